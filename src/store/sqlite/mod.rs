@@ -38,6 +38,7 @@ mod list_end;
 mod lock;
 mod migrate;
 mod names;
+mod neighbors;
 mod open;
 mod operation;
 mod pack;
@@ -540,7 +541,7 @@ impl Beside for SqliteBackend {
     }
 
     fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
-        self.pool.read(|view| kv::namespaces(view.conn, under, now))
+        self.pool.read(|view| kv::namespaces(view, under, now))
     }
 
     fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {

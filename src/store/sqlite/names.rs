@@ -5,6 +5,7 @@
 //! cache when it rolls back; readers look it up.
 
 use super::fault::{Res, corrupt};
+use super::neighbors;
 use super::row_check::{self, RowCheck};
 use super::sql;
 use crate::base::limits::NAMES_CACHE_MAX;
@@ -78,6 +79,9 @@ impl Names {
             return Ok(Some(id));
         }
         let id = stored(conn, sql::NAME_BY_TEXT, params![kind as i64, text])?.map(|(id, ..)| id);
+        if id.is_none() {
+            neighbors::no_name(conn, kind as i64, text)?;
+        }
         if let Some(id) = id.filter(|_| !self.looks_up) {
             self.tables.lock().add(kind, id, text.into());
         }

@@ -6,6 +6,7 @@ use super::items::ChannelRows;
 use super::keys::Keys;
 use super::lineage::{self, BranchRow, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use super::names::{Kind, Names};
+use super::neighbors;
 use super::pack::{PackedKind, unpack_parents, unpack_seen, unpack_tasks};
 use super::row_check;
 use super::rows::Payloads;
@@ -121,6 +122,15 @@ pub(super) fn checkpoint_row<T>(
     rows.next()?.map(|row| read(verified(row)?, row)).transpose()
 }
 
+/// Verifies that a row of `sql::record!` is of the thread and the namespace in which it was searched.
+fn must_be_of((thread, namespace): (&ThreadId, &Namespace), seq: i64, row: &Row<'_>) -> Res<()> {
+    let found = (row.get_ref(column::THREAD)?.as_str(), row.get_ref(column::PATH)?.as_str());
+    if found == (Ok(thread.as_str()), Ok(namespace.as_str())) {
+        return Ok(());
+    }
+    Err(corrupt(format!("checkpoint {seq}"), "an index gives it in another thread or namespace"))
+}
+
 fn missing(at: &CheckpointRef) -> Fault {
     StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }.into()
 }
@@ -128,7 +138,11 @@ fn missing(at: &CheckpointRef) -> Fault {
 impl<'a> ReadView<'a> {
     pub(super) fn namespace(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
         let mut statement = self.conn.prepare_cached(sql::NAMESPACE_BY_PATH)?;
-        Ok(statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?)
+        let found = statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?;
+        if found.is_none() {
+            neighbors::no_namespace(self.conn, thread, namespace)?;
+        }
+        Ok(found)
     }
 
     fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
@@ -202,8 +216,14 @@ impl<'a> ReadView<'a> {
     /// Reads the head of a namespace, `None` if it was moved to the empty state. A namespace has a newest checkpoint from its
     /// first commit on. One that an index does not show is noticed: the newest checkpoint is the last one on the greatest
     /// branch. `read` is told whether the head was moved.
-    fn head_row<T>(self, namespace: i64, read: impl Fn(i64, &Row<'_>, bool) -> Res<T>) -> Res<Option<T>> {
+    fn head_row<T>(
+        self,
+        namespace: i64,
+        of: (&ThreadId, &Namespace),
+        read: impl Fn(i64, &Row<'_>, bool) -> Res<T>,
+    ) -> Res<Option<T>> {
         let newest = |seq: i64, row: &Row<'_>| {
+            must_be_of(of, seq, row)?;
             let moved = heads::moved(self.conn, self.keys, namespace, seq)?;
             let head = if moved.is_none() { Some(read(seq, row, false)?) } else { None };
             Ok((ListingEntry::read(seq, row)?, head, moved.flatten()))
@@ -225,7 +245,7 @@ impl<'a> ReadView<'a> {
     /// Returns the head of a namespace.
     pub(super) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
         match self.namespace(thread, namespace)? {
-            Some(namespace) => self.head_row(namespace, |_, row, _| self.record(row)),
+            Some(id) => self.head_row(id, (thread, namespace), |_, row, _| self.record(row)),
             None => Ok(None),
         }
     }
@@ -238,25 +258,33 @@ impl<'a> ReadView<'a> {
         run: &RunId,
     ) -> Res<Option<CheckpointRecord>> {
         match self.namespace(thread, namespace)? {
-            Some(namespace) => Ok(self.records(sql::RECORD_OF_RUN, params![run.as_bytes(), namespace])?.pop()),
+            Some(namespace) => {
+                let found = self.records(sql::RECORD_OF_RUN, params![run.as_bytes(), namespace])?.pop();
+                if found.is_none() {
+                    neighbors::no_run(self.conn, run, namespace)?;
+                }
+                Ok(found)
+            }
             None => Ok(None),
         }
     }
 
     /// Returns the id of the head of a namespace.
     pub(super) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
-        let Some(namespace) = self.namespace(thread, namespace)? else { return Ok(None) };
-        self.head_row(namespace, |_, row, _| Ok(CheckpointId::from_bytes(row.get(column::ID)?)))
+        let Some(id) = self.namespace(thread, namespace)? else { return Ok(None) };
+        self.head_row(id, (thread, namespace), |_, row, _| Ok(CheckpointId::from_bytes(row.get(column::ID)?)))
     }
 
     /// Returns the id of the head of a namespace, with the writes of its tasks.
     pub(super) fn head_with_writes(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<StoredHead>> {
-        let Some(namespace) = self.namespace(thread, namespace)? else { return Ok(None) };
-        self.head_row(namespace, |seq, row, is_moved| {
+        let Some(id) = self.namespace(thread, namespace)? else { return Ok(None) };
+        self.head_row(id, (thread, namespace), |seq, row, is_moved| {
             let at = (row.get(column::BRANCH)?, row.get(column::ORDINAL)?);
-            let is_continued = is_moved && self.is_continued(namespace, at)?;
+            let is_continued = is_moved && self.is_continued(id, at)?;
+            // A head without tasks has nothing to run, and rarely writes: every run of a thread at rest reads one.
+            let has_tasks = row.get_ref(column::TASKS)? != ValueRef::Null;
             let id = CheckpointId::from_bytes(row.get(column::ID)?);
-            Ok(StoredHead::new(id, is_continued, self.writes_of(seq, row)?))
+            Ok(StoredHead::new(id, is_continued, self.writes_of(seq, row, has_tasks)?))
         })
     }
 
@@ -269,7 +297,13 @@ impl<'a> ReadView<'a> {
     /// Returns a checkpoint.
     pub(super) fn checkpoint(self, at: &CheckpointRef) -> Res<Option<CheckpointRecord>> {
         match self.namespace(&at.thread, &at.namespace)? {
-            Some(namespace) => Ok(self.records(sql::RECORD_AT, params![namespace, at.checkpoint.as_bytes()])?.pop()),
+            Some(namespace) => {
+                let found = self.records(sql::RECORD_AT, params![namespace, at.checkpoint.as_bytes()])?.pop();
+                if found.is_none() {
+                    neighbors::no_checkpoint(self.conn, namespace, at.checkpoint.as_bytes())?;
+                }
+                Ok(found)
+            }
             None => Ok(None),
         }
     }
@@ -283,7 +317,15 @@ impl<'a> ReadView<'a> {
     fn must_row<T>(self, at: &CheckpointRef, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
         let namespace = self.namespace(&at.thread, &at.namespace)?.ok_or_else(|| missing(at))?;
         let params = params![namespace, at.checkpoint.as_bytes()];
-        checkpoint_row(self.conn, sql::RECORD_AT, params, read)?.ok_or_else(|| missing(at))
+        let read = |seq: i64, row: &Row<'_>| {
+            must_be_of((&at.thread, &at.namespace), seq, row)?;
+            read(seq, row)
+        };
+        let Some(found) = checkpoint_row(self.conn, sql::RECORD_AT, params, read)? else {
+            neighbors::no_checkpoint(self.conn, namespace, at.checkpoint.as_bytes())?;
+            return Err(missing(at));
+        };
+        Ok(found)
     }
 
     /// Returns seq, branch and ordinal of a checkpoint that must exist: all that most reads need of it.
@@ -486,32 +528,46 @@ impl<'a> ReadView<'a> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(self, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
-        self.must_row(at, |seq, row| self.writes_of(seq, row))
+        self.must_row(at, |seq, row| self.writes_of(seq, row, true))
     }
 
     /// Lists threads by id.
     pub(super) fn threads(self, after: Option<&ThreadId>, limit: usize) -> Res<Vec<ThreadRecord>> {
-        let mut statement = self.conn.prepare_cached(sql::THREADS)?;
-        let mut rows = statement.query(params![after.map_or("", ThreadId::as_str), page(limit)])?;
+        let limit = page(limit);
+        let mut last = after.map_or("", ThreadId::as_str).to_owned();
+        neighbors::of_thread(self.conn, &last)?;
         let mut threads: Vec<ThreadRecord> = Vec::new();
-        while let Some(row) = rows.next()? {
-            let thread: i64 = row.get(0)?;
-            let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
-            row_check::verify("thread", row, 3, &|| format!("thread {thread}"))?;
-            let head = self.head_row(row.get(4)?, |_, row, _| self.record(row))?.ok_or_else(wrong)?;
-            let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
-            if threads.last().map(|thread| &thread.id).or(after).is_some_and(|last| *last >= id) {
-                return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
+        loop {
+            let (wanted, mut seen) = (limit - threads.len() as i64, 0);
+            let mut statement = self.conn.prepare_cached(sql::THREADS)?;
+            let mut rows = statement.query(params![last, wanted])?;
+            while let Some(row) = rows.next()? {
+                seen += 1;
+                let (thread, root): (i64, Option<i64>) = (row.get(0)?, row.get(4)?);
+                let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
+                row_check::verify("thread", row, 3, &|| format!("thread {thread}"))?;
+                let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
+                if *last >= *id.as_str() {
+                    return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
+                }
+                last = id.as_str().to_owned();
+                // A thread may have subgraphs alone.
+                let Some(root) = root else {
+                    neighbors::no_path(self.conn, thread, "")?;
+                    continue;
+                };
+                let head =
+                    self.head_row(root, (&id, &Namespace::root()), |_, row, _| self.record(row))?.ok_or_else(wrong)?;
+                threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(row.get(2)?), head });
             }
-            threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(row.get(2)?), head });
+            // At the end of a listing, which reads all of them anyway.
+            if seen < wanted && self.conn.prepare_cached(sql::UNLISTED)?.query_row([], |row| row.get(0))? {
+                return Err(corrupt("thread", "one is stored that the listing does not show"));
+            }
+            if seen < wanted || threads.len() as i64 >= limit {
+                return Ok(threads);
+            }
         }
-        // At the end of a listing, which reads all of them anyway.
-        if (threads.len() as i64) < page(limit)
-            && self.conn.prepare_cached(sql::UNLISTED)?.query_row([], |row| row.get(0))?
-        {
-            return Err(corrupt("thread", "one is stored that the listing does not show"));
-        }
-        Ok(threads)
     }
 
     /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches.
@@ -539,13 +595,15 @@ impl<'a> ReadView<'a> {
     pub(super) fn namespaces(self, thread: &ThreadId) -> Res<Vec<Namespace>> {
         let mut statement = self.conn.prepare_cached(sql::NAMESPACES)?;
         let mut rows = statement.query([thread.as_str()])?;
-        let mut namespaces = Vec::new();
+        let (mut namespaces, mut last) = (Vec::new(), None);
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             row_check::verify("namespace", row, 3, &|| format!("namespace {id}"))?;
             let path: String = row.get(2)?;
             namespaces.push(Namespace::new(&path).map_err(|e| corrupt("namespace", e.to_string()))?);
+            last = Some(id);
         }
+        neighbors::no_more_namespaces(self.conn, thread, last)?;
         Ok(namespaces)
     }
 }

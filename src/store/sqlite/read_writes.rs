@@ -7,6 +7,7 @@ use super::checksums::{WriteChecksum, payload_hash, writes_checksum};
 use super::fault::{Fault, Res, corrupt};
 use super::keys::Keys;
 use super::names::Kind;
+use super::neighbors;
 use super::pack::{Unpack, ValueColumn, put_uint};
 use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
 use super::references;
@@ -228,25 +229,27 @@ impl ReadView<'_> {
         Ok(ReadWrite { row, write, stored, payload })
     }
 
-    /// Returns the writes of the tasks of a checkpoint, given its row.
-    pub(super) fn writes_of(self, checkpoint: i64, record: &Row<'_>) -> Res<Vec<WriteRecord>> {
+    /// Returns the writes of the tasks of a checkpoint, given its row; `verifies_absence` also of those that no search finds.
+    pub(super) fn writes_of(self, checkpoint: i64, record: &Row<'_>, verifies_absence: bool) -> Res<Vec<WriteRecord>> {
         let place = || format!("checkpoint {checkpoint}");
         let (child, consumed) = self.consumer(checkpoint, record)?;
         // The head of a thread at rest has none.
-        if !self.conn.prepare_cached(sql::WRITES_ANY)?.exists([checkpoint])? {
+        if !neighbors::has_writes(self.conn, checkpoint, verifies_absence)? {
             return if consumed == 0 { Ok(Vec::new()) } else { Err(lost(place())) };
         }
         let tasks = unpack_task_records(self.conn, self.names, record.get_ref(column::TASKS)?, &place)?;
         let checksum: Checksum = record.get(column::SUM)?;
         let mut writes: Vec<WriteRecord> = Vec::new();
-        let mut found = 0;
+        let (mut found, mut last) = (0, None);
         self.runs((checkpoint, &checksum), &tasks, None, &mut |read| {
+            last = Some((read.row.task, read.row.index, read.row.part));
             found += i64::from(read.row.child.is_some_and(|of| of == child) && read.row.index >= 0);
             add_part(&mut writes, read).ok_or_else(|| wrong_parts(&read.row, checkpoint))
         })?;
         if found != consumed {
             return Err(lost(place()));
         }
+        neighbors::no_more_writes(self.conn, checkpoint, last)?;
         let is_uneven = |write: &&WriteRecord| matches!(&write.value, WriteValue::Delta(delta) if delta.positions.len() != delta.items.len());
         if let Some(write) = writes.iter().find(is_uneven) {
             let place = format!("write (checkpoint {checkpoint}, task {}, idx {})", write.task, write.index);

@@ -1,5 +1,7 @@
 //! All SQL of the library. Values are always bound; no text is ever spliced in.
 
+use super::neighbors;
+
 /// Marks the file as a store of annals: `annl` in ASCII, in the application id of the SQLite header.
 pub(super) const APPLICATION_ID: i64 = 0x616e_6e6c;
 /// The format that this version writes, in the user version of the SQLite header.
@@ -110,11 +112,10 @@ pub(super) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
 
 pub(super) const THREAD_BY_ID: &str = "SELECT id, public_id, created_at, xxh3 FROM thread WHERE public_id = ?1";
 pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (id, public_id, created_at, xxh3) VALUES (?1, ?2, ?3, ?4)";
-/// The page of threads that have a checkpoint in their root namespace.
+/// The page of threads, each with its root namespace.
 pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, t.xxh3, n.id FROM thread t \
-     JOIN namespace n ON n.thread = t.id AND n.path = '' \
-     WHERE t.public_id > ?1 AND EXISTS (SELECT 1 FROM checkpoint c WHERE c.namespace = n.id) \
-     ORDER BY t.public_id LIMIT ?2";
+     LEFT JOIN namespace n ON n.thread = t.id AND n.path = '' \
+     WHERE t.public_id > ?1 ORDER BY t.public_id LIMIT ?2";
 /// True if a thread or a namespace is stored that its index does not show.
 pub(super) const UNLISTED: &str = "SELECT \
      EXISTS (SELECT 1 FROM thread t NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM thread i \
@@ -417,14 +418,12 @@ pub(super) const KV_NAMESPACE_INSERT: &str = "INSERT INTO kv_namespace (path) VA
 /// A namespace goes with its last key.
 pub(super) const KV_NAMESPACE_DELETE: &str =
     "DELETE FROM kv_namespace WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM kv WHERE namespace = ?1)";
-/// The namespaces, each with the number of its keys in either index, and whether one of them counts.
+/// The namespaces, each with the number of its keys in either index.
 macro_rules! kv_namespaces {
     ($($where:literal)?) => {
         concat!(
             "SELECT n.id, n.path, (SELECT count(*) FROM kv k INDEXED BY kv_order WHERE k.namespace = n.id), \
-             (SELECT count(*) FROM kv k INDEXED BY kv_key WHERE k.namespace = n.id), \
-             EXISTS (SELECT 1 FROM kv k WHERE k.namespace = n.id AND (k.expires_at IS NULL OR k.expires_at > ?1)) \
-             FROM kv_namespace n ",
+             (SELECT count(*) FROM kv k INDEXED BY kv_key WHERE k.namespace = n.id) FROM kv_namespace n ",
             $($where,)?
             "ORDER BY n.id"
         )
@@ -432,7 +431,7 @@ macro_rules! kv_namespaces {
 }
 pub(super) const KV_NAMESPACES: &str = kv_namespaces!();
 /// Those at a path and inside it: the paths that go on with a dot lie between two bounds.
-pub(super) const KV_NAMESPACES_UNDER: &str = kv_namespaces!("WHERE n.path = ?2 OR (n.path > ?3 AND n.path < ?4) ");
+pub(super) const KV_NAMESPACES_UNDER: &str = kv_namespaces!("WHERE n.path = ?1 OR (n.path > ?2 AND n.path < ?3) ");
 pub(super) const KV_PLACE: &str = "SELECT id, created_at, expires_at FROM kv WHERE namespace = ?1 AND key = ?2";
 pub(super) const KV_INSERT: &str = "INSERT INTO kv (namespace, key, created_at, updated_at, expires_at, xxh3, codec, \
      data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -447,15 +446,12 @@ macro_rules! kv {
         "SELECT k.key, k.created_at, k.updated_at, k.expires_at, k.xxh3, k.codec, k.data, n.path "
     };
 }
-pub(super) const KV_ENTRY: &str = concat!(
-    kv!(),
-    "FROM kv_namespace n JOIN kv k ON k.namespace = n.id WHERE n.path = ?2 AND k.key = ?3 \
-     AND (k.expires_at IS NULL OR k.expires_at > ?1)"
-);
+pub(super) const KV_ENTRY: &str =
+    concat!(kv!(), "FROM kv_namespace n JOIN kv k ON k.namespace = n.id WHERE n.path = ?1 AND k.key = ?2");
 pub(super) const KV_ENTRIES: &str = concat!(
     kv!(),
-    "FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?2 \
-     AND (k.expires_at IS NULL OR k.expires_at > ?1) ORDER BY k.id"
+    ", k.id FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?1 \
+     ORDER BY k.id"
 );
 pub(super) const CHECK_KV: &str =
     concat!(kv!(), ", k.id FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace ORDER BY k.id");
@@ -495,11 +491,10 @@ pub(super) const READ_OFTEN: [&str; 17] = [
     ITEMS_BACKWARDS,
     ITEMS_JOINED,
     PAYLOAD_BY_ID,
-    WRITES_ANY,
+    neighbors::WRITES_BELOW,
+    neighbors::WRITES_FROM,
     WRITES,
 ];
-
-pub(super) const WRITES_ANY: &str = "SELECT 1 FROM write WHERE checkpoint = ?1 LIMIT 1";
 
 pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";

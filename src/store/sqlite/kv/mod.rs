@@ -9,6 +9,7 @@ use super::checksums::kv_check;
 use super::fault::{Res, corrupt};
 use super::keys::{Identity, Keys};
 use super::names::Names;
+use super::neighbors;
 use super::read::ReadView;
 use super::{sealed, sql as engine_sql};
 use crate::base::limits::KV_EXPIRED_MAX;
@@ -177,8 +178,21 @@ fn place(conn: &Connection, namespace: i64, key: &str) -> Res<Option<(i64, i64, 
 /// Returns an entry that has not expired.
 pub(super) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
     let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRY)?;
-    let mut rows = statement.query(params![now.as_micros(), namespace.path(), key])?;
-    rows.next()?.map(|row| decode(view, row, namespace)).transpose()
+    let mut rows = statement.query(params![namespace.path(), key])?;
+    let Some(row) = rows.next()? else {
+        neighbors::no_kv_namespace(view.conn, namespace.path())?;
+        if let Some(of) = namespace_id(view.conn, namespace)? {
+            neighbors::no_kv(view.conn, of, key)?;
+        }
+        return Ok(None);
+    };
+    let record = decode(view, row, namespace)?;
+    Ok(is_valid(&record, now).then_some(record))
+}
+
+/// Returns whether a verified entry has not expired.
+fn is_valid(record: &KvRecord, now: Timestamp) -> bool {
+    record.expires_at.is_none_or(|expires_at| expires_at > now)
 }
 
 /// Visits the entries of the namespaces under one, or of all, in their order.
@@ -188,13 +202,10 @@ pub(super) fn entries(
     now: Timestamp,
     visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
 ) -> Res<()> {
-    let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRIES)?;
-    for (id, namespace) in numbered(view.conn, under, now)? {
-        let mut rows = statement.query(params![now.as_micros(), id])?;
-        while let Some(row) = rows.next()? {
-            if !visit(&decode(view, row, &namespace)?)? {
-                return Ok(());
-            }
+    for found in numbered(view.conn, under)? {
+        let goes_on = found.visit(view, &mut |record| if is_valid(record, now) { visit(record) } else { Ok(true) })?;
+        if !goes_on {
+            return Ok(());
         }
     }
     Ok(())
@@ -211,10 +222,13 @@ pub(super) fn indexed(
         return Ok(());
     }
     let mut statement = view.conn.prepare_cached(kv_sql::INDEXED)?;
-    for (id, namespace) in numbered(view.conn, under, now)? {
-        let mut rows = statement.query(params![now.as_micros(), id])?;
+    for StoredNamespace { id, namespace, .. } in numbered(view.conn, under)? {
+        let mut rows = statement.query([id])?;
         while let Some(row) = rows.next()? {
             let record = decode(view, row, &namespace)?;
+            if !is_valid(&record, now) {
+                continue;
+            }
             let vectors = vectors::read(view, EntryOwner::of(row.get(8)?, &record))?;
             if !visit(&record, &vectors)? {
                 return Ok(());
@@ -250,24 +264,63 @@ pub(super) fn lifetime_of(conn: &Connection, id: i64, record: &KvRecord) -> Res<
 }
 
 /// Returns the namespaces that hold something, under one or all.
-pub(super) fn namespaces(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<KvNamespace>> {
-    Ok(numbered(conn, under, now)?.into_iter().map(|(_, namespace)| namespace).collect())
+pub(super) fn namespaces(view: ReadView<'_>, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<KvNamespace>> {
+    let mut namespaces = Vec::new();
+    for found in numbered(view.conn, under)? {
+        // Most have an entry that does not expire, or expires later, at once.
+        if !found.visit(view, &mut |record| Ok(!is_valid(record, now)))? {
+            namespaces.push(found.namespace);
+        }
+    }
+    Ok(namespaces)
 }
 
-fn numbered(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<(i64, KvNamespace)>> {
+/// A namespace of the key-value memory.
+struct StoredNamespace {
+    id: i64,
+    namespace: KvNamespace,
+    /// The number of its keys, which both indexes agree on.
+    keys: i64,
+}
+
+impl StoredNamespace {
+    /// Visits all entries, verified, with those that have expired. Ends when `visit` returns false; returns whether it did
+    /// not.
+    fn visit(&self, view: ReadView<'_>, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Res<bool> {
+        let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRIES)?;
+        let mut rows = statement.query([self.id])?;
+        let wrong = || corrupt(format!("kv_namespace {}", self.id), "an index does not give all of its keys");
+        let (mut count, mut last) = (0, None);
+        while let Some(row) = rows.next()? {
+            // An index can give a row twice, in the place of another one.
+            let id: Option<i64> = row.get(8)?;
+            if last >= id {
+                return Err(wrong());
+            }
+            (count, last) = (count + 1, id);
+            if !visit(&decode(view, row, &self.namespace)?)? {
+                return Ok(false);
+            }
+        }
+        if count == self.keys { Ok(true) } else { Err(wrong()) }
+    }
+}
+
+fn numbered(conn: &Connection, under: Option<&KvNamespace>) -> Res<Vec<StoredNamespace>> {
     let mut found = Vec::new();
     let (mut all, mut some);
     // Every namespace is in the root.
     let mut rows = match under.filter(|under| !under.path().is_empty()) {
         None => {
             all = conn.prepare_cached(engine_sql::KV_NAMESPACES)?;
-            all.query([now.as_micros()])?
+            all.query([])?
         }
         Some(under) => {
             some = conn.prepare_cached(engine_sql::KV_NAMESPACES_UNDER)?;
             // The character after the dot bounds what goes on with one.
             let (from, to) = (format!("{}.", under.path()), format!("{}/", under.path()));
-            some.query(params![now.as_micros(), under.path(), from, to])?
+            [under.path(), &from, &to].into_iter().try_for_each(|path| neighbors::no_kv_namespace(conn, path))?;
+            some.query(params![under.path(), from, to])?
         }
     };
     while let Some(row) = rows.next()? {
@@ -277,10 +330,8 @@ fn numbered(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> R
         if keys.0 != keys.1 || keys.0 == 0 {
             return Err(corrupt(format!("kv_namespace {id}"), "its keys are not the same in both indexes"));
         }
-        if !row.get::<_, bool>(4)? {
-            continue;
-        }
-        found.push((id, parse(&path).ok_or_else(|| corrupt(format!("kv_namespace {id}"), "its path is none"))?));
+        let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv_namespace {id}"), "its path is none"))?;
+        found.push(StoredNamespace { id, namespace, keys: keys.0 });
     }
     Ok(found)
 }

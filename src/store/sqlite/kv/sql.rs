@@ -22,8 +22,7 @@ pub(super) const VECTORS: &str =
 /// The entries of a namespace that have vectors.
 pub(super) const INDEXED: &str = concat!(
     entry!(),
-    ", k.id FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?2 \
-     AND (k.expires_at IS NULL OR k.expires_at > ?1) \
+    ", k.id FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?1 \
      AND EXISTS (SELECT 1 FROM kv_vector v WHERE v.entry = k.id) ORDER BY k.id"
 );
 /// Returns 1 if an entry has vectors.

@@ -511,6 +511,32 @@ fn a_forged_reference_is_found_where_it_is_read_if_the_checks_have_a_key() {
 }
 
 #[test]
+fn a_forged_resume_value_is_found_where_it_is_read_if_the_checksums_have_a_key() {
+    for (options, is_keyed) in [(options(), false), (options().checksum_key(key(1)), true)] {
+        let commit = |bench: &mut Bench, approval: u8| {
+            let a = task(1, "a");
+            let id = IdSource::from_seed(3).checkpoint(Timestamp::default(), 0, None);
+            let mut batch = Batch::new(thread("a"), Namespace::root(), None);
+            batch.checkpoints.push(NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(id) });
+            bench.store.commit(&batch).unwrap();
+            let mut batch = Batch::new(thread("a"), Namespace::root(), Some(id));
+            batch.writes = vec![writes(id, &a, vec![write(-4, "__resume__", WriteValue::One(plain(&[approval])))])];
+            bench.store.commit(&batch).unwrap();
+            at(&thread("a"), id)
+        };
+        let mut bench = bench(&options);
+        let head = commit(&mut bench, 1);
+        let mut forgery = Bench::new();
+        commit(&mut forgery, 2);
+        let conn = without_triggers(&bench.path());
+        conn.execute("ATTACH ?1 AS forged", [forgery.path().to_str().unwrap()]).unwrap();
+        conn.execute_batch("DELETE FROM write; INSERT INTO write SELECT * FROM forged.write; DETACH forged").unwrap();
+        assert_eq!(bench.store.writes(&head).is_err(), is_keyed);
+        assert_eq!(bench.check().is_empty(), !is_keyed);
+    }
+}
+
+#[test]
 fn a_value_in_the_clear_is_damage_in_an_encrypted_store() {
     for harm in [
         "UPDATE payload SET data = X'666f72676564' WHERE typeof(data) = 'blob'",

@@ -10,6 +10,7 @@ mod compact;
 mod damage;
 mod erase;
 mod files;
+mod flips;
 mod forks;
 mod format;
 mod growth;

@@ -1,0 +1,123 @@
+//! Verifies that an index has no entry for a key: the entries beside the place of the key are those of their rows.
+//!
+//! A search that a damaged entry leads to a wrong place ends beside that entry, so a row that a search misses does not count
+//! as absent until its neighbors are verified. The rows of writes have no index; the keys beside those of a checkpoint must
+//! go up. *Absent:* rows that a search found, which have checks of their own.
+
+mod sql;
+
+use super::fault::{Res, corrupt};
+use super::sql as engine_sql;
+use crate::base::{Namespace, RunId, ThreadId};
+pub(super) use sql::{WRITES_BELOW, WRITES_FROM};
+
+use rusqlite::{Connection, OptionalExtension, Params, params};
+
+/// Verifies the neighbors of a place in an index.
+fn verify(conn: &Connection, index: &str, sql: &str, place: impl Params) -> Res<()> {
+    if conn.prepare_cached(sql)?.query_row(place, |row| row.get(0))? {
+        return Err(corrupt(format!("index {index}"), "an entry is not that of its row"));
+    }
+    Ok(())
+}
+
+/// Verifies the entries of threads beside an id.
+pub(super) fn of_thread(conn: &Connection, thread: &str) -> Res<()> {
+    verify(conn, "sqlite_autoindex_thread_1", sql::THREAD, [thread])
+}
+
+/// Verifies that a thread, or one of its namespaces, does not exist.
+pub(super) fn no_namespace(conn: &Connection, thread: &ThreadId, namespace: &Namespace) -> Res<()> {
+    of_thread(conn, thread.as_str())?;
+    let mut by_id = conn.prepare_cached(engine_sql::THREAD_BY_ID)?;
+    let found: Option<i64> = by_id.query_row([thread.as_str()], |row| row.get(0)).optional()?;
+    found.map_or(Ok(()), |thread| no_path(conn, thread, namespace.as_str()))
+}
+
+/// Verifies that a thread does not have a namespace.
+pub(super) fn no_path(conn: &Connection, thread: i64, path: &str) -> Res<()> {
+    verify(conn, "sqlite_autoindex_namespace_1", sql::NAMESPACE, params![thread, path])
+}
+
+/// Verifies that a thread has no namespaces beside those that were listed, of which `last` is the last one.
+pub(super) fn no_more_namespaces(conn: &Connection, thread: &ThreadId, last: Option<i64>) -> Res<()> {
+    of_thread(conn, thread.as_str())?;
+    let mut statement = conn.prepare_cached(sql::NAMESPACE_LAST)?;
+    let found: Option<(i64, Option<i64>)> =
+        statement.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let Some((id, greatest)) = found else { return Ok(()) };
+    if greatest != last {
+        return Err(corrupt(format!("thread {thread:?}"), "a namespace is missing in the listing"));
+    }
+    verify(conn, "sqlite_autoindex_namespace_1", sql::NAMESPACES, [id])
+}
+
+/// Verifies that a namespace does not have a checkpoint.
+pub(super) fn no_checkpoint(conn: &Connection, namespace: i64, id: &[u8]) -> Res<()> {
+    verify(conn, "checkpoint_id", sql::CHECKPOINT, params![namespace, id])
+}
+
+/// Verifies that a namespace does not have a checkpoint of a run.
+pub(super) fn no_run(conn: &Connection, run: &RunId, namespace: i64) -> Res<()> {
+    verify(conn, "checkpoint_run", sql::RUN, params![run.as_bytes(), namespace])
+}
+
+/// Verifies that a name is not interned.
+pub(super) fn no_name(conn: &Connection, kind: i64, text: &str) -> Res<()> {
+    verify(conn, "sqlite_autoindex_name_1", sql::NAME, params![kind, text])
+}
+
+/// Verifies that a namespace of the key-value memory does not exist.
+pub(super) fn no_kv_namespace(conn: &Connection, path: &str) -> Res<()> {
+    verify(conn, "sqlite_autoindex_kv_namespace_1", sql::KV_NAMESPACE, [path])
+}
+
+/// Verifies that a namespace of the key-value memory does not have a key.
+pub(super) fn no_kv(conn: &Connection, namespace: i64, key: &str) -> Res<()> {
+    verify(conn, "kv_key", sql::KV, params![namespace, key])
+}
+
+/// The place of a row of `write`: checkpoint, task, idx and part.
+type WriteKey = (i64, i64, i64, i64);
+
+/// Reads places of rows of `write`, all of checkpoints that exist.
+fn write_keys(conn: &Connection, sql: &str, checkpoint: i64) -> Res<Vec<WriteKey>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([checkpoint])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key: WriteKey = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        if !row.get::<_, bool>(4)? {
+            return Err(corrupt("write", format!("one is of checkpoint {}, which does not exist", key.0)));
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+/// Returns whether a checkpoint has rows of writes. The keys beside them must go up; the ones below are read if that
+/// `verifies_absence`.
+pub(super) fn has_writes(conn: &Connection, checkpoint: i64, verifies_absence: bool) -> Res<bool> {
+    let mut keys = if verifies_absence { write_keys(conn, sql::WRITES_BELOW, checkpoint)? } else { Vec::new() };
+    keys.reverse();
+    keys.extend(write_keys(conn, sql::WRITES_FROM, checkpoint)?);
+    must_go_up(checkpoint, &keys)?;
+    Ok(keys.iter().any(|key| key.0 == checkpoint))
+}
+
+/// Verifies that the row of a task, idx and part is the last row of writes of a checkpoint.
+pub(super) fn no_more_writes(conn: &Connection, checkpoint: i64, last: Option<(i64, i64, i64)>) -> Res<()> {
+    let mut keys = write_keys(conn, sql::WRITES_TO, checkpoint)?;
+    if keys.last().map(|key| (key.1, key.2, key.3)) != last {
+        return Err(corrupt(format!("checkpoint {checkpoint}"), "rows of its writes are missing"));
+    }
+    keys.extend(write_keys(conn, sql::WRITES_ABOVE, checkpoint)?);
+    must_go_up(checkpoint, &keys)
+}
+
+fn must_go_up(checkpoint: i64, keys: &[WriteKey]) -> Res<()> {
+    if keys.is_sorted_by(|a, b| a < b) {
+        return Ok(());
+    }
+    Err(corrupt(format!("checkpoint {checkpoint}"), "the rows of writes beside its own are out of order"))
+}

@@ -1,0 +1,154 @@
+//! The statements that read the entries of an index beside a place.
+
+/// The first entry of an index, in an order, that fits a condition.
+macro_rules! entry {
+    ($table:literal . $id:literal, $index:literal ($columns:literal), $condition:literal, $order:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT ",
+            $id,
+            " AS at, ",
+            $columns,
+            " FROM ",
+            $table,
+            " INDEXED BY ",
+            $index,
+            " WHERE ",
+            $condition,
+            " ORDER BY ",
+            $order,
+            " LIMIT 1)"
+        )
+    };
+}
+
+/// True if an entry of an index beside a place is not that of its row: the first entry of the index, the last one below the
+/// place, those that follow it, or the first one at or above the place. A key that damage made NULL is not below a place of
+/// several columns, but it follows the entry below. Without a sort, two entries come in the order of the index.
+macro_rules! beside {
+    ($table:literal . $id:literal, $index:literal ($columns:literal), first $first:literal, below $below:literal,
+     by $descending:literal, behind ($behind_columns:literal) $behind:literal, above $above:literal, $differs:literal) => {
+        concat!(
+            "SELECT EXISTS (SELECT 1 FROM (",
+            entry!($table.$id, $index($columns), $first, $columns),
+            " UNION ALL ",
+            entry!($table.$id, $index($columns), $below, $descending),
+            " UNION ALL SELECT * FROM (SELECT b.",
+            $id,
+            ", ",
+            $behind_columns,
+            " FROM (",
+            entry!($table.$id, $index($columns), $below, $descending),
+            ") l CROSS JOIN ",
+            $table,
+            " b INDEXED BY ",
+            $index,
+            " ON ",
+            $behind,
+            " LIMIT 2) UNION ALL ",
+            entry!($table.$id, $index($columns), $above, $columns),
+            ") i LEFT JOIN ",
+            $table,
+            " t NOT INDEXED ON t.",
+            $id,
+            " = i.at WHERE ",
+            $differs,
+            ")"
+        )
+    };
+}
+
+pub(super) const THREAD: &str = beside!(
+    "thread" . "id", "sqlite_autoindex_thread_1" ("public_id"),
+    first "1",
+    below "public_id < ?1",
+    by "public_id DESC",
+    behind ("b.public_id") "b.public_id >= l.public_id",
+    above "public_id >= ?1",
+    "t.public_id IS NOT i.public_id"
+);
+pub(super) const NAMESPACE: &str = beside!(
+    "namespace" . "id", "sqlite_autoindex_namespace_1" ("thread, path"),
+    first "1",
+    below "(thread, path) < (?1, ?2)",
+    by "thread DESC, path DESC",
+    behind ("b.thread, b.path") "b.thread = l.thread AND b.path >= l.path",
+    above "(thread, path) >= (?1, ?2)",
+    "t.thread IS NOT i.thread OR t.path IS NOT i.path"
+);
+/// All namespaces of a thread.
+pub(super) const NAMESPACES: &str = beside!(
+    "namespace" . "id", "sqlite_autoindex_namespace_1" ("thread, path"),
+    first "1",
+    below "thread < ?1",
+    by "thread DESC, path DESC",
+    behind ("b.thread, b.path") "b.thread = l.thread AND b.path >= l.path",
+    above "thread > ?1",
+    "t.thread IS NOT i.thread OR t.path IS NOT i.path"
+);
+pub(super) const CHECKPOINT: &str = beside!(
+    "checkpoint" . "seq", "checkpoint_id" ("namespace, id"),
+    first "1",
+    below "(namespace, id) < (?1, ?2)",
+    by "namespace DESC, id DESC",
+    behind ("b.namespace, b.id") "b.namespace = l.namespace AND b.id >= l.id",
+    above "(namespace, id) >= (?1, ?2)",
+    "t.namespace IS NOT i.namespace OR t.id IS NOT i.id"
+);
+/// The index holds only runs whose ids are of version 8.
+pub(super) const RUN: &str = beside!(
+    "checkpoint" . "seq", "checkpoint_run" ("run, namespace, id"),
+    first "substr(run, 7, 1) BETWEEN X'80' AND X'8f'",
+    below "substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND (run, namespace) < (?1, ?2)",
+    by "run DESC, namespace DESC, id DESC",
+    behind ("b.run, b.namespace, b.id") "substr(b.run, 7, 1) BETWEEN X'80' AND X'8f' AND b.run = l.run AND b.namespace = l.namespace AND b.id >= l.id",
+    above "substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND (run, namespace) >= (?1, ?2)",
+    "t.run IS NOT i.run OR t.namespace IS NOT i.namespace OR t.id IS NOT i.id"
+);
+pub(super) const NAME: &str = beside!(
+    "name" . "id", "sqlite_autoindex_name_1" ("kind, text"),
+    first "1",
+    below "(kind, text) < (?1, ?2)",
+    by "kind DESC, text DESC",
+    behind ("b.kind, b.text") "b.kind = l.kind AND b.text >= l.text",
+    above "(kind, text) >= (?1, ?2)",
+    "t.kind IS NOT i.kind OR t.text IS NOT i.text"
+);
+pub(super) const KV_NAMESPACE: &str = beside!(
+    "kv_namespace" . "id", "sqlite_autoindex_kv_namespace_1" ("path"),
+    first "1",
+    below "path < ?1",
+    by "path DESC",
+    behind ("b.path") "b.path >= l.path",
+    above "path >= ?1",
+    "t.path IS NOT i.path"
+);
+pub(super) const KV: &str = beside!(
+    "kv" . "id", "kv_key" ("namespace, key"),
+    first "1",
+    below "(namespace, key) < (?1, ?2)",
+    by "namespace DESC, key DESC",
+    behind ("b.namespace, b.key") "b.namespace = l.namespace AND b.key >= l.key",
+    above "(namespace, key) >= (?1, ?2)",
+    "t.namespace IS NOT i.namespace OR t.key IS NOT i.key"
+);
+
+/// A thread, and the last one of its namespaces.
+pub(super) const NAMESPACE_LAST: &str = "SELECT t.id, (SELECT n.id FROM namespace n WHERE n.thread = t.id \
+     ORDER BY n.path DESC LIMIT 1) FROM thread t WHERE t.public_id = ?1";
+
+/// The first rows of writes of a checkpoint, or those behind its place.
+pub(in super::super) const WRITES_FROM: &str = "SELECT checkpoint, task, idx, part, \
+     EXISTS (SELECT 1 FROM checkpoint c WHERE c.seq = write.checkpoint) FROM write WHERE checkpoint >= ?1 \
+     ORDER BY checkpoint, task, idx, part LIMIT 2";
+/// The last row of writes of a checkpoint, or the one before its place.
+pub(super) const WRITES_TO: &str = "SELECT checkpoint, task, idx, part, \
+     EXISTS (SELECT 1 FROM checkpoint c WHERE c.seq = write.checkpoint) FROM write WHERE checkpoint <= ?1 \
+     ORDER BY checkpoint DESC, task DESC, idx DESC, part DESC LIMIT 1";
+/// The rows of writes directly below those of a checkpoint, the nearest one first.
+pub(in super::super) const WRITES_BELOW: &str = "SELECT checkpoint, task, idx, part, \
+     EXISTS (SELECT 1 FROM checkpoint c WHERE c.seq = write.checkpoint) FROM write WHERE checkpoint < ?1 \
+     ORDER BY checkpoint DESC, task DESC, idx DESC, part DESC LIMIT 2";
+/// The rows of writes directly above those of a checkpoint.
+pub(super) const WRITES_ABOVE: &str = "SELECT checkpoint, task, idx, part, \
+     EXISTS (SELECT 1 FROM checkpoint c WHERE c.seq = write.checkpoint) FROM write WHERE checkpoint > ?1 \
+     ORDER BY checkpoint, task, idx, part LIMIT 2";

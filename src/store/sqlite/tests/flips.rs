@@ -1,0 +1,166 @@
+//! Flipped bytes of indexes and of rows that no index finds: a read gives the same data or an error.
+
+use super::*;
+use crate::base::Encoded;
+use crate::store::StoreError;
+use crate::store::beside::{Beside, KvChange, KvNamespace};
+use crate::store::query::CheckpointQuery;
+use std::fs::OpenOptions as FileOptions;
+use std::os::unix::fs::FileExt;
+
+const PAGE: usize = 4_096;
+const THREADS: [&str; 4] = ["a", "b", "c", "d"];
+const KEYS: [&str; 3] = ["code", "name", "place"];
+const NOW: Timestamp = Timestamp::from_micros(7);
+
+/// The parts of a store that are read.
+#[derive(Clone, Copy)]
+enum Part {
+    Log,
+    KeyValues,
+}
+
+fn subgraph() -> Namespace {
+    Namespace::new("node:11111111-1111-1111-1111-111111111111").unwrap()
+}
+
+fn kv_namespaces() -> [KvNamespace; 2] {
+    [KvNamespace::new(["users", "7"]).unwrap(), KvNamespace::new(["users", "8"]).unwrap()]
+}
+
+/// A closed store: threads with subgraphs, writes that were stored on their own, and key-value memory.
+fn stored() -> Bench {
+    let mut bench = Bench::new();
+    for (name, node) in THREADS.into_iter().zip(["p", "q", "r", "s"]) {
+        for namespace in [Namespace::root(), subgraph()] {
+            let of = task(1, node);
+            let id = bench.ids.checkpoint(Timestamp::default(), 0, None);
+            let mut batch = Batch::new(thread(name), namespace.clone(), None);
+            batch.checkpoints.push(NewCheckpoint {
+                tasks: vec![of.clone()],
+                changes: vec![value("x", 1, plain(&[1]))],
+                ..checkpoint(id)
+            });
+            bench.store.commit(&batch).unwrap();
+            let mut batch = Batch::new(thread(name), namespace, Some(id));
+            batch.writes = vec![
+                writes(id, &of, vec![write(0, "y", WriteValue::One(plain(&[9]))), write(1, "z", WriteValue::Null)]),
+                writes(id, &task(2, node), vec![write(-3, "__interrupt__", WriteValue::Null)]),
+            ];
+            bench.store.commit(&batch).unwrap();
+        }
+    }
+    for namespace in kv_namespaces() {
+        for key in KEYS {
+            let bytes = key.as_bytes().to_vec();
+            bench
+                .store
+                .commit_kv(&[KvChange::Put {
+                    namespace: namespace.clone(),
+                    key: key.into(),
+                    value: Encoded { bytes, ..Encoded::default() },
+                    now: Timestamp::from_micros(5),
+                    expires_at: (key == "place").then(|| Timestamp::from_micros(9)),
+                }])
+                .unwrap();
+        }
+    }
+    bench.store.checkpoint_wal().unwrap();
+    bench
+}
+
+/// Reads a part of a store, by listings and by the ids that it has.
+fn read(path: &Path, part: Part) -> Result<String, StoreError> {
+    let store = SqliteBackend::open(path, &options().read_only(true))?;
+    let mut view = String::new();
+    match part {
+        Part::Log => {
+            for name in THREADS {
+                let thread = thread(name);
+                view += &format!("{:?}", store.namespaces(&thread)?);
+                for namespace in [Namespace::root(), subgraph()] {
+                    view += &format!("{:?}", store.head_with_writes(&thread, &namespace)?);
+                    for record in store.checkpoints(&CheckpointQuery::new(thread.clone(), namespace))? {
+                        view += &format!("{:?}{:?}", store.state(&record.point)?, store.writes(&record.point)?);
+                        view += &format!("{:?}", store.checkpoint(&record.point)?);
+                    }
+                }
+            }
+            view += &format!("{:?}", store.threads(None, 10)?);
+        }
+        Part::KeyValues => {
+            for namespace in kv_namespaces() {
+                for key in KEYS {
+                    view += &format!("{:?}", store.kv_entry(&namespace, key, NOW)?);
+                }
+            }
+            for under in [None, Some(KvNamespace::new(["users"]).unwrap())] {
+                store.kv_entries(under.as_ref(), NOW, &mut |record| {
+                    view += &format!("{record:?}");
+                    Ok(true)
+                })?;
+                view += &format!("{:?}", store.kv_namespaces(under.as_ref(), NOW)?);
+            }
+        }
+    }
+    Ok(view)
+}
+
+/// Flips the bits of two masks in each byte that is used of the page of a table or index, and reads the store each time.
+fn flip(object: &str, part: Part) {
+    let bench = stored();
+    let path = bench.path();
+    let copy = bench.folder.path().join("copy.db");
+    std::fs::copy(&path, &copy).unwrap();
+    let root: i64 =
+        raw(&path).query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [object], |row| row.get(0)).unwrap();
+    let begin = (root as usize - 1) * PAGE;
+    let content = std::fs::read(&copy).unwrap();
+    let page = &content[begin..begin + PAGE];
+    assert!(matches!(page[0], 10 | 13), "{object} has one page");
+    let number = |at: usize| usize::from(u16::from_be_bytes([page[at], page[at + 1]]));
+    let used = (0..8 + 2 * number(3)).chain(number(5)..PAGE);
+    let sound = read(&copy, part).unwrap();
+    let file = FileOptions::new().write(true).open(&copy).unwrap();
+    let (mut wrong, mut errors) = (Vec::new(), 0);
+    for at in used {
+        for mask in [0x01, 0x80] {
+            file.write_all_at(&[page[at] ^ mask], (begin + at) as u64).unwrap();
+            match read(&copy, part) {
+                Ok(view) if view != sound => wrong.push(format!("byte {at} ^ {mask:#04x}")),
+                Ok(_) => {}
+                Err(_) => errors += 1,
+            }
+            file.write_all_at(&[page[at]], (begin + at) as u64).unwrap();
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "{object}");
+    assert!(errors > 0, "{object} is read");
+}
+
+#[test]
+fn a_flip_in_the_index_of_threads_hides_none() {
+    flip("sqlite_autoindex_thread_1", Part::Log);
+}
+
+#[test]
+fn a_flip_in_the_index_of_namespaces_hides_none() {
+    flip("sqlite_autoindex_namespace_1", Part::Log);
+}
+
+#[test]
+fn a_flip_in_the_index_of_checkpoints_hides_none() {
+    flip("checkpoint_id", Part::Log);
+}
+
+#[test]
+fn a_flip_in_the_rows_of_writes_hides_none() {
+    flip("write", Part::Log);
+}
+
+#[test]
+fn a_flip_in_the_key_value_memory_hides_no_entry() {
+    for object in ["kv", "kv_key", "kv_order", "kv_namespace", "sqlite_autoindex_kv_namespace_1"] {
+        flip(object, Part::KeyValues);
+    }
+}
