@@ -90,7 +90,7 @@ pub const KV_VECTORS_MAX: usize = 1_024;
 pub const KV_FIELD_BYTES_MAX: usize = 1_024;
 /// Dimensions of a vector of the key-value memory.
 pub const EMBEDDING_DIMS_MAX: usize = 16_384;
-/// Expired entries of the key-value memory that a sweep removes in one commit.
+/// Entries of the key-value memory that a sweep removes, or a search prolongs, in one commit.
 pub const KV_SWEEP_MAX: usize = 1_000;
 /// Items that a search of the key-value memory gives, unless set otherwise (as in LangGraph).
 pub const KV_SEARCH_DEFAULT: usize = 10;

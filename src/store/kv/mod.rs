@@ -250,13 +250,13 @@ impl Kv {
         };
         let expiring = items.iter().filter(|item| item.expires_at.is_some());
         let changes = expiring.map(prolong).collect::<Result<Vec<_>, _>>()?;
-        if changes.is_empty() {
-            return Ok(());
+        for part in changes.chunks(KV_SWEEP_MAX) {
+            match self.store.backend().beside().commit_kv(part) {
+                Err(StoreError::ReadOnly) => return Ok(()),
+                done => done?,
+            }
         }
-        match self.store.backend().beside().commit_kv(&changes) {
-            Err(StoreError::ReadOnly) => Ok(()),
-            done => done,
-        }
+        Ok(())
     }
 
     /// Removes the entries that have expired, in commits of at most 1,000, and returns how many it found. A put removes some
@@ -264,15 +264,19 @@ impl Kv {
     /// [`KvLifetimes::retain_expired`] retains.
     ///
     /// # Errors
-    /// As [`Kv::put`].
+    /// As [`Kv::put`]; [`StoreError::Read`], [`StoreError::Corrupt`].
     #[doc(alias = "sweep_ttl")]
     pub fn sweep(&self) -> Result<u64, StoreError> {
-        let (now, mut count) = (self.store.now(), 0);
+        let (now, mut count, mut last) = (self.store.now(), 0, None);
         loop {
             let expired = self.store.backend().beside().kv_expired(now, KV_SWEEP_MAX)?;
-            if expired.is_empty() {
-                return Ok(count);
+            let Some((namespace, key)) = expired.first().cloned() else { return Ok(count) };
+            // An index that is damaged may show an entry that is not found by its key.
+            if last.as_ref() == Some(&(namespace.clone(), key.clone())) {
+                let place = format!("kv {namespace:?} {key:?}");
+                return Err(StoreError::Corrupt { place, reason: "it has expired and cannot be removed".into() });
             }
+            last = Some((namespace, key));
             count += expired.len() as u64;
             let delete = |(namespace, key)| KvChange::DeleteExpired { namespace, key, now };
             self.store.backend().beside().commit_kv(&expired.into_iter().map(delete).collect::<Vec<_>>())?;

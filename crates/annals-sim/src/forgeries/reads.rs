@@ -2,6 +2,7 @@
 //! looks for panics, time and memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annals::history::{ExportOptions, MessageQuery, Snapshot, diff};
 use annals::store::{ItemRange, KvNamespaceQuery, KvQuery, Store, StoreError};
@@ -20,6 +21,10 @@ pub(super) fn all(store: &Store, deadline: Deadline) {
     _ = store.timers(None);
     _ = store.kv().search(KvQuery::all());
     _ = store.kv().list_namespaces(KvNamespaceQuery::new());
+    _ = store.backend().beside().kv_indexed(None, store.now(), &mut |_, _| Ok(!deadline.has_passed()));
+    if let Ok(mut watch) = store.watch_from(0) {
+        while !deadline.has_passed() && matches!(watch.next(Duration::ZERO), Ok(Some(_))) {}
+    }
     for record in store.threads().unwrap_or_default() {
         let Ok(thread) = store.thread(record.id.as_str()) else { continue };
         _ = thread.head();
@@ -71,6 +76,7 @@ pub(super) fn write(scratch: &Scratch) {
         }
     }
     _ = store.kv().put(["forged"], "key", Value::from(annals::base::Map::new()));
+    _ = store.kv().sweep();
     _ = store.reclaim();
     _ = store.check();
 }

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::base::Encoded;
-use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::sqlite::checksums::{KvVectorRef, kv_vector_check};
 use crate::store::sqlite::keys::Keys;
+use crate::store::{Store, StoreError};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) fn filled() -> Bench {
@@ -117,6 +118,21 @@ fn a_vector_with_a_forged_check_has_finite_components_or_is_refused() {
         let Err(StoreError::Corrupt { reason, .. }) = found else { panic!("{found:?}") };
         assert_eq!(reason, "a component is not a finite number");
     }
+}
+
+#[test]
+fn a_sweep_ends_at_an_entry_that_its_index_of_keys_does_not_show() {
+    let bench = filled();
+    let index = "CREATE UNIQUE INDEX kv_key ON kv (namespace, key)";
+    let forge = format!(
+        "DROP INDEX kv_key; {index} WHERE key <> 'code'; PRAGMA writable_schema = ON; \
+         UPDATE sqlite_schema SET sql = '{index}' WHERE name = 'kv_key'; PRAGMA writable_schema = RESET;"
+    );
+    raw(&bench.path()).execute_batch(&forge).unwrap();
+    let Bench { folder: _folder, store, .. } = bench;
+    let store = Store::with_backend(Arc::new(store), OpenOptions::new().clock(Timestamp::from_micros(20)));
+    let refused = store.kv().sweep();
+    assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "{refused:?}");
 }
 
 #[test]
