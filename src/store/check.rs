@@ -112,7 +112,9 @@ impl Invariant {
             Self::Writes => "The checksum of its run, or of the checkpoint that consumed it, covers each stored write.",
             Self::ThreadTimes => "A thread has the timestamp of its first checkpoint.",
             Self::Timers => "A timer matches its check.",
-            Self::Entries => "An entry of the key-value memory or of the cache matches its check.",
+            Self::Entries => {
+                "An entry of the key-value memory or of the cache, its vectors and its lifetime match their checks."
+            }
             Self::Ownership => "Each row belongs to a row that exists, or to a deleted thread that is not erased yet.",
             Self::Log => "The frames of more than one transaction never follow a broken frame of the write-ahead log.",
             Self::Copying => "The write-ahead log can be copied into the file.",
