@@ -358,7 +358,7 @@
 //! # }
 //! ```
 //!
-//! ## Find what was said
+//! ## Search all threads
 //!
 //! A search reads the messages of all threads and branches; an index makes it quick in a large file.
 //!

@@ -45,8 +45,8 @@ impl Store {
         self.backend().search(query.borrow())
     }
 
-    /// Indexes the texts that [`Store::search`] reads, and returns when all are indexed: about 25 µs for each short message.
-    /// From then on the index follows the log: a search scans up to 256 new checkpoints, and indexes more of them first. Other
+    /// Indexes the texts that [`Store::search`] reads, and returns when all are indexed. From then on the index
+    /// follows the log in the background: a search scans up to 256 new checkpoints, and indexes more of them first. Other
     /// handles write meanwhile: the texts are indexed in short transactions, after a longer one that makes the index.
     ///
     /// A commit to an indexed store writes one more row for each item; the index has about five times the bytes of the texts

@@ -11,11 +11,12 @@ use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use annals::store::{
     Backend, Batch, ChannelValue, CheckedUpTo, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange,
     ListDelta, ListRef, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload,
-    SearchHit, SearchOptions, SearchQuery, Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
+    Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 use proptest::prelude::*;
 
 mod base;
+mod searches;
 use base::Base;
 
 const THREADS_MAX: usize = 4;
@@ -553,7 +554,8 @@ impl<'a> Pair<'a> {
             shown.collect::<Vec<_>>()
         };
         prop_assert_eq!(threads(model), threads(file));
-        self.compare_searches()?;
+        let thread = &self.places[self.count as usize % self.places.len()].thread;
+        searches::compare(model, file, thread, self.count.is_multiple_of(2))?;
         prop_assert_eq!(model.timers(None, 100).unwrap(), file.timers(None, 100).unwrap());
         Ok(())
     }
@@ -577,27 +579,6 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Compares searches, page by page.
-    fn compare_searches(&self) -> Result<(), TestCaseError> {
-        let thread = self.places[self.count as usize % self.places.len()].thread.to_string();
-        let queries = [
-            SearchQuery::new("TEXT").limit(7),
-            SearchQuery::new("3 ü").on_head(),
-            SearchQuery::new("text").thread(thread).role("ai").channel(LISTS[0]).limit(3),
-            SearchQuery::new("xt ü 1").node("node").limit(1_000),
-            SearchQuery::new("ü").since(moment(10)).until(moment(40)),
-            SearchQuery::new("none"),
-        ];
-        // Every other comparison indexes the rest, so searches read indexed entries and others.
-        if self.count.is_multiple_of(2) && self.file.search_index().unwrap().is_some() {
-            self.file.enable_search(&SearchOptions::new()).unwrap();
-        }
-        for query in queries {
-            prop_assert_eq!(hits(&self.model, &query), hits(&*self.file, &query), "{:?}", query);
-        }
-        Ok(())
-    }
-
     fn items(
         &self,
         backend: &dyn Backend,
@@ -618,22 +599,6 @@ impl<'a> Pair<'a> {
 /// Returns moment number `n`, a millisecond after the one before.
 fn moment(n: u32) -> Timestamp {
     Timestamp::from_micros(1_700_000_000_000_000 + i64::from(n) * 1_000)
-}
-
-/// Returns the hits of all pages of a search, without the numbers that a backend chooses.
-fn hits(backend: &dyn Backend, query: &SearchQuery) -> Vec<SearchHit> {
-    let (mut found, mut query) = (Vec::new(), query.clone());
-    loop {
-        let page = backend.search(&query).unwrap();
-        found.extend(page.hits);
-        match page.next {
-            Some(next) => query = query.after(next),
-            None => break,
-        }
-    }
-    assert!(found.windows(2).all(|pair| pair[0].seq >= pair[1].seq), "the newest first");
-    found.iter_mut().for_each(|hit| hit.seq = 0);
-    found
 }
 
 /// Drops the numbers that a backend chooses.
@@ -701,18 +666,6 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.db");
         let open = || SqliteBackend::open(&path, &OpenOptions::new()).unwrap();
-        follow(&ops, &mut || Arc::new(open()))?;
-    }
-
-    #[test]
-    fn the_indexed_file_follows_the_model(ops in prop::collection::vec(op(), 1..60)) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("model.db");
-        let open = || {
-            let file = SqliteBackend::open(&path, &OpenOptions::new()).unwrap();
-            file.enable_search(&SearchOptions::new()).unwrap();
-            file
-        };
         follow(&ops, &mut || Arc::new(open()))?;
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn fields(backend: &dyn Backend) {
     assert_eq!((hit.role.as_deref(), hit.id.as_deref(), hit.name.as_deref()), (Some("ai"), Some("m-1"), Some("Zoë")));
     assert_eq!((hit.node.as_deref(), hit.on_head), (Some("answer"), true));
     assert_eq!(hit.snippet.marked("[", "]"), "A [Gasthof] in Bern");
-    assert_eq!((hit.snippet.cut_before, hit.snippet.cut_after), (false, false));
+    assert_eq!((hit.snippet.more_before, hit.snippet.more_after), (false, false));
 }
 
 pub(super) fn filters(backend: &dyn Backend) {
@@ -297,7 +297,7 @@ pub(super) fn long_texts(backend: &dyn Backend) {
     say(backend, &place, 1, 0, &format!("{}word {}late", "é ".repeat(1_000), "z".repeat(64 << 10)));
     say(backend, &place, 2, 1, &"日本".repeat(40_000));
     let hits = page(backend, &SearchQuery::new("word")).hits;
-    assert!(hits[0].snippet.cut_before && hits[0].snippet.cut_after);
+    assert!(hits[0].snippet.more_before && hits[0].snippet.more_after);
     assert_eq!(&hits[0].snippet.text[hits[0].snippet.matches[0].clone()], "word");
     assert_eq!(shown(backend, SearchQuery::new("late")), [""; 0], "the first 64 KiB are searched");
     assert_eq!(page(backend, &SearchQuery::new("日本日本")).hits[0].position, 1);

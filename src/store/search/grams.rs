@@ -15,7 +15,7 @@ const LETTERS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 /// The letters of a token.
 const TOKEN_LETTERS: u32 = 6;
 
-/// What a gram is made of. The kinds never meet, but for their hashes.
+/// The kind of a gram. Grams of two kinds are equal only if their hashes are.
 #[derive(Clone, Copy)]
 enum GramKind {
     Pair = 1,

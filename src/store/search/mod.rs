@@ -243,9 +243,9 @@ pub struct Snippet {
     /// The matches: ranges of bytes of `text`, ascending, none of which touches another one.
     pub matches: Vec<Range<usize>>,
     /// True if the text has a beginning that the snippet leaves out.
-    pub cut_before: bool,
+    pub more_before: bool,
     /// True if the text has an end that the snippet leaves out.
-    pub cut_after: bool,
+    pub more_after: bool,
 }
 
 impl Snippet {

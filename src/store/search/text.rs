@@ -53,8 +53,8 @@ impl Words {
         Snippet {
             text: part.to_owned(),
             matches: self.matches(part),
-            cut_before: from > 0,
-            cut_after: from + part.len() < text.len(),
+            more_before: from > 0,
+            more_after: from + part.len() < text.len(),
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
     fn the_end_of_a_long_text_is_not_searched() {
         let text = format!("{}end", "é".repeat(SEARCHED_BYTES_MAX / 2));
         assert!(words("éé").are_in(&text) && !words("end").are_in(&text));
-        assert!(words("end").snippet(&text).cut_after);
+        assert!(words("end").snippet(&text).more_after);
         let odd = format!("x{text}");
         assert_eq!(searched(&odd).len(), SEARCHED_BYTES_MAX - 1, "a character is not divided");
     }
@@ -162,12 +162,12 @@ mod tests {
         let text = format!("{} Rain and rain {}", "é".repeat(100), "z".repeat(300));
         let snippet = words("rain ain").snippet(&text);
         assert_eq!(snippet.text.chars().count(), SNIPPET_CHARS_MAX);
-        assert!(snippet.cut_before && snippet.cut_after);
+        assert!(snippet.more_before && snippet.more_after);
         let found: Vec<&str> = snippet.matches.iter().map(|range| &snippet.text[range.clone()]).collect();
         assert_eq!(found, ["Rain", "rain"], "overlapping matches are one");
         let short = words("a").snippet("aba");
         assert_eq!((short.text.as_str(), &short.matches[..]), ("aba", &[0..1, 2..3][..]));
-        assert!(!short.cut_before && !short.cut_after);
+        assert!(!short.more_before && !short.more_after);
         let long = words(&"ab".repeat(200)).snippet(&"ab".repeat(300));
         assert_eq!(long.matches, std::slice::from_ref(&(0..400)), "a match is shown whole");
     }

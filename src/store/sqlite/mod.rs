@@ -84,7 +84,7 @@ use paged::ItemPages;
 use pool::ReaderPool;
 use read::ReadView;
 pub(super) use recover::recover;
-use search::{IndexJob, IndexStep};
+use search::{IndexJob, IndexStep, Indexer};
 use version_pages::VersionPages;
 use writer::SqliteWriter;
 
@@ -121,6 +121,7 @@ pub struct SqliteBackend {
     // Fields drop in order: readers first, so that the writer can empty the WAL.
     pool: Arc<ReaderPool>,
     eraser: Option<Eraser>,
+    indexer: Option<Indexer>,
     writer: Option<Arc<SqliteWriter>>,
     migration: Option<FormatMigration>,
     _open: registry::Registered,
@@ -136,7 +137,8 @@ impl SqliteBackend {
         let _opening = registry::opening();
         if options.read_only {
             let pool = Arc::new(ReaderPool::alone(open::readable(path, options)?)?);
-            return Ok(Self { pool, eraser: None, writer: None, migration: None, _open: registry::register(path) });
+            let _open = registry::register(path);
+            return Ok(Self { pool, eraser: None, indexer: None, writer: None, migration: None, _open });
         }
         let OpenedFile { place, conn, migration } = open::writable(path, options)?;
         let writer = Arc::new(SqliteWriter::new(&place, conn));
@@ -145,7 +147,15 @@ impl SqliteBackend {
         if pool.read(|view| erase::tombstones(view.conn))?.len() > 0 {
             eraser.wake();
         }
-        Ok(Self { pool, eraser: Some(eraser), writer: Some(writer), migration, _open: registry::register(path) })
+        let indexer = Indexer::new(Arc::clone(&writer));
+        if let Some(index) = pool.read(|view| search::status(view.conn))? {
+            indexer.set_on(true);
+            if index.behind > SEARCH_TAIL_MAX {
+                indexer.wake();
+            }
+        }
+        let (eraser, indexer, writer) = (Some(eraser), Some(indexer), Some(writer));
+        Ok(Self { pool, eraser, indexer, writer, migration, _open: registry::register(path) })
     }
 
     /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other process
@@ -189,18 +199,26 @@ impl Drop for SqliteBackend {
         if let Some(eraser) = &self.eraser {
             eraser.stop();
         }
+        if let Some(indexer) = &self.indexer {
+            indexer.stop();
+        }
         self.pool.close();
     }
 }
 
 impl Backend for SqliteBackend {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.writer()?.commit(JobRef::Log(batch))
+        self.writer()?.commit(JobRef::Log(batch))?;
+        self.note_committed(batch);
+        Ok(())
     }
 
     fn submit(&self, batch: Batch) -> CommitHandle {
         match self.writer() {
-            Ok(writer) => writer.submit(Job::Log(batch)),
+            Ok(writer) => {
+                self.note_committed(&batch);
+                writer.submit(Job::Log(batch))
+            }
             Err(error) => CommitHandle::settled(Err(error)),
         }
     }
@@ -387,7 +405,7 @@ impl Backend for SqliteBackend {
         if let Some(writer) = self.writer.as_deref()
             && self.search_index()?.is_some_and(|index| index.behind > SEARCH_TAIL_MAX)
         {
-            // What cannot be indexed now is scanned.
+            // Checkpoints that cannot be indexed now are scanned.
             _ = search::advance(writer);
         }
         self.pool.read(|view| search::page(view, &search))
@@ -397,16 +415,23 @@ impl Backend for SqliteBackend {
         let writer = self.writer()?;
         let step = IndexStep::Enable { unsealed: options.unsealed };
         writer.commit(JobRef::Index(&IndexJob { step, behind: Arc::default() }))?;
+        self.search_index()?;
         search::advance(writer)
     }
 
     fn disable_search(&self) -> Result<(), StoreError> {
         let job = IndexJob { step: IndexStep::Disable, behind: Arc::default() };
-        self.writer()?.commit(JobRef::Index(&job))
+        self.writer()?.commit(JobRef::Index(&job))?;
+        self.search_index().map(|_| ())
     }
 
     fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
-        self.pool.read(|view| search::status(view.conn))
+        let index = self.pool.read(|view| search::status(view.conn))?;
+        // Another handle may have made the index, or removed it.
+        if let Some(indexer) = &self.indexer {
+            indexer.set_on(index.is_some());
+        }
+        Ok(index)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
@@ -488,6 +513,12 @@ impl Backend for SqliteBackend {
 }
 
 impl SqliteBackend {
+    fn note_committed(&self, batch: &Batch) {
+        if let Some(indexer) = &self.indexer {
+            indexer.note(batch.parts().map(|part| part.checkpoints.len()).sum());
+        }
+    }
+
     fn check_from(&self, since: Option<&CheckedUpTo>) -> Result<CheckReport, StoreError> {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();

@@ -6,10 +6,13 @@
 
 mod check;
 mod index;
+mod indexer;
 mod scan;
 mod sql;
 
 pub(super) use sql::{OBJECTS, SCHEMA};
+
+pub(super) use indexer::Indexer;
 
 pub(super) use index::{IndexJob, IndexStep, advance, erase, hide, status, step};
 
@@ -95,7 +98,7 @@ fn indexed(view: ReadView<'_>, search: &Search, grams: &Grams, last: i64, newest
     while let Some(row) = rows.next()? {
         let (seq, place) = place_of(row.get(0)?);
         if seq != puts.0 {
-            // A checkpoint of a deleted thread may be gone before its entries.
+            // The index of a damaged file may give entries that the log does not have.
             let at: Option<(i64, i64)> = places.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
             puts = (seq, at.map(|(branch, ordinal)| puts_at(view, branch, ordinal)).transpose()?.unwrap_or_default());
         }

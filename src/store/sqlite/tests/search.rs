@@ -7,6 +7,10 @@ use crate::store::search::{SearchOptions, SearchQuery};
 
 const WORDS: [&str; 5] = ["gasthof", "berge", "wasser", "東京", "regen"];
 
+/// Empties the index, which begins anew.
+const FORGET: &str = "BEGIN IMMEDIATE; UPDATE search_state SET next = 0; \
+                      INSERT INTO search_text (search_text) VALUES ('delete-all'); COMMIT";
+
 /// Returns a put of a message.
 fn says(position: u64, text: &str) -> Change {
     let mut index = ItemIndex::default();
@@ -86,13 +90,33 @@ fn the_index_follows_the_log_when_it_is_searched() {
     let behind = |bench: &Bench| bench.store.search_index().unwrap().unwrap().behind;
     assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), behind(&bench)), (41, 200), "they are scanned");
     talk(&mut bench, &["b"], 100);
+    // A long rest, as a handle that knows of no index leaves it, is indexed by the search.
+    raw(&bench.path()).execute_batch(FORGET).unwrap();
     assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), behind(&bench)), (61, 0), "they are indexed");
     // A reader searches the same, and indexes nothing.
-    talk(&mut bench, &["c"], 300);
+    talk(&mut bench, &["c"], 200);
     let reader = SqliteBackend::open(&bench.path(), &options().read_only(true)).unwrap();
-    assert_eq!((hits(&reader, SearchQuery::new("gasthof")).len(), behind(&bench)), (121, 300));
+    assert_eq!(hits(&reader, SearchQuery::new("gasthof")).len(), 101);
     assert!(matches!(reader.enable_search(&SearchOptions::new()), Err(StoreError::ReadOnly)));
     assert_eq!(bench.check(), [""; 0]);
+}
+
+#[test]
+fn the_index_follows_the_log_in_the_background() {
+    let mut bench = indexed(&["a"], 3);
+    talk(&mut bench, &["a"], 300);
+    let behind = |store: &SqliteBackend| store.search_index().unwrap().unwrap().behind;
+    let follows = |store: &SqliteBackend| {
+        (0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            behind(store) < 100
+        })
+    };
+    assert!(follows(&bench.store), "{} checkpoints are not indexed", behind(&bench.store));
+    // A rest that another handle has left is indexed after an open.
+    raw(&bench.path()).execute_batch(FORGET).unwrap();
+    assert!(follows(&open(&bench.path())));
+    assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), bench.check()), (61, Vec::new()));
 }
 
 #[test]
