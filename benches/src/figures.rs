@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Res, append, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale, supersteps,
+    Bench, Res, append, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale, search, supersteps,
     turns,
 };
 
@@ -96,6 +96,9 @@ const FIGURES: [Figure; 63] = [
     figure("tail_50_us_middle_100k", "scale", Target::AtMostOf(tail_target)),
     figure("tail_50_us_forks_10k", "scale", Target::AtMostOf(tail_target))
         .about("the last 50 items below 10,000 forks of forks, every second of which added an item"),
+    figure("search_us_1m", "search", Target::AtMost(50_000.0)).about(
+        "the 95th percentile of 1,000 searches for one to three words, drawn as often as in the 1,000,000 short messages",
+    ),
     figure("inside_turn_us_1k", "inside", Target::None),
     figure("inside_turn_us_10k", "inside", Target::AtMostOf(|report| Some(1.5 * report.get("inside_turn_us_1k")?))),
     figure("inside_bytes_per_turn_1k", "inside", Target::None),
@@ -293,6 +296,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("history", history::measure),
         ("inspect", inspect::measure),
         ("scale", scale::measure),
+        ("search", search::measure),
         ("inside", inside::measure),
         ("supersteps", supersteps::measure),
         ("runtime", runtime::measure),

@@ -23,6 +23,7 @@ mod runtime;
 #[cfg(feature = "salamander")]
 mod salamander;
 mod scale;
+mod search;
 mod stats;
 mod supersteps;
 mod talks;

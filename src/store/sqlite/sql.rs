@@ -475,7 +475,7 @@ pub(super) const CACHED: &str =
 pub(super) const CHECK_CACHE: &str = concat!(cache!(), ", id FROM cache ORDER BY id");
 
 /// The statements of most reads, prepared when a handle is opened.
-pub(super) const READ_OFTEN: [&str; 17] = [
+pub(super) const READ_OFTEN: [&str; 18] = [
     BEGIN_READ,
     COMMIT,
     NAMESPACE_BY_PATH,
