@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// Returns two checkpoints that a text names as `A..B`, each a [point](Self::point). A `B` that begins with `@` or
-    /// `~`, or is empty, is a point of the thread of `A`.
+    /// `~`, or is empty, is a point of the thread of `A`; a thread id that begins so is quoted there.
     ///
     /// If thread ids hold two dots, the last place is taken at which both sides begin with a thread of the store.
     ///
@@ -236,10 +236,8 @@ impl Store {
     /// Returns the thread of the second point of a range and the byte at which its point begins; `None` if it is that of
     /// the first.
     fn range_end(&self, text: &str, whole: &str) -> Result<Option<(Thread, usize)>, StoreError> {
-        match self.thread_of_point(text, whole) {
-            Err(_) if text.is_empty() || text.starts_with(['@', '~']) => Ok(None),
-            found => found.map(Some),
-        }
+        let is_same = text.is_empty() || text.starts_with(['@', '~']);
+        if is_same { Ok(None) } else { self.thread_of_point(text, whole).map(Some) }
     }
 
     /// Returns the thread that a point begins with, and the byte after it.

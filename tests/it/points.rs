@@ -72,10 +72,10 @@ fn a_point_is_found_whatever_the_thread_id_holds() {
                 let found = store.range(format!("{name}{range}")).unwrap_or_else(|e| panic!("{name}{range}: {e}"));
                 assert_eq!(found, (if range.starts_with('~') { &parent } else { &head }.clone(), second.clone()));
             }
-            assert_eq!(
-                store.range(format!("plain..{name}~1")).unwrap(),
-                (store.point("plain").unwrap(), parent.clone())
-            );
+            if !name.starts_with(['@', '~']) {
+                let found = store.range(format!("plain..{name}~1")).unwrap();
+                assert_eq!(found, (store.point("plain").unwrap(), parent.clone()), "{name}");
+            }
         }
     }
     assert!(matches!(store.point("\"plain"), Err(StoreError::InvalidPoint { at: 6, .. })));
