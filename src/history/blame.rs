@@ -1,7 +1,7 @@
 //! Blame: the checkpoint, step and task that wrote a value, a part of it, or an item of a list.
 //!
-//! The version of a channel and the row of an item name their checkpoint and task, so a blame reads two checkpoints and no
-//! other state. *Absent:* values over time ([`Evolution`](super::Evolution)).
+//! The version of a channel and the row of an item name their checkpoint and task, so a blame reads two checkpoints
+//! and no other state. *Absent:* values over time ([`Evolution`](super::Evolution)).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -211,8 +211,8 @@ impl ChannelBlame<'_> {
         written.map_or(Ok(None), |written| written.blame(self.at))
     }
 
-    /// Returns the writer of the part of the value at a JSON Pointer (RFC 6901): the checkpoint from which on it is what it
-    /// is now; `None` if there is none. The first step into a list channel is the index of an item.
+    /// Returns the writer of the part of the value at a JSON Pointer (RFC 6901): the checkpoint from which on it has
+    /// its present value; `None` if there is none. The first step into a list channel is the index of an item.
     ///
     /// The values before are read up to that checkpoint.
     ///

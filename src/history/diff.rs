@@ -1,7 +1,8 @@
 //! The difference of two checkpoints, and its application.
 //!
-//! The versions that either lineage wrote since the last common ancestor name the channels, and the positions of lists, that
-//! can differ; all else is equal and not compared. So the cost follows what changed, and the number of channels. *Absent:* the difference inside one value, which [`Patch`] is.
+//! The versions that either lineage wrote since the last common ancestor name the channels, and the positions of
+//! lists, that can differ; all else is equal and not compared. So the cost follows what changed, and the number of
+//! channels. *Absent:* the difference inside one value, which [`Patch`] is.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -269,7 +270,8 @@ fn compare(
 struct ListPart {
     /// Position, ordinal and payload, by position.
     rows: Vec<(u64, u64, Payload)>,
-    /// The positions of the items from the first row on, and the index of the first; `None` if each index is the position.
+    /// The positions of the items from the first row on, and the index of the first; `None` if each index is the
+    /// position.
     indexes: Option<(usize, Vec<u64>)>,
 }
 

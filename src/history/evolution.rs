@@ -85,8 +85,8 @@ impl Snapshot {
         Evolution::new(self, channel, VersionPlace::Channel)
     }
 
-    /// Returns the contents that the item with an id had on the lineage of this checkpoint, newest first; none if the list
-    /// never had it. The item may be removed by now.
+    /// Returns the contents that the item with an id had on the lineage of this checkpoint, newest first; none if the
+    /// list never had it. The item may be removed by now.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

@@ -1,7 +1,7 @@
 //! The difference of two lists: items that were added, removed, edited or moved.
 //!
-//! Items are told apart by their id, those without one by their content. An item is moved if it is in another place among
-//! the items that both lists have.
+//! Items are told apart by their id, those without one by their content. An item is moved if it is in another place
+//! among the items that both lists have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -224,8 +224,8 @@ fn pairs(old: &[DiffItem], new: &[DiffItem]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Returns which pairs are in one order: a longest row of them whose places in `new` ascend, and that have as many common
-/// items before them in both lists.
+/// Returns which pairs are in one order: a longest row of them whose places in `new` ascend, and that have as many
+/// common items before them in both lists.
 fn in_order(old: &[DiffItem], new: &[DiffItem], pairs: &[(usize, usize)]) -> BTreeSet<usize> {
     let before_old = |a: usize| old[a].index.saturating_sub(a);
     let before_new = |b: usize| new[b].index.saturating_sub(b);

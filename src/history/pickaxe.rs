@@ -1,7 +1,7 @@
 //! Pickaxe: the checkpoints at which a text appears in the state, and at which it disappears.
 //!
-//! Each stored value of the lineage is searched once, by its bytes; those that hold the text are decoded to make sure. No
-//! state is read. *Absent:* full-text search, and ranking.
+//! Each stored value of the lineage is searched once, by its bytes; those that hold the text are decoded to make
+//! sure. No state is read. *Absent:* full-text search, and ranking.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -92,12 +92,12 @@ impl Snapshot {
         Ok(found.into_iter().zip(blames).map(change).collect())
     }
 
-    /// Returns the changes of [`Snapshot::pickaxe`] on all branches of the thread, abandoned ones included, each once, oldest
-    /// first.
+    /// Returns the changes of [`Snapshot::pickaxe`] on all branches of the thread, abandoned ones included, each
+    /// once, oldest first.
     pub(super) fn pickaxe_all(branches: Vec<Self>, text: &str) -> Result<Vec<TextChange>, StoreError> {
         let mut all: Vec<TextChange> = Vec::new();
         for tip in branches {
-            // What two branches share was found on the first.
+            // The changes that two branches share are found on the first.
             let found = tip.pickaxe(text)?;
             let new = |change: &TextChange| !all.contains(change);
             let new: Vec<TextChange> = found.into_iter().filter(new).collect();
@@ -142,8 +142,8 @@ impl Snapshot {
 }
 
 impl Thread {
-    /// Returns the changes by which a text appears in a value or disappears from it, on all branches of the thread, abandoned
-    /// ones included, oldest first. The lineage of each branch is searched as [`Snapshot::pickaxe`] does.
+    /// Returns the changes by which a text appears in a value or disappears from it, on all branches of the thread,
+    /// abandoned ones included, oldest first. The lineage of each branch is searched as [`Snapshot::pickaxe`] does.
     ///
     /// # Errors
     /// As [`Snapshot::pickaxe`].

@@ -152,12 +152,12 @@ impl Store {
     /// | `trip@{step:12}` | the newest one of the head's lineage with that step |
     /// | `"me@home"@{2h}` | a thread id in double quotes, in which `\"` and `\\` stand for `"` and `\` |
     ///
-    /// Without quotes, the thread is the longest beginning of the text that is a thread of the store and after which the
-    /// text ends or goes on with `@` or `~`: an id that holds these needs no quotes unless another thread could be meant.
-    /// The time of a checkpoint is the one in its id, by which checkpoints are ordered.
+    /// Without quotes, the thread is the longest beginning of the text that is a thread of the store and after which
+    /// the text ends or goes on with `@` or `~`: an id that holds these needs no quotes unless another thread could
+    /// be meant. The time of a checkpoint is the one in its id, by which checkpoints are ordered.
     ///
     /// # Errors
-    /// [`StoreError::InvalidPoint`] with the place and what is expected there; [`StoreError::ThreadNotFound`],
+    /// [`StoreError::InvalidPoint`] with the place and the expected element; [`StoreError::ThreadNotFound`],
     /// [`StoreError::CheckpointNotFound`], [`StoreError::Ambiguous`]; [`StoreError::Id`] if the id of the thread is not
     /// valid; [`StoreError::Read`], [`StoreError::Corrupt`].
     ///
@@ -233,8 +233,8 @@ impl Store {
         Err(first_error.unwrap_or_else(no_dots))
     }
 
-    /// Returns the thread of the second point of a range and the byte at which its point begins; `None` if it is that of
-    /// the first.
+    /// Returns the thread of the second point of a range and the byte at which its point begins; `None` if it is that
+    /// of the first.
     fn range_end(&self, text: &str, whole: &str) -> Result<Option<(Thread, usize)>, StoreError> {
         let is_same = text.is_empty() || text.starts_with(['@', '~']);
         if is_same { Ok(None) } else { self.thread_of_point(text, whole).map(Some) }
@@ -300,9 +300,9 @@ fn quoted(text: &str) -> Result<(Cow<'_, str>, usize), (usize, &'static str)> {
 }
 
 impl Thread {
-    /// Returns a checkpoint of the thread by a point: the name of a branch, an id or the beginning of one, a distance from the head (`~2`), a
-    /// time (`{2h}`, `{yesterday}`, `{2026-11-21}`) or a step (`{step:12}`), as [`Store::point`] documents them. `@` and
-    /// an empty text are the head.
+    /// Returns a checkpoint of the thread by a point: the name of a branch, an id or the beginning of one, a distance
+    /// from the head (`~2`), a time (`{2h}`, `{yesterday}`, `{2026-11-21}`) or a step (`{step:12}`), as
+    /// [`Store::point`] documents them. `@` and an empty text are the head.
     ///
     /// # Errors
     /// [`StoreError::InvalidPoint`], [`StoreError::CheckpointNotFound`], [`StoreError::Ambiguous`],
@@ -331,8 +331,8 @@ impl Thread {
         Ok(Snapshot::new(self.store().clone(), found.ok_or_else(none)?))
     }
 
-    /// Returns the checkpoint that a name stands for: the last one of the branch with that name, or else the only one whose
-    /// id begins with it.
+    /// Returns the checkpoint that a name stands for: the last one of the branch with that name, or else the only one
+    /// whose id begins with it.
     fn named(&self, name: &str) -> Result<Option<Snapshot>, StoreError> {
         if self.store().backend().head_id(self.id(), self.namespace())?.is_none() {
             return Err(not_found(self));

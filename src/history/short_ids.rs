@@ -1,8 +1,8 @@
 //! Short ids: beginnings of checkpoint ids that stay unique.
 //!
-//! An id begins with its time, so that a beginning stands for a span of time: nine digits for 1.7 s, ten for 0.1 s, twelve
-//! for 0.4 ms. Ids only go up, so none is minted in a span that is over. A short id is the shortest beginning that fits
-//! one checkpoint and whose span is over: no checkpoint that is made later makes it ambiguous.
+//! An id begins with its time, so that a beginning stands for a span of time: nine digits for 1.7 s, ten for 0.1 s,
+//! twelve for 0.4 ms. Ids only go up, so none is minted in a span that is over. A short id is the shortest beginning
+//! that fits one checkpoint and whose span is over: no checkpoint that is made later makes it ambiguous.
 
 use crate::base::{CheckpointId, Timestamp};
 use crate::store::StoreError;
@@ -31,8 +31,9 @@ fn settled(id: CheckpointId, now: Timestamp) -> usize {
     (DIGITS_MIN..TIME_DIGITS).find(is_over).unwrap_or(TIME_DIGITS)
 }
 
-/// Returns the short ids of the checkpoints of one namespace, in any order of time, complete from the first to the last of
-/// them. `now` is the present time. A thread with subgraphs has further ids: use [`Snapshot::short_id`] there.
+/// Returns the short ids of the checkpoints of one namespace, sorted either way and complete from the first to the
+/// last of them. `now` is the present time. A thread with subgraphs has further ids: use [`Snapshot::short_id`]
+/// there.
 pub fn short_ids(ids: &[CheckpointId], now: Timestamp) -> Vec<String> {
     debug_assert!(ids.is_sorted() || ids.iter().rev().is_sorted(), "neighbours in the list are neighbours in time");
     let all: Vec<String> = ids.iter().map(|id| digits(*id)).collect();

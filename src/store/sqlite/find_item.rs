@@ -1,8 +1,8 @@
 //! Finds the item with an id: by the index of payloads, and by the order in which payloads are stored.
 //!
-//! The index leads from an id to payloads, and the payloads that were put first at the positions of a list on a branch
-//! ascend with the positions. So a position is found by halving, and the item that is there now is compared. Whatever this
-//! does not find (an item of a referenced list, one whose first content had another id) is searched in the whole list.
+//! The index leads from an id to payloads, and the payloads that were put first at the positions of a list on a
+//! branch ascend with the positions. So a position is found by halving, and the item that is there now is compared.
+//! An item of a referenced list, and one whose first content had another id, are searched in the whole list.
 
 use super::fault::Res;
 use super::items::{ChannelRows, Visit};

@@ -1,5 +1,5 @@
-//! Reads the versions of a lineage in pages, the newest checkpoint first: a page is read in one transaction, and visited
-//! after that has ended.
+//! Reads the versions of a lineage in pages, the newest checkpoint first: a page is read in one transaction, and
+//! visited after that has ended.
 
 use super::fault::Res;
 use super::lineage::{self, EMPTY, LIST, VALUE, VersionRow};
