@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Res, append, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale, search, supersteps,
-    turns,
+    Bench, Res, append, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale, search,
+    supersteps, turns,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 63] = [
+const FIGURES: [Figure; 64] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),

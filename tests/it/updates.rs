@@ -231,7 +231,7 @@ fn writes_by_name_follow_the_rules_of_the_stored_channels() {
         let thread = store.thread("named").unwrap();
         let first = thread.append("messages", [Message::human("a").with_id("1"), Message::ai("b")]).unwrap();
         thread.set("title", "t").unwrap();
-        thread.append("log", [Value::from(1), Value::from("x")]).unwrap();
+        thread.append("log", [Value::from("w"), Value::from("x")]).unwrap();
         store.clear_head_cache();
         thread.append("messages", [Message::human("A").with_id("1"), Message::ai("c").with_id("3")]).unwrap();
         thread.append("messages", [Message::remove("3")]).unwrap();
@@ -239,7 +239,7 @@ fn writes_by_name_follow_the_rules_of_the_stored_channels() {
         let typed = chat_of(&thread);
         assert_eq!((texts(&typed.messages), typed.title.as_deref()), (vec!["A".into(), "b".into()], Some("t")));
         let head = thread.head().unwrap().unwrap();
-        assert_eq!(head.get("log").unwrap(), Some(Value::from(vec![Value::from(1), "x".into(), "y".into()])));
+        assert_eq!(head.get("log").unwrap(), Some(Value::from(vec![Value::from("w"), "x".into(), "y".into()])));
         assert_eq!(head.messages("messages", ItemRange::All).unwrap().len(), 2);
 
         let kinds = [

@@ -29,6 +29,10 @@ const HARMS: &[(Invariant, &str)] = &[
         "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) VALUES (1, zeroblob(16), 1, 5, 0)",
     ),
     (Invariant::RowChecks, "UPDATE item SET xxh3 = xxh3 + 1 WHERE slot = 3"),
+    (
+        Invariant::Operations,
+        "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) VALUES (1, 0, 1, 1, NULL, NULL, 1, 0)",
+    ),
     (Invariant::Ownership, "INSERT INTO tombstone (thread, state) VALUES (7, 2)"),
 ];
 
