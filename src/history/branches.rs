@@ -21,21 +21,21 @@ const PAGE: u64 = 64;
 
 /// A branch of a thread: its last checkpoint, and its name if it has one.
 #[derive(Clone, PartialEq)]
-pub struct Branch {
+pub struct ThreadBranch {
     name: Option<String>,
-    tip: Snapshot,
+    last: Snapshot,
     is_current: bool,
 }
 
-impl Branch {
+impl ThreadBranch {
     /// Returns the name.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
     /// Returns the last checkpoint.
-    pub fn tip(&self) -> &Snapshot {
-        &self.tip
+    pub fn last(&self) -> &Snapshot {
+        &self.last
     }
 
     /// Returns whether the head is on it.
@@ -49,11 +49,11 @@ impl Branch {
     }
 }
 
-impl fmt::Debug for Branch {
+impl fmt::Debug for ThreadBranch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, tip, is_current } = self;
-        let mut shown = f.debug_struct("Branch");
-        shown.field("name", name).field("tip", &tip.id()).field("is_current", is_current).finish()
+        let Self { name, last, is_current } = self;
+        let mut shown = f.debug_struct("ThreadBranch");
+        shown.field("name", name).field("last", &last.id()).field("is_current", is_current).finish()
     }
 }
 
@@ -129,14 +129,14 @@ impl Thread {
     /// thread.switch(&thread.branch("by bus")?)?;
     /// assert_eq!(plan.state()?.transport, "bus");
     /// let train = thread.branch("by train")?;
-    /// assert_eq!(train.tip().state::<Plan>()?.transport, "train", "a branch ends where the head left it");
+    /// assert_eq!(train.last().state::<Plan>()?.transport, "train", "a branch ends where the head left it");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn switch(&self, branch: &Branch) -> Result<(), StoreError> {
-        self.own(branch.tip.point(), "switch")?;
+    pub fn switch(&self, branch: &ThreadBranch) -> Result<(), StoreError> {
+        self.own(branch.last.point(), "switch")?;
         let names = self.branch_names()?;
-        let mut changes = self.head_changes(branch.tip.id())?;
+        let mut changes = self.head_changes(branch.last.id())?;
         if let (true, Some(left)) = (names.current != branch.name, &names.current) {
             let at = names.named.iter().find(|(name, _)| name == left).map(|(_, at)| *at);
             let head = self.root().head()?.map(|head| head.id());
@@ -206,7 +206,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::BranchNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
-    pub fn branch(&self, name: &str) -> Result<Branch, StoreError> {
+    pub fn branch(&self, name: &str) -> Result<ThreadBranch, StoreError> {
         let mut named = self.named_branches()?.into_iter();
         let not_found = || StoreError::BranchNotFound { thread: self.id().clone(), name: name.to_owned() };
         named.find(|branch| branch.name.as_deref() == Some(name)).ok_or_else(not_found)
@@ -216,7 +216,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    pub fn branches(&self) -> Result<Vec<Branch>, StoreError> {
+    pub fn branches(&self) -> Result<Vec<ThreadBranch>, StoreError> {
         let mut branches = self.named_branches()?;
         branches.sort_by_key(|branch| !branch.is_current);
         Ok(branches)
@@ -227,14 +227,14 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    pub fn all_branches(&self) -> Result<Vec<Branch>, StoreError> {
+    pub fn all_branches(&self) -> Result<Vec<ThreadBranch>, StoreError> {
         let mut branches = self.branches()?;
         let records = self.store().backend().branches(self.id(), &Namespace::root())?;
         for record in &records {
-            let is_listed = branches.iter().any(|branch| branch.tip.id() == record.tip.point.checkpoint);
-            if ends(&records, &record.tip) && !is_listed {
-                let tip = Snapshot::new(self.store().clone(), record.tip.clone());
-                branches.push(Branch { name: None, tip, is_current: false });
+            let is_listed = branches.iter().any(|branch| branch.last.id() == record.last.point.checkpoint);
+            if ends(&records, &record.last) && !is_listed {
+                let last = Snapshot::new(self.store().clone(), record.last.clone());
+                branches.push(ThreadBranch { name: None, last, is_current: false });
             }
         }
         Ok(branches)
@@ -244,17 +244,17 @@ impl Thread {
         self.with_namespace(Namespace::root())
     }
 
-    fn named_branches(&self) -> Result<Vec<Branch>, StoreError> {
+    fn named_branches(&self) -> Result<Vec<ThreadBranch>, StoreError> {
         let names = self.branch_names()?;
         let Some(head) = self.root().head()? else { return Ok(Vec::new()) };
         let mut branches = Vec::with_capacity(names.named.len() + 1);
         if names.current.is_none() {
-            branches.push(Branch { name: None, tip: head.clone(), is_current: true });
+            branches.push(ThreadBranch { name: None, last: head.clone(), is_current: true });
         }
         for (name, at) in names.named {
             let is_current = names.current.as_ref() == Some(&name);
-            let tip = if is_current { head.clone() } else { self.stored(at)? };
-            branches.push(Branch { name: Some(name), tip, is_current });
+            let last = if is_current { head.clone() } else { self.stored(at)? };
+            branches.push(ThreadBranch { name: Some(name), last, is_current });
         }
         Ok(branches)
     }
@@ -329,7 +329,7 @@ impl Thread {
             return Ok(changes);
         }
         changes.push(OperationChange::head(root.id().clone(), root.namespace().clone(), head, Some(to)));
-        let mut target = Target::new(self.stored(to)?)?;
+        let mut target = MoveTarget::new(self.stored(to)?)?;
         for namespace in backend.namespaces(root.id())? {
             // The namespace of a subgraph that keeps no state beyond its task names the task.
             if namespace.is_root() || namespace.as_str().contains(':') {
@@ -346,7 +346,7 @@ impl Thread {
 }
 
 /// The checkpoint to which the head of a thread moves, with its lineage as far back as it is asked for.
-struct Target {
+struct MoveTarget {
     at: Snapshot,
     /// True if no checkpoint continues it.
     is_end: bool,
@@ -355,7 +355,7 @@ struct Target {
     read: Vec<CheckpointId>,
 }
 
-impl Target {
+impl MoveTarget {
     fn new(at: Snapshot) -> Result<Self, StoreError> {
         let branches = at.store().backend().branches(&at.point().thread, &at.point().namespace)?;
         Ok(Self { is_end: ends(&branches, at.record()), rest: at.lineage(), read: Vec::new(), at })
@@ -400,7 +400,7 @@ impl Target {
 
 /// Returns whether no checkpoint of the namespace continues this one.
 fn ends(branches: &[BranchRecord], checkpoint: &CheckpointRecord) -> bool {
-    let is_last = branches.iter().any(|branch| branch.tip.point == checkpoint.point);
+    let is_last = branches.iter().any(|branch| branch.last.point == checkpoint.point);
     is_last && !branches.iter().any(|branch| branch.leaves == Some((checkpoint.branch, checkpoint.ordinal)))
 }
 

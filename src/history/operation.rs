@@ -1,6 +1,6 @@
 //! The operations of a thread: its runs and updates, and the stored operations between them; undo and redo.
 //!
-//! A run or an update is derived from its checkpoints, so that it costs nothing. Each entry of the timeline leaves the thread
+//! A run or an update is derived from its checkpoints, so that it costs nothing. Each entry of the walk leaves the thread
 //! in a state that later entries build on: undo goes back along these states, and redo goes forward again until something
 //! else is done. *Absent:* the meaning of values; an undo moves heads and names, and writes no checkpoint.
 //!
@@ -225,12 +225,12 @@ impl Iterator for Operations {
 }
 
 /// The operations of a thread, read as far back as they are asked for. The newest one has index 0.
-struct Timeline {
+struct OperationWalk {
     rest: Operations,
     read: Vec<Operation>,
 }
 
-impl Timeline {
+impl OperationWalk {
     fn get(&mut self, index: usize) -> Result<Option<&Operation>, StoreError> {
         while self.read.len() <= index {
             match self.rest.read()? {
@@ -346,10 +346,10 @@ impl Thread {
     /// ```
     pub fn undo(&self) -> Result<Option<Operation>, StoreError> {
         self.store().settle_abandoned();
-        let mut timeline = Timeline { rest: Operations::of(self), read: Vec::new() };
-        let Some(index) = timeline.newest_done()? else { return Ok(None) };
-        let head = timeline.head_before(index)?;
-        let undone = timeline.read.swap_remove(index);
+        let mut walk = OperationWalk { rest: Operations::of(self), read: Vec::new() };
+        let Some(index) = walk.newest_done()? else { return Ok(None) };
+        let head = walk.head_before(index)?;
+        let undone = walk.read.swap_remove(index);
         let changes = match &undone {
             Operation::Commits(_) => match head {
                 Some(head) => self.head_changes(head)?,
@@ -370,9 +370,9 @@ impl Thread {
     /// As [`Thread::undo`].
     pub fn redo(&self) -> Result<Option<Operation>, StoreError> {
         self.store().settle_abandoned();
-        let mut timeline = Timeline { rest: Operations::of(self), read: Vec::new() };
-        let Some(index) = timeline.newest_undone()? else { return Ok(None) };
-        let undone = timeline.read.swap_remove(index);
+        let mut walk = OperationWalk { rest: Operations::of(self), read: Vec::new() };
+        let Some(index) = walk.newest_undone()? else { return Ok(None) };
+        let undone = walk.read.swap_remove(index);
         let changes = match &undone {
             Operation::Commits(group) => self.head_changes(group.last)?,
             Operation::Stored(record) => self.on_present_subgraphs(record.changes.clone())?,

@@ -167,7 +167,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn pickaxe(&self, text: &str) -> Result<Vec<TextChange>, StoreError> {
-        let tips = self.all_branches()?.into_iter().map(|branch| branch.tip().clone());
+        let tips = self.all_branches()?.into_iter().map(|branch| branch.last().clone());
         Snapshot::pickaxe_all(tips.collect(), text)
     }
 }

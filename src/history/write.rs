@@ -66,7 +66,7 @@ impl From<i64> for NewItem {
 /// `cost_usd` and `model`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Usage {
+pub struct ModelUsage {
     /// Tokens read.
     pub input_tokens: u64,
     /// Tokens written.
@@ -77,7 +77,7 @@ pub struct Usage {
     pub model: Option<String>,
 }
 
-impl Usage {
+impl ModelUsage {
     /// Counts the tokens of a model call.
     pub fn new(input_tokens: u64, output_tokens: u64) -> Self {
         Self { input_tokens, output_tokens, cost_usd: None, model: None }
@@ -135,7 +135,7 @@ struct NamedHead {
 ///
 /// # Example
 /// ```
-/// use annals::history::Usage;
+/// use annals::history::ModelUsage;
 /// use annals::prelude::*;
 ///
 /// # fn main() -> Result<()> {
@@ -145,12 +145,12 @@ struct NamedHead {
 ///     .write()
 ///     .append("messages", [Message::ai("The Gasthof Post")])
 ///     .set("title", "Bern")
-///     .usage(Usage::new(812, 64).cost_usd(0.004).model("m-1"))
+///     .usage(ModelUsage::new(812, 64).cost_usd(0.004).model("m-1"))
 ///     .on_head(Some(first))
 ///     .commit()?;
 ///
 /// let head = thread.head()?.expect("two checkpoints");
-/// assert_eq!(head.messages("messages")?.len(), 2);
+/// assert_eq!(head.len("messages")?, 2);
 /// assert_eq!(head.get("title")?, Some("Bern".into()));
 /// # Ok(())
 /// # }
@@ -175,6 +175,7 @@ impl Thread {
     /// # Example
     /// ```
     /// use annals::prelude::*;
+    /// use annals::store::ItemRange;
     ///
     /// # fn main() -> Result<()> {
     /// let thread = Store::memory().thread("trip")?;
@@ -183,7 +184,8 @@ impl Thread {
     /// thread.append("visited", ["Basel"])?;
     ///
     /// let head = thread.head()?.expect("three checkpoints");
-    /// let texts: Vec<_> = head.messages("messages")?.iter().map(|message| message.text().into_owned()).collect();
+    /// let messages = head.messages("messages", ItemRange::All)?;
+    /// let texts: Vec<_> = messages.iter().map(|message| message.text().into_owned()).collect();
     /// assert_eq!(texts, ["A hotel in Basel", "Done"]);
     /// # Ok(())
     /// # }
@@ -256,7 +258,7 @@ impl ThreadWrite {
     }
 
     /// Adds the tokens and the cost of a model call to the metadata of the checkpoint.
-    pub fn usage(self, usage: Usage) -> Self {
+    pub fn usage(self, usage: ModelUsage) -> Self {
         self.metadata("usage", usage.into_value())
     }
 

@@ -19,8 +19,8 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChange, ListChangeOp, StatePart,
-    StateRecord, StoredHead, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChange, ListChangeOp, RecentThread,
+    StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::spin::spin_until;
@@ -81,9 +81,26 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Returns the id of the head of a namespace with the stored writes of its tasks. `None` means that the namespace has no
     /// head. A caller with a cached head needs no more to continue from it.
     ///
+    /// This implementation reads several times; a backend overrides it with one read transaction.
+    ///
     /// # Errors
     /// As [`Backend::writes`].
-    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError>;
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
+        let Some(id) = self.head_id(thread, namespace)? else { return Ok(None) };
+        let point = CheckpointRef::new(thread.clone(), namespace.clone(), id);
+        let writes = self.writes(&point)?;
+        let mut newest = CheckpointQuery::new(thread.clone(), namespace.clone());
+        newest.limit = 1;
+        let is_newest = |record: &CheckpointRecord| record.point == point;
+        if self.checkpoints(&newest)?.first().is_none_or(is_newest) {
+            return Ok(Some(StoredHead::new(id, false, writes)));
+        }
+        let head = self.checkpoint(&point)?;
+        let branches = self.branches(thread, namespace)?;
+        let is_end = branches.iter().any(|branch| branch.last.point == point);
+        let leaves = |branch: &BranchRecord| branch.leaves == head.as_ref().map(|head| (head.branch, head.ordinal));
+        Ok(Some(StoredHead::new(id, !is_end || branches.iter().any(leaves), writes)))
+    }
 
     /// Returns a checkpoint, `None` if it is not stored.
     ///
@@ -444,6 +461,25 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
         Ok(None)
     }
+
+    /// Lists threads by the newest checkpoints of their root namespaces, the newest first: those whose newest checkpoint has a
+    /// `seq` below `before`, at most `limit`. The cost is that of the checkpoints between the first and the last one.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError>;
+
+    /// Returns the threads that were forked from a thread, the first fork first.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError>;
+
+    /// Returns the checkpoint of another thread from which a thread was forked.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError>;
 
     /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
     /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result says

@@ -57,8 +57,8 @@ pub use operation::{
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, ListChange, ListChangeOp,
-    Source, StatePart, StateRecord, StoredHead, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord,
-    VersionRecord, WriteRecord,
+    RecentThread, Source, StatePart, StateRecord, StoredHead, TaskKind, TaskRecord, ThreadRecord, ThreadSize,
+    TimerRecord, VersionRecord, WriteRecord,
 };
 pub use recovery::{Lost, LostKind, Recovery};
 pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Snippet};

@@ -3,7 +3,7 @@
 //! An operation holds its changes, each with the value before and after it, so that it can be undone and made again.
 //! *Absent:* runs and updates, which are derived from their checkpoints, and the rules of undo.
 
-use crate::base::limits::{ACTOR_BYTES_MAX, NAME_BYTES_MAX, OPERATION_CHANGES_MAX};
+use crate::base::limits::{ACTOR_BYTES_MAX, FACT_BYTES_MAX, NAME_BYTES_MAX, OPERATION_CHANGES_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 
 use super::error::StoreError;
@@ -19,6 +19,8 @@ pub enum OperationKind {
     Switch,
     /// A branch gets a name, or loses it.
     NameBranch,
+    /// The user of a thread states facts about it.
+    Facts,
     /// Another operation, or a run, is undone.
     Undo,
     /// An operation or a run that was undone is made again.
@@ -27,14 +29,15 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Rewind, Self::Switch, Self::NameBranch, Self::Undo, Self::Redo];
+    pub const ALL: [Self; 6] = [Self::Rewind, Self::Switch, Self::NameBranch, Self::Facts, Self::Undo, Self::Redo];
 
-    /// Returns the name: `rewind`, `switch`, `name branch`, `undo` or `redo`.
+    /// Returns the name: `rewind`, `switch`, `name branch`, `facts`, `undo` or `redo`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rewind => "rewind",
             Self::Switch => "switch",
             Self::NameBranch => "name branch",
+            Self::Facts => "facts",
             Self::Undo => "undo",
             Self::Redo => "redo",
         }
@@ -66,6 +69,8 @@ pub enum OperationField {
     Branch(String),
     /// The name of the branch that the head is on, `None` for a branch without a name.
     CurrentBranch,
+    /// A fact about the thread, by its name: a text.
+    Fact(String),
 }
 
 impl std::fmt::Display for OperationField {
@@ -74,6 +79,7 @@ impl std::fmt::Display for OperationField {
             Self::Head => f.write_str("the head"),
             Self::Branch(name) => write!(f, "branch {name:?}"),
             Self::CurrentBranch => f.write_str("the current branch"),
+            Self::Fact(name) => write!(f, "fact {name:?}"),
         }
     }
 }
@@ -157,7 +163,7 @@ pub struct OperationQuery {
 #[non_exhaustive]
 pub struct BranchRecord {
     /// The newest checkpoint on it.
-    pub tip: CheckpointRecord,
+    pub last: CheckpointRecord,
     /// The branch that it leaves, and the last ordinal that both share; `None` for one that begins with the empty state.
     pub leaves: Option<(u64, u64)>,
 }
@@ -200,6 +206,14 @@ impl OperationChange {
                 format!("it must have 1 to {NAME_BYTES_MAX} bytes and no NUL character, and has {}", name.len()),
             );
         }
+        if let OperationField::Fact(name) = &self.field
+            && (name.is_empty() || name.contains('\0') || name.len() > NAME_BYTES_MAX)
+        {
+            return invalid(
+                "fact.name",
+                format!("it must have 1 to {NAME_BYTES_MAX} bytes and no NUL character, and has {}", name.len()),
+            );
+        }
         if self.field != OperationField::Head && !self.namespace.is_root() {
             return wrong("only the root namespace has this field");
         }
@@ -209,6 +223,7 @@ impl OperationChange {
         let fits = |value: &OperationValue| match (&self.field, value) {
             (OperationField::Head | OperationField::Branch(_), OperationValue::Checkpoint(_)) => true,
             (OperationField::CurrentBranch, OperationValue::Text(text)) => text.len() <= NAME_BYTES_MAX,
+            (OperationField::Fact(_), OperationValue::Text(text)) => text.len() <= FACT_BYTES_MAX,
             _ => false,
         };
         if ![&self.before, &self.after].into_iter().flatten().all(fits) {

@@ -50,6 +50,25 @@ impl StoredHead {
     }
 }
 
+/// A thread as a listing by its last activity shows it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RecentThread {
+    /// The head of its root namespace.
+    pub head: CheckpointRecord,
+    /// The `seq` of the newest checkpoint of its root namespace.
+    pub seq: u64,
+    /// The timestamp of that checkpoint.
+    pub at: Timestamp,
+}
+
+impl RecentThread {
+    /// Describes a thread.
+    pub fn new(head: CheckpointRecord, seq: u64, at: Timestamp) -> Self {
+        Self { head, seq, at }
+    }
+}
+
 /// The source of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {

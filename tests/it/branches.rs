@@ -1,6 +1,6 @@
 //! Heads that move: rewinds, named branches, undo and redo, on both backends.
 
-use annals::history::{Branch, Operation};
+use annals::history::{Operation, ThreadBranch};
 use annals::prelude::*;
 use annals::store::{OpenOptions, StoreError};
 
@@ -33,8 +33,8 @@ fn names(thread: &Thread) -> Vec<&'static str> {
     thread.operations().unwrap().map(|operation| operation.unwrap().name()).collect()
 }
 
-fn shown(branches: &[Branch]) -> Vec<(Option<&str>, i64, bool)> {
-    let value = |branch: &Branch| branch.tip().state::<Note>().unwrap().n;
+fn shown(branches: &[ThreadBranch]) -> Vec<(Option<&str>, i64, bool)> {
+    let value = |branch: &ThreadBranch| branch.last().state::<Note>().unwrap().n;
     branches.iter().map(|branch| (branch.name(), value(branch), branch.is_current())).collect()
 }
 
@@ -185,7 +185,7 @@ fn random_operations_equal_a_model_of_two_stacks() {
                 !thread.history().unwrap().any(|other| other.unwrap().parent().unwrap().as_ref() == Some(snapshot))
             };
             for (snapshot, _) in &all {
-                let listed = ends.iter().any(|branch| branch.tip() == snapshot);
+                let listed = ends.iter().any(|branch| branch.last() == snapshot);
                 let is_head = thread.head().unwrap().as_ref() == Some(snapshot);
                 assert_eq!(listed, is_end(snapshot) || is_head, "seed {seed}, checkpoint {}", snapshot.id());
             }

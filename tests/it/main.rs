@@ -8,6 +8,7 @@ mod branches;
 mod compat;
 mod damaged;
 mod diffs;
+mod facts;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod hostile_files;

@@ -1,7 +1,7 @@
 //! Updates without a graph: typed and dynamic, one commit each, on the head that the caller expects.
 
 use annals::base::Value;
-use annals::history::{StateThread, Usage};
+use annals::history::{ModelUsage, StateThread};
 use annals::prelude::*;
 use annals::store::{Batch, ItemRange, NewCheckpoint, Parent, Source, StoreError};
 
@@ -240,7 +240,7 @@ fn writes_by_name_follow_the_rules_of_the_stored_channels() {
         assert_eq!((texts(&typed.messages), typed.title.as_deref()), (vec!["A".into(), "b".into()], Some("t")));
         let head = thread.head().unwrap().unwrap();
         assert_eq!(head.get("log").unwrap(), Some(Value::from(vec![Value::from("w"), "x".into(), "y".into()])));
-        assert_eq!(head.messages("messages", ItemRange::All).unwrap().len(), 2);
+        assert_eq!(head.len("messages").unwrap(), 2);
 
         let kinds = [
             thread.append("title", ["x"]),
@@ -278,7 +278,7 @@ fn chat_of(thread: &Thread) -> Chat {
 fn a_write_by_name_is_one_checkpoint_with_its_metadata() {
     on_both(|store| {
         let thread = store.thread("named").unwrap();
-        let usage = Usage::new(812, 64).cost_usd(0.5).model("m-1");
+        let usage = ModelUsage::new(812, 64).cost_usd(0.5).model("m-1");
         let write = thread.write().append("messages", [Message::ai("a")]).set("title", "t").append("log", ["x", "y"]);
         let id = write.usage(usage).metadata("user", "Zoë").commit().unwrap();
         let head = thread.head().unwrap().unwrap();

@@ -130,6 +130,8 @@ pub const RUN_KEY_BYTES_MAX: usize = 1_024;
 pub const PAGE_ROWS_MAX: usize = 10_000;
 /// Bytes of the actor of an operation.
 pub const ACTOR_BYTES_MAX: usize = 256;
+/// Bytes of a fact about a thread.
+pub const FACT_BYTES_MAX: usize = 64 << 10;
 /// Changes of one operation.
 pub const OPERATION_CHANGES_MAX: usize = 10_000;
 /// Batches that one transaction takes along.

@@ -11,8 +11,8 @@ use annals::store::{
     Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
     CheckpointRef, CommitHandle, Compaction, Erasure, FormatMigration, ItemRange, ItemRow, KvChange, KvNamespace,
     KvRecord, KvVector, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
-    OperationValue, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError, StoredHead,
-    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    OperationValue, RecentThread, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError,
+    StoredHead, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -235,6 +235,18 @@ impl Backend for Proxy {
 
     fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
         self.inner.branches(thread, namespace)
+    }
+
+    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
+        self.inner.recent_threads(before, limit)
+    }
+
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        self.inner.forks(thread)
+    }
+
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
+        self.inner.forked_from(thread)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

@@ -253,11 +253,78 @@ pub(super) fn branches(backend: &dyn Backend) {
     inside.add(backend, None, CheckpointDraft::fork(50, place.point(40)));
     let found = backend.branches(&place.thread, &place.namespace).expect("branches are listed");
     let branch = |n| place.record(backend, n).branch;
-    let shown: Vec<_> = found.iter().map(|found| (found.tip.point.checkpoint, found.leaves)).collect();
+    let shown: Vec<_> = found.iter().map(|found| (found.last.point.checkpoint, found.leaves)).collect();
     let expected = [(id(44), Some((branch(42), 21))), (id(43), None), (id(42), Some((branch(1), 19))), (id(40), None)];
     assert_eq!(shown, expected, "the newest first, each with its last checkpoint");
-    assert_eq!(found[3].tip, place.record(backend, 40), "the whole record");
+    assert_eq!(found[3].last, place.record(backend, 40), "the whole record");
     let forked = backend.branches(&inside.thread, &inside.namespace).expect("branches are listed");
     assert_eq!(forked[0].leaves, Some((branch(40), 39)), "a fork leaves a branch of another namespace");
+    clean(backend);
+}
+
+pub(super) fn facts(backend: &dyn Backend) {
+    let (a, b) = (root_of("a"), root_of("b"));
+    a.add(backend, None, CheckpointDraft::root(1));
+    b.add(backend, None, CheckpointDraft::root(1));
+    let fact = |place: &CasePlace, name: &str, before: Option<&str>, after: Option<&str>| {
+        let text = |text: Option<&str>| text.map(|text| OperationValue::Text(text.into()));
+        let (thread, namespace) = (place.thread.clone(), place.namespace.clone());
+        OperationChange::new(thread, namespace, OperationField::Fact(name.into()), text(before), text(after))
+    };
+    operate(backend, 10, vec![fact(&a, "title", None, Some("ü")), fact(&b, "title", None, Some(""))]);
+    operate(backend, 11, vec![fact(&a, "title", Some("ü"), Some("v")), fact(&a, "project", None, Some("p"))]);
+    let found = backend.fields(&a.thread).expect("fields are read");
+    let text = |name: &str, text: &str| (OperationField::Fact(name.into()), OperationValue::Text(text.into()));
+    assert_eq!(found, [text("project", "p"), text("title", "v")]);
+    assert_eq!(backend.fields(&b.thread).expect("fields are read"), [text("title", "")]);
+    let records = backend.operations(&OperationQuery::new()).expect("operations are listed");
+    assert_eq!(records[0].changes, [fact(&a, "project", None, Some("p")), fact(&a, "title", Some("ü"), Some("v"))]);
+    let late = backend.operate(&operation(12, vec![fact(&a, "title", Some("ü"), None)]));
+    assert!(matches!(late, Err(StoreError::FieldConflict { .. })), "{late:?}");
+    operate(backend, 13, vec![fact(&a, "title", Some("v"), None)]);
+    assert_eq!(backend.fields(&a.thread).expect("fields are read"), [text("project", "p")]);
+    let large = "x".repeat((64 << 10) + 1);
+    for wrong in [fact(&a, "", None, Some("x")), fact(&a, "a\0", None, Some("x")), fact(&a, "x", None, Some(&large))] {
+        let refused = backend.operate(&operation(14, vec![wrong])).expect_err("the operation is not valid");
+        assert!(matches!(refused, StoreError::Invalid { .. }), "{refused}");
+    }
+    clean(backend);
+}
+
+pub(super) fn recent_threads(backend: &dyn Backend) {
+    let places = ["c", "a", "b", "d"].map(root_of);
+    for place in &places {
+        place.add(backend, None, CheckpointDraft::root(1));
+        place.inside("sub").add(backend, None, CheckpointDraft::root(2));
+    }
+    places[1].add(backend, Some(1), CheckpointDraft::on(3, 1));
+    places[0].add(backend, Some(1), CheckpointDraft::on(3, 1));
+    operate(backend, 10, vec![moves(&places[0], Some(3), Some(1))]);
+    let listed = |before: Option<u64>, limit: usize| {
+        let found = backend.recent_threads(before, limit).expect("threads are listed");
+        found.into_iter().map(|recent| (recent.head.point.thread.to_string(), recent.seq)).collect::<Vec<_>>()
+    };
+    let all = listed(None, 9);
+    assert_eq!(all.iter().map(|(thread, _)| &**thread).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
+    assert_eq!([listed(None, 2), listed(Some(all[1].1), 9)].concat(), all, "pages");
+    assert!(listed(Some(all[3].1), 9).is_empty() && listed(None, 0).is_empty());
+    let newest = backend.recent_threads(None, 1).expect("threads are listed").remove(0);
+    assert_eq!((newest.head.point.checkpoint, newest.at), (id(1), moment(3)), "the head, and the last activity");
+    _ = backend.delete_threads(std::slice::from_ref(&places[0].thread)).expect("a thread is deleted");
+    assert_eq!(listed(None, 9), all[1..]);
+    clean(backend);
+}
+
+pub(super) fn forks(backend: &dyn Backend) {
+    let (a, b, c) = (root_of("a"), root_of("b"), root_of("c"));
+    a.add(backend, None, CheckpointDraft::root(1));
+    c.add(backend, None, CheckpointDraft::fork(2, a.point(1)));
+    b.add(backend, None, CheckpointDraft::fork(3, a.point(1)));
+    b.add(backend, Some(3), CheckpointDraft::on(4, 3));
+    let forks = |place: &CasePlace| backend.forks(&place.thread).expect("forks are listed");
+    assert_eq!(forks(&a), [c.thread.clone(), b.thread.clone()], "the first fork first");
+    assert!(forks(&b).is_empty() && forks(&root_of("nobody")).is_empty());
+    let from = |place: &CasePlace| backend.forked_from(&place.thread).expect("the origin is read");
+    assert_eq!((from(&a), from(&b), from(&root_of("nobody"))), (None, Some(a.point(1)), None));
     clean(backend);
 }

@@ -30,8 +30,8 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
-    TimerRecord, VersionRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, ListChange, RecentThread, StatePart, StateRecord, StoredHead,
+    ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::watch::{LogSignal, LogWatch};
@@ -257,6 +257,21 @@ impl Backend for MemoryBackend {
 
     fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
         Ok(self.is_indexed.load(Ordering::Relaxed).then_some(SearchIndex { behind: 0 }))
+    }
+
+    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
+        Ok(read::recent_threads(&self.log.read(), before, limit))
+    }
+
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        Ok(read::forks(&self.log.read(), thread))
+    }
+
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
+        let log = self.log.read();
+        let first = log.space(thread, &Namespace::root()).and_then(|space| space.checkpoints.walk_up(None).next());
+        let from = first.and_then(|(_, stored)| stored.record.forked_from.clone());
+        Ok(from.filter(|from| from.thread != *thread))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

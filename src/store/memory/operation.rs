@@ -125,8 +125,8 @@ pub(super) fn branches(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace
         };
         let leaves = parent.map(|parent| (parent.record.branch, parent.record.ordinal));
         match found.last_mut() {
-            Some(last) if last.tip.branch == record.branch => last.leaves = leaves,
-            _ => found.push(BranchRecord { tip: record.clone(), leaves }),
+            Some(last) if last.last.branch == record.branch => last.leaves = leaves,
+            _ => found.push(BranchRecord { last: record.clone(), leaves }),
         }
     }
     found

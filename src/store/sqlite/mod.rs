@@ -102,8 +102,8 @@ use crate::store::operation::{
 };
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
-    TimerRecord, VersionRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, ListChange, RecentThread, StatePart, StateRecord, StoredHead,
+    ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
@@ -432,6 +432,18 @@ impl Backend for SqliteBackend {
             indexer.set_on(index.is_some());
         }
         Ok(index)
+    }
+
+    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
+        self.pool.read(|view| view.recent_threads(before, limit))
+    }
+
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        self.pool.read(|view| view.forks(thread))
+    }
+
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
+        self.pool.read(|view| view.forked_from(thread))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

@@ -5,7 +5,7 @@
 use super::fault::{Fault, Res, corrupt};
 use super::heads::{self, HEAD_KIND, id_of, verify_change};
 use super::ids::Table;
-use super::keys::Keys;
+use super::keys::{Identity, Keys};
 use super::lineage::BranchRow;
 use super::read::ReadView;
 use super::row_check::RowCheck;
@@ -18,14 +18,17 @@ use crate::store::operation::{
     BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
     OperationTarget, OperationValue, sort,
 };
+use crate::store::record::{CheckpointRef, RecentThread};
 use parking_lot::Mutex;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The kinds of the change of a field; that of a head is [`HEAD_KIND`].
 const BRANCH_KIND: i64 = 1;
 const CURRENT_KIND: i64 = 2;
+const FACT_KIND: i64 = 3;
 
 /// Columns of `operation` before its check.
 pub(super) const COLUMNS: usize = 7;
@@ -44,6 +47,7 @@ fn kind_column(kind: OperationKind) -> i64 {
         OperationKind::Rewind => 0,
         OperationKind::Switch => 1,
         OperationKind::NameBranch => 2,
+        OperationKind::Facts => 3,
         OperationKind::Undo => 4,
         OperationKind::Redo => 5,
     }
@@ -60,6 +64,7 @@ fn field_columns(field: &OperationField) -> (i64, &str) {
         OperationField::Head => (HEAD_KIND, ""),
         OperationField::Branch(name) => (BRANCH_KIND, name),
         OperationField::CurrentBranch => (CURRENT_KIND, ""),
+        OperationField::Fact(name) => (FACT_KIND, name),
     }
 }
 
@@ -69,6 +74,7 @@ pub(super) fn field_of(kind: i64, key: String) -> Option<OperationField> {
         (HEAD_KIND, true) => Some(OperationField::Head),
         (BRANCH_KIND, false) => Some(OperationField::Branch(key)),
         (CURRENT_KIND, true) => Some(OperationField::CurrentBranch),
+        (FACT_KIND, false) => Some(OperationField::Fact(key)),
         _ => None,
     }
 }
@@ -87,7 +93,7 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
         return Ok(());
     }
     for (change, namespace) in new.changes.iter().zip(&namespaces) {
-        compare(conn, &caches.keys, change, *namespace)?;
+        compare(conn, caches, change, *namespace)?;
     }
     let id = caches.ids.next(conn, Table::Operation)?;
     let seq: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
@@ -123,7 +129,8 @@ fn stored(conn: &Connection, caches: &Caches, new: &NewOperation, namespace: i64
 }
 
 /// Compares the present content of a field with the one that a change expects.
-fn compare(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: i64) -> Res<()> {
+fn compare(conn: &Connection, caches: &Caches, change: &OperationChange, namespace: i64) -> Res<()> {
+    let keys = &*caches.keys;
     if change.field == OperationField::Head {
         let found = heads::head(conn, keys, namespace)?;
         let expected = checkpoint_of(change.before.as_ref());
@@ -139,7 +146,7 @@ fn compare(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: 
     let found = match rows.next()? {
         Some(row) => {
             verify_change(keys, row)?;
-            value_of(conn, namespace, &change.field, row.get_ref(6)?)?
+            caches.view(conn).value_of(row, &change.field, ChangeSide::After)?
         }
         None => None,
     };
@@ -158,9 +165,12 @@ fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {
 
 fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: i64, id: i64) -> Res<()> {
     let newest = write::newest(conn, namespace)?.map_or(0, |(seq, _)| seq);
-    let column = |value: &Option<OperationValue>| -> Res<Value> {
+    let column = |value: &Option<OperationValue>, side: ChangeSide| -> Res<Value> {
         Ok(match value {
             None => Value::Null,
+            Some(OperationValue::Text(text)) if is_sealed(keys, &change.field) => {
+                Value::Blob(keys.seal(&identity(keys, (namespace, &change.field), id, side), text.as_bytes())?)
+            }
             Some(OperationValue::Text(text)) => Value::Text(text.clone()),
             Some(OperationValue::Checkpoint(id)) => {
                 let missing = || write::not_found(&change.thread, id);
@@ -168,7 +178,7 @@ fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, names
             }
         })
     };
-    let (before, after) = (column(&change.before)?, column(&change.after)?);
+    let (before, after) = (column(&change.before, ChangeSide::Before)?, column(&change.after, ChangeSide::After)?);
     let (kind, key) = field_columns(&change.field);
     let mut check = RowCheck::of("operation_change");
     check.int(namespace).int(kind).text(key).int(id).int(newest).value((&before).into()).value((&after).into());
@@ -178,27 +188,58 @@ fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, names
     Ok(())
 }
 
-/// Decodes the content of a field.
-fn value_of(
-    conn: &Connection,
-    namespace: i64,
-    field: &OperationField,
-    column: ValueRef<'_>,
-) -> Res<Option<OperationValue>> {
-    let wrong = || corrupt("operation_change", "a value does not match the format");
-    match (field, column) {
-        (_, ValueRef::Null) => Ok(None),
-        (OperationField::Head | OperationField::Branch(_), ValueRef::Integer(seq)) => {
-            Ok(Some(OperationValue::Checkpoint(id_of(conn, namespace, seq)?)))
+/// The side of a change on which a value stands.
+#[derive(Clone, Copy)]
+enum ChangeSide {
+    Before = 0,
+    After = 1,
+}
+
+/// Facts are content, so an encrypted file seals them.
+fn is_sealed(keys: &Keys, field: &OperationField) -> bool {
+    matches!(field, OperationField::Fact(_)) && keys.seal_content()
+}
+
+/// Returns the identity of a sealed fact.
+fn identity(keys: &Keys, (namespace, field): (i64, &OperationField), operation: i64, side: ChangeSide) -> Identity {
+    let name = field_columns(field).1.as_bytes();
+    keys.identity("fact").int(namespace).bytes(name).int(operation).int(side as i64)
+}
+
+impl ChangeSide {
+    fn column(self) -> usize {
+        match self {
+            Self::Before => 5,
+            Self::After => 6,
         }
-        (OperationField::CurrentBranch, ValueRef::Text(_)) => {
-            Ok(Some(OperationValue::Text(column.as_str().map_err(|_| wrong())?.to_owned())))
-        }
-        _ => Err(wrong()),
     }
 }
 
 impl ReadView<'_> {
+    /// Decodes the content of a field before or after an operation; the columns are those of `operation_change`.
+    fn value_of(self, row: &Row<'_>, field: &OperationField, side: ChangeSide) -> Res<Option<OperationValue>> {
+        let wrong = || corrupt("operation_change", "a value does not match the format");
+        let namespace: i64 = row.get(0)?;
+        match (field, row.get_ref(side.column())?) {
+            (_, ValueRef::Null) => Ok(None),
+            (OperationField::Head | OperationField::Branch(_), ValueRef::Integer(seq)) => {
+                Ok(Some(OperationValue::Checkpoint(id_of(self.conn, namespace, seq)?)))
+            }
+            (field, ValueRef::Blob(sealed)) if is_sealed(self.keys, field) => {
+                let identity = identity(self.keys, (namespace, field), row.get(3)?, side);
+                let (mut plain, place) = (Vec::new(), || "operation_change".to_owned());
+                self.keys.open(self.conn, &identity, sealed, &mut plain, &place)?;
+                Ok(Some(OperationValue::Text(String::from_utf8(plain).map_err(|_| wrong())?)))
+            }
+            (OperationField::CurrentBranch | OperationField::Fact(_), ValueRef::Text(text))
+                if !is_sealed(self.keys, field) =>
+            {
+                Ok(Some(OperationValue::Text(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned())))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
     /// Returns a stored operation, which must exist.
     pub(super) fn operation(self, id: i64) -> Res<OperationRecord> {
         let mut statement = self.conn.prepare_cached(sql::OPERATION)?;
@@ -256,8 +297,8 @@ impl ReadView<'_> {
         Ok(OperationChange {
             thread: ThreadId::new(thread).map_err(|_| wrong())?,
             namespace: Namespace::new(path).map_err(|_| wrong())?,
-            before: value_of(self.conn, namespace, &field, row.get_ref(5)?)?,
-            after: value_of(self.conn, namespace, &field, row.get_ref(6)?)?,
+            before: self.value_of(row, &field, ChangeSide::Before)?,
+            after: self.value_of(row, &field, ChangeSide::After)?,
             field,
         })
     }
@@ -297,7 +338,7 @@ impl ReadView<'_> {
             verify_change(self.keys, row)?;
             let wrong = || corrupt("operation_change", "a row does not match the format");
             let field = field_of(row.get(1)?, row.get(2)?).ok_or_else(wrong)?;
-            if let Some(value) = value_of(self.conn, namespace, &field, row.get_ref(6)?)? {
+            if let Some(value) = self.value_of(row, &field, ChangeSide::After)? {
                 fields.push((field, value));
             }
         }
@@ -317,16 +358,12 @@ impl ReadView<'_> {
             row_check::verify("branch", row, 7, &|| format!("branch {branch}"))?;
             let tip = self.last_of_branch(namespace, branch, above)?;
             above = tip;
-            let point = crate::store::record::CheckpointRef {
-                thread: thread.clone(),
-                namespace: path.clone(),
-                checkpoint: CheckpointId::from_bytes(tip),
-            };
+            let point = CheckpointRef::new(thread.clone(), path.clone(), CheckpointId::from_bytes(tip));
             let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
-            let tip = self.checkpoint(&point)?.filter(|tip| tip.branch as i64 == branch).ok_or_else(missing)?;
+            let last = self.checkpoint(&point)?.filter(|last| last.branch as i64 == branch).ok_or_else(missing)?;
             let BranchRow { parent, upto, .. } = BranchRow::read(self.conn, branch)?;
             let leaves = parent.zip(upto).map(|(parent, upto)| (parent as u64, upto as u64));
-            found.push(BranchRecord { tip, leaves });
+            found.push(BranchRecord { last, leaves });
         }
         Ok(found)
     }
@@ -358,6 +395,66 @@ impl ReadView<'_> {
                 return Err(missing());
             }
         }
+    }
+
+    /// Returns threads by their newest checkpoints below `before`, the newest first: a walk through the log, in which only
+    /// the newest checkpoint of a root namespace counts.
+    pub(super) fn recent_threads(self, before: Option<u64>, limit: usize) -> Res<Vec<RecentThread>> {
+        let before = before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
+        let mut statement = self.conn.prepare_cached(sql::NAMESPACES_BY_SEQ)?;
+        let mut newest = self.conn.prepare_cached(sql::NEWEST)?;
+        let mut rows = statement.query([before])?;
+        let (mut seen, mut found) = (HashSet::new(), Vec::new());
+        while let Some(row) = rows.next()?
+            && found.len() < limit
+        {
+            let (seq, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
+            if !seen.insert(namespace) || newest.query_row([namespace], |row| row.get::<_, i64>(0))? != seq {
+                continue;
+            }
+            let at = Timestamp::from_micros(row.get(2)?);
+            let mut place = self.conn.prepare_cached(sql::ROOT_THREAD)?;
+            let Some(thread) = place.query_row([namespace], |row| row.get::<_, String>(0)).optional()? else {
+                continue;
+            };
+            let wrong = || corrupt(format!("namespace {namespace}"), "its thread does not match the format");
+            let thread = ThreadId::new(thread).map_err(|_| wrong())?;
+            let head = self.head(&thread, &Namespace::root())?.ok_or_else(wrong)?;
+            found.push(RecentThread::new(head, seq as u64, at));
+        }
+        Ok(found)
+    }
+
+    /// Returns the threads that were forked from a thread, the first fork first.
+    pub(super) fn forks(self, thread: &ThreadId) -> Res<Vec<ThreadId>> {
+        let mut by_id = self.conn.prepare_cached(sql::THREAD_BY_ID)?;
+        let Some(number) = by_id.query_row([thread.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
+            return Ok(Vec::new());
+        };
+        let mut statement = self.conn.prepare_cached(sql::FORKS_OF_THREAD)?;
+        let mut rows = statement.query([number])?;
+        let (mut seen, mut forks) = (HashSet::new(), Vec::new());
+        while let Some(row) = rows.next()? {
+            if seen.insert(row.get::<_, i64>(0)?) {
+                forks.push(ThreadId::new(row.get::<_, String>(1)?).map_err(|error| Fault::Store(error.into()))?);
+            }
+        }
+        Ok(forks)
+    }
+
+    /// Returns the checkpoint of another thread at which the root namespace of a thread begins.
+    pub(super) fn forked_from(self, thread: &ThreadId) -> Res<Option<CheckpointRef>> {
+        let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(None) };
+        let mut statement = self.conn.prepare_cached(sql::FORKED_FROM)?;
+        let mut rows = statement.query([namespace])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let wrong = || corrupt(format!("namespace {namespace}"), "its fork does not match the format");
+        let (id, of, path): (Option<[u8; 16]>, Option<String>, Option<String>) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (Some(id), Some(of), Some(path)) = (id, of, path) else { return Err(wrong()) };
+        let of = ThreadId::new(of).map_err(|_| wrong())?;
+        let path = Namespace::new(path).map_err(|_| wrong())?;
+        Ok(Some(CheckpointRef::new(of, path, CheckpointId::from_bytes(id))))
     }
 
     /// Verifies the rows of all operations.

@@ -174,6 +174,17 @@ pub(super) const RECLAIM_OPERATIONS: &str = "DELETE FROM operation WHERE id IN \
      (SELECT operation FROM operation_change WHERE namespace = ?1) AND NOT EXISTS \
      (SELECT 1 FROM operation_change o WHERE o.operation = operation.id AND o.namespace <> ?1)";
 pub(super) const RECLAIM_CHANGES: &str = "DELETE FROM operation_change WHERE namespace = ?1";
+/// The namespaces of the checkpoints below one of the log, the newest first.
+pub(super) const NAMESPACES_BY_SEQ: &str =
+    "SELECT seq, namespace, created_at FROM checkpoint WHERE seq < ?1 ORDER BY seq DESC";
+/// The thread of a root namespace.
+pub(super) const ROOT_THREAD: &str =
+    "SELECT t.public_id FROM namespace n JOIN thread t ON t.id = n.thread WHERE n.id = ?1 AND n.path = ''";
+/// The checkpoint of another thread that the first branch of a namespace left.
+pub(super) const FORKED_FROM: &str = "SELECT c.id, t.public_id, n.path FROM (SELECT fork_checkpoint FROM branch \
+     WHERE namespace = ?1 ORDER BY id LIMIT 1) b LEFT JOIN checkpoint c ON c.seq = b.fork_checkpoint \
+     LEFT JOIN namespace n ON n.id = c.namespace LEFT JOIN thread t ON t.id = n.thread \
+     WHERE b.fork_checkpoint IS NOT NULL";
 /// True if a checkpoint of a namespace continues the one at an ordinal of a branch.
 pub(super) const IS_CONTINUED: &str = "SELECT EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3) \
      OR EXISTS (SELECT 1 FROM branch WHERE namespace = ?1 AND parent = ?2 AND upto = ?3)";
@@ -331,13 +342,10 @@ pub(super) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
 pub(super) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
 /// The columns of a timer, in the order in which they are decoded.
 macro_rules! timer {
-    ($is_of_head:literal) => {
-        concat!(
-            "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id, ",
-            $is_of_head,
-            " FROM timer r LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
-             LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread "
-        )
+    () => {
+        "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id, r.namespace FROM timer r \
+         LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
+         LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread "
     };
 }
 /// Timers of deleted threads are passed over; those of damaged rows are not.
@@ -346,19 +354,9 @@ macro_rules! timer_shown {
         " AND NOT EXISTS (SELECT 1 FROM tombstone d WHERE d.thread = n.thread) "
     };
 }
-/// Only tasks of heads sleep.
-pub(super) const TIMERS: &str = concat!(
-    timer!(
-        "r.checkpoint IS (SELECT CASE WHEN m.newest = h.seq THEN m.after ELSE h.seq END \
-         FROM (SELECT seq FROM checkpoint WHERE namespace = r.namespace ORDER BY id DESC LIMIT 1) h LEFT JOIN \
-         (SELECT newest, after FROM operation_change WHERE namespace = r.namespace AND kind = 0 AND key = '' \
-          ORDER BY operation DESC LIMIT 1) m)"
-    ),
-    "WHERE r.wake_at <= ?1",
-    timer_shown!(),
-    "ORDER BY r.wake_at, t.public_id, n.path, r.task"
-);
-pub(super) const CHECK_TIMERS: &str = concat!(timer!("1"), "WHERE 1", timer_shown!(), "ORDER BY r.namespace, r.task");
+pub(super) const TIMERS: &str =
+    concat!(timer!(), "WHERE r.wake_at <= ?1", timer_shown!(), "ORDER BY r.wake_at, t.public_id, n.path, r.task");
+pub(super) const CHECK_TIMERS: &str = concat!(timer!(), "WHERE 1", timer_shown!(), "ORDER BY r.namespace, r.task");
 
 /// Lets rows of the log go: those of deleted threads, and the value of a special write that is replaced.
 pub(super) const ERASE_BEGIN: &str = "INSERT INTO erasure (thread) VALUES (0)";

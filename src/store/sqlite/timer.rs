@@ -4,6 +4,7 @@
 
 use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
+use super::heads;
 use super::read::ReadView;
 use super::sql;
 use super::write::Tx;
@@ -40,7 +41,7 @@ impl Tx<'_> {
     }
 }
 
-/// Returns the timers by their moments: all, or those that are due.
+/// Returns the timers of heads by their timestamps: all, or those that are due.
 pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
     let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
     let mut statement = view.conn.prepare_cached(sql::TIMERS)?;
@@ -49,9 +50,9 @@ pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) 
     while timers.len() < limit
         && let Some(row) = rows.next()?
     {
-        // A damaged row is an error, also of a checkpoint that is not the head.
         let timer = decode(view, row)?;
-        if row.get(6)? {
+        // Those of other checkpoints stay for a head that moves back.
+        if heads::head(view.conn, view.keys, row.get(6)?)? == Some(timer.point.checkpoint) {
             timers.push(timer);
         }
     }

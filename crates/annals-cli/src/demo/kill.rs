@@ -10,8 +10,8 @@ use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
     Erasure, ItemRange, ItemRow, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
-    OperationValue, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError, StoredHead, ThreadRecord,
-    ThreadSize, TimerRecord, WriteRecord,
+    OperationValue, RecentThread, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError, StoredHead,
+    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -90,22 +90,6 @@ impl Backend for Killer {
         self.backend.head_with_writes(thread, namespace)
     }
 
-    fn operate(&self, operation: &NewOperation) -> StoreResult<u64> {
-        self.backend.operate(operation)
-    }
-
-    fn operations(&self, query: &OperationQuery) -> StoreResult<Vec<OperationRecord>> {
-        self.backend.operations(query)
-    }
-
-    fn fields(&self, thread: &ThreadId) -> StoreResult<Vec<(OperationField, OperationValue)>> {
-        self.backend.fields(thread)
-    }
-
-    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Vec<BranchRecord>> {
-        self.backend.branches(thread, namespace)
-    }
-
     fn checkpoint(&self, at: &CheckpointRef) -> StoreResult<Option<CheckpointRecord>> {
         self.backend.checkpoint(at)
     }
@@ -172,6 +156,34 @@ impl Backend for Killer {
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> StoreResult<Vec<TimerRecord>> {
         self.backend.timers(due_by, limit)
+    }
+
+    fn operate(&self, operation: &NewOperation) -> StoreResult<u64> {
+        self.backend.operate(operation)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> StoreResult<Vec<OperationRecord>> {
+        self.backend.operations(query)
+    }
+
+    fn fields(&self, thread: &ThreadId) -> StoreResult<Vec<(OperationField, OperationValue)>> {
+        self.backend.fields(thread)
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Vec<BranchRecord>> {
+        self.backend.branches(thread, namespace)
+    }
+
+    fn recent_threads(&self, before: Option<u64>, limit: usize) -> StoreResult<Vec<RecentThread>> {
+        self.backend.recent_threads(before, limit)
+    }
+
+    fn forks(&self, thread: &ThreadId) -> StoreResult<Vec<ThreadId>> {
+        self.backend.forks(thread)
+    }
+
+    fn forked_from(&self, thread: &ThreadId) -> StoreResult<Option<CheckpointRef>> {
+        self.backend.forked_from(thread)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> StoreResult<Erasure> {

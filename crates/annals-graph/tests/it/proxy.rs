@@ -13,8 +13,8 @@ use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
     ItemRange, ItemRow, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, StoredHead, ThreadRecord,
-    ThreadSize, TimerRecord, WriteRecord, WriteValue,
+    OperationValue, Payload, RecentThread, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, StoredHead,
+    ThreadRecord, ThreadSize, TimerRecord, WriteRecord, WriteValue,
 };
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
@@ -300,6 +300,18 @@ impl Backend for Recorder {
 
     fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
         self.inner.branches(thread, namespace)
+    }
+
+    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
+        self.inner.recent_threads(before, limit)
+    }
+
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        self.inner.forks(thread)
+    }
+
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
+        self.inner.forked_from(thread)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

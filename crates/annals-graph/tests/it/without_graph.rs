@@ -1,5 +1,6 @@
 //! Updates without a graph and runs of a graph go on from each other.
 
+use annals::history::{ThreadQuery, ThreadStatus};
 use annals_graph::UpdateAs;
 use annals_graph::prelude::*;
 
@@ -173,15 +174,44 @@ fn an_interrupt_before_a_moved_head_is_answered_again() {
         graph.invoke(&thread, Command::resume("Bern")).unwrap();
         thread.rewind_to(&waits).unwrap();
         assert_eq!(graph.get_state(&thread).unwrap().next, ["ask"], "the task is due again");
+        let again = graph.invoke(&thread, Input::Continue).unwrap();
+        assert_eq!(again.interrupts().len(), 1, "as at an old checkpoint, the task interrupts again on a fork");
         let done = graph.invoke(&thread, Command::resume("Basel")).unwrap();
         assert_eq!(texts(done.state()), ["a", "Basel"]);
-        thread.undo().unwrap().unwrap();
-        thread.undo().unwrap().unwrap();
+        let undone: Vec<_> = (0..3).map(|_| thread.undo().unwrap().unwrap().name()).collect();
+        assert_eq!(undone, ["run", "run", "rewind"]);
         assert_eq!(texts(&thread.with_state::<Chat>().state().unwrap()), ["a", "Bern"], "nothing was lost");
         thread.undo().unwrap().unwrap();
         assert_eq!(thread.head().unwrap().unwrap(), waits);
-        let again = graph.invoke(&thread, Input::Continue).unwrap();
-        assert_eq!(again.interrupts().len(), 1, "without a resume value the task interrupts again");
         assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn the_status_of_a_thread_follows_from_its_log() {
+    on_both(|store| {
+        let work = |chat: &Chat, context: &Context| {
+            match chat.title.as_deref() {
+                Some("asks") => _ = context.interrupt("which?")?,
+                Some("sleeps") => context.sleep_for(std::time::Duration::from_secs(3_600))?,
+                Some("fails") => return Err("no model".into()),
+                _ => {}
+            }
+            Ok(Chat::update())
+        };
+        let graph = StateGraph::<Chat>::new().node("work", work).edge(START, "work").compile().unwrap();
+        for title in ["asks", "sleeps", "fails", "ends"] {
+            let thread = store.thread(title).unwrap();
+            _ = graph.invoke(&thread, Chat::update().title(title.to_string()));
+        }
+        let status = |id: &str| store.thread(id).unwrap().info().unwrap().status().clone();
+        assert_eq!(status("asks"), ThreadStatus::Interrupted(vec!["which?".into()]));
+        assert!(matches!(status("sleeps"), ThreadStatus::Sleeping(at) if at > store.now()));
+        assert!(matches!(status("fails"), ThreadStatus::Failed(message) if message.contains("no model")));
+        assert_eq!(status("ends"), ThreadStatus::Done);
+        let asks = store.threads_with(ThreadQuery::new().status(&ThreadStatus::Interrupted(Vec::new()))).unwrap();
+        assert_eq!(asks.iter().map(|info| info.id().as_str()).collect::<Vec<_>>(), ["asks"]);
+        graph.invoke(&store.thread("asks").unwrap(), Command::resume("x")).unwrap();
+        assert_eq!(status("asks"), ThreadStatus::Done);
     });
 }

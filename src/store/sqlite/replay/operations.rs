@@ -37,10 +37,10 @@ struct OldChange {
 }
 
 /// The operations of a file in their order, and what could not be read, with the reason.
-pub(super) type Found = (Vec<OldOperation>, Vec<(String, String)>);
+pub(super) type FoundOperations = (Vec<OldOperation>, Vec<(String, String)>);
 
 /// Reads the operations of a file.
-pub(super) fn read(conn: &Connection) -> Res<Found> {
+pub(super) fn read(conn: &Connection) -> Res<FoundOperations> {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
     let mut changes: BTreeMap<i64, Vec<OldChange>> = BTreeMap::new();
     let read = each(conn, sql::OPERATION_CHANGES, "operation_change", &mut lost, &mut |row| {

@@ -173,7 +173,7 @@ impl<'c> OldRows<'c> {
     }
 
     /// Returns the operations, and what is lost of them; `None` if the format has none.
-    pub(super) fn operations(&self) -> Res<Option<operations::Found>> {
+    pub(super) fn operations(&self) -> Res<Option<operations::FoundOperations>> {
         if self.format < 2 { Ok(None) } else { operations::read(self.conn).map(Some) }
     }
 

@@ -17,6 +17,7 @@ mod growth;
 mod identity;
 mod invariants;
 mod migrate;
+mod operations;
 mod outcomes;
 mod readers;
 mod recover;

@@ -9,8 +9,8 @@ use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
     ItemRow, ListRef, MemoryBackend, NewCheckpoint, NewOperation, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead, ThreadRecord,
-    ThreadSize, TimerRecord, WriteRecord,
+    OperationValue, Payload, RecentThread, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead,
+    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -218,23 +218,6 @@ impl Backend for Disk {
         self.inner.head_with_writes(thread, namespace)
     }
 
-    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
-        self.alive()?;
-        self.inner.operate(operation)
-    }
-
-    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
-        self.inner.operations(query)
-    }
-
-    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        self.inner.fields(thread)
-    }
-
-    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
-        self.inner.branches(thread, namespace)
-    }
-
     fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
         self.alive()?;
         self.inner.checkpoint(at)
@@ -309,6 +292,35 @@ impl Backend for Disk {
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
         self.alive()?;
         self.inner.timers(due_by, limit)
+    }
+
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        self.alive()?;
+        self.inner.operate(operation)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        self.inner.operations(query)
+    }
+
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        self.inner.fields(thread)
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
+        self.inner.branches(thread, namespace)
+    }
+
+    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
+        self.inner.recent_threads(before, limit)
+    }
+
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        self.inner.forks(thread)
+    }
+
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
+        self.inner.forked_from(thread)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
