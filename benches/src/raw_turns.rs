@@ -34,7 +34,7 @@ const TABLES: [(&str, &str, &str); 10] = [
     ("branch", "id", "id"),
     ("blob", "id", "id"),
     ("payload", "id", "id"),
-    ("write", "coalesce(child, checkpoint)", "checkpoint, task, idx, part"),
+    ("write", "coalesce(checkpoint + child, checkpoint)", "checkpoint, task, idx, part"),
     ("version", "ordinal", "branch, ordinal, key"),
     ("item", "ordinal", "branch, channel, slot, ordinal DESC"),
     ("checkpoint", "seq", "seq"),

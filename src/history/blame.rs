@@ -37,14 +37,14 @@ pub struct Blame {
 
 /// The place in the log at which a value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WriteOrigin {
     pub(super) ordinal: u64,
     /// An index into the tasks of the parent of the checkpoint.
     pub(super) task: Option<u32>,
     pub(super) version: Option<u64>,
 }
 
-impl Written {
+impl WriteOrigin {
     /// Returns the blame of each, in one read of the log.
     pub(super) fn blames(at: &Snapshot, all: &[Self]) -> Result<Vec<Blame>, StoreError> {
         let mut ordinals: Vec<u64> =
@@ -52,6 +52,7 @@ impl Written {
         ordinals.sort_unstable();
         ordinals.dedup();
         let records = at.store().backend().ancestors(at.point(), &ordinals)?;
+        debug_assert_eq!(records.len(), ordinals.len(), "an ordinal has an answer");
         let records: HashMap<u64, CheckpointRecord> =
             ordinals.into_iter().zip(records).filter_map(|(ordinal, record)| Some((ordinal, record?))).collect();
         let blame = |written: &Self| {
@@ -96,12 +97,12 @@ impl Snapshot {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn blames(&self) -> Result<Vec<(Arc<str>, Blame)>, StoreError> {
         let channels: Vec<_> = self.state_record()?.channels.into_iter().filter(holds_state).collect();
-        let written = channels.iter().map(|channel| Written {
+        let written = channels.iter().map(|channel| WriteOrigin {
             ordinal: channel.ordinal,
             task: channel.task,
             version: Some(channel.version),
         });
-        let blames = Written::blames(self, &written.collect::<Vec<_>>())?;
+        let blames = WriteOrigin::blames(self, &written.collect::<Vec<_>>())?;
         Ok(channels.into_iter().map(|channel| channel.channel).zip(blames).collect())
     }
 
@@ -175,7 +176,7 @@ impl ChannelBlame<'_> {
         let channels = self.at.state_record()?.channels;
         let channel = channels.into_iter().find(|channel| &*channel.channel == self.channel);
         let channel = channel.filter(|channel| channel.value != crate::store::ChannelValue::Empty);
-        let written = |channel: crate::store::ChannelRecord| Written {
+        let written = |channel: crate::store::ChannelRecord| WriteOrigin {
             ordinal: channel.ordinal,
             task: channel.task,
             version: Some(channel.version),
@@ -190,7 +191,7 @@ impl ChannelBlame<'_> {
     pub fn item(&self, id: &str) -> Result<Option<Blame>, StoreError> {
         let mut written = None;
         self.at.store().backend().find_item(self.at.point(), self.channel, id, &mut |row| {
-            written = Some(Written { ordinal: row.ordinal, task: row.task, version: None });
+            written = Some(WriteOrigin { ordinal: row.ordinal, task: row.task, version: None });
             Ok(())
         })?;
         written.map_or(Ok(None), |written| written.blame(self.at))
@@ -205,7 +206,7 @@ impl ChannelBlame<'_> {
         let mut written = None;
         let range = ItemRange::Positions(position, position.saturating_add(1));
         self.at.store().backend().items(self.at.point(), self.channel, range, &mut |row| {
-            written = Some(Written { ordinal: row.ordinal, task: row.task, version: None });
+            written = Some(WriteOrigin { ordinal: row.ordinal, task: row.task, version: None });
             Ok(())
         })?;
         written.map_or(Ok(None), |written| written.blame(self.at))

@@ -84,10 +84,10 @@ impl Thread {
     ///     chat.update(DynUpdate::new().messages("messages", [Message::human(text)]))?;
     /// }
     /// thread.rewind_to(&thread.at("~2")?)?;
-    /// assert_eq!(chat.state()?.list("messages").map(List::len), Some(1));
+    /// assert_eq!(chat.state()?.messages("messages").map(List::len), Some(1));
     ///
     /// chat.update(DynUpdate::new().messages("messages", [Message::human("A hostel in Thun")]))?;
-    /// assert_eq!(chat.state()?.list("messages").map(List::len), Some(2));
+    /// assert_eq!(chat.state()?.messages("messages").map(List::len), Some(2));
     /// assert_eq!((thread.branches()?.len(), thread.all_branches()?.len()), (1, 2), "one branch is abandoned");
     /// # Ok(())
     /// # }
@@ -514,6 +514,7 @@ impl Snapshot {
         if common == highest {
             return self.ancestor(highest);
         }
+        debug_assert!(common < apart, "the lineages part above the last common ancestor");
         while apart - common > 1 {
             let middle = common + (apart - common) / 2;
             let (Some(a), Some(b)) = (own.ancestor(middle)?, others.ancestor(middle)?) else { return Ok(None) };

@@ -168,6 +168,11 @@ pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
     let same_store = Arc::ptr_eq(before.store().backend(), after.store().backend());
     let common = if same_store { before.common_ancestor(after)? } else { None };
     let common = common.map(|common| common.record().ordinal);
+    let ordinals = [before.record().ordinal, after.record().ordinal];
+    debug_assert!(
+        common.is_none_or(|common| ordinals.iter().all(|ordinal| common <= *ordinal)),
+        "an ancestor is older"
+    );
     let changed = common.map(|common| ChangedSince::read(before, after, common)).transpose()?;
     let (old, mut new) = (channels(before)?, channels(after)?);
     let mut diff = Diff { channels: Vec::new(), unchanged: 0 };
@@ -195,6 +200,7 @@ pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
         diff.channels.push(ChannelDiff::Added { channel, value: after.value_of(&new)? });
     }
     diff.channels.sort_by(|a, b| a.channel().cmp(b.channel()));
+    debug_assert!(diff.channels.is_sorted_by(|a, b| a.channel() < b.channel()), "a channel differs once");
     Ok(diff)
 }
 
@@ -219,6 +225,7 @@ impl ChangedPositions {
                 _ => united.push(range.clone()),
             }
         }
+        debug_assert!(united.windows(2).all(|pair| pair[0].end < pair[1].start), "the ranges are apart and ascend");
         united
     }
 }

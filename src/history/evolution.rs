@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::base::Value;
 use crate::store::{ChannelValue, CheckpointRef, ItemRange, StoreError, VersionRecord};
 
-use super::blame::{Blame, Written};
+use super::blame::{Blame, WriteOrigin};
 use super::snapshot::{Snapshot, item_value};
 
 /// Versions that the first page brings, and the greatest number of a page.
@@ -26,9 +26,9 @@ pub struct Evolution {
     page: VecDeque<VersionRecord>,
     page_len: usize,
     /// The oldest checkpoint known after the item was gone.
-    deleted: Option<Written>,
+    deleted: Option<WriteOrigin>,
     /// The write before a deletion that was returned.
-    queued: Option<WrittenValue>,
+    queued: Option<PastValue>,
 }
 
 /// A value at one time.
@@ -52,9 +52,9 @@ pub(super) enum VersionPlace {
 
 /// A value with the place in the log at which it was written.
 #[derive(Debug)]
-pub(super) struct WrittenValue {
+pub(super) struct PastValue {
     pub(super) value: Option<Value>,
-    pub(super) written: Written,
+    pub(super) written: WriteOrigin,
 }
 
 impl Snapshot {
@@ -154,27 +154,27 @@ impl Evolution {
     }
 
     /// Returns the next older value, without the details of its writer.
-    pub(super) fn next_version(&mut self) -> Result<Option<WrittenValue>, StoreError> {
+    pub(super) fn next_version(&mut self) -> Result<Option<PastValue>, StoreError> {
         if self.queued.is_some() {
             return Ok(self.queued.take());
         }
         while let Some(version) = self.next_record()? {
             let channel = &version.channel;
-            let written = Written { ordinal: channel.ordinal, task: channel.task, version: Some(channel.version) };
+            let written = WriteOrigin { ordinal: channel.ordinal, task: channel.task, version: Some(channel.version) };
             let VersionPlace::Item(position) = self.place else {
-                return Ok(Some(WrittenValue { value: self.value(&version)?, written }));
+                return Ok(Some(PastValue { value: self.value(&version)?, written }));
             };
             if version.positions.as_ref().is_some_and(|positions| !positions.contains(&position)) {
                 continue;
             }
             match self.item(&version, position)? {
-                None => self.deleted = Some(Written { version: None, ..written }),
+                None => self.deleted = Some(WriteOrigin { version: None, ..written }),
                 Some(item) => {
                     // An older write shows, so the positions of the version were wider than its changes.
                     let item = (item.written.ordinal == written.ordinal).then_some(item);
                     if let Some(written) = self.deleted.take() {
                         self.queued = item;
-                        return Ok(Some(WrittenValue { value: None, written }));
+                        return Ok(Some(PastValue { value: None, written }));
                     }
                     if item.is_some() {
                         return Ok(item);
@@ -210,15 +210,15 @@ impl Evolution {
     }
 
     /// Returns the item at a position as it was at a version of the list, with its own writer.
-    fn item(&self, version: &VersionRecord, position: u64) -> Result<Option<WrittenValue>, StoreError> {
+    fn item(&self, version: &VersionRecord, position: u64) -> Result<Option<PastValue>, StoreError> {
         if version.channel.value != ChannelValue::Items {
             return Ok(None);
         }
         let (point, mut found) = (self.point(version.channel.ordinal)?, None);
         let range = ItemRange::Positions(position, position.saturating_add(1));
         self.at.store().backend().items(&point, &self.channel, range, &mut |row| {
-            let written = Written { ordinal: row.ordinal, task: row.task, version: None };
-            found = Some(WrittenValue { value: Some(item_value(row.payload)?), written });
+            let written = WriteOrigin { ordinal: row.ordinal, task: row.task, version: None };
+            found = Some(PastValue { value: Some(item_value(row.payload)?), written });
             Ok(())
         })?;
         Ok(found)
@@ -230,8 +230,8 @@ impl Iterator for Evolution {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_version().and_then(|version| {
-            let Some(WrittenValue { value, written }) = version else { return Ok(None) };
-            let blame = Written::blames(&self.at, &[written])?.pop();
+            let Some(PastValue { value, written }) = version else { return Ok(None) };
+            let blame = WriteOrigin::blames(&self.at, &[written])?.pop();
             Ok(blame.map(|blame| ValueVersion { value, blame }))
         });
         if next.is_err() {

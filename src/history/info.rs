@@ -15,7 +15,7 @@ use super::thread::Thread;
 /// Threads that one read brings.
 const PAGE: usize = 64;
 
-/// The status of a thread, from the tasks that are due at its head and what is stored of them.
+/// The status of a thread, which follows from the tasks due at its head and from their stored writes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ThreadStatus {
@@ -251,6 +251,7 @@ impl Store {
         while found.len() < limit {
             let page = self.backend().recent_threads(before, PAGE)?;
             let Some(last) = page.last() else { break };
+            debug_assert!(before.is_none_or(|before| last.seq < before), "a page is older than the one before");
             before = Some(last.seq);
             for recent in page {
                 if query.since.is_some_and(|since| recent.at < since) {
@@ -269,6 +270,7 @@ impl Store {
                 }
             }
         }
+        debug_assert!(found.len() <= limit, "a page has at most as many threads as were asked for");
         Ok(found)
     }
 }

@@ -314,8 +314,8 @@ impl Thread {
         Ok(operations)
     }
 
-    /// Undoes the newest operation that is not undone: the head moves to the checkpoint at which it was before, and names of
-    /// branches are what they were. Nothing is deleted; [`Thread::redo`] makes the operation again until something else is
+    /// Undoes the newest operation that is not undone: the head moves to the checkpoint at which it was before, and
+    /// branches get back their earlier names. Nothing is deleted; [`Thread::redo`] makes the operation again until something else is
     /// done. Returns the operation, `None` if there is nothing to undo: the first checkpoint of a thread stays its head.
     ///
     /// An operation on several threads is undone in all of them.

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::Value;
-use crate::store::{ChannelValue, ItemIndexRef, ListChange, ListChangeOp, StoreError};
+use crate::store::{ChannelValue, ItemIndexRef, ListChangeOp, StoreError, StoredListChange};
 
-use super::blame::{Blame, Written};
+use super::blame::{Blame, WriteOrigin};
 use super::snapshot::{Snapshot, is_control, item_value, plain_value};
 use super::thread::Thread;
 
@@ -30,12 +30,12 @@ pub struct TextChange {
 }
 
 /// A change before its writer is looked up.
-struct Found {
+struct TextHit {
     appears: bool,
     channel: Arc<str>,
     item: Option<String>,
     position: Option<u64>,
-    written: Written,
+    written: WriteOrigin,
 }
 
 impl Snapshot {
@@ -77,12 +77,12 @@ impl Snapshot {
             found.extend(pickaxe_items(&channel, &changes, text)?);
         }
         found.sort_by(|a, b| {
-            let key = |found: &Found| (found.written.ordinal, Arc::clone(&found.channel), found.position);
+            let key = |found: &TextHit| (found.written.ordinal, Arc::clone(&found.channel), found.position);
             key(a).cmp(&key(b))
         });
-        let written: Vec<Written> = found.iter().map(|found| found.written).collect();
-        let blames = Written::blames(self, &written)?;
-        let change = |(found, blame): (Found, Blame)| TextChange {
+        let written: Vec<WriteOrigin> = found.iter().map(|found| found.written).collect();
+        let blames = WriteOrigin::blames(self, &written)?;
+        let change = |(found, blame): (TextHit, Blame)| TextChange {
             appears: found.appears,
             channel: found.channel,
             item: found.item,
@@ -108,16 +108,16 @@ impl Snapshot {
     }
 
     /// Searches the versions of channels that are not lists; returns the names of those that are.
-    fn pickaxe_values(&self, text: &str) -> Result<(Vec<Found>, BTreeSet<Arc<str>>), StoreError> {
+    fn pickaxe_values(&self, text: &str) -> Result<(Vec<TextHit>, BTreeSet<Arc<str>>), StoreError> {
         // From the newest version to the oldest: a change shows when the version before is known.
-        let mut newer: BTreeMap<Arc<str>, (bool, Written)> = BTreeMap::new();
+        let mut newer: BTreeMap<Arc<str>, (bool, WriteOrigin)> = BTreeMap::new();
         let (mut found, mut lists) = (Vec::new(), BTreeSet::new());
         self.store().backend().versions(self.point(), None, 0, &mut |version| {
             let record = &version.channel;
             if is_control(&record.channel) {
                 return Ok(true);
             }
-            let written = Written { ordinal: record.ordinal, task: record.task, version: Some(record.version) };
+            let written = WriteOrigin { ordinal: record.ordinal, task: record.task, version: Some(record.version) };
             let holds = match &record.value {
                 ChannelValue::Items => {
                     lists.insert(Arc::clone(&record.channel));
@@ -173,20 +173,20 @@ impl Thread {
 }
 
 /// Returns the change of a value that held a text, or did not, before and after it was written.
-fn value_change(channel: &Arc<str>, before: bool, after: bool, written: Written) -> Option<Found> {
+fn value_change(channel: &Arc<str>, before: bool, after: bool, written: WriteOrigin) -> Option<TextHit> {
     let channel = Arc::clone(channel);
-    (before != after).then_some(Found { appears: after, channel, item: None, position: None, written })
+    (before != after).then_some(TextHit { appears: after, channel, item: None, position: None, written })
 }
 
 /// Searches the changes of a list, in their order.
-fn pickaxe_items(channel: &Arc<str>, changes: &[ListChange], text: &str) -> Result<Vec<Found>, StoreError> {
+fn pickaxe_items(channel: &Arc<str>, changes: &[StoredListChange], text: &str) -> Result<Vec<TextHit>, StoreError> {
     let mut found = Vec::new();
     // The positions whose item holds the text, with its id.
     let mut present: BTreeMap<u64, Option<String>> = BTreeMap::new();
     for change in changes {
-        let written = Written { ordinal: change.ordinal, task: change.task, version: None };
+        let written = WriteOrigin { ordinal: change.ordinal, task: change.task, version: None };
         let mut note = |appears, position, item| {
-            found.push(Found { appears, channel: Arc::clone(channel), item, position: Some(position), written });
+            found.push(TextHit { appears, channel: Arc::clone(channel), item, position: Some(position), written });
         };
         let id = match &change.op {
             ListChangeOp::Match(payload) if holds_text(&item_value(payload.as_ref())?, text) => {

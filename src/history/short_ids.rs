@@ -46,7 +46,9 @@ pub fn short_ids(ids: &[CheckpointId], now: Timestamp) -> Vec<String> {
         let least = if newest == Some(&ids[at]) { settled(ids[at], now) } else { DIGITS_MIN };
         (before.max(after) + 1).clamp(least, DIGITS)
     };
-    (0..all.len()).map(|at| all[at][..length(at)].to_owned()).collect()
+    let short: Vec<String> = (0..all.len()).map(|at| all[at][..length(at)].to_owned()).collect();
+    debug_assert_eq!(short.len(), ids.len(), "an id has a short one");
+    short
 }
 
 impl Snapshot {

@@ -305,7 +305,7 @@ mod streams {
                     return Poll::Ready(Some(Err(error)));
                 }
             }
-            // A commit between the look and the waker has woken nobody.
+            // The waker was registered after the look, and a commit in between did not wake it.
             match this.watch.ready().transpose() {
                 Some(ready) => Poll::Ready(Some(ready)),
                 None => Poll::Pending,

@@ -19,8 +19,8 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChange, ListChangeOp, RecentThread,
-    StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, RecentThread, StatePart,
+    StateRecord, StoredHead, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::spin::spin_until;
@@ -270,14 +270,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at which an
-    /// item was ever put whose bytes, or a column of whose index, hold `text`, as [`ListChange::order`] brings them. Each
+    /// item was ever put whose bytes, or a column of whose index, hold `text`, as [`StoredListChange::order`] brings them. Each
     /// stored item is read once.
     ///
     /// This implementation reads the whole list at each of its versions.
     ///
     /// # Errors
     /// As [`Backend::items`].
-    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<ListChange>, StoreError> {
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
         let mut ordinals = Vec::new();
         self.versions(at, Some(channel), 0, &mut |version| {
             ordinals.push((version.channel.ordinal, version.channel.task));
@@ -291,15 +291,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
                 after.insert(row.position, row.ordinal);
                 if row.ordinal == ordinal {
                     let op = ListChangeOp::of(row.payload, text);
-                    changes.push(ListChange::new(row.position..row.position + 1, ordinal, row.task, op));
+                    changes.push(StoredListChange::new(row.position..row.position + 1, ordinal, row.task, op));
                 }
                 Ok(())
             })?;
             let gone = before.keys().filter(|position| !after.contains_key(*position));
-            changes.extend(gone.map(|at: &u64| ListChange::new(*at..*at + 1, ordinal, task, ListChangeOp::Delete)));
+            changes
+                .extend(gone.map(|at: &u64| StoredListChange::new(*at..*at + 1, ordinal, task, ListChangeOp::Delete)));
             before = after;
         }
-        ListChange::order(&mut changes);
+        StoredListChange::order(&mut changes);
         Ok(changes)
     }
 

@@ -53,7 +53,7 @@ pub enum Invariant {
     RowChecks,
     /// I21: the keys are those of the file.
     Keys,
-    /// I22: an operation matches its check, and what it names exists.
+    /// I22: an operation matches its check, and names existing rows.
     Operations,
     /// I23: the search index holds the texts of the log.
     SearchIndex,
@@ -120,7 +120,7 @@ impl Invariant {
             Self::Copying => "The write-ahead log can be copied into the file.",
             Self::RowChecks => "A row of the log matches its check.",
             Self::Keys => "The rows of `store_key` hold the keys of the file.",
-            Self::Operations => "An operation matches its check, and what it names exists.",
+            Self::Operations => "An operation matches its check, and names existing rows.",
             Self::SearchIndex => "The search index gives each entry below `search_state.next` for each of its grams.",
         }
     }

@@ -56,8 +56,8 @@ pub use operation::{
 };
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, ListChange, ListChangeOp,
-    RecentThread, Source, StatePart, StateRecord, StoredHead, TaskKind, TaskRecord, ThreadRecord, ThreadSize,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, ListChangeOp, RecentThread,
+    Source, StatePart, StateRecord, StoredHead, StoredListChange, TaskKind, TaskRecord, ThreadRecord, ThreadSize,
     TimerRecord, VersionRecord, WriteRecord,
 };
 pub use recovery::{Lost, LostKind, Recovery};

@@ -318,7 +318,7 @@ impl<'a> ItemRow<'a> {
 /// A change of a list, found by a search for a text.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct ListChange {
+pub struct StoredListChange {
     /// The positions: one, unless it is a deletion.
     pub positions: Range<u64>,
     /// The `ordinal` of the checkpoint that made it.
@@ -357,7 +357,7 @@ fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
     begins.any(|(at, _)| bytes[at + 1..].starts_with(rest))
 }
 
-impl ListChange {
+impl StoredListChange {
     /// Makes a change of a list.
     pub fn new(positions: Range<u64>, ordinal: u64, task: Option<u32>, op: ListChangeOp) -> Self {
         Self { positions, ordinal, task, op }
@@ -371,6 +371,7 @@ impl ListChange {
         let concerns_match = |change: &Self| matched.range(change.positions.clone()).next().is_some();
         changes.retain(|change| !change.positions.is_empty() && concerns_match(change));
         changes.sort_by_key(|change| (change.ordinal, change.op != ListChangeOp::Delete, change.positions.start));
+        debug_assert!(changes.iter().all(|change| !change.positions.is_empty()), "a change has a position");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Search by meaning in the key-value memory: what an index embeds, what a search finds, and embedders that fail.
+//! Search by meaning in the key-value memory: the embedded texts, the hits of a search, and embedders that fail.
 
 use std::sync::Arc;
 use std::sync::Mutex;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::internal::hash::ChecksumBuilder;
-use super::limits::THREAD_ID_BYTES_MAX;
+use super::limits::{ID_TICKS_MAX, THREAD_ID_BYTES_MAX};
 use super::time::Timestamp;
 
 /// An id that is not valid, with the reason.
@@ -186,12 +186,10 @@ pub struct IdSource {
 
 /// 100 ns intervals between 1582-10-15 and 1970-01-01.
 const UUID_EPOCH_TICKS: u64 = 0x01b2_1dd2_1381_4000;
-/// The greatest timestamp of an id, which has 60 bits.
-const TICKS_MAX: u64 = (1 << 60) - 1;
 
 /// Returns a timestamp as 100 ns since 1582-10-15; saturates.
 fn ticks_at(at: Timestamp) -> u64 {
-    UUID_EPOCH_TICKS.saturating_add_signed(at.as_micros().saturating_mul(10)).min(TICKS_MAX)
+    UUID_EPOCH_TICKS.saturating_add_signed(at.as_micros().saturating_mul(10)).min(ID_TICKS_MAX)
 }
 
 impl IdSource {

@@ -158,6 +158,8 @@ const _: () = assert!(INDEX_SNAPSHOT_INTERVAL.is_power_of_two());
 
 // The store
 
+/// Intervals of 100 ns since 1582-10-15 in the timestamp of an id, which has 60 bits.
+pub(crate) const ID_TICKS_MAX: u64 = (1 << 60) - 1;
 /// Decoded heads that a handle of a store caches; they are searched in order.
 pub const HEADS_MAX: usize = 256;
 /// Namespaces, and checkpoints, that the writer of a file caches; past it the cache is emptied.

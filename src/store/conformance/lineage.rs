@@ -4,7 +4,7 @@ use super::build::{CasePlace, CheckpointDraft, delete_range, id, message, put, p
 use crate::store::backend::Backend;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
-use crate::store::record::{ChannelValue, ListChange, ListChangeOp, StatePart};
+use crate::store::record::{ChannelValue, ListChangeOp, StatePart, StoredListChange};
 use std::ops::Range;
 
 /// A thread of four checkpoints, and a fork of its third one with two checkpoints more.
@@ -189,7 +189,7 @@ pub(super) fn list_search(backend: &dyn Backend) {
     let (place, fork) = forked(backend, "list search");
     let search = |place: &CasePlace, n: u64, channel: &str, text: &str| -> Vec<String> {
         let found = backend.search_list(&place.point(n), channel, text).expect("searches a list");
-        let line = |change: ListChange| {
+        let line = |change: StoredListChange| {
             let op = match change.op {
                 ListChangeOp::Match(payload) => format!("={}", String::from_utf8_lossy(&payload.data)),
                 ListChangeOp::Other => "=".into(),

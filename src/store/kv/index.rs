@@ -155,6 +155,7 @@ impl QueryVector {
 
 /// Returns the sum of products, in several sums so that it uses the vector instructions of a processor.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
+    debug_assert_eq!(a.len(), b.len(), "vectors of one index have one length");
     let mut sums = [0.0_f64; 8];
     let (chunks_a, chunks_b) = (a.chunks_exact(8), b.chunks_exact(8));
     let rest: f64 =

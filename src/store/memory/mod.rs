@@ -30,7 +30,7 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, ListChange, RecentThread, StatePart, StateRecord, StoredHead,
+    CheckpointRecord, CheckpointRef, ItemRow, RecentThread, StatePart, StateRecord, StoredHead, StoredListChange,
     ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
@@ -157,7 +157,7 @@ impl Backend for MemoryBackend {
         Ok(read::list_len(&*self.stored(at)?, channel))
     }
 
-    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<ListChange>, StoreError> {
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
         let (mut next, mut changes) = (Some(self.stored(at)?), Vec::new());
         while let Some(stored) = next {
             let parent = stored.record.parent_ref();
@@ -165,7 +165,7 @@ impl Backend for MemoryBackend {
             changes.extend(read::list_changes(&stored, parent.as_deref(), channel, text));
             next = parent;
         }
-        ListChange::order(&mut changes);
+        StoredListChange::order(&mut changes);
         Ok(changes)
     }
 

@@ -15,8 +15,8 @@ use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChange, ListChangeOp, RecentThread,
-    StatePart, StateRecord, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, RecentThread, StatePart,
+    StateRecord, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 
 pub(super) fn by_prefix(log: &MemoryLog, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
@@ -152,7 +152,7 @@ pub(super) fn list_changes(
     parent: Option<&StoredCheckpoint>,
     channel: &str,
     text: &str,
-) -> Vec<ListChange> {
+) -> Vec<StoredListChange> {
     let Some(change) = stored.delta.changes.iter().find(|change| &*change.channel == channel) else {
         return Vec::new();
     };
@@ -171,11 +171,11 @@ pub(super) fn list_changes(
         items.map(|(position, item)| (*position, item.clone())).collect()
     };
     let gone = inside(&old).into_iter().filter(|(position, _)| new.positions.get(position).is_none());
-    let gone = gone.map(|(at, _)| ListChange::new(at..at + 1, ordinal, change.task, ListChangeOp::Delete));
+    let gone = gone.map(|(at, _)| StoredListChange::new(at..at + 1, ordinal, change.task, ListChangeOp::Delete));
     let put = inside(&new).into_iter().filter_map(|(at, item)| {
         let (written, task) = new.written(&item);
         let op = ListChangeOp::of((*item.payload).as_ref(), text);
-        (written == ordinal).then(|| ListChange::new(at..at + 1, ordinal, task, op))
+        (written == ordinal).then(|| StoredListChange::new(at..at + 1, ordinal, task, op))
     });
     gone.chain(put).collect()
 }

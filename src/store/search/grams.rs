@@ -115,6 +115,7 @@ fn gram(kind: GramKind, content: &[u8]) -> u32 {
 
 /// Writes the token of a gram.
 pub(in crate::store) fn push_token(tokens: &mut String, gram: u32) {
+    debug_assert!(gram < 1 << 30, "six digits of five bits hold a gram");
     for at in (0..TOKEN_LETTERS).rev() {
         tokens.push(char::from(LETTERS[(gram >> (5 * at)) as usize % LETTERS.len()]));
     }

@@ -102,7 +102,7 @@ use crate::store::operation::{
 };
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, ListChange, RecentThread, StatePart, StateRecord, StoredHead,
+    CheckpointRecord, CheckpointRef, ItemRow, RecentThread, StatePart, StateRecord, StoredHead, StoredListChange,
     ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
@@ -326,7 +326,7 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.find_item(at, channel, id, visit))
     }
 
-    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<ListChange>, StoreError> {
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
         self.pool.read(|view| view.search_list(at, channel, text))
     }
 

@@ -9,7 +9,7 @@ use super::pack::{unpack_ranges, unpack_reference};
 use super::read::ReadView;
 use super::rows::{Room, decode, inline_value};
 use super::sql;
-use crate::store::record::{CheckpointRef, ListChange, ListChangeOp};
+use crate::store::record::{CheckpointRef, ListChangeOp, StoredListChange};
 use rusqlite::params;
 use rusqlite::types::ValueRef;
 
@@ -18,12 +18,12 @@ struct ListSearch<'a> {
     view: ReadView<'a>,
     list: i64,
     text: &'a str,
-    found: Vec<ListChange>,
+    found: Vec<StoredListChange>,
 }
 
 impl ReadView<'_> {
     /// Returns the changes of the positions of a list at which an item was ever put that holds a text.
-    pub(super) fn search_list(self, at: &CheckpointRef, channel: &str, text: &str) -> Res<Vec<ListChange>> {
+    pub(super) fn search_list(self, at: &CheckpointRef, channel: &str, text: &str) -> Res<Vec<StoredListChange>> {
         let (_, branch, ordinal) = self.place(at)?;
         let Some(list) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(Vec::new()) };
         let mut search = ListSearch { view: self, list, text, found: Vec::new() };
@@ -31,7 +31,7 @@ impl ReadView<'_> {
             search.items(span)?;
             search.wholes(span)?;
         }
-        ListChange::order(&mut search.found);
+        StoredListChange::order(&mut search.found);
         Ok(search.found)
     }
 }
@@ -60,7 +60,7 @@ impl ListSearch<'_> {
                 _ => return Err(corrupt(place(), "its value does not match the format")),
             };
             let position = position as u64;
-            self.found.push(ListChange::new(position..position.saturating_add(1), ordinal as u64, task, op));
+            self.found.push(StoredListChange::new(position..position.saturating_add(1), ordinal as u64, task, op));
         }
         Ok(())
     }
@@ -80,7 +80,8 @@ impl ListSearch<'_> {
                 continue;
             }
             for range in unpack_ranges(bytes).ok_or_else(wrong)? {
-                let change = ListChange::new(range.first..range.end, ordinal as u64, range.task, ListChangeOp::Delete);
+                let change =
+                    StoredListChange::new(range.first..range.end, ordinal as u64, range.task, ListChangeOp::Delete);
                 self.found.push(change);
             }
         }
@@ -90,11 +91,11 @@ impl ListSearch<'_> {
     /// Adds the items of a list that another one references from an ordinal on.
     fn reference(&mut self, (seq, channel): (i64, i64), ordinal: u64, task: Option<u32>) -> Res<()> {
         let Self { view, text, found, .. } = self;
-        found.push(ListChange::new(0..u64::MAX, ordinal, task, ListChangeOp::Delete));
+        found.push(StoredListChange::new(0..u64::MAX, ordinal, task, ListChangeOp::Delete));
         let Some(list) = view.list_at(seq, channel)? else { return Ok(()) };
         list.all(&mut |row| {
             let op = ListChangeOp::of(row.payload, text);
-            found.push(ListChange::new(row.position..row.position.saturating_add(1), ordinal, task, op));
+            found.push(StoredListChange::new(row.position..row.position.saturating_add(1), ordinal, task, op));
             Ok(())
         })
     }

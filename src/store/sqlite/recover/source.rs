@@ -117,15 +117,15 @@ fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the header of a damaged file says.
-struct Header {
+/// The fields of the header of a damaged file that name its kind.
+struct DamagedHeader {
     format: i64,
     /// True if it does not have the id of a store.
     is_other: bool,
 }
 
 /// Reads the header, and sets its fields that are the same in every store.
-fn repair_header(from: &Path, path: &Path) -> io::Result<Result<Header, StoreError>> {
+fn repair_header(from: &Path, path: &Path) -> io::Result<Result<DamagedHeader, StoreError>> {
     let mut file = OpenOptions::new().read(true).write(true).open(path)?;
     let bytes = file.metadata()?.len();
     let mut page = vec![0; PAGE];
@@ -140,7 +140,7 @@ fn repair_header(from: &Path, path: &Path) -> io::Result<Result<Header, StoreErr
     if is_other && page[..16] == MAGIC[..] {
         return Ok(Err(not_a_store(from, &format!("its application id is {:#x}", word(APPLICATION_AT)))));
     }
-    let header = Header { format: word(FORMAT_AT), is_other };
+    let header = DamagedHeader { format: word(FORMAT_AT), is_other };
     for (at, bytes) in HEADER {
         page[at..at + bytes.len()].copy_from_slice(bytes);
     }

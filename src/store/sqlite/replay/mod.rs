@@ -461,7 +461,7 @@ impl<'c> LogReplay<'c> {
         Ok(())
     }
 
-    /// Writes an operation, and undoes it if it does not fit what was written before.
+    /// Writes an operation, and undoes it if it contradicts the rows before it.
     fn operation(&mut self, operation: NewOperation) -> Res<Result<u64, String>> {
         if let Err(error) = operation.validate() {
             return Ok(Err(error.to_string()));

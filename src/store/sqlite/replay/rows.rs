@@ -172,7 +172,7 @@ impl<'c> OldRows<'c> {
         Ok(Some((thread, Namespace::new(path).map_err(|error| corrupt(place(), error.to_string()))?)))
     }
 
-    /// Returns the operations, and what is lost of them; `None` if the format has none.
+    /// Returns the operations, and the lost ones; `None` if the format has none.
     pub(super) fn operations(&self) -> Res<Option<operations::FoundOperations>> {
         if self.format < 2 { Ok(None) } else { operations::read(self.conn).map(Some) }
     }

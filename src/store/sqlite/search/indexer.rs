@@ -1,7 +1,7 @@
 //! Lets the index follow the log in the background, so that neither a commit nor a search pays for it.
 //!
 //! Commits count their checkpoints; past a number of them a thread indexes the rest, in the steps of [`advance`]. It starts with
-//! the first such commit, or after an open that finds a long rest. *Absent:* what a step indexes ([`index`](super::index)).
+//! the first such commit, or after an open that finds a long rest. *Absent:* the contents of a step ([`index`](super::index)).
 
 use super::super::writer::SqliteWriter;
 use super::index::advance_until;

@@ -1,4 +1,4 @@
-//! Rows of operations: their checks, the head after damage, and recovery of what is left.
+//! Rows of operations: their checks, the head after damage, and recovery of the rest.
 
 use super::*;
 use crate::store::StoreError;
