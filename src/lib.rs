@@ -31,7 +31,7 @@
 //!   cache.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
-//! - *No search by meaning*: [`Store::search`] finds words.
+//! - *No search by meaning in messages*: [`store::Store::search`] finds words. The key-value memory has it ([`store::Kv::with_index`]).
 //!
 //! # Recipes
 //!
