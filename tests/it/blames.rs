@@ -6,6 +6,8 @@ use annals::prelude::*;
 use annals::store::{StoreError, StoreError::Invalid};
 use serde_json::json;
 
+use super::both::on_both;
+
 #[derive(State, Clone, Default)]
 struct Chat {
     #[channel(messages)]
@@ -14,13 +16,6 @@ struct Chat {
     log: List<String>,
     title: Option<String>,
     plan: Value,
-}
-
-/// Runs a test on both backends.
-fn on_both(test: impl Fn(&Store)) {
-    test(&Store::memory());
-    let folder = tempfile::tempdir().unwrap();
-    test(&Store::open(folder.path().join("blames.db")).unwrap());
 }
 
 fn human(text: &str, id: &str) -> Message {

@@ -4,18 +4,13 @@ use annals::history::{Operation, ThreadBranch};
 use annals::prelude::*;
 use annals::store::{OpenOptions, StoreError};
 
+use super::both::on_both;
+
 #[derive(State, Clone, Default)]
 struct Note {
     n: i64,
     #[channel(append)]
     log: List<i64>,
-}
-
-/// Runs a test on both backends.
-fn on_both(test: impl Fn(&Store)) {
-    test(&Store::memory());
-    let folder = tempfile::tempdir().unwrap();
-    test(&Store::open(folder.path().join("branches.db")).unwrap());
 }
 
 fn add(thread: &Thread, n: i64) -> Snapshot {

@@ -4,6 +4,8 @@ use annals::base::{IdSource, Map};
 use annals::history::{ChannelDiff, ItemDiff, Snapshot, Thread, diff};
 use annals::prelude::*;
 
+use super::both::on_both;
+
 #[derive(State, Clone, Default)]
 struct Chat {
     #[channel(messages)]
@@ -12,13 +14,6 @@ struct Chat {
     log: List<String>,
     title: Option<String>,
     plan: Value,
-}
-
-/// Runs a test on both backends.
-fn on_both(test: impl Fn(&Store)) {
-    test(&Store::memory());
-    let folder = tempfile::tempdir().unwrap();
-    test(&Store::open(folder.path().join("diffs.db")).unwrap());
 }
 
 struct Dice(IdSource);

@@ -4,6 +4,7 @@
 
 mod backends;
 mod blames;
+mod both;
 mod branches;
 mod compat;
 mod damaged;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use annals::base::{Map, Value};
 use annals::store::{Embedder, EmbedderError, Kv, KvIndex, KvItem, KvLifetimes, KvQuery, KvWrite, Store, StoreError};
 
+use super::both::on_both;
+
 /// Counts letters, notes the texts it was given, and can be told what to return in place of counts.
 #[derive(Clone, Default)]
 struct Letters {
@@ -30,14 +32,6 @@ impl Embedder for Letters {
         let count = |text: &str, letter: u8| text.bytes().filter(|byte| *byte == letter).count() as f32;
         Ok(texts.iter().map(|text| (b'a'..=b'z').map(|letter| count(text, letter)).collect()).collect())
     }
-}
-
-fn on_both(test: impl Fn(&Store)) {
-    test(&Store::memory());
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("memory.db")).unwrap();
-    test(&store);
-    assert!(store.check().unwrap().problems.is_empty());
 }
 
 fn text(text: &str) -> Map {

@@ -5,6 +5,8 @@ use annals::history::{ModelUsage, StateThread};
 use annals::prelude::*;
 use annals::store::{Batch, ItemRange, NewCheckpoint, Parent, Source, StoreError};
 
+use super::both::on_both;
+
 fn longest(old: String, new: String) -> String {
     if new.len() > old.len() { new } else { old }
 }
@@ -22,13 +24,6 @@ struct Chat {
     now: Option<String>,
     #[channel(untracked)]
     secret: u64,
-}
-
-/// Runs a test on both backends.
-fn on_both(test: impl Fn(&Store)) {
-    test(&Store::memory());
-    let folder = tempfile::tempdir().unwrap();
-    test(&Store::open(folder.path().join("updates.db")).unwrap());
 }
 
 fn texts(messages: &Messages) -> Vec<String> {

@@ -13,6 +13,8 @@ use annals::prelude::*;
 use annals::store::{Key, OpenOptions, StoreError};
 use futures_core::Stream;
 
+use super::both::on_both;
+
 #[derive(State, Clone, Default)]
 struct Count {
     n: u64,
@@ -24,12 +26,6 @@ const LONG: Duration = Duration::from_secs(60);
 /// The variable with the path of the file that the other process writes.
 const WATCHED: &str = "ANNALS_WATCHED";
 const WRITES: usize = 20;
-
-fn on_both(test: impl Fn(&Store)) {
-    test(&Store::memory());
-    let folder = tempfile::tempdir().unwrap();
-    test(&Store::open(folder.path().join("watched.db")).unwrap());
-}
 
 fn write(store: &Store, thread: &str, n: u64) -> u64 {
     let thread = store.thread(thread).unwrap();
