@@ -47,14 +47,16 @@ pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
         let format = conn.query_row(engine_sql::READ_FORMAT, [], |row| row.get(0))?;
         Ok((application, format, conn.query_row(engine_sql::HAS_OBJECTS, [], |row| row.get(0))?))
     };
-    if !conn.is_autocommit() {
-        return read();
-    }
+    if conn.is_autocommit() { in_snapshot(conn, read) } else { read() }
+}
+
+/// Reads in a transaction of its own.
+fn in_snapshot<T>(conn: &Connection, read: impl FnOnce() -> Res<T>) -> Res<T> {
     conn.execute_batch(engine_sql::BEGIN_READ)?;
-    let identity = read();
+    let found = read();
     // The end of a transaction that only reads changes nothing.
     conn.execute_batch(engine_sql::ROLLBACK)?;
-    identity
+    found
 }
 
 /// Makes the tables if the file has none. Several processes may open a new file at once: the one that gets the lock
@@ -153,11 +155,9 @@ pub(super) fn rewrite(conn: &Connection) -> Res<()> {
 
 /// Checks the whole file, as it is committed, and notes the first problems.
 fn verify(conn: &Connection, problems: &mut Vec<Finding>) -> Res<()> {
-    conn.execute_batch(engine_sql::BEGIN_READ)?;
     let (names, keys) = (Names::default(), Keys::default());
-    let report = check::check(ReadView { conn, names: &names, keys: &keys }, None);
-    conn.execute_batch(engine_sql::ROLLBACK)?;
-    problems.extend(report?.problems);
+    let view = ReadView { conn, names: &names, keys: &keys };
+    problems.extend(in_snapshot(conn, || check::check(view, None))?.problems);
     Ok(())
 }
 
@@ -169,11 +169,11 @@ pub(super) fn format(conn: &Connection) -> Res<i64> {
 /// Returns the format of the file, whose schema is that of the format. Both are read from one snapshot: another process may
 /// be migrating the file.
 pub(super) fn verified_format(conn: &Connection) -> Res<i64> {
-    conn.execute_batch(engine_sql::BEGIN_READ)?;
-    let verified = format(conn).and_then(|format| schema::verify_format(conn, format).map(|()| format));
-    // The end of a transaction that only reads changes nothing.
-    conn.execute_batch(engine_sql::ROLLBACK)?;
-    verified
+    in_snapshot(conn, || {
+        let format = format(conn)?;
+        schema::verify_format(conn, format)?;
+        Ok(format)
+    })
 }
 
 /// Returns the error of a file that would have to be migrated first.
