@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Res, append, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale, search,
-    supersteps, turns,
+    Bench, Res, append, channels, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale,
+    search, supersteps, turns,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 64] = [
+const FIGURES: [Figure; 90] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -83,6 +83,13 @@ const FIGURES: [Figure; 64] = [
     figure("threads_page_us_100k", "scale", Target::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
         "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",
     ),
+    figure("list_50_threads_us_1k", "scale", Target::None),
+    figure(
+        "list_50_threads_us_100k",
+        "scale",
+        Target::AtMostOf(|report| Some(5_000.0_f64.min(2.0 * report.get("list_50_threads_us_1k")?))),
+    )
+    .about("the 50 threads of 100,000 with the newest activity, with their facts and status; the one before is of 1,000"),
     figure("delete_thread_us", "scale", Target::None),
     figure(
         "delete_thread_us_100k_threads",
@@ -99,6 +106,30 @@ const FIGURES: [Figure; 64] = [
     figure("search_us_1m", "search", Target::AtMost(50_000.0)).about(
         "the 95th percentile of 1,000 searches for one to three words, drawn as often as in the 1,000,000 short messages",
     ),
+    figure("map_put_us_1k", "channels", Target::None),
+    figure("map_put_us_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
+    figure("map_put_us_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
+    figure("map_put_bytes_1k", "channels", Target::None),
+    figure("map_put_bytes_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_bytes_1k")?))),
+    figure("map_put_bytes_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_bytes_1k")?))),
+    figure("text_append_us_1k", "channels", Target::None),
+    figure("text_append_us_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_us_1k")?))),
+    figure("text_append_us_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_us_1k")?))),
+    figure("text_append_bytes_1k", "channels", Target::None),
+    figure("text_append_bytes_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_bytes_1k")?))),
+    figure("text_append_bytes_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_bytes_1k")?))),
+    figure("map_reduced_us_1k", "channels", Target::None),
+    figure("map_reduced_us_10k", "channels", Target::None),
+    figure("map_reduced_us_100k", "channels", Target::None),
+    figure("map_reduced_bytes_1k", "channels", Target::None),
+    figure("map_reduced_bytes_10k", "channels", Target::None),
+    figure("map_reduced_bytes_100k", "channels", Target::None),
+    figure("text_reduced_us_1k", "channels", Target::None),
+    figure("text_reduced_us_10k", "channels", Target::None),
+    figure("text_reduced_us_100k", "channels", Target::None),
+    figure("text_reduced_bytes_1k", "channels", Target::None),
+    figure("text_reduced_bytes_10k", "channels", Target::None),
+    figure("text_reduced_bytes_100k", "channels", Target::None),
     figure("inside_turn_us_1k", "inside", Target::None),
     figure("inside_turn_us_10k", "inside", Target::AtMostOf(|report| Some(1.5 * report.get("inside_turn_us_1k")?))),
     figure("inside_bytes_per_turn_1k", "inside", Target::None),
@@ -297,6 +328,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("inspect", inspect::measure),
         ("scale", scale::measure),
         ("search", search::measure),
+        ("channels", channels::measure),
         ("inside", inside::measure),
         ("supersteps", supersteps::measure),
         ("runtime", runtime::measure),

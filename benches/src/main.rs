@@ -6,6 +6,7 @@
 
 mod allocs;
 mod append;
+mod channels;
 mod disk;
 mod figures;
 mod group;
@@ -42,7 +43,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, processes, disk, turns, history, inspect, inside, supersteps, runtime,
+  --only     one group (append, group, processes, disk, turns, history, inspect, channels, inside, supersteps, runtime,
              messages, rss, langgraph, and salamander if built with the feature of this name), or the
              group of a figure
   --python   the Python that has langgraph (default: python3)

@@ -40,7 +40,10 @@ const TABLES: [(&str, &str, &str); 10] = [
     ("checkpoint", "seq", "seq"),
 ];
 
-/// A row with all its columns, and the position of its table in [`TABLES`].
+/// Each table of which a turn may replace rows, with the columns that name a row.
+const REPLACED: [(&str, &[&str]); 2] = [("thread_state", &["thread"]), ("thread_facet", &["facet", "newest"])];
+
+/// A statement of [`ByHand`] by its position, and its values: all columns of an inserted row, the name of a deleted one.
 type Row = (usize, Vec<Value>);
 /// The rows of a transaction.
 type Rows = Vec<Row>;
@@ -50,6 +53,8 @@ struct Recorder {
     conn: Connection,
     /// The greatest position of each table that was read.
     last: [i64; TABLES.len()],
+    /// The rows of each table of [`REPLACED`] that were read.
+    present: [Vec<Vec<Value>>; REPLACED.len()],
     transactions: Vec<Rows>,
     /// An error inside a node, reported after the turn.
     failed: Option<String>,
@@ -60,15 +65,16 @@ impl Recorder {
     fn open(path: &Path) -> Res<Self> {
         let conn = raw::connect(path)?;
         conn.execute_batch("PRAGMA query_only = ON")?;
-        let last = last(&conn)?;
-        Ok(Self { conn, last, transactions: Vec::new(), failed: None })
+        let (last, present) = (last(&conn)?, present(&conn)?);
+        Ok(Self { conn, last, present, transactions: Vec::new(), failed: None })
     }
 
     /// Records the new rows as those of one transaction.
     fn record(&mut self) -> Res<()> {
         let mut added = Rows::new();
         for (at, (table, position, order)) in TABLES.iter().enumerate() {
-            let sql = format!("SELECT * FROM {table} WHERE {position} > ?1 ORDER BY {order}");
+            let columns = stored_columns(&self.conn, table)?.join(", ");
+            let sql = format!("SELECT {columns} FROM {table} WHERE {position} > ?1 ORDER BY {order}");
             let mut statement = self.conn.prepare_cached(&sql)?;
             let columns = statement.column_count();
             let mut rows = statement.query([self.last[at]])?;
@@ -77,6 +83,15 @@ impl Recorder {
             }
         }
         self.last = last(&self.conn)?;
+        let before = std::mem::replace(&mut self.present, present(&self.conn)?);
+        for (at, (_, key)) in REPLACED.iter().enumerate() {
+            let (before, now) = (&before[at], &self.present[at]);
+            let (inserts, deletes) = (TABLES.len() + at, TABLES.len() + REPLACED.len() + at);
+            let gone = before.iter().filter(|row| !now.contains(row));
+            added.extend(gone.map(|row| (deletes, row[..key.len()].to_vec())));
+            let new = now.iter().filter(|row| !before.contains(row));
+            added.extend(new.map(|row| (inserts, row.clone())));
+        }
         self.transactions.push(added);
         Ok(())
     }
@@ -90,6 +105,20 @@ fn last(conn: &Connection) -> Res<[i64; TABLES.len()]> {
         *last = conn.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
     }
     Ok(last)
+}
+
+/// Returns all rows of the tables of [`REPLACED`], each beginning with the columns that name it.
+fn present(conn: &Connection) -> Res<[Vec<Vec<Value>>; REPLACED.len()]> {
+    let mut present = [const { Vec::new() }; REPLACED.len()];
+    for (present, (table, _)) in present.iter_mut().zip(REPLACED) {
+        let columns = stored_columns(conn, table)?;
+        let mut statement = conn.prepare_cached(&format!("SELECT {} FROM {table}", columns.join(", ")))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            present.push((0..columns.len()).map(|column| row.get(column)).collect::<Result<_, _>>()?);
+        }
+    }
+    Ok(present)
 }
 
 /// Runs `count` turns on a file, and returns the rows of each of their transactions.
@@ -116,22 +145,28 @@ fn record(path: &Path, before: usize, count: usize) -> Res<Vec<Rows>> {
     }
 }
 
-/// Inserts recorded rows into a file.
+/// Writes recorded rows into a file.
 struct ByHand {
     writer: Writer,
-    /// The statement of each table.
-    inserts: Vec<String>,
+    /// An insert for each table of [`TABLES`] and [`REPLACED`], then a deletion for each of [`REPLACED`].
+    statements: Vec<String>,
 }
 
 impl ByHand {
     fn open(path: &Path) -> Res<Self> {
         let conn = raw::writing(path, Synchronous::Normal)?;
-        let insert = |(table, ..): &(&str, &str, &str)| -> Res<String> {
-            let columns = conn.prepare(&format!("SELECT * FROM {table}"))?.column_count();
-            Ok(format!("INSERT INTO {table} VALUES ({})", vec!["?"; columns].join(", ")))
+        let insert = |table: &str| -> Res<String> {
+            let columns = stored_columns(&conn, table)?;
+            let values = vec!["?"; columns.len()].join(", ");
+            Ok(format!("INSERT INTO {table} ({}) VALUES ({values})", columns.join(", ")))
         };
-        let inserts = TABLES.iter().map(insert).collect::<Res<_>>()?;
-        Ok(Self { writer: Writer::new(path, conn)?, inserts })
+        let tables = TABLES.iter().map(|(table, ..)| *table).chain(REPLACED.iter().map(|(table, _)| *table));
+        let mut statements = tables.map(insert).collect::<Res<Vec<_>>>()?;
+        for (table, key) in REPLACED {
+            let named: Vec<_> = key.iter().map(|column| format!("{column} = ?")).collect();
+            statements.push(format!("DELETE FROM {table} WHERE {}", named.join(" AND ")));
+        }
+        Ok(Self { writer: Writer::new(path, conn)?, statements })
     }
 
     /// Writes the rows of one transaction.
@@ -139,13 +174,14 @@ impl ByHand {
         let conn = Arc::clone(&self.writer.conn);
         let conn = lock(&conn)?;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        for (table, values) in rows {
-            conn.prepare_cached(&self.inserts[*table])?.execute(params_from_iter(values))?;
+        for (statement, values) in rows {
+            conn.prepare_cached(&self.statements[*statement])?.execute(params_from_iter(values))?;
         }
         conn.prepare_cached("COMMIT")?.execute([])?;
         drop(conn);
         // The library counts the pages of each checkpoint of a transaction.
-        let checkpoints = rows.iter().filter(|(table, _)| TABLES[*table].0 == "checkpoint").count();
+        let checkpoints =
+            rows.iter().filter(|(at, _)| TABLES.get(*at).is_some_and(|(table, ..)| *table == "checkpoint")).count();
         self.writer.committed(raw::FRAMES * checkpoints as u64);
         Ok(())
     }
@@ -235,6 +271,12 @@ fn copy_wal(conn: &Connection) -> Res<()> {
     Err("the WAL cannot be copied: it is busy".into())
 }
 
+/// Returns the columns of a table that are not computed.
+fn stored_columns(conn: &Connection, table: &str) -> Res<Vec<String>> {
+    let mut columns = conn.prepare_cached("SELECT name FROM pragma_table_xinfo(?1) WHERE hidden = 0 ORDER BY cid")?;
+    Ok(columns.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
 /// Returns an error unless two files hold the same rows in every table.
 fn same_contents(one: &Path, other: &Path) -> Res<()> {
     let (one, other) = (Connection::open(one)?, Connection::open(other)?);
@@ -266,7 +308,7 @@ mod tests {
     fn rows_of_turns_by_hand_make_the_same_file() {
         let folder = tempfile::tempdir().unwrap();
         let bench = Bench::quick_in(folder.path());
-        let costs = compare(&bench, 30, 2, 3).unwrap();
+        let costs = compare(&bench, 40, 2, 3).unwrap();
         assert_eq!((costs.turns.len(), costs.by_hand.len()), (2, 2));
         assert!(costs.rows > 9.0, "three checkpoints and a message have {} rows", costs.rows);
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use annals::base::{CheckpointId, Clock, IdSource, Namespace, SystemClock, ThreadId};
+use annals::history::ThreadQuery;
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::record::Source;
 use annals::store::{
@@ -102,6 +103,36 @@ fn thread_name(n: u64) -> String {
     format!("thread {n:06}")
 }
 
+/// Lists the threads with the newest activity, in a file with 1,000 threads and in a large one: the newest ones, and those with a
+/// filter that few threads fit.
+fn listings(bench: &Bench, report: &mut Report, large: &Opened) -> Res<()> {
+    let small = fill(bench, "threads-1k.db", if bench.quick { 200 } else { 1_000 })?;
+    for opened in [&small, large] {
+        let rare = opened.store.threads()?;
+        let rare: Vec<&str> = rare.iter().step_by(rare.len() / PAGE).map(|thread| thread.id.as_str()).collect();
+        opened.store.facts(&rare)?.project("rare").save()?;
+    }
+    let list = |opened: &Opened, query: ThreadQuery| -> Res<f64> {
+        let (us, page) = timed(|| Ok(opened.store.threads_with(query)?))?;
+        same("threads of a page", page.len(), PAGE)?;
+        Ok(us)
+    };
+    let of_project = || ThreadQuery::new().project("rare");
+    let mut sides: [Side<'_>; 4] = [
+        Box::new(|| list(&small, ThreadQuery::new())),
+        Box::new(|| list(large, ThreadQuery::new())),
+        Box::new(|| list(&small, of_project())),
+        Box::new(|| list(large, of_project())),
+    ];
+    let costs = interleave(bench.runs(200, 10), &mut sides)?;
+    drop(sides);
+    report.set("list_50_threads_us_1k", median(&costs[0]));
+    report.set("list_50_threads_us_100k", median(&costs[1]));
+    report.extra("list_50_of_project_us_1k", median(&costs[2]));
+    report.extra("list_50_of_project_us_100k", median(&costs[3]));
+    Ok(())
+}
+
 /// Deletes single threads, and lists pages of threads, in a small and in a large file.
 fn threads(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
     let (small, large) = (fill(bench, "threads-small.db", SMALL)?, fill(bench, "threads-large.db", size)?);
@@ -120,6 +151,7 @@ fn threads(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
     drop(sides);
     report.set("threads_page_us", median(&costs[0]));
     report.set("threads_page_us_100k", median(&costs[1]));
+    listings(bench, report, &large)?;
     let delete = |opened: &Opened, n: u64| -> Res<f64> {
         let (us, erasure) = timed(|| Ok(opened.store.delete_thread(thread_name(n))?))?;
         same("erasure", erasure, Erasure::Erased)?;

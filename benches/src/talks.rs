@@ -24,6 +24,8 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     // Committed in the background, both commits of a turn share an fsync already.
     let [one, eight] = compare(bench, Durability::Async, rounds, count)?;
     report.extra("turns_per_s_ratio_8_threads_async", ratio(&eight, &one));
+    report.extra("turns_per_s_1_thread_async", median(&one));
+    report.extra("turns_per_s_8_threads_async", median(&eight));
     Ok(())
 }
 

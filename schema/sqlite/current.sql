@@ -1,4 +1,4 @@
--- The schema of a new file of format 2, as SQLite shows it. A test compares the two.
+-- The schema of a new file of format 2, as SQLite shows it, and comments that a file does not hold. A test compares the two.
 
 CREATE TABLE name (
   id INTEGER PRIMARY KEY,          -- small number that stands for the name everywhere else
@@ -42,6 +42,7 @@ CREATE TABLE checkpoint (
   seq INTEGER PRIMARY KEY,         -- order of the log of the whole file
   namespace INTEGER NOT NULL,      -- namespace.id
   id BLOB NOT NULL,                -- public id, 16 bytes (UUIDv6); the newest of a namespace is the greatest
+  prefix BLOB AS (substr(id, 1, 6)) VIRTUAL, -- the first 6 bytes of the id, which an index holds: computed, not stored
   parent INTEGER,                  -- seq minus that of its parent, also in another thread; NULL for the empty state
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- distance from the first checkpoint of its lineage
@@ -56,9 +57,7 @@ CREATE TABLE checkpoint (
   xxh3 INTEGER NOT NULL            -- check of the row, of thread and path, and of the parent's id
 ) STRICT;
 
-CREATE UNIQUE INDEX checkpoint_id ON checkpoint (namespace, id);
-
-CREATE INDEX checkpoint_place ON checkpoint (branch, ordinal);
+CREATE INDEX checkpoint_id ON checkpoint (namespace, prefix);
 
 CREATE INDEX checkpoint_run ON checkpoint (run, namespace, id) WHERE substr(run, 7, 1) BETWEEN X'80' AND X'8f';
 
@@ -67,7 +66,8 @@ CREATE TABLE version (
   ordinal INTEGER NOT NULL,        -- ordinal of the checkpoint
   key INTEGER NOT NULL,            -- name.id of the channel (kind 0-2) or node (kind 3); 0 for kinds 4 and 5
   version INTEGER NOT NULL,        -- version of the channel minus the ordinal; 0 for kinds 3 to 5
-  kind INTEGER NOT NULL,           -- 0 empty, 1 value, 2 list, 3 versions a node has seen, 4 anchor, 5 no changes
+  kind INTEGER NOT NULL,           -- 0 empty, 1 value, 2 list, 3 versions a node has seen, 4 anchor, 5 no changes; plus, on the row
+                                   -- with the greatest key of a checkpoint, 16 * (seq of the checkpoint minus ordinal minus 1)
   task INTEGER,                    -- position of the writing task in the tasks of the parent checkpoint
   value ANY,                       -- kind 1: payload.id or inline value; kind 2: end of the list; 3, 4: packed numbers; else NULL
   xxh3 INTEGER,                    -- check of the rows of the checkpoint, on that with the greatest key
@@ -89,7 +89,7 @@ CREATE TABLE payload (
   output_tokens INTEGER            -- tokens written
 ) STRICT;
 
-CREATE INDEX payload_item ON payload (substr(item_id, -6)) WHERE item_id IS NOT NULL;
+CREATE INDEX payload_item ON payload (substr(item_id, -4)) WHERE item_id IS NOT NULL;
 
 CREATE INDEX payload_data ON payload (data) WHERE typeof(data) = 'integer';
 
@@ -131,11 +131,26 @@ CREATE TABLE timer (
   task BLOB NOT NULL,              -- id of the task that sleeps, 16 bytes
   checkpoint INTEGER NOT NULL,     -- checkpoint.seq whose task it is
   wake_at INTEGER NOT NULL,        -- moment from which on it can go on, microseconds since 1970-01-01T00:00:00Z
-  xxh3 INTEGER NOT NULL,           -- XXH3-64 over the id of the checkpoint, the task and the moment
+  xxh3 INTEGER NOT NULL,           -- XXH3-64 over thread, path, id of the checkpoint, task and moment
   PRIMARY KEY (namespace, task)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX timer_wake ON timer (wake_at);
+
+CREATE TABLE thread_state (
+  thread INTEGER PRIMARY KEY,      -- thread.id; 0 in the row of the mark
+  newest INTEGER NOT NULL,         -- greatest checkpoint.seq of its root namespace; of the mark: the last checkpoint.seq that the table follows
+  status INTEGER,                  -- 0 done, 1 running, 2 interrupted, 3 failed, 4 sleeping, 5 cancelled; NULL of the mark, or if rows are damaged
+  facets BLOB NOT NULL,            -- thread_facet.facet of its rows there, ascending, 8 bytes each, lowest byte first
+  xxh3 INTEGER NOT NULL            -- check of the row
+) STRICT;
+
+CREATE TABLE thread_facet (
+  facet INTEGER NOT NULL,          -- hash of a filter of listings: status, project, label, graph, pin, or none
+  newest INTEGER NOT NULL,         -- thread_state.newest
+  thread INTEGER NOT NULL,         -- thread.id
+  PRIMARY KEY (facet, newest)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE operation (
   id INTEGER PRIMARY KEY,          -- order of the operations of the file
@@ -164,13 +179,11 @@ CREATE INDEX operation_change_operation ON operation_change (operation);
 
 CREATE INDEX operation_change_namespace ON operation_change (namespace, operation);
 
-CREATE TABLE erasure (
-  thread INTEGER PRIMARY KEY       -- thread.id, or 0 for a value that was replaced
-) STRICT;
+CREATE INDEX operation_change_trash ON operation_change (namespace, operation) WHERE kind = 3 AND key = 'trashed';
 
 CREATE TABLE tombstone (
-  thread INTEGER PRIMARY KEY,      -- thread.id of a deleted thread; its row of thread is gone
-  state INTEGER NOT NULL           -- 0 other rows of it are still stored, 1 only the log beside the file may hold them
+  thread INTEGER PRIMARY KEY,      -- thread.id of a deleted thread, whose row of thread is gone; 0 within an erasure
+  state INTEGER NOT NULL           -- 0 other rows of it are still stored, 1 only the log beside the file may hold them, 2 an erasure
 ) STRICT;
 
 CREATE TABLE high_water (
@@ -258,73 +271,73 @@ CREATE TABLE store_key (
 CREATE TRIGGER name_no_update BEFORE UPDATE ON name
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
 
-CREATE TRIGGER name_no_delete BEFORE DELETE ON name WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER name_no_delete BEFORE DELETE ON name WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
 
 CREATE TRIGGER thread_no_update BEFORE UPDATE ON thread
 BEGIN SELECT RAISE(ABORT, 'annals: thread is append-only'); END;
 
-CREATE TRIGGER thread_no_delete BEFORE DELETE ON thread WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER thread_no_delete BEFORE DELETE ON thread WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: thread is append-only'); END;
 
 CREATE TRIGGER namespace_no_update BEFORE UPDATE ON namespace
 BEGIN SELECT RAISE(ABORT, 'annals: namespace is append-only'); END;
 
-CREATE TRIGGER namespace_no_delete BEFORE DELETE ON namespace WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER namespace_no_delete BEFORE DELETE ON namespace WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: namespace is append-only'); END;
 
 CREATE TRIGGER branch_no_update BEFORE UPDATE ON branch
 BEGIN SELECT RAISE(ABORT, 'annals: branch is append-only'); END;
 
-CREATE TRIGGER branch_no_delete BEFORE DELETE ON branch WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER branch_no_delete BEFORE DELETE ON branch WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: branch is append-only'); END;
 
 CREATE TRIGGER checkpoint_no_update BEFORE UPDATE ON checkpoint
 BEGIN SELECT RAISE(ABORT, 'annals: checkpoint is append-only'); END;
 
-CREATE TRIGGER checkpoint_no_delete BEFORE DELETE ON checkpoint WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER checkpoint_no_delete BEFORE DELETE ON checkpoint WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: checkpoint is append-only'); END;
 
 CREATE TRIGGER version_no_update BEFORE UPDATE ON version
 BEGIN SELECT RAISE(ABORT, 'annals: version is append-only'); END;
 
-CREATE TRIGGER version_no_delete BEFORE DELETE ON version WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER version_no_delete BEFORE DELETE ON version WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: version is append-only'); END;
 
 CREATE TRIGGER payload_no_update BEFORE UPDATE ON payload
 BEGIN SELECT RAISE(ABORT, 'annals: payload is append-only'); END;
 
-CREATE TRIGGER payload_no_delete BEFORE DELETE ON payload WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER payload_no_delete BEFORE DELETE ON payload WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: payload is append-only'); END;
 
 CREATE TRIGGER blob_no_update BEFORE UPDATE ON blob
 BEGIN SELECT RAISE(ABORT, 'annals: blob is append-only'); END;
 
-CREATE TRIGGER blob_no_delete BEFORE DELETE ON blob WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER blob_no_delete BEFORE DELETE ON blob WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: blob is append-only'); END;
 
 CREATE TRIGGER item_no_update BEFORE UPDATE ON item
 BEGIN SELECT RAISE(ABORT, 'annals: item is append-only'); END;
 
-CREATE TRIGGER item_no_delete BEFORE DELETE ON item WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER item_no_delete BEFORE DELETE ON item WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: item is append-only'); END;
 
 CREATE TRIGGER write_no_update BEFORE UPDATE ON write
 BEGIN SELECT RAISE(ABORT, 'annals: write is append-only'); END;
 
-CREATE TRIGGER write_no_delete BEFORE DELETE ON write WHEN OLD.idx >= 0 AND NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER write_no_delete BEFORE DELETE ON write WHEN OLD.idx >= 0 AND NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: write is append-only, but for the special slots'); END;
 
 CREATE TRIGGER operation_no_update BEFORE UPDATE ON operation
 BEGIN SELECT RAISE(ABORT, 'annals: operation is append-only'); END;
 
-CREATE TRIGGER operation_no_delete BEFORE DELETE ON operation WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER operation_no_delete BEFORE DELETE ON operation WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: operation is append-only'); END;
 
 CREATE TRIGGER operation_change_no_update BEFORE UPDATE ON operation_change
 BEGIN SELECT RAISE(ABORT, 'annals: operation_change is append-only'); END;
 
-CREATE TRIGGER operation_change_no_delete BEFORE DELETE ON operation_change WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER operation_change_no_delete BEFORE DELETE ON operation_change WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: operation_change is append-only'); END;
 
 CREATE VIEW v_timers (thread, namespace, checkpoint, task, wake_at) AS
@@ -338,7 +351,7 @@ FROM timer r JOIN checkpoint c ON c.seq = r.checkpoint JOIN namespace n ON n.id 
   JOIN thread t ON t.id = n.thread;
 
 CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run,
-  nodes, next, metadata, sum) AS
+  nodes, next, metadata, sum, is_head, error) AS
 SELECT c.seq, t.public_id, n.path,
   lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
     || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
@@ -347,10 +360,10 @@ SELECT c.seq, t.public_id, n.path,
   c.branch, c.ordinal, c.step,
   CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
   strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
-  lower(substr(hex(c.run), 1, 8) || '-' || substr(hex(c.run), 9, 4) || '-' || substr(hex(c.run), 13, 4) || '-'
-    || substr(hex(c.run), 17, 4) || '-' || substr(hex(c.run), 21)),
+  CASE WHEN c.run IS NOT NULL THEN lower(substr(hex(c.run), 1, 8) || '-' || substr(hex(c.run), 9, 4) || '-' || substr(hex(c.run), 13, 4) || '-'
+    || substr(hex(c.run), 17, 4) || '-' || substr(hex(c.run), 21)) END,
   (SELECT json_group_array(f.text) FROM version v JOIN name f ON f.id = v.key
-    WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind = 3),
+    WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3),
   (WITH RECURSIVE part (h, at, byte, done, field, triggers, value, unit, node) AS (
       SELECT h, at, (instr('0123456789ABCDEF', substr(h, 2 * at - 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at, 1)) - 1,
         0, 0, 0, 0, 1, NULL
@@ -370,55 +383,79 @@ SELECT c.seq, t.public_id, n.path,
         CASE WHEN byte < 128 AND field = 0 THEN value + byte * unit END
       FROM part WHERE 2 * at <= length(h))
     SELECT json_group_array(f.text) FROM part CROSS JOIN name f ON f.id = part.node),
-  c.metadata, lower(hex(c.sum))
+  c.metadata, lower(hex(c.sum)),
+  c.seq IS (SELECT CASE WHEN moved.newest = top.seq THEN moved.after ELSE top.seq END
+    FROM (SELECT k.seq FROM checkpoint k WHERE k.namespace = c.namespace ORDER BY k.prefix DESC, k.seq DESC LIMIT 1) top
+    LEFT JOIN (SELECT m.newest, m.after FROM operation_change m WHERE m.namespace = c.namespace AND m.kind = 0 AND m.key = ''
+      ORDER BY m.operation DESC LIMIT 1) moved ON true),
+  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = c.seq AND w.idx = -1 LIMIT 1)
 FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread;
 
-CREATE VIEW v_threads (thread, created_at, namespaces, branches, checkpoints) AS
-SELECT t.public_id,
-  strftime('%Y-%m-%dT%H:%M:%S', t.created_at / 1000000, 'unixepoch') || printf('.%06dZ', t.created_at % 1000000),
-  (SELECT count(*) FROM namespace n WHERE n.thread = t.id),
-  (SELECT count(*) FROM branch b JOIN namespace n ON n.id = b.namespace WHERE n.thread = t.id),
-  (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = t.id)
-FROM thread t;
+CREATE VIEW v_threads (thread, created_at, namespaces, branches, checkpoints, updated_at, status, wake_at, error, title,
+  project, labels, archived, pinned, graph) AS
+SELECT h.thread,
+  strftime('%Y-%m-%dT%H:%M:%S', h.created_at / 1000000, 'unixepoch') || printf('.%06dZ', h.created_at % 1000000),
+  (SELECT count(*) FROM namespace n WHERE n.thread = h.id),
+  (SELECT count(*) FROM branch b JOIN namespace n ON n.id = b.namespace WHERE n.thread = h.id),
+  (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = h.id),
+  (SELECT strftime('%Y-%m-%dT%H:%M:%S', k.created_at / 1000000, 'unixepoch') || printf('.%06dZ', k.created_at % 1000000)
+    FROM checkpoint k WHERE k.namespace = h.root ORDER BY k.prefix DESC, k.seq DESC LIMIT 1),
+  (SELECT CASE
+      WHEN json_valid(c.metadata) AND coalesce(json_type(c.metadata, '$.cancelled'), 'null') NOT IN ('null', 'false') THEN 'cancelled'
+      WHEN c.tasks IS NULL THEN 'done'
+      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'failed'
+      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)
+        AND NOT EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
+          AND r.checkpoint = c.seq)) THEN 'interrupted'
+      WHEN EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.checkpoint = c.seq) THEN 'sleeping'
+      ELSE 'running' END
+    FROM checkpoint c WHERE c.seq = h.head),
+  (SELECT strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
+    FROM timer r WHERE r.namespace = h.root AND r.checkpoint = h.head ORDER BY r.wake_at LIMIT 1),
+  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = h.head AND w.idx = -1 AND NOT EXISTS
+    (SELECT 1 FROM v_writes s WHERE s.seq = h.head AND s.task = w.task AND s.idx >= 0) LIMIT 1),
+  (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'title'),
+  (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'project'),
+  (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'labels'),
+  EXISTS (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'archived'),
+  EXISTS (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'pinned'),
+  (SELECT CASE WHEN json_valid(c.metadata) THEN c.metadata ->> '$.graph' END FROM checkpoint c WHERE c.seq = h.head)
+FROM (SELECT t.id, t.public_id AS thread, t.created_at, n.id AS root, (SELECT CASE WHEN moved.newest = top.seq THEN moved.after ELSE top.seq END
+    FROM (SELECT k.seq FROM checkpoint k WHERE k.namespace = n.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1) top
+    LEFT JOIN (SELECT m.newest, m.after FROM operation_change m WHERE m.namespace = n.id AND m.kind = 0 AND m.key = ''
+      ORDER BY m.operation DESC LIMIT 1) moved ON true) AS head
+  FROM thread t LEFT JOIN namespace n ON n.thread = t.id AND n.path = '') h;
 
 CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, node, id, kind, name, text,
-  tool_calls, input_tokens, output_tokens) AS
+  tool_calls, input_tokens, output_tokens, model, removed_by) AS
 SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal,
-  (SELECT c.seq FROM checkpoint c WHERE c.branch = i.branch AND c.ordinal = i.ordinal),
-  (SELECT strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch')
-    || printf('.%06dZ', c.created_at % 1000000) FROM checkpoint c WHERE c.branch = i.branch AND c.ordinal = i.ordinal),
-  (WITH RECURSIVE part (h, at, byte, done, field, triggers, value, unit, node) AS (
-      SELECT h, at, (instr('0123456789ABCDEF', substr(h, 2 * at - 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at, 1)) - 1,
-        0, 0, 0, 0, 1, NULL
-      FROM (SELECT h, 4 + 16 * ((instr('0123456789ABCDEF', substr(h, 3, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(h, 4, 1)) - 1) * 256
-          + (instr('0123456789ABCDEF', substr(h, 5, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 6, 1)) - 1) AS at
-        FROM (SELECT hex(q.tasks) AS h FROM checkpoint c CROSS JOIN checkpoint q ON q.seq = c.seq - c.parent
-          WHERE c.branch = i.branch AND c.ordinal = i.ordinal AND i.task IS NOT NULL))
-      UNION ALL
-      SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
-        done + (byte < 128 AND ((field = 1 AND ((value + byte * unit) % 2 = 1 OR value + byte * unit = 0))
-          OR (field = 2 AND triggers = 1))),
-        CASE WHEN byte > 127 THEN field WHEN field = 0 THEN 1
-          WHEN field = 1 AND (value + byte * unit) % 2 = 0 AND value + byte * unit > 0 THEN 2
-          WHEN field = 2 AND triggers > 1 THEN 2 ELSE 0 END,
-        CASE WHEN byte > 127 OR field = 0 THEN triggers WHEN field = 1 THEN (value + byte * unit) / 2 ELSE triggers - 1 END,
-        CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
-        CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
-        CASE WHEN byte < 128 AND field = 0 AND done = i.task THEN value + byte * unit END
-      FROM part WHERE node IS NULL AND 2 * at <= length(h))
-    SELECT f.text FROM part JOIN name f ON f.id = part.node),
+  c.seq,
+  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
+  json_extract((SELECT k.next FROM v_checkpoints k WHERE k.seq = c.seq - c.parent), '$[' || i.task || ']'),
   CASE typeof(p.item_id) WHEN 'blob' THEN
     lower(substr(hex(p.item_id), 1, 8) || '-' || substr(hex(p.item_id), 9, 4) || '-' || substr(hex(p.item_id), 13, 4)
       || '-' || substr(hex(p.item_id), 17, 4) || '-' || substr(hex(p.item_id), 21))
   ELSE p.item_id END,
   p.kind, p.name,
   CASE typeof(p.text) WHEN 'integer' THEN (SELECT CAST(b.data AS TEXT) FROM blob b WHERE b.id = p.text) ELSE p.text END,
-  p.tool_calls, p.input_tokens, p.output_tokens
+  p.tool_calls, p.input_tokens, p.output_tokens,
+  (SELECT CAST(substr(m.x, CASE WHEN m.h BETWEEN 'A0' AND 'BF' THEN m.at + 12 WHEN m.h = 'D9' THEN m.at + 13 END,
+      CASE WHEN m.h = 'D9' THEN instr('0123456789ABCDEF', substr(hex(substr(m.x, m.at + 12, 1)), 1, 1)) * 16 - 16
+        + instr('0123456789ABCDEF', substr(hex(substr(m.x, m.at + 12, 1)), 2, 1)) - 1
+      ELSE instr('0123456789ABCDEF', substr(m.h, 1, 1)) * 16 - 176 + instr('0123456789ABCDEF', substr(m.h, 2, 1)) - 1 END) AS TEXT)
+    FROM (SELECT x, at, hex(substr(x, at + 11, 1)) AS h FROM (SELECT x, instr(x, X'AA6D6F64656C5F6E616D65') AS at
+      FROM (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data) AS x)) WHERE at > 0) m
+    WHERE m.h BETWEEN 'A0' AND 'BF' OR m.h = 'D9'),
+  (SELECT (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = r.branch AND v.ordinal = r.ordinal
+      ORDER BY v.key DESC LIMIT 1) FROM item r
+    WHERE r.branch = i.branch AND r.channel = i.channel AND r.slot = i.slot AND r.ordinal > i.ordinal ORDER BY r.ordinal LIMIT 1)
 FROM item i JOIN branch br ON br.id = i.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = i.channel JOIN payload p ON p.id = i.value
+  LEFT JOIN checkpoint c ON c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v
+    WHERE v.branch = i.branch AND v.ordinal = i.ordinal ORDER BY v.key DESC LIMIT 1)
 WHERE i.op = 1 AND p.kind IS NOT NULL;
 
-CREATE VIEW v_writes (thread, namespace, checkpoint, task, idx, part, channel, consumed_by, path, payload, inline) AS
+CREATE VIEW v_writes (thread, namespace, checkpoint, task, idx, part, channel, consumed_by, path, payload, inline, seq, position, json) AS
 SELECT t.public_id, n.path,
   lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
     || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
@@ -430,18 +467,46 @@ SELECT t.public_id, n.path,
     || substr(hex(k.id), 17, 4) || '-' || substr(hex(k.id), 21)) FROM checkpoint k WHERE k.seq = w.checkpoint + w.child),
   w.path,
   CASE typeof(w.value) WHEN 'integer' THEN w.value END,
-  CASE typeof(w.value) WHEN 'blob' THEN w.value END
+  CASE typeof(w.value) WHEN 'blob' THEN w.value END,
+  w.checkpoint, CASE WHEN w.task >= 0 THEN w.task END,
+  (SELECT CASE WHEN e.h = 'C0' THEN 'null' WHEN e.h = 'C2' THEN 'false' WHEN e.h = 'C3' THEN 'true'
+      WHEN length(e.x) = 1 AND (e.h < '80' OR e.h >= 'E0') OR e.h IN ('CC', 'CD', 'CE') THEN
+        (WITH RECURSIVE byte (at, sum) AS (SELECT 1 + (e.h BETWEEN 'CC' AND 'CE'), 0 UNION ALL
+          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(e.x), 2 * at - 1, 1)) - 1) * 16
+            + instr('0123456789ABCDEF', substr(hex(e.x), 2 * at, 1)) - 1 FROM byte WHERE at <= length(e.x))
+        SELECT CAST(sum - 256 * (e.h >= 'E0') AS TEXT) FROM byte ORDER BY at DESC LIMIT 1)
+      WHEN e.h BETWEEN 'A0' AND 'BF' OR e.h IN ('D9', 'DA', 'DB') THEN json_quote(CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
+        WHEN e.h = 'DB' THEN 6 END) AS TEXT)) END
+    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x)) e
+    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3')
 FROM write w JOIN checkpoint c ON c.seq = w.checkpoint JOIN namespace n ON n.id = c.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = w.channel;
 
-CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, channel, version, kind, task, payload, inline) AS
-SELECT t.public_id, n.path, v.branch, v.ordinal, ch.text, v.version + v.ordinal,
-  CASE v.kind WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END, v.task,
+CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, seq, channel, key, version, kind, task, payload, inline, json) AS
+SELECT t.public_id, n.path, v.branch, v.ordinal,
+  (SELECT o.ordinal + 1 + (o.kind >> 4) FROM version o WHERE o.branch = v.branch AND o.ordinal = v.ordinal
+    ORDER BY o.key DESC LIMIT 1),
+  ch.text, v.key, v.version + v.ordinal,
+  CASE v.kind & 15 WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END, v.task,
   CASE typeof(v.value) WHEN 'integer' THEN v.value END,
-  CASE WHEN v.kind = 1 AND typeof(v.value) = 'blob' THEN v.value END
+  CASE WHEN v.kind & 15 = 1 AND typeof(v.value) = 'blob' THEN v.value END,
+  (SELECT CASE WHEN e.h = 'C0' THEN 'null' WHEN e.h = 'C2' THEN 'false' WHEN e.h = 'C3' THEN 'true'
+      WHEN length(e.x) = 1 AND (e.h < '80' OR e.h >= 'E0') OR e.h IN ('CC', 'CD', 'CE') THEN
+        (WITH RECURSIVE byte (at, sum) AS (SELECT 1 + (e.h BETWEEN 'CC' AND 'CE'), 0 UNION ALL
+          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(e.x), 2 * at - 1, 1)) - 1) * 16
+            + instr('0123456789ABCDEF', substr(hex(e.x), 2 * at, 1)) - 1 FROM byte WHERE at <= length(e.x))
+        SELECT CAST(sum - 256 * (e.h >= 'E0') AS TEXT) FROM byte ORDER BY at DESC LIMIT 1)
+      WHEN e.h BETWEEN 'A0' AND 'BF' OR e.h IN ('D9', 'DA', 'DB') THEN json_quote(CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
+        WHEN e.h = 'DB' THEN 6 END) AS TEXT)) END
+    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(v.value) WHEN 'blob' THEN v.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = v.value AND p.form < 4) END AS x)) e
+    WHERE v.kind & 15 = 1 AND coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3')
 FROM version v JOIN branch br ON br.id = v.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = v.key
-WHERE v.kind < 3;
+WHERE v.kind & 15 < 3;
 
 CREATE VIEW v_kv (namespace, key, created_at, updated_at, expires_at, codec, data) AS
 SELECT n.path, k.key,
@@ -450,3 +515,97 @@ SELECT n.path, k.key,
   strftime('%Y-%m-%dT%H:%M:%S', k.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', k.expires_at % 1000000),
   k.codec, k.data
 FROM kv k JOIN kv_namespace n ON n.id = k.namespace;
+
+CREATE VIEW v_facts (thread, fact, value) AS
+SELECT t.public_id, c.key, CASE typeof(c.after) WHEN 'text' THEN c.after ELSE 'sealed' END
+FROM thread t JOIN namespace n ON n.thread = t.id AND n.path = '' JOIN operation_change c ON c.namespace = n.id
+WHERE c.kind = 3 AND c.after IS NOT NULL AND c.operation = (SELECT max(o.operation) FROM operation_change o
+  WHERE o.namespace = c.namespace AND o.kind = 3 AND o.key = c.key);
+
+CREATE VIEW v_heads (thread, namespace, seq, newest) AS
+SELECT t.public_id, n.path, (SELECT CASE WHEN moved.newest = top.seq THEN moved.after ELSE top.seq END
+    FROM (SELECT k.seq FROM checkpoint k WHERE k.namespace = n.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1) top
+    LEFT JOIN (SELECT m.newest, m.after FROM operation_change m WHERE m.namespace = n.id AND m.kind = 0 AND m.key = ''
+      ORDER BY m.operation DESC LIMIT 1) moved ON true),
+  (SELECT k.seq FROM checkpoint k WHERE k.namespace = n.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1)
+FROM thread t JOIN namespace n ON n.thread = t.id;
+
+CREATE VIEW v_steps (thread, namespace, seq, checkpoint, step, position, task, node, state, started_at, ended_at, seconds,
+  error) AS
+SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1, j.key,
+  lower(substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 1, 8) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 9, 4) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 13, 4) || '-'
+    || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 17, 4) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 21)),
+  j.value,
+  CASE WHEN d.seq IS NOT NULL
+      OR EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx >= 0) THEN 'done'
+    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -1) THEN 'failed'
+    WHEN EXISTS (SELECT 1 FROM timer r WHERE r.namespace = k.namespace AND r.task = substr(k.tasks, 4 + 16 * j.key, 16)
+      AND r.checkpoint = k.seq) THEN 'sleeping'
+    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -3) THEN 'interrupted'
+    ELSE 'running' END,
+  c.created_at,
+  strftime('%Y-%m-%dT%H:%M:%S', d.created_at / 1000000, 'unixepoch') || printf('.%06dZ', d.created_at % 1000000),
+  (d.created_at - k.created_at) / 1e6,
+  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = k.seq AND w.position = j.key AND w.idx = -1)
+FROM checkpoint k CROSS JOIN v_checkpoints c ON c.seq = k.seq CROSS JOIN json_each(c.next) j
+  LEFT JOIN checkpoint d ON d.seq = (SELECT v.seq FROM checkpoint v WHERE v.namespace = k.namespace AND v.prefix >= k.prefix
+    AND v.seq - v.parent = k.seq ORDER BY v.prefix, v.seq LIMIT 1)
+WHERE k.tasks IS NOT NULL;
+
+CREATE VIEW v_pending (thread, namespace, seq, checkpoint, position, task, node, state, wake_at, error, payload, inline) AS
+SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.position, s.task, s.node,
+  CASE s.state WHEN 'done' THEN 'running' ELSE s.state END,
+  (SELECT t.wake_at FROM v_timers t WHERE t.thread = s.thread AND t.namespace = s.namespace AND t.task = s.task),
+  s.error,
+  (SELECT w.payload FROM v_writes w WHERE w.seq = s.seq AND w.position = s.position AND w.idx = -3),
+  (SELECT w.inline FROM v_writes w WHERE w.seq = s.seq AND w.position = s.position AND w.idx = -3)
+FROM v_heads h CROSS JOIN v_steps s ON s.seq = h.seq
+WHERE NOT EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.position AND w.idx >= 0);
+
+CREATE VIEW v_state (thread, namespace, channel, seq, version, kind, payload, inline, json) AS
+SELECT h.thread, h.namespace, v.channel, h.seq, v.version, v.kind, v.payload, v.inline, v.json
+FROM v_heads h CROSS JOIN json_each((
+    WITH RECURSIVE span (branch, last) AS (
+      SELECT c.branch, c.ordinal FROM checkpoint c WHERE c.seq = h.seq
+      UNION ALL
+      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent IS NOT NULL)
+    SELECT json_group_array(json_array(l.branch, l.ordinal, l.key)) FROM (SELECT x.key, x.branch, max(x.ordinal) AS ordinal
+      FROM span CROSS JOIN version x ON x.branch = span.branch AND x.ordinal <= span.last WHERE x.kind & 15 < 3 GROUP BY x.key) l)) j
+  CROSS JOIN v_channel_versions v ON v.branch = j.value ->> 0 AND v.ordinal = j.value ->> 1 AND v.key = j.value ->> 2;
+
+CREATE VIEW v_usage (day, thread, namespace, seq, node, model, input_tokens, output_tokens, cost_usd) AS
+SELECT strftime('%Y-%m-%d', c.created_at / 1000000, 'unixepoch'), t.public_id, n.path, c.seq,
+  (SELECT f.text FROM version v JOIN name f ON f.id = v.key WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3 LIMIT 1),
+  u.value ->> '$.model', u.value ->> '$.input_tokens', u.value ->> '$.output_tokens', u.value ->> '$.cost_usd'
+FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread
+  CROSS JOIN json_each(CASE WHEN json_type(c.metadata, '$.usage') = 'array' THEN c.metadata -> '$.usage'
+    ELSE json_array(c.metadata -> '$.usage') END) u
+WHERE typeof(c.metadata) = 'text' AND instr(c.metadata, '"usage"') > 0 AND json_valid(c.metadata)
+  AND json_type(c.metadata, '$.usage') IN ('object', 'array') AND u.type = 'object'
+UNION ALL
+SELECT strftime('%Y-%m-%d', c.created_at / 1000000, 'unixepoch'), m.thread, m.namespace, m.seq, m.node, m.model, m.input_tokens, m.output_tokens, NULL
+FROM v_messages m CROSS JOIN checkpoint c ON c.seq = m.seq
+WHERE coalesce(m.input_tokens, m.output_tokens) IS NOT NULL AND m.namespace = ''
+  AND NOT EXISTS (SELECT 1 FROM name f CROSS JOIN item r ON r.channel = f.id CROSS JOIN payload q ON q.id = r.value
+    WHERE f.kind = 3 AND f.text = m.channel AND r.branch = m.branch AND r.slot = m.slot AND r.ordinal < m.ordinal AND r.op = 1
+      AND coalesce(q.input_tokens, q.output_tokens) IS NOT NULL)
+  AND NOT (typeof(c.metadata) = 'text' AND instr(c.metadata, '"usage"') > 0 AND json_valid(c.metadata)
+  AND json_type(c.metadata, '$.usage') IN ('object', 'array'));
+
+CREATE VIEW v_operations (seq, operation, kind, at, actor, thread, run, checkpoint, changes) AS
+SELECT o.seq, o.id,
+  CASE o.kind WHEN 0 THEN 'rewind' WHEN 1 THEN 'switch' WHEN 2 THEN 'name branch' WHEN 3 THEN 'facts' WHEN 4 THEN 'undo'
+    WHEN 5 THEN 'redo' END,
+  strftime('%Y-%m-%dT%H:%M:%S', o.at / 1000000, 'unixepoch') || printf('.%06dZ', o.at % 1000000),
+  o.actor, t.public_id, NULL, NULL,
+  json_group_array(json_object('field', CASE c.kind WHEN 0 THEN 'head' WHEN 1 THEN 'branch' WHEN 2 THEN 'current branch'
+      WHEN 3 THEN 'fact' END, 'name', c.key,
+    'before', CASE typeof(c.before) WHEN 'blob' THEN 'sealed' ELSE c.before END,
+    'after', CASE typeof(c.after) WHEN 'blob' THEN 'sealed' ELSE c.after END))
+FROM operation o JOIN operation_change c ON c.operation = o.id JOIN namespace n ON n.id = c.namespace
+  JOIN thread t ON t.id = n.thread
+GROUP BY o.id, t.id
+UNION ALL
+SELECT max(c.seq), NULL, CASE WHEN c.run IS NULL THEN c.source ELSE 'run' END, c.created_at, NULL, c.thread, c.run,
+  c.checkpoint, NULL
+FROM v_checkpoints c WHERE c.namespace = '' GROUP BY c.thread, coalesce(c.run, c.seq);

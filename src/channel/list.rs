@@ -48,6 +48,11 @@ impl<T> List<T> {
         Self { items: tree::Tree::default(), end: 0, index: None }
     }
 
+    /// Returns an empty list whose first item gets this position.
+    pub(crate) fn starting_at(position: u64) -> Self {
+        Self { end: position, ..Self::new() }
+    }
+
     /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.items.len()

@@ -9,16 +9,23 @@
 
 mod append;
 mod barrier;
+mod key_map;
 mod last_value;
 pub mod list;
 mod reduce;
+mod shape;
+mod text;
 mod topic;
 
 pub use append::Append;
 pub use barrier::Barrier;
+pub use key_map::{KeyMap, MapEntry, MergeEntries};
 pub use last_value::{AnyValue, Ephemeral, LastValue, Untracked};
 pub use list::{Keyed, List};
 pub use reduce::{Folded, Reduce};
+pub(crate) use shape::{ListShape, positions_of};
+pub use text::Text;
+pub(crate) use text::tail_of;
 pub use topic::Topic;
 
 /// The place of a channel's value, lent to its rule.
@@ -125,6 +132,20 @@ pub enum ChannelError {
         expected: Vec<String>,
         /// The name that was written.
         found: String,
+    },
+    /// A key of a map past the limit.
+    #[error("a key of {bytes} bytes is past the limit of {max}")]
+    KeyTooLong {
+        /// The bytes of the key.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// All positions that the hash of a key names hold other keys.
+    #[error("the positions of the key {key:?} hold other keys; their hashes are equal to its own")]
+    NoPositionForKey {
+        /// The key.
+        key: String,
     },
     /// A reducer refused a write.
     #[error("its reducer failed: {reason}")]

@@ -7,11 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::{TaskId, Timestamp, Value};
+use crate::channel::{ListShape, positions_of};
 use crate::store::{CheckpointRecord, CheckpointRef, ItemRange, ListChangeOp, Source, StoreError};
 
+use super::entries::value_of_key;
 use super::evolution::{Evolution, VersionPlace};
 use super::patch::{member, pointer_steps};
-use super::snapshot::{Snapshot, holds_state};
+use super::snapshot::{Snapshot, holds_state, item_value};
 
 /// The writer of a value: the checkpoint that stored it, and the task that wrote it.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,6 +199,22 @@ impl ChannelBlame<'_> {
         written.map_or(Ok(None), |written| written.blame(self.at))
     }
 
+    /// Returns the writer of the present value of a key of a map channel; `None` if the map does not have it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    pub fn entry(&self, key: &str) -> Result<Option<Blame>, StoreError> {
+        let (positions, mut written) = (positions_of(key), None);
+        let range = ItemRange::Positions(positions.start, positions.end);
+        self.at.store().backend().items(self.at.point(), self.channel, range, &mut |row| {
+            if value_of_key(item_value(row.payload)?, key).is_some() {
+                written = Some(WriteOrigin { ordinal: row.ordinal, task: row.task, version: None });
+            }
+            Ok(())
+        })?;
+        written.map_or(Ok(None), |written| written.blame(self.at))
+    }
+
     /// Returns the writer of the item at a position of the list; `None` if it holds none. A position is the index of an
     /// item unless items before it were removed ([`ItemRow`](crate::store::ItemRow)).
     ///
@@ -213,7 +231,8 @@ impl ChannelBlame<'_> {
     }
 
     /// Returns the writer of the part of the value at a JSON Pointer (RFC 6901): the checkpoint from which on it has
-    /// its present value; `None` if there is none. The first step into a list channel is the index of an item.
+    /// its present value; `None` if there is none. The first step into a list channel is the index of an item, and into a
+    /// map channel a key.
     ///
     /// The values before are read up to that checkpoint.
     ///
@@ -223,9 +242,13 @@ impl ChannelBlame<'_> {
         let wrong = |reason: &str| StoreError::Invalid { field: "path", reason: format!("{pointer:?}: {reason}") };
         let steps = pointer_steps(pointer).map_err(wrong)?;
         let (place, steps) = match (self.at.holds_list(self.channel)?, steps.split_first()) {
-            (true, Some((index, rest))) => match self.position_of_index(index)? {
-                Some(position) => (VersionPlace::Item(position), rest),
-                None => return Ok(None),
+            (true, Some((step, rest))) => match self.at.shape(self.channel)? {
+                ListShape::Map => (VersionPlace::Entry(step.to_string()), rest),
+                ListShape::Text => return Ok(None),
+                ListShape::List => match self.position_of_index(step)? {
+                    Some(position) => (VersionPlace::Item(position), rest),
+                    None => return Ok(None),
+                },
             },
             (true, None) => return self.value(),
             (false, _) => (VersionPlace::Channel, &steps[..]),

@@ -32,6 +32,8 @@ pub(super) struct DecodedHead {
     pub(super) bytes: usize,
     /// For each field, whether its channel holds something.
     present: Vec<bool>,
+    /// The list fields that are stored as one value, by a schema before: their first change stores all items.
+    stored_whole: Vec<usize>,
     /// The greatest version of any channel, those included that the layout does not know.
     version_max: u64,
 }
@@ -47,6 +49,7 @@ impl DecodedHead {
             state: layout.initial(),
             bytes: 0,
             present: (0..layout.len()).map(|field| layout.starts_present(field)).collect(),
+            stored_whole: Vec::new(),
             version_max: 0,
         }
     }
@@ -102,6 +105,9 @@ impl DecodedHead {
             ChannelValue::Items => Ok(Some(field)),
             ChannelValue::Value(payload) => {
                 self.bytes += payload.len();
+                if layout.kind(field) == FieldKind::List {
+                    self.stored_whole.push(field);
+                }
                 layout.load(&mut self.state, field, payload.as_ref()).map(|()| None)
             }
         }
@@ -185,6 +191,11 @@ impl DecodedHead {
                 Some(ChangeValue::Value(Data::New(self.counted(payload, 0))))
             }
             ChannelEffect::Items(items) => {
+                let whole = self.stored_whole.iter().position(|of| *of == field);
+                let items = match whole.map(|at| self.stored_whole.swap_remove(at)) {
+                    Some(_) => all_put(layout.positions(&self.state, field)),
+                    None => items,
+                };
                 let items = items.into_iter().map(|change| self.item(layout, field, change));
                 Some(ChangeValue::Items(items.collect::<Result<_, _>>()?))
             }
@@ -218,4 +229,11 @@ impl DecodedHead {
             }
         }
     }
+}
+
+/// Returns the changes that put an item at each position.
+fn all_put(positions: Vec<u64>) -> Vec<ListChange> {
+    debug_assert!(positions.is_sorted_by(|a, b| a < b), "an item has a position of its own");
+    let put = |position| ListChange { position, op: ListOp::Put { write: 0, part: 0 } };
+    positions.into_iter().map(put).collect()
 }

@@ -11,8 +11,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::{Map, Payload, Value};
+use crate::channel::ListShape;
 use crate::store::{ChannelRecord, ChannelValue, ItemRange, StoreError};
 
+use super::entries::EntryDiff;
 use super::items_diff::{DiffItem, ItemDiff, compare_items};
 use super::patch::{Patch, PatchError};
 use super::snapshot::{Snapshot, holds_state, item_value};
@@ -61,6 +63,20 @@ pub enum ChannelDiff {
         /// The items that differ: removed ones by index before, then edited, moved and added ones by index after.
         items: Vec<ItemDiff>,
     },
+    /// Both have a map, with different entries.
+    Entries {
+        /// The channel.
+        channel: Arc<str>,
+        /// The entries that differ, sorted by key.
+        entries: Vec<EntryDiff>,
+    },
+    /// Both have a text, of which the first is the beginning of the second.
+    Appended {
+        /// The channel.
+        channel: Arc<str>,
+        /// The rest of the second text.
+        text: String,
+    },
 }
 
 impl Diff {
@@ -87,6 +103,16 @@ impl Diff {
                     let list = before.and_then(Value::as_list).ok_or_else(|| wrong("the channel is not a list"))?;
                     Some(Value::List(ItemDiff::apply_all(items, list).map_err(wrong)?))
                 }
+                ChannelDiff::Entries { entries, .. } => {
+                    let map = before.ok_or_else(|| wrong("the channel is not a map"))?;
+                    Some(EntryDiff::apply_all(entries, map).map_err(wrong)?)
+                }
+                ChannelDiff::Appended { text, .. } => match before {
+                    Some(Value::Str(before)) => Some(Value::from(format!("{before}{text}"))),
+                    // A text without parts.
+                    Some(Value::List(items)) if items.is_empty() => Some(Value::from(text.as_str())),
+                    _ => return Err(wrong("the channel is not a text")),
+                },
                 _ => return Err(wrong("the channel has another value")),
             };
             _ = match after {
@@ -105,7 +131,9 @@ impl ChannelDiff {
             Self::Added { channel, .. }
             | Self::Removed { channel, .. }
             | Self::Changed { channel, .. }
-            | Self::Items { channel, .. } => channel,
+            | Self::Items { channel, .. }
+            | Self::Entries { channel, .. }
+            | Self::Appended { channel, .. } => channel,
         }
     }
 
@@ -259,14 +287,33 @@ fn compare(
 ) -> Result<Option<ChannelDiff>, StoreError> {
     let channel = Arc::clone(&old.channel);
     if let (ChannelValue::Items, ChannelValue::Items) = (&old.value, &new.value) {
-        let old = ListPart::read(before, &channel, &positions)?;
-        let new = ListPart::read(after, &channel, &positions)?;
-        let (old, new) = ListPart::apart(old, new, common)?;
-        let items = compare_items(&old, &new);
-        return Ok((!items.is_empty()).then_some(ChannelDiff::Items { channel, items }));
+        let old_part = ListPart::read(before, &channel, &positions)?;
+        let new_part = ListPart::read(after, &channel, &positions)?;
+        let shapes = [old_part.shape(), new_part.shape()];
+        let shape = shapes[0].or(shapes[1]);
+        let is_one_shape = shapes.iter().flatten().all(|other| Some(*other) == shape);
+        let (old_items, new_items) = ListPart::apart(old_part, new_part, common)?;
+        match shape.filter(|_| is_one_shape) {
+            Some(ListShape::Map) => {
+                if let Some(entries) = EntryDiff::of_items(&old_items, &new_items) {
+                    return Ok((!entries.is_empty()).then_some(ChannelDiff::Entries { channel, entries }));
+                }
+            }
+            // Parts are only appended, or replaced together.
+            Some(ListShape::Text) if old_items.is_empty() => {
+                let text: String = new_items.iter().filter_map(|part| part.value.as_str()).collect();
+                return Ok((!text.is_empty()).then_some(ChannelDiff::Appended { channel, text }));
+            }
+            Some(ListShape::Text) => {}
+            Some(ListShape::List) | None if is_one_shape => {
+                let items = compare_items(&old_items, &new_items);
+                return Ok((!items.is_empty()).then_some(ChannelDiff::Items { channel, items }));
+            }
+            Some(ListShape::List) | None => {}
+        }
     }
     // Equal bytes are equal values.
-    if old.value == new.value {
+    if old.value == new.value && old.value != ChannelValue::Items {
         return Ok(None);
     }
     let (before, after) = (before.value_of(old)?, after.value_of(new)?);
@@ -293,6 +340,9 @@ impl ListPart {
             })?;
         }
         let Some(first) = rows.first().map(|(position, ..)| *position) else { return Ok(Self { rows, indexes: None }) };
+        if ListShape::of_position(first) != ListShape::List {
+            return Ok(Self { rows, indexes: None });
+        }
         let (len, mut last) = (at.len(channel)?, 0);
         backend.items(at.point(), channel, ItemRange::Tail(1), &mut |row| {
             last = row.position;
@@ -308,6 +358,11 @@ impl ListPart {
         })?;
         let before = usize::try_from(len).unwrap_or(usize::MAX).saturating_sub(from_first.len());
         Ok(Self { rows, indexes: Some((before, from_first)) })
+    }
+
+    /// Returns the shape of the list; `None` without rows.
+    fn shape(&self) -> Option<ListShape> {
+        self.rows.first().map(|(position, ..)| ListShape::of_position(*position))
     }
 
     fn index(&self, position: u64) -> usize {
@@ -365,6 +420,13 @@ impl fmt::Display for ChannelDiff {
             Self::Items { items, .. } => {
                 writeln!(f, "{channel}: {}", ItemDiff::counts(items))?;
                 items.iter().try_for_each(|item| writeln!(f, "  {item}"))
+            }
+            Self::Entries { entries, .. } => {
+                writeln!(f, "{channel}: {}", EntryDiff::counts(entries))?;
+                entries.iter().try_for_each(|entry| writeln!(f, "  {entry}"))
+            }
+            Self::Appended { text, .. } => {
+                writeln!(f, "{channel}: {} bytes appended\n  + {}", text.len(), Brief(&Value::from(text.as_str())))
             }
         }
     }

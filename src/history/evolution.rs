@@ -4,12 +4,15 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::Value;
-use crate::store::{ChannelValue, CheckpointRef, ItemRange, StoreError, VersionRecord};
+use crate::channel::positions_of;
+use crate::store::{ChannelValue, CheckpointRef, ItemRange, ItemRow, StoreError, VersionRecord};
 
 use super::blame::{Blame, WriteOrigin};
+use super::entries::{ShapedItems, value_of_key};
 use super::snapshot::{Snapshot, item_value};
 
 /// Versions that the first page brings, and the greatest number of a page.
@@ -42,12 +45,25 @@ pub struct ValueVersion {
 }
 
 /// The part of a channel whose versions are walked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VersionPlace {
     /// The whole value.
     Channel,
     /// The item at a position; `u64::MAX` for one that never was.
     Item(u64),
+    /// The entry of a map with a key.
+    Entry(String),
+}
+
+impl VersionPlace {
+    /// Returns the positions at which it may lie; `None` for the whole value.
+    fn positions(&self) -> Option<Range<u64>> {
+        match self {
+            Self::Channel => None,
+            Self::Item(position) => Some(*position..position.saturating_add(1)),
+            Self::Entry(key) => Some(positions_of(key)),
+        }
+    }
 }
 
 /// A value with the place in the log at which it was written.
@@ -117,6 +133,12 @@ impl Snapshot {
         let position = self.past_position_of(channel, id)?.unwrap_or(u64::MAX);
         Ok(Evolution::new(self, channel, VersionPlace::Item(position)))
     }
+
+    /// Returns the values that a key of a map channel had on the lineage of this checkpoint, newest first; none if the map
+    /// never had it. The key may be removed by now, and may have been put again.
+    pub fn entry_evolution(&self, channel: &str, key: &str) -> Evolution {
+        Evolution::new(self, channel, VersionPlace::Entry(key.to_owned()))
+    }
 }
 
 impl Evolution {
@@ -161,13 +183,14 @@ impl Evolution {
         while let Some(version) = self.next_record()? {
             let channel = &version.channel;
             let written = WriteOrigin { ordinal: channel.ordinal, task: channel.task, version: Some(channel.version) };
-            let VersionPlace::Item(position) = self.place else {
+            let Some(places) = self.place.positions() else {
                 return Ok(Some(PastValue { value: self.value(&version)?, written }));
             };
-            if version.positions.as_ref().is_some_and(|positions| !positions.contains(&position)) {
+            let is_apart = |written: &Range<u64>| written.end <= places.start || places.end <= written.start;
+            if version.positions.as_ref().is_some_and(is_apart) {
                 continue;
             }
-            match self.item(&version, position)? {
+            match self.item(&version, places)? {
                 None => self.deleted = Some(WriteOrigin { version: None, ..written }),
                 Some(item) => {
                     // An older write shows, so the positions of the version were wider than its changes.
@@ -199,26 +222,31 @@ impl Evolution {
             ChannelValue::Empty => Ok(None),
             ChannelValue::Value(_) => self.at.value_of(channel).map(Some),
             ChannelValue::Items => {
-                let (point, mut items) = (self.point(channel.ordinal)?, Vec::new());
-                self.at.store().backend().items(&point, &self.channel, ItemRange::All, &mut |row| {
-                    items.push(item_value(row.payload)?);
-                    Ok(())
-                })?;
-                Ok(Some(Value::List(items)))
+                let (point, mut items) = (self.point(channel.ordinal)?, ShapedItems::new());
+                let add = &mut |row: ItemRow<'_>| items.add(row.position, row.payload);
+                self.at.store().backend().items(&point, &self.channel, ItemRange::All, add)?;
+                Ok(Some(items.into_value()))
             }
         }
     }
 
-    /// Returns the item at a position as it was at a version of the list, with its own writer.
-    fn item(&self, version: &VersionRecord, position: u64) -> Result<Option<PastValue>, StoreError> {
+    /// Returns the item at its place as it was at a version of the list, with its own writer.
+    fn item(&self, version: &VersionRecord, places: Range<u64>) -> Result<Option<PastValue>, StoreError> {
         if version.channel.value != ChannelValue::Items {
             return Ok(None);
         }
         let (point, mut found) = (self.point(version.channel.ordinal)?, None);
-        let range = ItemRange::Positions(position, position.saturating_add(1));
+        let range = ItemRange::Positions(places.start, places.end);
         self.at.store().backend().items(&point, &self.channel, range, &mut |row| {
             let written = WriteOrigin { ordinal: row.ordinal, task: row.task, version: None };
-            found = Some(PastValue { value: Some(item_value(row.payload)?), written });
+            let item = item_value(row.payload)?;
+            let value = match &self.place {
+                VersionPlace::Entry(key) => value_of_key(item, key),
+                VersionPlace::Item(_) | VersionPlace::Channel => Some(item),
+            };
+            if value.is_some() {
+                found = Some(PastValue { value, written });
+            }
             Ok(())
         })?;
         Ok(found)

@@ -1,77 +1,32 @@
 //! Facts about threads that their user states: title, project, labels, archived, pinned.
 //!
 //! Facts are fields that operations set, so that each change has an actor and a timestamp and can be undone. Facts that
-//! follow from the log, such as the last activity or the status, are in [`ThreadInfo`](super::ThreadInfo). *Absent:* anything
+//! follow from the log, such as the last activity or the status, are in [`ThreadInfo`](crate::store::ThreadInfo). *Absent:* anything
 //! that a run reads.
 
 use crate::base::limits::{FACT_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{Namespace, ThreadId};
-use crate::store::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError};
+use crate::store::threads::{ARCHIVED, LABELS, PINNED, PROJECT, TITLE};
+use crate::store::{
+    NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError, ThreadFacts,
+};
 
 use super::thread::Thread;
 
-/// The facts that the users of a thread stated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ThreadFacts {
-    /// The title.
-    pub title: Option<String>,
-    /// The project that the thread belongs to.
-    pub project: Option<String>,
-    /// The labels, sorted.
-    pub labels: Vec<String>,
-    /// True if the thread is archived.
-    pub is_archived: bool,
-    /// True if the thread is pinned.
-    pub is_pinned: bool,
-}
-
-const TITLE: &str = "title";
-const PROJECT: &str = "project";
-const LABELS: &str = "labels";
-const ARCHIVED: &str = "archived";
-const PINNED: &str = "pinned";
-
-impl ThreadFacts {
-    /// Decodes the fields of a thread that are facts. Others are passed over.
-    pub(super) fn of(fields: Vec<(OperationField, OperationValue)>) -> Result<Self, StoreError> {
-        let mut facts = Self::default();
-        for (field, value) in fields {
-            let (OperationField::Fact(name), OperationValue::Text(text)) = (field, value) else { continue };
-            match name.as_str() {
-                TITLE => facts.title = Some(text),
-                PROJECT => facts.project = Some(text),
-                LABELS => facts.labels = labels_of(&text)?,
-                ARCHIVED => facts.is_archived = true,
-                PINNED => facts.is_pinned = true,
-                _ => {}
-            }
-        }
-        Ok(facts)
-    }
-
-    /// Returns the content of each field.
-    fn fields(&self) -> [(&'static str, Option<String>); 5] {
-        let flag = |is_set: bool| is_set.then(|| "true".to_owned());
-        let labels = || {
-            let labels = self.labels.iter().map(|label| serde_json::Value::from(label.as_str())).collect();
-            serde_json::Value::Array(labels).to_string()
-        };
-        [
-            (TITLE, self.title.clone()),
-            (PROJECT, self.project.clone()),
-            (LABELS, (!self.labels.is_empty()).then(labels)),
-            (ARCHIVED, flag(self.is_archived)),
-            (PINNED, flag(self.is_pinned)),
-        ]
-    }
-}
-
-fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
-    let wrong = || StoreError::Corrupt { place: "fact labels".into(), reason: "it is not a list of texts".into() };
-    let parsed: serde_json::Value = serde_json::from_str(text).map_err(|_| wrong())?;
-    let labels = parsed.as_array().ok_or_else(wrong)?.iter();
-    labels.map(|label| label.as_str().map(ToOwned::to_owned).ok_or_else(wrong)).collect()
+/// Returns the content of each field.
+fn fields(facts: &ThreadFacts) -> [(&'static str, Option<String>); 5] {
+    let flag = |is_set: bool| is_set.then(|| "true".to_owned());
+    let labels = || {
+        let labels = facts.labels.iter().map(|label| serde_json::Value::from(label.as_str())).collect();
+        serde_json::Value::Array(labels).to_string()
+    };
+    [
+        (TITLE, facts.title.clone()),
+        (PROJECT, facts.project.clone()),
+        (LABELS, (!facts.labels.is_empty()).then(labels)),
+        (ARCHIVED, flag(facts.is_archived)),
+        (PINNED, flag(facts.is_pinned)),
+    ]
 }
 
 /// One statement about a fact.
@@ -225,7 +180,7 @@ impl FactsUpdate {
         let before = thread.stated_facts()?;
         let mut after = before.clone();
         self.changes.iter().for_each(|change| change.apply(&mut after));
-        for ((name, before), (_, after)) in before.fields().into_iter().zip(after.fields()) {
+        for ((name, before), (_, after)) in fields(&before).into_iter().zip(fields(&after)) {
             if before == after {
                 continue;
             }
@@ -267,7 +222,7 @@ impl FactChange {
 
 impl Thread {
     /// Returns the facts that the users of the thread stated.
-    pub(super) fn stated_facts(&self) -> Result<ThreadFacts, StoreError> {
+    fn stated_facts(&self) -> Result<ThreadFacts, StoreError> {
         ThreadFacts::of(self.store().backend().fields(self.id())?)
     }
 }

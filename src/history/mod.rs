@@ -10,9 +10,12 @@
 
 mod blame;
 mod branches;
+mod conflict;
+mod copy;
 mod damaged;
 mod decoded;
 mod diff;
+mod entries;
 mod evolution;
 mod facts;
 mod filter;
@@ -20,39 +23,49 @@ mod info;
 mod items_diff;
 mod messages;
 mod operation;
+mod partial;
 mod patch;
 mod pickaxe;
 mod points;
 mod search;
 mod short_ids;
 mod snapshot;
+mod store_operations;
 mod thread;
+
 mod transfer;
+mod trash;
 mod update;
+mod usage;
 mod watch;
 mod write;
 
+pub use crate::store::{ThreadFacts, ThreadInfo, ThreadQuery, ThreadStatus};
 pub use blame::{Blame, ChannelBlame};
 pub use branches::{Lineage, ThreadBranch};
+pub use conflict::{OnConflict, StoredBranch};
 pub use damaged::{Damaged, ListItem, Placeholder};
 pub use diff::{ChannelDiff, Diff, diff};
+pub use entries::EntryDiff;
 pub use evolution::{Evolution, ValueVersion};
-pub use facts::{FactsUpdate, ThreadFacts};
+pub use facts::FactsUpdate;
 pub use filter::HistoryFilter;
-pub use info::{ThreadInfo, ThreadQuery, ThreadStatus};
 pub use items_diff::ItemDiff;
 pub use messages::MessageQuery;
 pub use operation::{CommitGroup, Operation, Operations};
+pub use partial::{MessageWriter, Partial, PartialMessage};
 pub use patch::{Patch, PatchError, PatchOp};
 pub use pickaxe::TextChange;
 pub use short_ids::short_ids;
 pub use snapshot::Snapshot;
+pub use store_operations::StoreOperations;
 pub use thread::{History, Thread};
 pub use transfer::{
     BrokenLine, BrokenLines, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problem, Problems,
     TransferError,
 };
 pub use update::StateThread;
+pub use usage::{UsageQuery, UsageTotal};
 pub use watch::Watch;
 #[cfg(feature = "futures")]
 pub use watch::WatchStream;

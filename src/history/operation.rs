@@ -17,7 +17,7 @@ use crate::store::{
 use super::thread::Thread;
 
 /// Operations and checkpoints that one read brings.
-const PAGE: usize = 64;
+pub(super) const PAGE: usize = 64;
 
 /// A change of a thread as a whole, which can be undone: by a run or an update, or by a stored operation.
 ///
@@ -54,6 +54,10 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CommitGroup {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The position of the last checkpoint in the log of the file.
+    pub seq: u64,
     /// The run, `None` for an update or a fork.
     pub run: Option<RunId>,
     /// The source of the first checkpoint.
@@ -83,6 +87,14 @@ impl Operation {
         match self {
             Self::Commits(group) => group.at,
             Self::Stored(record) => record.at,
+        }
+    }
+
+    /// Returns its position in the log of the file: that of its last checkpoint, or of the newest checkpoint when it was made.
+    pub fn seq(&self) -> u64 {
+        match self {
+            Self::Commits(group) => group.seq,
+            Self::Stored(record) => record.seq,
         }
     }
 
@@ -139,7 +151,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    fn of(thread: &Thread) -> Self {
+    pub(super) fn of(thread: &Thread) -> Self {
         let thread = thread.with_namespace(Namespace::root());
         let mut checkpoints = CheckpointQuery::new(thread.id().clone(), Namespace::root());
         checkpoints.limit = PAGE;
@@ -188,6 +200,8 @@ impl Operations {
         }
         let Some(last) = self.checkpoints.pop_front() else { return Ok(None) };
         let mut group = CommitGroup {
+            thread: last.point.thread.clone(),
+            seq: last.seq,
             run: last.run,
             source: last.source,
             first: last.point.checkpoint,

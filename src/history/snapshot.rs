@@ -4,14 +4,15 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::decode_value;
-use crate::base::{CheckpointId, Codec, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
+use crate::store::record::plain_value;
 use crate::store::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, StatePart, StateRecord, Store,
     StoreError, WriteRecord,
 };
 
+use super::entries::ShapedItems;
 use super::thread::Thread;
 
 /// The state at one checkpoint. Its values are read when they are asked for.
@@ -86,26 +87,27 @@ impl Snapshot {
         Ok(self.state_record()?.channels.into_iter().filter(holds_state).map(|channel| channel.channel).collect())
     }
 
-    /// Returns the values of all channels that hold something, without those that only trigger nodes.
+    /// Returns the values of all channels that hold something, without those that only trigger nodes. A map without entries
+    /// and a text without parts are shown as an empty list.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
     pub fn values(&self) -> Result<Map, StoreError> {
         let mut values = Map::new();
-        let mut list: Option<(String, Vec<Value>)> = None;
+        let mut list: Option<(String, ShapedItems)> = None;
         self.store.backend().read_state(self.point(), &mut |part| {
             let channel = match part {
                 StatePart::Record(_) => return Ok(true),
                 StatePart::Channel(channel) => channel,
                 StatePart::Item(row) => {
-                    list.iter_mut().try_for_each(|(_, items)| item_value(row.payload).map(|item| items.push(item)))?;
+                    list.iter_mut().try_for_each(|(_, items)| items.add(row.position, row.payload))?;
                     return Ok(true);
                 }
             };
-            values.extend(list.take().map(|(name, items)| (name, Value::List(items))));
+            values.extend(list.take().map(|(name, items)| (name, items.into_value())));
             let shown = holds_state(channel);
             match &channel.value {
-                ChannelValue::Items if shown => list = Some((channel.channel.to_string(), Vec::new())),
+                ChannelValue::Items if shown => list = Some((channel.channel.to_string(), ShapedItems::new())),
                 ChannelValue::Value(payload) if shown => {
                     _ = values.insert(channel.channel.to_string(), plain_value(payload.as_ref())?);
                 }
@@ -113,7 +115,7 @@ impl Snapshot {
             }
             Ok(shown)
         })?;
-        values.extend(list.map(|(name, items)| (name, Value::List(items))));
+        values.extend(list.map(|(name, items)| (name, items.into_value())));
         Ok(values)
     }
 
@@ -127,7 +129,8 @@ impl Snapshot {
         record.filter(|record| record.value != ChannelValue::Empty).map(|record| self.value_of(record)).transpose()
     }
 
-    /// Returns the number of items of a list channel without reading them; 0 if the channel is not a list.
+    /// Returns the number of items of a list channel without reading them, of a map the number of entries, of a text that of
+    /// its parts; 0 for other channels.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -158,7 +161,8 @@ impl Snapshot {
         self.items(channel, ItemRange::Tail(n))
     }
 
-    /// Returns items of a list channel, in order. Messages come as objects with `type`, `content` and `id`.
+    /// Returns items of a list channel, in order. Messages come as objects with `type`, `content` and `id`, entries of a map
+    /// as lists of key and value in no particular order ([`Snapshot::entry`]), and the parts of a text as texts.
     ///
     /// # Errors
     /// As [`Snapshot::values`].
@@ -244,7 +248,12 @@ impl Snapshot {
         match &channel.value {
             ChannelValue::Empty => Ok(Value::Null),
             ChannelValue::Value(payload) => plain_value(payload.as_ref()),
-            ChannelValue::Items => Ok(Value::List(self.items(&channel.channel, ItemRange::All)?)),
+            ChannelValue::Items => {
+                let mut items = ShapedItems::new();
+                let add = &mut |row: crate::store::ItemRow<'_>| items.add(row.position, row.payload);
+                self.store.backend().items(self.point(), &channel.channel, ItemRange::All, add)?;
+                Ok(items.into_value())
+            }
         }
     }
 }
@@ -257,14 +266,6 @@ pub(super) fn holds_state(channel: &ChannelRecord) -> bool {
 /// Returns whether a channel only triggers nodes.
 pub(super) fn is_control(channel: &str) -> bool {
     channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__")
-}
-
-/// Decodes a value. A foreign one is shown as its bytes.
-pub(super) fn plain_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
-    match payload.codec {
-        Codec::Foreign(_) => Ok(Value::Bytes(payload.data.to_vec())),
-        codec => Ok(decode_value(codec, payload.data)?),
-    }
 }
 
 /// Decodes an item: a message if the index knows a type, else a plain value.

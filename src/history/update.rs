@@ -15,8 +15,9 @@ use crate::error::Error;
 use crate::span::span;
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, IntoUpdate, Layout, Schema, State, StateRef, Writes};
-use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, Parent, Source, StoreError};
+use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, NewWrites, Parent, Source, StoreError};
 
+use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
 use super::snapshot::Snapshot;
 use super::thread::Thread;
@@ -156,12 +157,22 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
     /// [`Backend::commit`](crate::store::Backend::commit).
     pub fn update(&self, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
+        self.update_clearing(change, None)
+    }
+
+    /// Changes the state as [`StateThread::update`], and clears special writes of the head if they are of it.
+    pub(super) fn update_clearing(
+        &self,
+        change: impl IntoUpdate<S>,
+        clears: Option<NewWrites>,
+    ) -> Result<CheckpointId, Error> {
         let layout = &*self.schema;
         let writes = prepared(&self.thread, layout, change.into_writes())?;
+        let with = CommitExtras { clears, ..CommitExtras::default() };
         let mut attempt = 1;
         loop {
             let newest = newest(&self.thread)?;
-            match commit(&self.thread, layout, self.key, writes.clone(), newest) {
+            match commit(&self.thread, layout, self.key, writes.clone(), newest, &with) {
                 Err(error) if error.is_conflict() && attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
                 done => return done,
             }
@@ -199,7 +210,7 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
             let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
             return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
         }
-        commit(&self.thread, layout, self.key, writes, found)
+        commit(&self.thread, layout, self.key, writes, found, &CommitExtras::default())
     }
 }
 
@@ -278,12 +289,24 @@ fn commit(
     key: HeadKey,
     writes: Vec<(usize, BoxWrite)>,
     newest: Option<CheckpointId>,
+    with: &CommitExtras,
 ) -> Result<CheckpointId, Error> {
     let mut head = head(thread, layout, key, newest)?;
     debug_assert_eq!(head.checkpoint, newest, "the state is that of the expected head");
-    let id = commit_on(thread, layout, &mut head, writes, None)?;
+    let id = commit_on(thread, layout, &mut head, writes, with)?;
     retain(thread, key, head);
     Ok(id)
+}
+
+/// The parts of a commit beside its changes.
+#[derive(Default)]
+pub(super) struct CommitExtras {
+    /// The text of a JSON object.
+    pub(super) metadata: Option<String>,
+    /// Writes that clear special writes of the parent, if they are of it.
+    pub(super) clears: Option<NewWrites>,
+    /// The result of a conflict.
+    pub(super) on_conflict: OnConflict,
 }
 
 /// Applies writes to a decoded head and commits the result as its child. If that fails, the head must be dropped.
@@ -292,7 +315,7 @@ pub(super) fn commit_on(
     layout: &dyn Layout,
     head: &mut DecodedHead,
     writes: Vec<(usize, BoxWrite)>,
-    metadata: Option<String>,
+    with: &CommitExtras,
 ) -> Result<CheckpointId, Error> {
     span!("update", thread = ?thread.id(), writes = writes.len());
     let store = thread.store();
@@ -303,13 +326,19 @@ pub(super) fn commit_on(
     debug_assert!(newest.is_none_or(|newest| id > newest), "a child has a greater id than its parent");
     let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), newest);
     let mut checkpoint = NewCheckpoint::new(id, newest.map(Parent::Local), step, Source::Update, store.now());
-    checkpoint.metadata = metadata;
+    checkpoint.metadata.clone_from(&with.metadata);
+    checkpoint.consumed.extend(with.clears.clone().filter(|writes| Some(writes.checkpoint) == newest));
     checkpoint.parents = Arc::clone(&head.parents);
     // The tasks stay due; they get new ids when a graph runs.
     checkpoint.tasks.clone_from(&head.tasks);
     checkpoint.changes = changes;
     batch.checkpoints.push(checkpoint);
-    store.commit(&batch)?;
+    let id = match store.commit(&batch) {
+        Err(StoreError::Conflict { .. }) if with.on_conflict == OnConflict::Branch => {
+            thread.commit_branch(&batch)?.last
+        }
+        done => done.map(|()| id)?,
+    };
     head.reset_untracked(layout);
     (head.checkpoint, head.step) = (Some(id), step);
     Ok(id)

@@ -1,8 +1,8 @@
 //! Writes by the names of channels: no graph, no schema and no types.
 //!
-//! The rule of a channel follows from the call: `append` makes a list, or a list of messages that are merged by id, and `set`
-//! a last value. A channel that the thread has already must be of that kind. *Absent:* reducers, which only a schema or a
-//! graph knows.
+//! The rule of a channel follows from the call: `append` makes a list, or a list of messages that are merged by id, `put` a
+//! map, `append_text` a text, and `set` a last value. A channel that the thread has already must be of that kind. *Absent:*
+//! reducers, which only a schema or a graph knows.
 //!
 //! Invariant: the cost of a write follows its changes. The decoded channels that a handle of the store has written by name
 //! are cached together.
@@ -11,14 +11,16 @@ use std::sync::Arc;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Map, Value};
+use crate::channel::ListShape;
 use crate::error::Error;
 use crate::message::Message;
 use crate::state::{DynSchema, DynState, DynUpdate, Layout, Schema, Writes};
-use crate::store::{CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, StoreError};
+use crate::store::{CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, NewWrites, StoreError};
 
+use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
 use super::thread::Thread;
-use super::update::{commit_on, newest, prepared};
+use super::update::{CommitExtras, commit_on, newest, prepared};
 
 /// An item of a list that is written by name: a message, or a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +114,8 @@ enum WriteRule {
     Last,
     Append,
     Messages,
+    Map,
+    Text,
 }
 
 impl WriteRule {
@@ -120,6 +124,8 @@ impl WriteRule {
             Self::Last => "one value",
             Self::Append => "a list",
             Self::Messages => "a list of messages",
+            Self::Map => "a map",
+            Self::Text => "a text",
         }
     }
 }
@@ -160,9 +166,12 @@ struct NamedHead {
 pub struct ThreadWrite {
     thread: Thread,
     writes: Vec<(String, Vec<NewItem>)>,
-    values: Vec<(String, Value)>,
+    /// The values that are set, with the rule of each channel: of a map the entries, of a text the part.
+    values: Vec<(String, WriteRule, Value)>,
     expected: Option<Option<CheckpointId>>,
     metadata: Map,
+    clears: Option<NewWrites>,
+    on_conflict: OnConflict,
 }
 
 impl Thread {
@@ -220,6 +229,32 @@ impl Thread {
         self.write().set(channel, value).commit()
     }
 
+    /// Puts a value at a key of a map channel, in one commit. Returns the new checkpoint when it is durable. Only the entry is
+    /// stored.
+    ///
+    /// # Errors
+    /// As [`ThreadWrite::commit`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("agent")?;
+    /// thread.put("files", "a.txt", "one")?;
+    /// thread.put("files", "b.txt", "two")?;
+    /// thread.write().remove("files", "a.txt").append_text("log", "a.txt is gone. ").commit()?;
+    ///
+    /// let head = thread.head()?.expect("three checkpoints");
+    /// assert_eq!(head.entry("files", "b.txt")?, Some("two".into()));
+    /// assert_eq!((head.len("files")?, head.text_tail("log", 5)?), (1, "one. ".to_string()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put(&self, channel: &str, key: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
+        self.write().put(channel, key, value).commit()
+    }
+
     /// Starts a write to several channels.
     pub fn write(&self) -> ThreadWrite {
         ThreadWrite {
@@ -228,6 +263,8 @@ impl Thread {
             values: Vec::new(),
             expected: None,
             metadata: Map::new(),
+            clears: None,
+            on_conflict: OnConflict::Refuse,
         }
     }
 }
@@ -241,7 +278,28 @@ impl ThreadWrite {
 
     /// Sets a channel that holds one value.
     pub fn set(mut self, channel: &str, value: impl Into<Value>) -> Self {
-        self.values.push((channel.to_owned(), value.into()));
+        self.values.push((channel.to_owned(), WriteRule::Last, value.into()));
+        self
+    }
+
+    /// Puts a value at a key of a map channel ([`DynUpdate::put`]).
+    pub fn put(self, channel: &str, key: &str, value: impl Into<Value>) -> Self {
+        self.entries(DynUpdate::new().put(channel, key, value))
+    }
+
+    /// Removes a key of a map channel. It need not be there.
+    pub fn remove(self, channel: &str, key: &str) -> Self {
+        self.entries(DynUpdate::new().remove(channel, key))
+    }
+
+    /// Appends to a text channel.
+    pub fn append_text(mut self, channel: &str, part: impl Into<String>) -> Self {
+        self.values.push((channel.to_owned(), WriteRule::Text, Value::Str(part.into())));
+        self
+    }
+
+    fn entries(mut self, update: DynUpdate) -> Self {
+        self.values.extend(update.values.into_iter().map(|(channel, entries)| (channel, WriteRule::Map, entries)));
         self
     }
 
@@ -262,6 +320,38 @@ impl ThreadWrite {
         self.metadata("usage", usage.into_value())
     }
 
+    /// Sets the result of a head that is not the [expected](Self::on_head) one: with [`OnConflict::Branch`] the write is applied to
+    /// the state at the expected checkpoint, and stored as a branch off it. Default: the conflict is returned.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::OnConflict;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("trip")?;
+    /// let first = thread.append("messages", [Message::human("A hotel in Bern")])?;
+    /// thread.append("messages", [Message::ai("The Gasthof Post")])?; // the other window
+    /// let write = thread.write().append("messages", [Message::ai("The Hotel Adler")]).on_head(Some(first));
+    /// let late = write.on_conflict(OnConflict::Branch).commit()?;
+    ///
+    /// assert_eq!(thread.head()?.expect("a head").messages("messages", annals::store::ItemRange::All)?[1].text(), "The Gasthof Post");
+    /// let branch = thread.branches()?.into_iter().find(|branch| branch.last().id() == late).expect("it has a name");
+    /// assert_eq!(branch.last().len("messages")?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+        self.on_conflict = on_conflict;
+        self
+    }
+
+    /// Clears special writes of the head with the commit, if they are of it.
+    pub(super) fn clearing(mut self, clears: Option<NewWrites>) -> Self {
+        self.clears = clears;
+        self
+    }
+
     /// Writes everything in one commit, and returns the new checkpoint when it is durable. If another writer commits first,
     /// the write is applied to the head that it left, unless a head is [expected](Self::on_head).
     ///
@@ -270,15 +360,21 @@ impl ThreadWrite {
     /// [`StoreError::Conflict`] if the head is not the expected one, or if other writers were faster 64 times in a row; as
     /// [`StateThread::update`](super::StateThread::update). Nothing is stored then.
     pub fn commit(self) -> Result<CheckpointId, Error> {
-        let Self { thread, writes, values, expected, metadata } = self;
+        let Self { thread, writes, values, expected, metadata, clears, on_conflict } = self;
         let wanted = rules(&writes, &values)?;
         let metadata = match metadata.is_empty() {
             true => None,
             false => Some(Value::Map(metadata).to_json().to_string()),
         };
+        let with = CommitExtras { metadata, clears, on_conflict: expected.map_or(OnConflict::Refuse, |_| on_conflict) };
         let mut attempt = 1;
         loop {
-            let found = newest(&thread)?;
+            let mut found = newest(&thread)?;
+            if let Some(expected @ Some(_)) = expected
+                && on_conflict == OnConflict::Branch
+            {
+                found = expected;
+            }
             if let Some(expected) = expected.filter(|expected| *expected != found) {
                 let (thread, namespace) = (thread.id().clone(), thread.namespace().clone());
                 return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
@@ -286,7 +382,7 @@ impl ThreadWrite {
             let mut named = named_head(&thread, &wanted, found)?;
             let layout: &dyn Layout = &*named.schema;
             let prepared = prepared(&thread, layout, Writes::from(update(&writes, &values)))?;
-            match commit_on(&thread, layout, &mut named.head, prepared, metadata.clone()) {
+            match commit_on(&thread, layout, &mut named.head, prepared, &with) {
                 Err(error) if error.is_conflict() && expected.is_none() && attempt < UPDATE_ATTEMPTS_MAX => {
                     attempt += 1
                 }
@@ -303,7 +399,7 @@ impl ThreadWrite {
 /// Returns the rule that each written channel must have.
 fn rules(
     writes: &[(String, Vec<NewItem>)],
-    values: &[(String, Value)],
+    values: &[(String, WriteRule, Value)],
 ) -> Result<Vec<(String, WriteRule)>, StoreError> {
     let mut rules: Vec<(String, WriteRule)> = Vec::new();
     let mut add = |channel: &String, rule: WriteRule| match rules.iter().find(|(of, _)| of == channel) {
@@ -319,7 +415,7 @@ fn rules(
             add(channel, if matches!(item, NewItem::Message(_)) { WriteRule::Messages } else { WriteRule::Append })?;
         }
     }
-    values.iter().try_for_each(|(channel, _)| add(channel, WriteRule::Last))?;
+    values.iter().try_for_each(|(channel, rule, _)| add(channel, *rule))?;
     if rules.is_empty() {
         return Err(StoreError::Invalid { field: "write", reason: "it changes nothing".into() });
     }
@@ -331,7 +427,7 @@ fn of_another_kind(channel: &str, found: WriteRule, wanted: WriteRule) -> StoreE
     StoreError::Invalid { field: "write.channel", reason }
 }
 
-fn update(writes: &[(String, Vec<NewItem>)], values: &[(String, Value)]) -> DynUpdate {
+fn update(writes: &[(String, Vec<NewItem>)], values: &[(String, WriteRule, Value)]) -> DynUpdate {
     let mut update = DynUpdate::new();
     for (channel, items) in writes {
         let mut messages = Vec::new();
@@ -345,7 +441,7 @@ fn update(writes: &[(String, Vec<NewItem>)], values: &[(String, Value)]) -> DynU
             update = update.messages(channel.clone(), messages);
         }
     }
-    values.iter().fold(update, |update, (channel, value)| update.set(channel.clone(), value.clone()))
+    values.iter().fold(update, |update, (channel, _, value)| update.set(channel.clone(), value.clone()))
 }
 
 /// Returns the decoded channels at the head: from the cache if it has them all at that checkpoint, else from the file.
@@ -371,6 +467,8 @@ fn named_head(
         WriteRule::Last => schema.last(channel.as_str()),
         WriteRule::Append => schema.append(channel.as_str()),
         WriteRule::Messages => schema.messages(channel.as_str()),
+        WriteRule::Map => schema.map(channel.as_str()),
+        WriteRule::Text => schema.text(channel.as_str()),
     });
     let schema = Arc::new(schema.build());
     let head = match newest {
@@ -411,7 +509,12 @@ fn verify(thread: &Thread, at: &CheckpointRef, wanted: &[(String, WriteRule)]) -
                 let mut kind = None;
                 backend.items(at, channel, ItemRange::Tail(1), &mut |row| {
                     let is_message = row.payload.index.is_some_and(|index| index.kind.is_some());
-                    kind = Some(if is_message { WriteRule::Messages } else { WriteRule::Append });
+                    kind = Some(match ListShape::of_position(row.position) {
+                        ListShape::Map => WriteRule::Map,
+                        ListShape::Text => WriteRule::Text,
+                        ListShape::List if is_message => WriteRule::Messages,
+                        ListShape::List => WriteRule::Append,
+                    });
                     Ok(())
                 })?;
                 match (kind, rule) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::Value;
-use crate::channel::List;
+use crate::channel::{KeyMap, List, Text};
 
 use super::Messages;
 use super::dynamic::{DynCell, DynState};
@@ -61,6 +61,8 @@ macro_rules! cell_access {
 cell_access!(Value, Value, value, value_mut, |cell| cell, |cell| Arc::make_mut(cell));
 cell_access!(Topic, Vec<Value>, topic, topic_mut, |cell| cell, |cell| Arc::make_mut(cell));
 cell_access!(List, List<Value>, list, list_mut, |cell| cell, |cell| cell);
+cell_access!(Map, KeyMap<Value>, map, map_mut, |cell| cell, |cell| cell);
+cell_access!(Text, Text, text, text_mut, |cell| cell, |cell| cell);
 cell_access!(Messages, Messages, messages, messages_mut, |cell| cell, |cell| cell);
 
 impl DynSchema {
@@ -100,7 +102,8 @@ impl DynSchema {
     }
 
     /// Adds a channel into which each write is folded (`BinaryOperatorAggregate`). It starts empty: the first write
-    /// becomes its value as it is.
+    /// becomes its value as it is. The value is stored whole at every change: see [`Field::reduce`] for the channels that a
+    /// value which grows belongs in.
     pub fn reduce(
         self,
         name: impl Into<Arc<str>>,
@@ -134,6 +137,37 @@ impl DynSchema {
     pub fn append(self, name: impl Into<Arc<str>>) -> Self {
         self.add(name, DynCell::List(List::new()), |name, at| {
             Field::append(name, move |s| list(s, at), move |s| list_mut(s, at))
+        })
+    }
+
+    /// Adds a map channel. A write is a map: its keys are put, and those with the value `{"__remove__": true}` are removed
+    /// ([`DynUpdate::put`](super::DynUpdate::put), [`DynUpdate::remove`](super::DynUpdate::remove)). Only these are stored.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let agent = Store::memory().thread("agent")?.with_schema(DynSchema::new().map("files").text("log").build());
+    /// agent.update(DynUpdate::new().put("files", "a.txt", "one").put("files", "b.txt", 2).set("log", "two files; "))?;
+    /// agent.update(DynUpdate::new().remove("files", "a.txt").set("log", "one file"))?;
+    /// let state = agent.state()?;
+    /// let files = state.map("files").expect("a map channel");
+    /// assert_eq!((files.len(), files.get("b.txt")), (1, Some(&Value::from(2))));
+    /// assert_eq!(state.text("log").expect("a text channel").to_string(), "two files; one file");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn map(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Map(KeyMap::new()), |name, at| {
+            Field::map(name, move |s| map(s, at), move |s| map_mut(s, at))
+        })
+    }
+
+    /// Adds a text channel to which each write appends a text, or a list of texts. Only these are stored.
+    pub fn text(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Text(Text::new()), |name, at| {
+            Field::text(name, move |s| text(s, at), move |s| text_mut(s, at))
         })
     }
 

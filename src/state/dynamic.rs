@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{Map, Value};
-use crate::channel::List;
+use crate::channel::{KeyMap, List, Text};
 use crate::message::Message;
 
 use super::error::StateError;
@@ -31,6 +31,8 @@ pub(super) enum DynCell {
     Value(Arc<Value>),
     Topic(Arc<Vec<Value>>),
     List(List<Value>),
+    Map(KeyMap<Value>),
+    Text(Text),
     Messages(Messages),
 }
 
@@ -117,6 +119,22 @@ impl DynState {
         }
     }
 
+    /// Returns the entries of a map channel.
+    pub fn map(&self, channel: &str) -> Option<&KeyMap<Value>> {
+        match self.cell(channel)? {
+            DynCell::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Returns the text of a text channel.
+    pub fn text(&self, channel: &str) -> Option<&Text> {
+        match self.cell(channel)? {
+            DynCell::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Returns the values of a topic channel.
     pub fn topic(&self, channel: &str) -> Option<&[Value]> {
         match self.cell(channel)? {
@@ -140,6 +158,8 @@ impl DynCell {
             Self::Value(value) => Value::clone(value),
             Self::Topic(values) => Value::List(values.to_vec()),
             Self::List(values) => Value::List(values.iter().cloned().collect()),
+            Self::Map(map) => Value::Map(map.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()),
+            Self::Text(text) => Value::from(text.to_string()),
             Self::Messages(all) => Value::List(all.iter().map(|message| Value::Map(message.to_map())).collect()),
         }
     }
@@ -205,6 +225,17 @@ impl DynUpdate {
     pub fn set(mut self, channel: impl Into<String>, value: impl Into<Value>) -> Self {
         self.values.push((channel.into(), value.into()));
         self
+    }
+
+    /// Puts a value at a key of a map channel. In a map that is written with [`set`](Self::set) each key is put. The key
+    /// `__overwrite__` can be put together with other keys only: alone it is an [overwrite](DynUpdate::overwrite).
+    pub fn put(self, channel: impl Into<String>, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.set(channel, Value::Map([(key.into(), value.into())].into_iter().collect()))
+    }
+
+    /// Removes a key of a map channel. It need not be there.
+    pub fn remove(self, channel: impl Into<String>, key: impl Into<String>) -> Self {
+        self.put(channel, key, super::map_items::removed())
     }
 
     /// Writes messages to a message channel.

@@ -104,7 +104,8 @@ fn ranges(positions: &[u64]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Encodes a list that is given: as what differs, if the list that was given is stored.
+/// Encodes a list that is given: as the difference, if the list that was given is stored. Of a list that comes back to one
+/// that is not stored the items that differ are encoded: they are merged by their ids.
 pub(super) fn encode<I: ListItems>(name: &Arc<str>, write: &BoxWrite) -> Option<Result<WriteValue, StateError>> {
     let (given, told) = (write.get::<Given<I::Item>>()?, write.told_of()?);
     let encode = |item: &I::Item| I::encode(name, item);
@@ -114,6 +115,7 @@ pub(super) fn encode<I: ListItems>(name: &Arc<str>, write: &BoxWrite) -> Option<
             (delta.removed, delta.positions, delta.items) = (told.removed.clone(), told.positions.clone(), items);
             WriteValue::Delta(Box::new(delta))
         }),
+        None if told.returns => given.changed.iter().map(encode).collect::<Result<_, _>>().map(WriteValue::Items),
         None => given.items().map(encode).collect::<Result<_, _>>().map(WriteValue::Items),
     })
 }
@@ -156,14 +158,14 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
     let Cell { value: list, present } = cell;
     if let [write] = writes.as_slice()
         && list.is_empty()
-        && list.end_position() == 0
+        && list.end_position() == I::empty().end_position()
         && let (Some(given), Some(Told { returns: false, .. })) = (write.get::<Given<I::Item>>(), write.told_of())
     {
         *list = given.list.clone();
         *present = true;
         return Ok(Ok(ChannelEffect::Shared(0)));
     }
-    let first_new = list.end_position();
+    let before = list.clone();
     let mut changes = Vec::new();
     for (at, write) in writes.into_iter().enumerate() {
         let (items, parts) = match (write.get::<Given<I::Item>>(), write.told_of()) {
@@ -180,7 +182,7 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
                     ListOp::Put { part, .. } => ListOp::Put { write: at, part: parts[part] },
                     op => op,
                 };
-                add(&mut changes, ListChange { op, ..change }, first_new);
+                add(&mut changes, ListChange { op, ..change }, &before);
             }),
             Ok(_) => {}
             Err(error) => return Ok(Err(error)),
@@ -196,21 +198,21 @@ fn sorted(mut changes: Vec<ListChange>) -> Vec<ListChange> {
 }
 
 /// Adds a later change: a position has one, and an item that was put and removed leaves none.
-fn add(changes: &mut Vec<ListChange>, new: ListChange, first_new: u64) {
+fn add<T>(changes: &mut Vec<ListChange>, new: ListChange, before: &List<T>) {
     if let ListOp::DeleteRange { end } = new.op {
         changes.retain(|old| match old.op {
             ListOp::DeleteRange { end: before } => old.position < new.position || before > end,
             _ => old.position < new.position || old.position >= end,
         });
-        // ListItems above were never stored.
-        let end = end.min(first_new);
+        // Items above were never stored.
+        let end = end.min(before.end_position());
         if end > new.position {
             changes.push(ListChange { op: ListOp::DeleteRange { end }, ..new });
         }
         return;
     }
     changes.retain(|old| old.position != new.position || matches!(old.op, ListOp::DeleteRange { .. }));
-    if new.op != ListOp::Delete || new.position < first_new {
+    if new.op != ListOp::Delete || before.at_position(new.position).is_some() {
         changes.push(new);
     }
 }

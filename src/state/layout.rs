@@ -128,7 +128,8 @@ pub trait Layout: Send + Sync + 'static {
     /// [`StateError`] if the value refuses.
     fn encode(&self, state: &StateRef, field: usize) -> Result<Payload, StateError>;
 
-    /// Sets a field to a stored value.
+    /// Sets a field to a stored value. A list field takes a list that was stored as one value, before the channel was a
+    /// list: its first change then stores all its [items](Layout::positions).
     ///
     /// # Errors
     /// [`StateError`] naming the channel and the types, if the value does not fit.
@@ -190,6 +191,9 @@ pub trait Layout: Send + Sync + 'static {
         base: &StateRef,
         returns: bool,
     ) -> Result<BoxWrite, StateError>;
+
+    /// Returns the positions of the items of a list field, ascending; none for other fields.
+    fn positions(&self, state: &StateRef, field: usize) -> Vec<u64>;
 
     /// Encodes an item of a list field.
     ///

@@ -1,4 +1,4 @@
-//! Fields that are stored item by item: lists that grow, and those of messages.
+//! Fields that are stored item by item: lists that grow, those of messages, maps and texts.
 
 use std::any::{Any, TypeId, type_name};
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::base::decode_bytes;
 use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp};
+use crate::channel::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp, ListShape};
 
 use super::error::StateError;
 use super::field::{FieldOps, ListOps, StoredItems, channel_error, codec, misfit, wrong_type};
@@ -24,6 +24,8 @@ use super::writes::BoxWrite;
 pub(super) trait ListItems: Send + Sync + 'static {
     type Item: Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
+    /// The shape that the items have together.
+    const SHAPE: ListShape = ListShape::List;
     /// True if null stands for an empty list in a write that replaces the list.
     const NULL_IS_EMPTY: bool = false;
     /// True if items are merged by their ids, so that items that are written unchanged change nothing.
@@ -45,6 +47,26 @@ pub(super) trait ListItems: Send + Sync + 'static {
     /// Returns whether two items are stored alike, if that can be told.
     fn is_same(_old: &Self::Item, _new: &Self::Item) -> bool {
         false
+    }
+    /// Returns the list without items.
+    fn empty() -> List<Self::Item> {
+        List::starting_at(Self::SHAPE.first_position())
+    }
+    /// Makes a list of items, without the rule of the channel.
+    fn collect(items: Vec<Self::Item>) -> Result<List<Self::Item>, ChannelError> {
+        let mut list = Self::empty();
+        list.extend(items);
+        Ok(list)
+    }
+    /// Reads a write as a whole; `None` if the value stands for one item.
+    fn items(name: &Arc<str>, value: &Value) -> Option<Result<Vec<Self::Item>, StateError>> {
+        let items = value.as_list()?;
+        Some(items.iter().map(|item| Self::item(name, item)).collect())
+    }
+    /// Returns items as one dynamic value.
+    fn to_value(name: &Arc<str>, items: &mut dyn Iterator<Item = &Self::Item>) -> Result<Value, StateError> {
+        let items = items.map(Value::from_serialize);
+        items.collect::<Result<_, _>>().map(Value::List).map_err(codec::<List<Self::Item>>(name))
     }
     fn encode(name: &Arc<str>, item: &Self::Item) -> Result<Payload, StateError>;
     fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<Self::Item, StateError>;
@@ -179,11 +201,11 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
 
     fn write_from_value(&self, name: &Arc<str>, value: Value) -> Result<BoxWrite, StateError> {
         let one = |value: &Value| I::item(name, value);
-        let all = |value: &Value| match value {
-            Value::List(items) => items.iter().map(one).collect::<Result<Vec<_>, _>>(),
+        let all = |value: &Value| match (I::items(name, value), value) {
+            (Some(items), _) => items,
             // A list that is replaced by nothing is empty.
-            Value::Null if I::NULL_IS_EMPTY => Ok(Vec::new()),
-            value => one(value).map(|item| vec![item]),
+            (None, Value::Null) if I::NULL_IS_EMPTY => Ok(Vec::new()),
+            (None, value) => one(value).map(|item| vec![item]),
         };
         let marks = |value: &Value| match value {
             Value::List(items) => I::as_messages(items),
@@ -191,8 +213,10 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
         };
         let (write, marks) = match overwrite::of_value(value) {
             Ok(value) => (BoxWrite::new(Overwrite(all(&value)?)), marks(&value)),
-            Err(value @ Value::List(_)) => (BoxWrite::new(all(&value)?), marks(&value)),
-            Err(value) => (BoxWrite::new(Single(one(&value)?)), marks(&value)),
+            Err(value) => match I::items(name, &value) {
+                Some(items) => (BoxWrite::new(items?), marks(&value)),
+                None => (BoxWrite::new(Single(one(&value)?)), marks(&value)),
+            },
         };
         Ok(write.with_messages(marks))
     }
@@ -203,10 +227,9 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
             return Value::from_serialize(item).map_err(of);
         }
         if let Some(given) = write.get::<Given<I::Item>>() {
-            let items = given.items().map(Value::from_serialize);
-            return items.collect::<Result<_, _>>().map(Value::List).map_err(of);
+            return I::to_value(name, &mut given.items());
         }
-        let items = Value::from_serialize(items_of::<I::Item>(name, write)?).map_err(of)?;
+        let items = I::to_value(name, &mut items_of::<I::Item>(name, write)?.iter())?;
         Ok(if is_overwrite::<I::Item>(write) { overwrite::to_value(items) } else { items })
     }
 
@@ -241,15 +264,29 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
     }
 
     fn reset(&self, value: &mut dyn Any) {
-        *held_mut::<List<I::Item>>(value) = List::new();
+        *held_mut::<List<I::Item>>(value) = I::empty();
     }
 
     fn encode(&self, name: &Arc<str>, _: &dyn Any) -> Result<Payload, StateError> {
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }
 
-    fn load(&self, name: &Arc<str>, _: &mut dyn Any, _: PayloadRef<'_>) -> Result<(), StateError> {
-        Err(wrong_type::<List<I::Item>>(name, "one value"))
+    /// Loads the value that a reducer or a last value stored in the channel before it was a list.
+    fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError> {
+        let found: Value = decode_bytes(stored.codec, stored.data).map_err(misfit::<List<I::Item>>(name, stored))?;
+        let items = match I::items(name, &found) {
+            Some(items) => items.map_err(|error| match error {
+                StateError::Codec { channel, expected, source } => {
+                    StateError::Misfit { channel, expected, stored: found.kind(), source }
+                }
+                error => error,
+            })?,
+            None if found.is_null() => Vec::new(),
+            None if I::SHAPE == ListShape::Text && found.as_str().is_some() => vec![I::item(name, &found)?],
+            None => found.to::<Vec<I::Item>>().map_err(misfit::<List<I::Item>>(name, stored))?,
+        };
+        *held_mut::<List<I::Item>>(value) = I::collect(items).map_err(channel_error(name))?;
+        Ok(())
     }
 
     fn type_name(&self) -> &'static str {
@@ -257,13 +294,12 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
     }
 
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
-        let items = held::<List<I::Item>>(value).iter().map(Value::from_serialize);
-        items.collect::<Result<_, _>>().map(Value::List).map_err(codec::<List<I::Item>>(name))
+        I::to_value(name, &mut held::<List<I::Item>>(value).iter())
     }
 
     fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError> {
         let items = take_items::<I::Item>(name, self.write_from_value(name, new)?)?;
-        *held_mut::<List<I::Item>>(value) = items.into_iter().collect();
+        *held_mut::<List<I::Item>>(value) = I::collect(items).map_err(channel_error(name))?;
         Ok(())
     }
 
@@ -323,6 +359,10 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> ListOps for ListFiel
     fn items(&self) -> Box<dyn StoredItems> {
         Box::new(DecodedItems::<I>(Vec::new()))
     }
+
+    fn positions(&self, value: &dyn Any) -> Vec<u64> {
+        held::<List<I::Item>>(value).iter_positions().map(|(position, _)| position).collect()
+    }
 }
 
 /// The decoded items of a list, with their positions.
@@ -330,6 +370,10 @@ struct DecodedItems<I: ListItems>(Vec<(u64, Arc<I::Item>)>);
 
 impl<I: ListItems> StoredItems for DecodedItems<I> {
     fn add(&mut self, name: &Arc<str>, position: u64, stored: PayloadRef<'_>) -> Result<(), StateError> {
+        let shape = ListShape::of_position(position);
+        if shape != I::SHAPE {
+            return Err(wrong_type::<List<I::Item>>(name, shape.noun()));
+        }
         self.0.push((position, Arc::new(I::decode(name, stored)?)));
         Ok(())
     }

@@ -17,6 +17,7 @@ mod given;
 mod layout;
 mod lists;
 mod managed;
+mod map_items;
 mod message_lists;
 mod output;
 mod overwrite;
@@ -61,7 +62,7 @@ pub mod erased {
     pub use super::view::{FieldWrites, ViewShape, Writer, Written, messages_in_value, messages_of};
 }
 
-pub use crate::channel::List;
+pub use crate::channel::{KeyMap, List, MapEntry, Text};
 /// Derives [`State`](trait@State) for a struct with named fields, see there.
 #[cfg(feature = "derive")]
 pub use annals_derive::State;

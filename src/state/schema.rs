@@ -318,6 +318,11 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         self.erased(field).decode_delta(delta, base, returns)
     }
 
+    fn positions(&self, state: &StateRef, field: usize) -> Vec<u64> {
+        let lists = self.fields[field].ops().lists();
+        lists.map(|lists| lists.positions(self.get(state, field))).unwrap_or_default()
+    }
+
     fn encode_item(&self, state: &StateRef, field: usize, position: u64) -> Result<Payload, StateError> {
         self.erased(field).encode_item(self.get(state, field), position)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use crate::base::limits::SPIN_BEFORE_PARK;
+use crate::base::limits::{DELETED_THREADS_MAX, PAGE_ROWS_MAX, SPIN_BEFORE_PARK};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 
 use super::batch::{Batch, ListRef};
@@ -16,15 +16,18 @@ use super::beside::Beside;
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::Key;
 use super::error::StoreError;
-use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
+use super::operation::{
+    BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue, TRASHED, trashed_until,
+};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, RecentThread, StatePart,
-    StateRecord, StoredHead, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
+    StoredHead, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::spin::spin_until;
 use super::stats::{Compaction, FormatMigration, StoreStats};
+use super::threads::{ThreadInfo, ThreadQuery};
 use super::watch::LogWatch;
 
 /// A storage of the log.
@@ -463,12 +466,27 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Lists threads by the newest checkpoints of their root namespaces, the newest first: those whose newest checkpoint has a
-    /// `seq` below `before`, at most `limit`. The cost is that of the checkpoints between the first and the last one.
+    /// Lists threads with a root namespace, with their facts and their status. A backend reads candidates in the order of the
+    /// query and offers them to a [`ThreadPage`](super::ThreadPage). In the order of the last activity the cost is that of the
+    /// page, for a query with at most one filter on project, label, graph, status or pin.
     ///
     /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError>;
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError>;
+
+    /// Returns a thread as a list shows it; `None` if it has no root namespace.
+    ///
+    /// # Errors
+    /// As [`Backend::list_threads`].
+    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError>;
+
+    /// Makes the table anew by which threads are listed. This implementation has none.
+    ///
+    /// # Errors
+    /// As [`Backend::commit`].
+    fn rebuild_threads(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Returns the threads that were forked from a thread, the first fork first.
     ///
@@ -490,6 +508,31 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::ForkedOff`] if a thread that stays was forked off one of them; [`StoreError::Invalid`] if they are
     /// too many; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError>;
+
+    /// Deletes the threads whose time in the trash has ended at `now`, as [`Backend::delete_threads`] does, at most 1,000. A
+    /// thread from which another one was forked that stays is passed over. The fact `trashed` of a thread holds the end of its
+    /// time in the trash.
+    ///
+    /// This implementation reads the facts of every thread.
+    ///
+    /// # Errors
+    /// As [`Backend::delete_threads`], [`Backend::threads`] and [`Backend::fields`].
+    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
+        let (mut due, mut after) = (Vec::new(), None::<ThreadId>);
+        loop {
+            let page = self.threads(after.as_ref(), PAGE_ROWS_MAX)?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id.clone());
+            for thread in page {
+                let is_due = |(field, value): &(OperationField, OperationValue)| trash_is_due(field, value, now);
+                if due.len() < DELETED_THREADS_MAX && self.fields(&thread.id)?.iter().any(is_due) {
+                    due.push(thread.id);
+                }
+            }
+        }
+        let erasure = delete_unforked(due, |threads| self.delete_threads(threads), StoreError::forked_off)?;
+        Ok(erasure.unwrap_or(Erasure::Erased))
+    }
 
     /// Erases what deleted threads have left, in short transactions, until nothing is left or a reader is in the way.
     ///
@@ -565,6 +608,35 @@ pub trait Backend: Send + Sync + fmt::Debug {
         let _ = point;
         self.check()
     }
+}
+
+/// Returns whether a field says that the time of its thread in the trash has ended.
+pub(crate) fn trash_is_due(field: &OperationField, value: &OperationValue, now: Timestamp) -> bool {
+    match (field, value) {
+        (OperationField::Fact(name), OperationValue::Text(text)) if name == TRASHED => {
+            trashed_until(text).is_some_and(|until| until <= now)
+        }
+        _ => false,
+    }
+}
+
+/// Deletes threads in one call, without those from which others were forked that stay. Returns `None` if none is left.
+pub(crate) fn delete_unforked<T, E>(
+    mut threads: Vec<ThreadId>,
+    mut delete: impl FnMut(&[ThreadId]) -> Result<T, E>,
+    forked_off: impl Fn(&E) -> Option<&ThreadId>,
+) -> Result<Option<T>, E> {
+    while !threads.is_empty() {
+        let deleted = delete(&threads);
+        match deleted.as_ref().err().and_then(&forked_off) {
+            Some(thread) => {
+                let stays = thread.clone();
+                threads.retain(|other| *other != stays);
+            }
+            None => return deleted.map(Some),
+        }
+    }
+    Ok(None)
 }
 
 fn not_followed() -> StoreError {

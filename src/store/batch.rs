@@ -19,6 +19,7 @@ pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
 
 pub use super::chain::CommitChain;
 use super::error::StoreError;
+use super::operation::NewOperation;
 use super::record::{CheckpointRef, Source, TaskRecord};
 
 /// One atomic write to the log of one namespace, and of others with [`Batch::then`].
@@ -44,6 +45,9 @@ pub struct Batch {
     /// Batches that are written after it, in their order: all of them with it, or none. Each sees what those before it
     /// have written; none has a chain or a `then` of its own.
     pub then: Vec<Batch>,
+    /// An operation that is stored in the same transaction, after the checkpoints: it may leave the head elsewhere than at the
+    /// last of them. It is checked as one of [`Backend::operate`](super::Backend::operate).
+    pub operation: Option<NewOperation>,
 }
 
 /// A timer of a task to be set or removed.
@@ -156,7 +160,8 @@ pub struct WriteRef {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ItemChange {
-    /// The position: items are ordered by position. A new item gets a position above all others of the list.
+    /// The position: items are ordered by position. A new item of a list or part of a text gets a position above all others, and a new
+    /// entry of a map one that the hash of its key names.
     pub position: u64,
     /// The operation.
     pub op: ItemOp,
@@ -208,7 +213,7 @@ pub struct NewWrites {
 pub struct NewWrite {
     /// Its position in the task; negative for the special indexes of the contract (`__error__` -1, `__interrupt__` -3,
     /// `__resume__` -4) and those of this engine (`__error_source_node__` -5, `__keys__` -6, `__left__` -7,
-    /// `__attempt__` -8, `__error_message__` -9), which replace the write that stood there. A position that is taken
+    /// `__attempt__` -8, `__error_message__` -9, `__partial__` -10), which replace the write that stood there. A position that is taken
     /// retains its first write.
     pub index: i32,
     /// The channel.
@@ -347,6 +352,7 @@ impl Batch {
             checkpoints: Vec::new(),
             chain: None,
             then: Vec::new(),
+            operation: None,
         }
     }
 
@@ -395,6 +401,15 @@ impl Batch {
     pub fn validate(&self) -> Result<(), StoreError> {
         if self.then.iter().any(|part| !part.then.is_empty() || part.chain.is_some()) {
             return invalid("batch.then", "a batch in `then` must not have a chain or a `then` of its own".into());
+        }
+        if self.then.iter().any(|part| part.operation.is_some()) {
+            return invalid("batch.then", "a batch in `then` must not have an operation".into());
+        }
+        if let Some(operation) = &self.operation {
+            if self.checkpoints.is_empty() {
+                return invalid("batch.operation", "the batch has no checkpoints".into());
+            }
+            operation.validate()?;
         }
         self.parts().try_for_each(Self::validate_part)
     }

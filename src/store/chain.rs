@@ -105,7 +105,7 @@ impl PartialEq for CommitChain {
 }
 
 /// Copies the error of a commit for the commits after it.
-fn repeated(error: &StoreError) -> StoreError {
+pub(super) fn repeated(error: &StoreError) -> StoreError {
     match error {
         StoreError::Busy { waited_ms, holder } => StoreError::Busy { waited_ms: *waited_ms, holder: *holder },
         StoreError::OutcomeUnknown { reason } => StoreError::OutcomeUnknown { reason: reason.clone() },

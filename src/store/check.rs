@@ -57,11 +57,13 @@ pub enum Invariant {
     Operations,
     /// I23: the search index holds the texts of the log.
     SearchIndex,
+    /// I24: the table of threads follows from the log.
+    Threads,
 }
 
 impl Invariant {
     /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Pages,
         Self::Schema,
         Self::Blobs,
@@ -85,6 +87,7 @@ impl Invariant {
         Self::Keys,
         Self::Operations,
         Self::SearchIndex,
+        Self::Threads,
     ];
 
     /// Returns the number, from 1 on.
@@ -122,6 +125,9 @@ impl Invariant {
             Self::Keys => "The rows of `store_key` hold the keys of the file.",
             Self::Operations => "An operation matches its check, and names existing rows.",
             Self::SearchIndex => "The search index gives each entry below `search_state.next` for each of its grams.",
+            Self::Threads => {
+                "The row of each thread that the mark of `thread_state` covers follows from the log, and its facets from the row."
+            }
         }
     }
 }

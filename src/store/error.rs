@@ -264,6 +264,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns the thread that was not deleted because another one was forked from it.
+    pub(crate) fn forked_off(&self) -> Option<&ThreadId> {
+        match self {
+            Self::ForkedOff { thread, .. } => Some(thread),
+            _ => None,
+        }
+    }
+
     /// Returns the code of the error, as `CHECKPOINT_NOT_FOUND`. LangGraph has no codes for these errors; those of this library
     /// do not change. `docs/parity.md` lists them with their classes.
     pub fn code(&self) -> &'static str {

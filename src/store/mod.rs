@@ -31,6 +31,7 @@ mod search;
 mod spin;
 mod sqlite;
 mod stats;
+pub(crate) mod threads;
 mod watch;
 
 pub use backend::{Backend, CommitHandle, CommitSettler, Erasure};
@@ -50,20 +51,22 @@ pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
 };
 pub use memory::MemoryBackend;
+pub(crate) use operation::TRASHED;
 pub use operation::{
     BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
     OperationTarget, OperationValue,
 };
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, ListChangeOp, RecentThread,
-    Source, StatePart, StateRecord, StoredHead, StoredListChange, TaskKind, TaskRecord, ThreadRecord, ThreadSize,
-    TimerRecord, VersionRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, ListChangeOp, Source,
+    StatePart, StateRecord, StoredHead, StoredListChange, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord,
+    VersionRecord, WriteRecord,
 };
 pub use recovery::{Lost, LostKind, Recovery};
 pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Snippet};
 pub use sqlite::SqliteBackend;
 pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};
+pub use threads::{ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
 pub use watch::{LogProbe, LogSignal, LogWatch};
 
 pub use heads::{CachedHead, HeadCache, HeadKey};

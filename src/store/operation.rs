@@ -9,6 +9,14 @@ use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use super::error::StoreError;
 use super::record::CheckpointRecord;
 
+/// The fact of a thread in the trash: the timestamp in microseconds, in decimal digits, from which on it is to be deleted.
+pub(crate) const TRASHED: &str = "trashed";
+
+/// Returns the timestamp from which on a thread with this fact is to be deleted.
+pub(crate) fn trashed_until(fact: &str) -> Option<Timestamp> {
+    fact.parse().ok().map(Timestamp::from_micros)
+}
+
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Timestamp, Value, decode_value};
 
 pub use crate::base::ItemIndexRef;
 use crate::base::PayloadRef;
 
 use super::batch::{Payload, Seen, WriteValue};
+use super::error::StoreError;
 
 /// A place in the history: a checkpoint of a namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,25 +48,6 @@ impl StoredHead {
     /// Describes a head.
     pub fn new(checkpoint: CheckpointId, is_continued: bool, writes: Vec<WriteRecord>) -> Self {
         Self { checkpoint, is_continued, writes }
-    }
-}
-
-/// A thread as a listing by its last activity shows it.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct RecentThread {
-    /// The head of its root namespace.
-    pub head: CheckpointRecord,
-    /// The `seq` of the newest checkpoint of its root namespace.
-    pub seq: u64,
-    /// The timestamp of that checkpoint.
-    pub at: Timestamp,
-}
-
-impl RecentThread {
-    /// Describes a thread.
-    pub fn new(head: CheckpointRecord, seq: u64, at: Timestamp) -> Self {
-        Self { head, seq, at }
     }
 }
 
@@ -384,6 +366,14 @@ pub enum StatePart<'a> {
     Channel(&'a ChannelRecord),
     /// The next item of the list channel that was visited last.
     Item(ItemRow<'a>),
+}
+
+/// Decodes a value. A foreign one is shown as its bytes.
+pub(crate) fn plain_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
+    match payload.codec {
+        Codec::Foreign(_) => Ok(Value::Bytes(payload.data.to_vec())),
+        codec => Ok(decode_value(codec, payload.data)?),
+    }
 }
 
 /// A stored write of a task of a checkpoint.

@@ -1,6 +1,6 @@
 //! Facts about threads, and listings by them, on both backends.
 
-use annals::history::{ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{Operation, ThreadInfo, ThreadQuery, ThreadStatus};
 use annals::prelude::*;
 use annals::store::{Key, StoreError};
 
@@ -95,11 +95,49 @@ fn threads_are_listed_by_their_facts() {
         assert_eq!(ids(&store.threads_with(ThreadQuery::new().title_contains("tItLe 14")).unwrap()).len(), 8);
         let since = newest[1].updated_at();
         assert!(store.threads_with(ThreadQuery::new().since(since)).unwrap().len() >= 2);
-        assert!(store.threads_with(ThreadQuery::new().status(&ThreadStatus::Due)).unwrap().is_empty());
+        assert!(store.threads_with(ThreadQuery::new().status(&ThreadStatus::Running)).unwrap().is_empty());
         assert!(store.threads_with(ThreadQuery::new().limit(0)).unwrap().is_empty());
         assert_eq!(store.threads_with(ThreadQuery::new().status(&ThreadStatus::Done).limit(999)).unwrap().len(), 128);
         let same = store.threads_with(ThreadQuery::new().limit(1)).unwrap().remove(0);
         assert_eq!(store.thread("t003").unwrap().info().unwrap(), same);
+    });
+}
+
+#[test]
+fn operations_of_all_threads_come_in_their_order() {
+    on_all(|store| {
+        let names = |operation: Operation| match operation {
+            Operation::Commits(group) => format!("{} {} {}", group.thread, group.source, group.checkpoints),
+            Operation::Stored(record) => format!("{} by {}", record.kind, record.actor.unwrap_or_default()),
+            other => panic!("{other:?}"),
+        };
+        let shown = || store.operations().unwrap().map(|operation| names(operation.unwrap())).collect::<Vec<_>>();
+        assert!(shown().is_empty());
+        let (a, b) = (thread(store, "a"), thread(store, "b"));
+        a.append("messages", [Message::human("2")]).unwrap();
+        store.facts(["a", "b"]).unwrap().archive().save().unwrap();
+        b.append("messages", [Message::human("2")]).unwrap();
+        b.facts().unarchive().save().unwrap();
+        a.by("Zoë").rewind_to(&a.at("~1").unwrap()).unwrap();
+        b.append("messages", [Message::human("3")]).unwrap();
+        let expected = [
+            "b update 1",
+            "rewind by Zoë",
+            "facts by ",
+            "b update 1",
+            "facts by ",
+            "a update 1",
+            "b update 1",
+            "a update 1",
+        ];
+        assert_eq!(shown(), expected);
+        for n in 0..200 {
+            thread(store, &format!("t{n}"));
+        }
+        thread(store, "a");
+        store.thread("t7").unwrap().trash(std::time::Duration::from_secs(60)).unwrap();
+        let all: Vec<u64> = store.operations().unwrap().map(|operation| operation.unwrap().seq()).collect();
+        assert!(all.len() == expected.len() + 202 && all.windows(2).all(|pair| pair[0] >= pair[1]), "{all:?}");
     });
 }
 

@@ -360,54 +360,79 @@ fn any_value_in_any_column_is_an_error_or_right_data() {
     none(failures);
 }
 
+/// Returns the invariants that the check of a file cites.
+fn invariants(path: &Path) -> Vec<String> {
+    let store = Store::open_with(path, OpenOptions::new().read_only(true)).unwrap();
+    let mut found: Vec<String> = store.check().unwrap().problems.iter().map(|f| f.invariant.to_string()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Statements that make cycles and huge counts, each with invariants that the check cites then.
+const CYCLES: [(&str, &str); 38] = [
+    ("UPDATE checkpoint SET parent = 0", "I7"),
+    ("UPDATE checkpoint SET parent = seq - (SELECT max(seq) FROM checkpoint)", "I7"),
+    ("UPDATE branch SET parent = id, upto = 5", "I5"),
+    ("UPDATE branch SET parent = 3 - id, upto = 0 WHERE id < 3", "I5"),
+    ("UPDATE branch SET depth = 9223372036854775807", "I5"),
+    ("UPDATE item SET op = 3, value = CAST(char(1, 2) AS BLOB) WHERE slot < 0", ""),
+    ("UPDATE item SET op = 2, value = X'00FFFFFFFFFFFFFFFF7F00' WHERE slot < 0", ""),
+    ("UPDATE item SET op = 3, value = CAST(char(9, 2) AS BLOB)", "I8"),
+    ("UPDATE item SET slot = 9223372036854775807 - slot", "I10"),
+    ("UPDATE item SET ordinal = 9223372036854775807 - ordinal", "I8 I10"),
+    ("UPDATE version SET value = X'FFFFFFFFFFFFFFFF7F00' WHERE kind = 2", "I8"),
+    ("UPDATE version SET value = X'FFFFFFFFFFFFFFFF7F0002' WHERE kind = 2", "I10"),
+    ("UPDATE version SET ordinal = ordinal * 64 WHERE ordinal > 0", "I8 I20"),
+    ("UPDATE version SET kind = 4, key = 0, value = X'01010101' WHERE kind = 1", "I9"),
+    ("UPDATE checkpoint SET ordinal = ordinal * 1000000000000", "I7"),
+    ("UPDATE checkpoint SET tasks = X'FFFFFF' || zeroblob(100)", "I1 I12"),
+    ("UPDATE checkpoint SET tasks = CAST(X'FFFFFF' AS BLOB)", "I12 I20"),
+    ("UPDATE checkpoint SET parents = CAST(zeroblob(16) || X'FFFFFFFFFFFFFFFF7F' AS BLOB)", "I12 I20"),
+    ("UPDATE write SET part = 9223372036854775807 - part", "I13"),
+    ("UPDATE write SET sum = CAST(zeroblob(16) || X'FFFFFFFFFFFFFFFF7F' AS BLOB)", "I13"),
+    ("UPDATE name SET text = hex(zeroblob(300000)) || id", "I12 I20"),
+    ("UPDATE name SET kind = 1 - kind WHERE kind < 2", "I12 I20"),
+    ("UPDATE thread SET public_id = hex(zeroblob(3000)) || id", "I12 I15 I20"),
+    ("UPDATE thread SET public_id = char(10, 27, 91) || id", "I12 I15 I20"),
+    ("UPDATE namespace SET path = 'a:' || path || id", "I12 I15 I20"),
+    ("UPDATE payload SET data = (SELECT max(id) FROM blob)", "I4"),
+    ("UPDATE payload SET form = 3", "I4"),
+    ("UPDATE blob SET data = zeroblob(600000) WHERE id = 1", "I3"),
+    ("INSERT INTO tombstone SELECT id, 0 FROM thread", "I17"),
+    (
+        "INSERT INTO high_water VALUES (0, 9223372036854775807, 9223372036854775807, 9223372036854775807, \
+         9223372036854775807, 9223372036854775807, 9223372036854775807, 9223372036854775807, 0, 9223372036854775807)",
+        "",
+    ),
+    ("DELETE FROM branch", "I17"),
+    ("DELETE FROM name", "I17"),
+    ("DELETE FROM namespace", "I17"),
+    ("DELETE FROM payload", "I17"),
+    ("DELETE FROM version", "I8 I20"),
+    ("DELETE FROM checkpoint", "I17"),
+    ("DELETE FROM item", "I10 I17"),
+    (
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000) \
+         INSERT INTO thread (id, public_id, created_at) SELECT 1000 + n, 'x' || n, 0 FROM n",
+        "I1",
+    ),
+];
+
 #[test]
 fn cycles_and_huge_counts_end() {
     let mut failures = Vec::new();
-    for harm in [
-        "UPDATE checkpoint SET parent = 0",
-        "UPDATE checkpoint SET parent = seq - (SELECT max(seq) FROM checkpoint)",
-        "UPDATE branch SET parent = id, upto = 5",
-        "UPDATE branch SET parent = 3 - id, upto = 0 WHERE id < 3",
-        "UPDATE branch SET depth = 9223372036854775807",
-        "UPDATE item SET op = 3, value = CAST(char(1, 2) AS BLOB) WHERE slot < 0",
-        "UPDATE item SET op = 2, value = X'00FFFFFFFFFFFFFFFF7F00' WHERE slot < 0",
-        "UPDATE item SET op = 3, value = CAST(char(9, 2) AS BLOB)",
-        "UPDATE item SET slot = 9223372036854775807 - slot",
-        "UPDATE item SET ordinal = 9223372036854775807 - ordinal",
-        "UPDATE version SET value = X'FFFFFFFFFFFFFFFF7F00' WHERE kind = 2",
-        "UPDATE version SET value = X'FFFFFFFFFFFFFFFF7F0002' WHERE kind = 2",
-        "UPDATE version SET ordinal = ordinal * 64 WHERE ordinal > 0",
-        "UPDATE version SET kind = 4, key = 0, value = X'01010101' WHERE kind = 1",
-        "UPDATE checkpoint SET ordinal = ordinal * 1000000000000",
-        "UPDATE checkpoint SET tasks = X'FFFFFF' || zeroblob(100)",
-        "UPDATE checkpoint SET tasks = CAST(X'FFFFFF' AS BLOB)",
-        "UPDATE checkpoint SET parents = CAST(zeroblob(16) || X'FFFFFFFFFFFFFFFF7F' AS BLOB)",
-        "UPDATE write SET part = 9223372036854775807 - part",
-        "UPDATE write SET sum = CAST(zeroblob(16) || X'FFFFFFFFFFFFFFFF7F' AS BLOB)",
-        "UPDATE name SET text = hex(zeroblob(300000)) || id",
-        "UPDATE name SET kind = 1 - kind WHERE kind < 2",
-        "UPDATE thread SET public_id = hex(zeroblob(3000)) || id",
-        "UPDATE thread SET public_id = char(10, 27, 91) || id",
-        "UPDATE namespace SET path = 'a:' || path || id",
-        "UPDATE payload SET data = (SELECT max(id) FROM blob)",
-        "UPDATE payload SET form = 3",
-        "UPDATE blob SET data = zeroblob(600000) WHERE id = 1",
-        "INSERT INTO tombstone SELECT id, 0 FROM thread",
-        "INSERT INTO high_water VALUES (0, 9223372036854775807, 9223372036854775807, 9223372036854775807, \
-         9223372036854775807, 9223372036854775807, 9223372036854775807, 9223372036854775807, 0, 9223372036854775807)",
-        "DELETE FROM branch",
-        "DELETE FROM name",
-        "DELETE FROM namespace",
-        "DELETE FROM payload",
-        "DELETE FROM version",
-        "DELETE FROM checkpoint",
-        "DELETE FROM item",
-        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000) \
-         INSERT INTO thread (id, public_id, created_at) SELECT 1000 + n, 'x' || n, 0 FROM n",
-    ] {
+    for (harm, cited) in CYCLES {
         let copy = Copy::new();
         copy.harm(harm).unwrap_or_else(|error| panic!("{harm}: {error}"));
         failures.extend(probe(harm, &copy.path()));
+        let found = invariants(&copy.path());
+        // Without a name, the statement changes nothing that counts.
+        let is_cited = |name: &str| found.iter().any(|found| found == name);
+        let is_right = if cited.is_empty() { found.is_empty() } else { cited.split(' ').all(is_cited) };
+        if !is_right {
+            failures.push(format!("{harm}: the check cites {found:?}, not {cited}"));
+        }
     }
     none(failures);
 }

@@ -6,6 +6,7 @@ mod backends;
 mod blames;
 mod both;
 mod branches;
+mod channels;
 mod compat;
 mod damaged;
 mod diffs;
@@ -14,7 +15,10 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod hostile_files;
 mod meaning;
+mod partials;
 mod points;
+mod retain;
 mod store_model;
 mod updates;
+mod views;
 mod watch;

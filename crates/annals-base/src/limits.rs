@@ -12,6 +12,17 @@ pub const NAMESPACE_BYTES_MAX: usize = 4_096;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Bytes of an item id (a message id).
 pub const ITEM_ID_BYTES_MAX: usize = 1_024;
+/// Bytes of a key of a map channel.
+pub const MAP_KEY_BYTES_MAX: usize = 1_024;
+/// The first position of a list channel that holds a map. The positions below are those of lists.
+pub const MAP_POSITION_MIN: u64 = 1 << 40;
+/// The first position of a list channel that holds a text. The positions from [`MAP_POSITION_MIN`] on and below are those
+/// of maps.
+pub const TEXT_POSITION_MIN: u64 = 1 << 41;
+/// One past the last position of a list channel that holds a text.
+pub const TEXT_POSITION_END: u64 = 1 << 42;
+/// Positions at which an entry of a map may lie: that of the hash of its key, and those after it.
+pub const MAP_KEY_POSITIONS: u64 = 16;
 /// Channels that one batch may change, and that one graph may have.
 pub const CHANNELS_MAX: usize = 10_000;
 /// Writes that one task may make in a superstep.
@@ -106,6 +117,12 @@ pub const SEARCH_HITS_DEFAULT: usize = 20;
 pub const SEARCH_GRAMS_MAX: usize = 16;
 /// Entries of one checkpoint in the search index.
 pub const SEARCH_ENTRIES_MAX: i64 = 1 << 24;
+/// Threads of a listing, unless set otherwise.
+pub const THREADS_LISTED_DEFAULT: usize = 50;
+/// Checkpoints that the table of threads may lag behind the log before a commit lets it follow.
+pub const THREADS_TAIL_MAX: i64 = 128;
+/// Checkpoints that the table of threads follows in one transaction.
+pub const THREADS_FOLLOWED_MAX: i64 = 1_024;
 /// Checkpoints that a search scans before it lets the index follow.
 pub const SEARCH_TAIL_MAX: u64 = 256;
 /// Cost of one transaction that indexes texts: one for each gram, entry and checkpoint, about half a microsecond.
@@ -155,6 +172,9 @@ const _: () = assert!(VALUE_BYTES_MAX < IMPORT_ITEM_BYTES_MAX);
 const _: () = assert!(GROUP_BATCHES_MAX <= QUEUE_BATCHES_MAX);
 const _: () = assert!(ITEM_ID_BYTES_MAX <= BLOB_BYTES_MIN);
 const _: () = assert!(INDEX_SNAPSHOT_INTERVAL.is_power_of_two());
+const _: () =
+    assert!(MAP_POSITION_MIN + MAP_KEY_POSITIONS < TEXT_POSITION_MIN && TEXT_POSITION_MIN < TEXT_POSITION_END);
+const _: () = assert!(MAP_KEY_BYTES_MAX < VALUE_BYTES_MAX);
 
 // The store
 
@@ -217,6 +237,8 @@ pub const LOST_CHECKPOINTS_MAX: usize = 10_000;
 pub const LOG_READINGS_MAX: usize = 8;
 /// Backoff of the background after it failed to empty the log or to reclaim rows.
 pub const RECLAIM_RETRY: Duration = Duration::from_millis(250);
+/// Longest time between two looks of the background at the threads in the trash.
+pub const TRASH_INTERVAL: Duration = Duration::from_secs(60);
 /// Wait for another process that holds the write lock, unless set otherwise.
 pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Bytes of decoded heads that a handle of a store caches, unless set otherwise.

@@ -8,7 +8,7 @@ use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Error, ExprPath, Field, GenericArgument, Ident, LitStr, PathArguments, Result, Type};
 
-const KNOWN: &str = "`last`, `messages`, `delta_messages`, `reduce = function`, `write = type`, `starts_empty`, `append`, `topic`, \
+const KNOWN: &str = "`last`, `messages`, `delta_messages`, `reduce = function`, `write = type`, `starts_empty`, `append`, `map`, `text`, `topic`, \
                      `accumulate`, `ephemeral`, `any`, `untracked`, `unguarded`, `remaining_steps`, `is_last_step`, \
                      `private`, `name = \"..\"`";
 
@@ -44,6 +44,10 @@ pub(crate) enum ChannelKind<'a> {
     Append {
         item: &'a Type,
     },
+    Map {
+        value: &'a Type,
+    },
+    Text,
     Topic {
         item: &'a Type,
         accumulate: bool,
@@ -92,8 +96,8 @@ impl FieldWords {
         let word = meta.path.get_ident().ok_or_else(unknown)?;
         let text = word.to_string();
         match text.as_str() {
-            "last" | "messages" | "delta_messages" | "append" | "topic" | "ephemeral" | "any" | "untracked"
-            | "remaining_steps" | "is_last_step" => self.set_kind(word),
+            "last" | "messages" | "delta_messages" | "append" | "map" | "text" | "topic" | "ephemeral" | "any"
+            | "untracked" | "remaining_steps" | "is_last_step" => self.set_kind(word),
             "reduce" => {
                 let function = value(meta, "`reduce` needs a function: `#[channel(reduce = add)]`")?;
                 self.function = Some(function);
@@ -156,6 +160,8 @@ impl FieldWords {
             ("remaining_steps" | "is_last_step", _) => ChannelKind::Managed(word),
             ("messages" | "delta_messages", _) => ChannelKind::Messages(word),
             ("append", _) => ChannelKind::Append { item: item_of(ty, "List")? },
+            ("map", _) => ChannelKind::Map { value: item_of(ty, "KeyMap")? },
+            ("text", _) => ChannelKind::Text,
             ("topic", _) => ChannelKind::Topic { item: item_of(ty, "Vec")?, accumulate: self.accumulate.is_some() },
             _ => ChannelKind::Value(word),
         })

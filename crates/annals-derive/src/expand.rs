@@ -217,6 +217,14 @@ fn field(names: &StateNames, channel: &FieldChannel<'_>) -> TokenStream {
             let call = call("append", span);
             quote!(#call(#name, #reach))
         }
+        ChannelKind::Map { .. } => {
+            let call = call("map", span);
+            quote!(#call(#name, #reach))
+        }
+        ChannelKind::Text => {
+            let call = call("text", span);
+            quote!(#call(#name, #reach))
+        }
         ChannelKind::Topic { accumulate, .. } => {
             let call = call("topic", span);
             quote!(#call(#name, #accumulate, #reach))
@@ -291,6 +299,8 @@ fn setter(engine: &TokenStream, index: usize, channel: &FieldChannel<'_>) -> Tok
     match kind {
         ChannelKind::Messages(_) => list("Merges messages into", quote!(#engine::message::Message)),
         ChannelKind::Append { item } => list("Adds items to", quote!(#item)),
+        ChannelKind::Map { value } => map(engine, &index, channel, value),
+        ChannelKind::Text => text(engine, &index, channel),
         ChannelKind::Topic { item, .. } => collect("Sends items to", &quote!(#item)),
         ChannelKind::Reduce { write, .. } => {
             let write = value(write.as_deref().unwrap_or(ty));
@@ -306,6 +316,78 @@ fn setter(engine: &TokenStream, index: usize, channel: &FieldChannel<'_>) -> Tok
         }
         ChannelKind::Value(_) | ChannelKind::Guarded { .. } => value(ty),
         ChannelKind::Managed(_) => TokenStream::new(),
+    }
+}
+
+/// Returns the methods of the update that change a map channel.
+fn map(engine: &TokenStream, index: &syn::Index, channel: &FieldChannel<'_>, value: &Type) -> TokenStream {
+    let FieldChannel { ident, name, .. } = channel;
+    debug_assert!(matches!(channel.kind, ChannelKind::Map { .. }), "a map has these methods");
+    let of = |verb: &str| format_ident!("{verb}_{}", ident.unraw(), span = ident.span());
+    let (remove, overwrite) = (of("remove"), of("overwrite"));
+    let puts = format!("Puts entries into the channel `{name}`, each in place of the one with its key.");
+    let removes = format!("Removes keys from the channel `{name}`. They need not be there.");
+    let replaces =
+        format!("Replaces the entries of the channel `{name}`, whatever else is written to it in this superstep.");
+    let entry = quote!(#engine::state::MapEntry::<#value>);
+    let entries = quote! {
+        entries: impl ::std::iter::IntoIterator<Item = (impl ::std::convert::Into<::std::sync::Arc<str>>, #value)>
+    };
+    let collect = quote! {
+        let entries = ::std::iter::IntoIterator::into_iter(entries);
+        let entries = ::std::iter::Iterator::map(entries, |(key, value)| #entry::put(key, value));
+        let entries: ::std::vec::Vec<#entry> = ::std::iter::Iterator::collect(entries);
+    };
+    quote! {
+        #[doc = #puts]
+        pub fn #ident(mut self, #entries) -> Self {
+            #collect
+            self.writes.push(#index, entries);
+            self
+        }
+
+        #[doc = #removes]
+        pub fn #remove(
+            mut self,
+            keys: impl ::std::iter::IntoIterator<Item = impl ::std::convert::Into<::std::sync::Arc<str>>>,
+        ) -> Self {
+            let keys = ::std::iter::IntoIterator::into_iter(keys);
+            let keys = ::std::iter::Iterator::map(keys, |key| #entry::remove(key));
+            let keys: ::std::vec::Vec<#entry> = ::std::iter::Iterator::collect(keys);
+            self.writes.push(#index, keys);
+            self
+        }
+
+        #[doc = #replaces]
+        pub fn #overwrite(mut self, #entries) -> Self {
+            #collect
+            self.writes.push(#index, #engine::state::Overwrite::<::std::vec::Vec<#entry>>(entries));
+            self
+        }
+    }
+}
+
+/// Returns the methods of the update that change a text channel.
+fn text(engine: &TokenStream, index: &syn::Index, channel: &FieldChannel<'_>) -> TokenStream {
+    let FieldChannel { ident, name, .. } = channel;
+    let overwrite = format_ident!("overwrite_{}", ident.unraw(), span = ident.span());
+    let appends = format!("Appends to the text of the channel `{name}`.");
+    let replaces =
+        format!("Replaces the text of the channel `{name}`, whatever else is written to it in this superstep.");
+    quote! {
+        #[doc = #appends]
+        pub fn #ident(mut self, part: impl ::std::convert::Into<::std::string::String>) -> Self {
+            let part: ::std::string::String = ::std::convert::Into::into(part);
+            self.writes.push(#index, ::std::vec![part]);
+            self
+        }
+
+        #[doc = #replaces]
+        pub fn #overwrite(mut self, text: impl ::std::convert::Into<::std::string::String>) -> Self {
+            let text: ::std::string::String = ::std::convert::Into::into(text);
+            self.writes.push(#index, #engine::state::Overwrite::<::std::vec::Vec<::std::string::String>>(::std::vec![text]));
+            self
+        }
     }
 }
 

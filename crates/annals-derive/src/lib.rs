@@ -23,6 +23,8 @@ mod words;
 /// | `reduce = add` | any `T` | calls `fn add(old: T, new: T) -> T` |
 /// | `reduce = add, write = W` | any `T` | calls `fn add(old: T, new: W) -> T` |
 /// | `append` | `List<T>` | adds items at the end |
+/// | `map` | `KeyMap<T>` | puts entries by key; only these are stored |
+/// | `text` | `Text` | appends to the text; only the new part is stored |
 /// | `topic` | `Vec<T>` | collects the items of one superstep |
 /// | `topic, accumulate` | `Vec<T>` | collects the items of all supersteps |
 /// | `ephemeral` | any | replaces the value, which is gone after the next superstep |
@@ -37,8 +39,9 @@ mod words;
 /// as it is; without it the channel starts with the value that the field has in the default of the struct.
 ///
 /// For a struct `Chat` there is then a struct `ChatUpdate` with one method for each field, and `Chat::update()`, which
-/// starts one. A channel with a reducer, a list and messages have a method `overwrite_<field>` besides, which replaces
-/// the value of the channel.
+/// starts one. A channel with a reducer, a list, messages, a map and a text have a method `overwrite_<field>` besides,
+/// which replaces the value of the channel, and a map has a method `remove_<field>`, which removes keys. `reduce` stores the
+/// whole value at every change: for a value that grows, use `append`, `messages`, `map` or `text`.
 ///
 /// `#[state(part_of = Other)]` on the struct makes it a part of another state, see `annals::state::Part`.
 ///

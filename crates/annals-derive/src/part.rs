@@ -94,6 +94,8 @@ fn write(channel: &FieldChannel<'_>) -> TokenStream {
         ChannelKind::Messages(_) | ChannelKind::Append { .. } => {
             quote!(let update = update.#ident(part.#ident.to_vec());)
         }
+        ChannelKind::Map { .. } => quote!(let update = update.#ident(part.#ident.to_btree_map());),
+        ChannelKind::Text => quote!(let update = update.#ident(::std::string::ToString::to_string(&part.#ident));),
         _ => quote!(let update = update.#ident(part.#ident);),
     }
 }

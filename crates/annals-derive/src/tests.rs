@@ -178,6 +178,27 @@ fn wrong_attributes_are_refused_all_at_once() {
 }
 
 #[test]
+fn a_map_has_methods_that_put_remove_and_overwrite_and_a_text_one_that_appends() {
+    assert_emits(
+        "#[state(part_of = All)] struct Agent { #[channel(map)] files: KeyMap<i64>, #[channel(text)] log: Text }",
+        &[
+            "Field::map(\"files\", |s: &Agent| &s.files, |s: &mut Agent| &mut s.files)",
+            "Field::text(\"log\", |s: &Agent| &s.log, |s: &mut Agent| &mut s.log)",
+            "pub fn files(mut self, entries: impl ::std::iter::IntoIterator<Item = (impl
+                ::std::convert::Into<::std::sync::Arc<str>>, i64)>) -> Self",
+            "::annals::state::MapEntry::<i64>::put(key, value)",
+            "pub fn remove_files(mut self, keys:",
+            "pub fn overwrite_files(mut self, entries:",
+            "pub fn log(mut self, part: impl ::std::convert::Into<::std::string::String>) -> Self",
+            "pub fn overwrite_log(mut self, text:",
+            "let update = update.files(part.files.to_btree_map());",
+            "let update = update.log(::std::string::ToString::to_string(&part.log));",
+        ],
+    );
+    assert_refused("struct A { #[channel(map)] files: Files }", &["write it as `KeyMap<T>`"]);
+}
+
+#[test]
 fn a_part_is_tied_to_its_whole() {
     assert_emits(
         "#[state(part_of = Chat)] struct Answer { topic: String, #[channel(messages, name = \"all\")] messages: Messages }",

@@ -3,7 +3,8 @@
 //! A graph is made of nodes, which are functions of a typed state, and of edges. A run executes supersteps: all tasks
 //! that are due run in parallel, then their writes are applied together and committed as one checkpoint to an [`annals`]
 //! store. A run that was interrupted, failed or was killed continues from its last checkpoint, and tasks that had ended do
-//! not run again. The crate is a client of the public API of [`annals`]: it cannot do more with a file than your program.
+//! not run again: by default a task starts only when its input and all results before it are committed
+//! ([`Durability::Sync`]). The crate is a client of the public API of [`annals`]: it cannot do more with a file than your program.
 //!
 //! # The primary types
 //!
@@ -32,7 +33,8 @@
 //! - *No async runtime.* Async nodes and tasks are polled by the poller of their run; the others run on threads.
 //! - *No timeouts of blocking nodes*: a thread cannot be stopped from outside. Async nodes have them.
 //! - *No server*, no network access, no model client.
-//! - *No exactly-once side effects.* A node whose result was not stored before a crash runs again.
+//! - *No exactly-once side effects.* A node or a task that was running at a crash runs again. With [`Durability::Async`] and
+//!   [`Durability::Exit`] nodes before it may, too.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](annals::base::Clock) that can be set.
 //!
 //! # Recipes
@@ -170,8 +172,8 @@
 //!
 //! ## Resume after a failure
 //!
-//! The result of a node is stored when the node ends. After an error, a panic or a crash, [`Input::Continue`] continues the
-//! thread: only unfinished tasks run.
+//! The result of a node is committed when the node ends, before the next one starts. After an error, a panic or a crash,
+//! [`Input::Continue`] continues the thread: only unfinished tasks run.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -249,8 +251,9 @@
 //!
 //! ## A function in place of a graph
 //!
-//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. The result of a [`Task`](task::Task) is stored: after an
-//! interrupt, a failure or a crash the function runs again from its first line, and its finished tasks do not.
+//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. The result of a [`Task`](task::Task) is committed before its
+//! call returns, and the input before the first task starts. After an interrupt, a failure or a crash the function runs
+//! again from its first line, and its finished tasks do not.
 //!
 //! ```
 //! use annals_graph::graph::Entrypoint;

@@ -11,8 +11,8 @@ use annals::store::{
     Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
     CheckpointRef, CommitHandle, Compaction, Erasure, FormatMigration, ItemRange, ItemRow, KvChange, KvNamespace,
     KvRecord, KvVector, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
-    OperationValue, RecentThread, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError,
-    StoredHead, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    OperationValue, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError, StoredHead, ThreadInfo,
+    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -237,8 +237,16 @@ impl Backend for Proxy {
         self.inner.branches(thread, namespace)
     }
 
-    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
-        self.inner.recent_threads(before, limit)
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+        self.inner.list_threads(query)
+    }
+
+    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
+        self.inner.thread_info(thread)
+    }
+
+    fn rebuild_threads(&self) -> Result<(), StoreError> {
+        self.inner.rebuild_threads()
     }
 
     fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {

@@ -2,9 +2,10 @@
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, id, put, root_of, task, write, write_items, writes};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
-use crate::base::{Namespace, RunId, ThreadId};
+use crate::base::{Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, Erasure};
 use crate::store::error::StoreError;
+use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED};
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRef;
 
@@ -222,5 +223,44 @@ pub(super) fn of_run(backend: &dyn Backend) {
     assert_eq!(found(&place, &random), None, "only runs with a key are found");
     let root: CheckpointRef = place.point_of(id(3));
     assert_eq!(root.namespace, Namespace::root());
+    clean(backend);
+}
+
+/// Sets the fact that a thread is in the trash, or removes it.
+fn set_trashed(backend: &dyn Backend, place: &CasePlace, before: Option<Timestamp>, after: Option<Timestamp>) {
+    let value = |until: Option<Timestamp>| until.map(|until| OperationValue::Text(until.as_micros().to_string()));
+    let mut operation = NewOperation::new(OperationKind::Facts, Timestamp::from_micros(1));
+    let (thread, field) = (place.thread.clone(), OperationField::Fact(TRASHED.to_owned()));
+    operation.changes.push(OperationChange::new(thread, Namespace::root(), field, value(before), value(after)));
+    backend.operate(&operation).expect("a fact is stored");
+}
+
+pub(super) fn trash(backend: &dyn Backend) {
+    // Far in the future, so that a background of the backend leaves the threads alone.
+    let until = |n: i64| Some(Timestamp::from_micros(9_000_000_000_000_000 + n));
+    let places @ [soon, late, restored, source] = &["soon", "late", "restored", "source"].map(root_of);
+    places.iter().for_each(|place| fill(backend, place));
+    let fork = root_of("fork");
+    fork.add(backend, None, CheckpointDraft::fork(1, source.point(1)));
+    for (place, n) in [(soon, 5), (late, 9), (restored, 5), (source, 5)] {
+        set_trashed(backend, place, None, until(n));
+    }
+    set_trashed(backend, restored, until(5), None);
+    let erase = |n: i64| {
+        _ = backend.erase_trash(until(n).expect("a timestamp")).expect("the trash is emptied");
+        assert_eq!(backend.reclaim().expect("deleted threads are reclaimed"), Erasure::Erased);
+    };
+    erase(4);
+    assert_eq!(threads(backend), ["fork", "late", "restored", "soon", "source"], "the time of no thread has ended");
+    erase(5);
+    assert_eq!(threads(backend), ["fork", "late", "restored", "source"], "a thread with a fork stays");
+    set_trashed(backend, &fork, None, until(8));
+    erase(8);
+    assert_eq!(threads(backend), ["late", "restored"], "a thread and its fork are deleted together");
+    set_trashed(backend, late, until(9), until(20));
+    erase(19);
+    assert_eq!(threads(backend), ["late", "restored"], "the new time counts");
+    erase(20);
+    assert_eq!(threads(backend), ["restored"]);
     clean(backend);
 }

@@ -31,6 +31,7 @@ mod references;
 mod replay;
 mod search;
 mod strict;
+mod threads;
 mod timers;
 mod values;
 mod writes;
@@ -118,19 +119,23 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("a deleted thread is hidden before it is erased", deletion::hidden),
     ("a seq is used once", deletion::seqs),
     ("what is not there is passed over when it is deleted", deletion::nothing),
+    ("threads in the trash are deleted when their time has ended", deletion::trash),
     ("a run on a deleted thread gets a conflict", deletion::under_way),
     ("the newest checkpoint of a run", deletion::of_run),
     ("the log is followed in its order", following::order),
     ("deleted threads are passed over by a follower", following::deleted),
     ("a commit is signalled to a follower", following::signals),
     ("a head that was moved", operations::moved_head),
+    ("a batch with an operation", operations::batch_with_operation),
     ("a head that was moved to the newest checkpoint", operations::moved_to_the_newest),
     ("heads of subgraphs move with the head of the thread", operations::subgraphs),
     ("an operation on what has changed is refused as a whole", operations::refused),
     ("repeating an operation is safe", operations::repeated),
     ("names of branches", operations::fields),
     ("facts about threads", operations::facts),
-    ("threads come by their last activity, in pages", operations::recent_threads),
+    ("threads come by their last activity, in pages", threads::by_activity),
+    ("threads come by their status and their facts, as these change", threads::by_status),
+    ("pages of threads, by activity and by id", threads::pages),
     ("forks of a thread, and the origin of a fork", operations::forks),
     ("operations come newest first, in pages", operations::listing),
     ("timers of a head that was moved", operations::timers),

@@ -9,7 +9,7 @@ use crate::store::operation::{
     NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget, OperationValue,
 };
 
-fn moves(place: &CasePlace, before: Option<u64>, after: Option<u64>) -> OperationChange {
+pub(super) fn moves(place: &CasePlace, before: Option<u64>, after: Option<u64>) -> OperationChange {
     OperationChange::head(place.thread.clone(), place.namespace.clone(), before.map(id), after.map(id))
 }
 
@@ -25,7 +25,7 @@ fn operation(n: u64, changes: Vec<OperationChange>) -> NewOperation {
     operation
 }
 
-fn operate(backend: &dyn Backend, n: u64, changes: Vec<OperationChange>) -> u64 {
+pub(super) fn operate(backend: &dyn Backend, n: u64, changes: Vec<OperationChange>) -> u64 {
     backend.operate(&operation(n, changes)).unwrap_or_else(|error| panic!("a good operation was refused: {error}"))
 }
 
@@ -36,6 +36,46 @@ fn listed(backend: &dyn Backend, query: OperationQuery) -> Vec<u64> {
 /// Returns the heads of all threads as a listing shows them.
 fn heads(backend: &dyn Backend) -> Vec<crate::base::CheckpointId> {
     backend.threads(None, 9).expect("threads are listed").iter().map(|record| record.head.point.checkpoint).collect()
+}
+
+pub(super) fn batch_with_operation(backend: &dyn Backend) {
+    let place = root_of("beside");
+    place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
+    let beside = |number: u64, name: &str, found: u64| {
+        let mut batch = place.batch(Some(found), [CheckpointDraft::on(number, 1).value("x", 2, "beside")]);
+        batch.operation = Some(operation(
+            10,
+            vec![moves(&place, Some(number), Some(found)), names(&place, name, None, Some(number))],
+        ));
+        batch
+    };
+    let first = beside(3, "late", 2);
+    for _ in 0..2 {
+        commit(backend, &first);
+        assert_eq!(
+            (place.head(backend), heads(backend)),
+            (Some(id(2)), vec![id(2)]),
+            "the head stays, also in a repeat"
+        );
+    }
+    assert_eq!(place.text(backend, 3, "x").as_deref(), Some("beside"));
+    assert_eq!(listed(backend, OperationQuery::new()).len(), 1);
+    place.add(backend, Some(2), CheckpointDraft::on(4, 2).value("x", 3, "4"));
+    commit(backend, &first);
+    assert_eq!(place.head(backend), Some(id(4)), "a late repeat does not move the head");
+    let taken = beside(5, "late", 4);
+    assert!(matches!(backend.commit(&taken), Err(StoreError::FieldConflict { .. })), "the name is taken");
+    let absent = backend.checkpoint(&place.point(5)).expect("reads a record");
+    assert_eq!((place.head(backend), absent), (Some(id(4)), None), "nothing of it is stored");
+    let late = beside(5, "later", 2);
+    conflicts(backend, &late, Some(4), &late.expect[0]);
+    let mut empty = place.pending(4, writes(4, task(1), "p", vec![write(0, "x", "pending")]));
+    empty.operation = first.operation.clone();
+    assert!(matches!(backend.commit(&empty), Err(StoreError::Invalid { .. })), "an operation without checkpoints");
+    commit(backend, &beside(5, "later", 4));
+    assert_eq!(place.head(backend), Some(id(4)));
+    clean(backend);
 }
 
 pub(super) fn moved_head(backend: &dyn Backend) {
@@ -288,30 +328,6 @@ pub(super) fn facts(backend: &dyn Backend) {
         let refused = backend.operate(&operation(14, vec![wrong])).expect_err("the operation is not valid");
         assert!(matches!(refused, StoreError::Invalid { .. }), "{refused}");
     }
-    clean(backend);
-}
-
-pub(super) fn recent_threads(backend: &dyn Backend) {
-    let places = ["c", "a", "b", "d"].map(root_of);
-    for place in &places {
-        place.add(backend, None, CheckpointDraft::root(1));
-        place.inside("sub").add(backend, None, CheckpointDraft::root(2));
-    }
-    places[1].add(backend, Some(1), CheckpointDraft::on(3, 1));
-    places[0].add(backend, Some(1), CheckpointDraft::on(3, 1));
-    operate(backend, 10, vec![moves(&places[0], Some(3), Some(1))]);
-    let listed = |before: Option<u64>, limit: usize| {
-        let found = backend.recent_threads(before, limit).expect("threads are listed");
-        found.into_iter().map(|recent| (recent.head.point.thread.to_string(), recent.seq)).collect::<Vec<_>>()
-    };
-    let all = listed(None, 9);
-    assert_eq!(all.iter().map(|(thread, _)| &**thread).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
-    assert_eq!([listed(None, 2), listed(Some(all[1].1), 9)].concat(), all, "pages");
-    assert!(listed(Some(all[3].1), 9).is_empty() && listed(None, 0).is_empty());
-    let newest = backend.recent_threads(None, 1).expect("threads are listed").remove(0);
-    assert_eq!((newest.head.point.checkpoint, newest.at), (id(1), moment(3)), "the head, and the last activity");
-    _ = backend.delete_threads(std::slice::from_ref(&places[0].thread)).expect("a thread is deleted");
-    assert_eq!(listed(None, 9), all[1..]);
     clean(backend);
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::operation::operate;
 use super::stored::{
     Changed, ChangedItem, ChangedOp, ChangedValue, CheckpointState, CheckpointWrites, Delta, MemoryLog,
     NamespaceVersion, StoredCheckpoint, StoredList, StoredThread, Write, WrittenValue, add_writes, invalid,
@@ -18,7 +19,7 @@ use crate::store::record::{CheckpointRecord, CheckpointRef};
 /// Commits a batch with those that go along: entirely, or not at all.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     batch.validate()?;
-    if batch.then.is_empty() {
+    if batch.then.is_empty() && batch.operation.is_none() {
         return commit_part(log, batch);
     }
     // Writes on their own went in with the checkpoints, and may not fit any more.
@@ -33,6 +34,13 @@ pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreErro
             return Err(error);
         }
         undo.push((part, was));
+    }
+    if let Some(operation) = batch.operation.as_ref().filter(|_| !repeats)
+        && let Err(error) = operate(log, operation)
+    {
+        undo.into_iter().rev().for_each(|(part, was)| put_back(log, part, was));
+        (log.seq, log.branch) = numbers;
+        return Err(error);
     }
     Ok(())
 }

@@ -3,10 +3,18 @@
 use std::collections::BTreeSet;
 
 use super::operation;
-use super::stored::MemoryLog;
-use crate::base::ThreadId;
-use crate::base::limits::FORKS_SHOWN_MAX;
+use super::stored::{MemoryLog, StoredThread};
+use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
+use crate::base::{ThreadId, Timestamp};
+use crate::store::backend::trash_is_due;
 use crate::store::error::StoreError;
+
+/// Returns the threads whose time in the trash has ended, at most as many as one call deletes.
+pub(super) fn due(log: &MemoryLog, now: Timestamp) -> Vec<ThreadId> {
+    let is_due = |thread: &StoredThread| thread.fields.iter().any(|(field, value)| trash_is_due(field, value, now));
+    let due = log.threads.iter().filter(|(_, thread)| is_due(thread));
+    due.map(|(id, _)| id.clone()).take(DELETED_THREADS_MAX).collect()
+}
 
 /// Deletes threads, unless one that stays was forked off one of them.
 pub(super) fn threads(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), StoreError> {

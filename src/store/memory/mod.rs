@@ -14,6 +14,7 @@ mod operation;
 mod read;
 mod search;
 mod stored;
+mod threads;
 mod tree;
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::stored::{MemoryLog, StoredCheckpoint};
-use super::backend::{Backend, CommitHandle, Erasure};
+use super::backend::{Backend, CommitHandle, Erasure, delete_unforked};
 use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use super::check::CheckReport;
@@ -30,10 +31,11 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, RecentThread, StatePart, StateRecord, StoredHead, StoredListChange,
-    ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
+    ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
+use super::threads::{ThreadInfo, ThreadQuery};
 use super::watch::{LogSignal, LogWatch};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
@@ -259,8 +261,12 @@ impl Backend for MemoryBackend {
         Ok(self.is_indexed.load(Ordering::Relaxed).then_some(SearchIndex { behind: 0 }))
     }
 
-    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
-        Ok(read::recent_threads(&self.log.read(), before, limit))
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+        threads::list(&self.log.read(), query)
+    }
+
+    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
+        self.log.read().threads.get(thread).and_then(threads::info).transpose()
     }
 
     fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
@@ -272,6 +278,13 @@ impl Backend for MemoryBackend {
         let first = log.space(thread, &Namespace::root()).and_then(|space| space.checkpoints.walk_up(None).next());
         let from = first.and_then(|(_, stored)| stored.record.forked_from.clone());
         Ok(from.filter(|from| from.thread != *thread))
+    }
+
+    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
+        let mut log = self.log.write();
+        let due = delete::due(&log, now);
+        delete_unforked(due, |threads| delete::threads(&mut log, threads), StoreError::forked_off)?;
+        Ok(Erasure::Erased)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

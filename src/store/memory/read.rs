@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::operation;
 use super::stored::{
     Changed, ChangedItem, ChangedOp, ChangedValue, ChannelContent, ChannelVersion, Item, MemoryLog, NamespaceVersion,
-    StoredCheckpoint, StoredList, StoredThread,
+    StoredCheckpoint, StoredList,
 };
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, ThreadId, Timestamp};
@@ -15,8 +15,8 @@ use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, RecentThread, StatePart,
-    StateRecord, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
+    StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 
 pub(super) fn by_prefix(log: &MemoryLog, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
@@ -71,21 +71,6 @@ pub(super) fn threads(log: &MemoryLog, after: Option<&ThreadId>, limit: usize) -
         Some(ThreadRecord::new(id.clone(), thread.created_at, head.record.clone()))
     });
     records.take(limit).collect()
-}
-
-/// Returns threads by the newest checkpoints of their root namespaces, the newest first.
-pub(super) fn recent_threads(log: &MemoryLog, before: Option<u64>, limit: usize) -> Vec<RecentThread> {
-    let root = crate::base::Namespace::root();
-    let of = |thread: &StoredThread| {
-        let space = thread.spaces.get(&root)?;
-        let (_, newest) = space.checkpoints.last()?;
-        Some(RecentThread::new(space.head()?.record.clone(), newest.record.seq, newest.record.created_at))
-    };
-    let mut found: Vec<RecentThread> = log.threads.values().filter_map(of).collect();
-    found.retain(|recent| before.is_none_or(|before| recent.seq < before));
-    found.sort_by_key(|recent| std::cmp::Reverse(recent.seq));
-    found.truncate(limit);
-    found
 }
 
 /// Returns the threads that were forked from a thread, the first fork first.

@@ -14,6 +14,7 @@ use super::references;
 use super::row_check::{RowCheck, payload_column};
 use super::rows::{form, item_id_column};
 use super::write::{Caches, Known, Tx};
+use super::writes::write_ref;
 use super::{sealed, sql};
 use crate::base::TaskId;
 use crate::base::internal::hash::Checksum;
@@ -144,11 +145,8 @@ impl<'a> Tx<'a> {
         let view = ReadView { conn: self.conn, names: &self.caches.names, keys: &self.caches.keys };
         let written = &mut self.written;
         view.runs((parent.seq, &parent.checksum), &parent.tasks, Some(task), &mut |read| {
-            if let (Some(hash), Ok(index), 0..) = (read.write.value, i32::try_from(read.write.index), read.write.part) {
-                // One value has part 0, the items of a list have parts from 1 on.
-                let part = u32::try_from(read.write.part.saturating_sub(1)).unwrap_or(0);
-                written.insert((parent.seq, WriteRef { task: at.task, index, part }), (read.stored, hash));
-            }
+            let place = write_ref(at.task, read.write.index, read.write.part);
+            written.extend(read.write.value.zip(place).map(|(hash, at)| ((parent.seq, at), (read.stored, hash))));
             Ok(())
         })?;
         Ok(self.written.get(&(parent.seq, at.clone())).copied())
@@ -178,7 +176,11 @@ impl<'a> Tx<'a> {
                 let list = self.caches.intern(self.conn, Kind::List, &change.channel)?;
                 let end = self.list_end(parent, branch, key, list, ready)?;
                 let value = KeyContent::Packed(end.pack(branch, ordinal));
-                self.put_version(VersionRow { branch, ordinal, key, version, kind, task: change.task, value });
+                self.put_version(VersionRow {
+                    version,
+                    task: change.task,
+                    ..VersionRow::derived(kind, (branch, ordinal), key, value)
+                });
                 self.note_list(branch, ordinal, key, Some(end));
                 self.put_items(branch, ordinal, list, ready)?;
                 continue;
@@ -188,7 +190,11 @@ impl<'a> Tx<'a> {
                 None => ValueColumn::Null,
             };
             let value = KeyContent::Channel(value);
-            self.put_version(VersionRow { branch, ordinal, key, version, kind, task: change.task, value });
+            self.put_version(VersionRow {
+                version,
+                task: change.task,
+                ..VersionRow::derived(kind, (branch, ordinal), key, value)
+            });
             if let Some(list) = self.caches.list(self.conn, &change.channel)? {
                 if self.list_before(parent, key)?.and_then(|before| before.list).is_some_and(|end| end.end > 0) {
                     self.caches.note_user(self.conn, list)?;
@@ -382,15 +388,19 @@ impl ToSql for Column<'_> {
     }
 }
 
-fn store_blob(conn: &Connection, caches: &mut Caches, value: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
+/// Stores a large content, once in the file; `column` holds it, in an encrypted file sealed.
+pub(super) fn store_blob(conn: &Connection, caches: &mut Caches, column: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
     let hash = caches.keys.checksum(bytes);
     let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
-    match found {
-        Some(id) => Ok(id),
-        None => {
-            let id = caches.ids.next(conn, Table::Blob)?;
-            conn.prepare_cached(sql::BLOB_INSERT)?.execute(params![hash, ToSqlOutput::Borrowed(value), id])?;
-            Ok(id)
-        }
+    if let Some(id) = found {
+        return Ok(id);
     }
+    let id = caches.ids.next(conn, Table::Blob)?;
+    let mut insert = conn.prepare_cached(sql::BLOB_INSERT)?;
+    if caches.keys.seal_content() {
+        insert.execute(params![hash, caches.keys.seal(&sealed::blob_identity(&caches.keys, &hash), bytes)?, id])?;
+    } else {
+        insert.execute(params![hash, ToSqlOutput::Borrowed(column), id])?;
+    }
+    Ok(id)
 }

@@ -7,8 +7,8 @@ use super::fault::{Fault, Res, corrupt, damage};
 use super::items::{ChannelRows, item_place};
 use super::keys::Keys;
 use super::lineage::{
-    self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, version_of_column, version_place,
-    versions_check,
+    self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, of_kind_column,
+    version_of_column, version_place, versions_check,
 };
 use super::list_end::{self, EndOps, ListEnd, ListEnds};
 use super::names::Kind;
@@ -87,7 +87,7 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         }
     }
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let whole: [CheckPart<'a>; 13] = [
+    let whole: [CheckPart<'a>; 14] = [
         (Invariant::Keys, Checker::keys),
         (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),
@@ -100,6 +100,7 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         (Invariant::Operations, Checker::operations),
         (Invariant::Entries, Checker::beside),
         (Invariant::SearchIndex, Checker::search),
+        (Invariant::Threads, Checker::threads),
         (Invariant::Ownership, Checker::orphans),
     ];
     let newer: [CheckPart<'a>; 8] = [
@@ -226,7 +227,7 @@ impl Checker<'_> {
             None => at.1 == 0 && left.is_none(),
             Some(parent) => {
                 let forked = left == Some(parent.branch) && upto == Some(parent.ordinal);
-                at.1 == parent.ordinal + 1 && (parent.branch == at.0 || forked)
+                parent.ordinal.checked_add(1) == Some(at.1) && (parent.branch == at.0 || forked)
             }
         };
         if !follows {
@@ -245,7 +246,7 @@ impl Checker<'_> {
         self.verifies = Invariant::ListEnds;
         self.list_ends(parent.as_ref(), at, &content)?;
         self.verifies = Invariant::RowChecks;
-        content.verify_checks(self.view.keys, at)?;
+        content.verify_checks(self.view.keys, seq, at)?;
         self.verifies = Invariant::Checkpoints;
         let (source, count) = of_source_column(row.get(8)?);
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
@@ -371,7 +372,7 @@ impl Checker<'_> {
         match ValueColumn::from_column(column) {
             Some(ValueColumn::Null) => Ok(None),
             Some(ValueColumn::Inline(inline)) => {
-                let hash = payload_hash(self.view.keys, &inline_value(inline.column()));
+                let hash = payload_hash(self.view.keys, &inline_value(self.view.keys, inline.column(), place)?);
                 self.report.values += 1;
                 Ok(Some(hash))
             }
@@ -449,7 +450,7 @@ impl CheckpointContent {
     fn try_version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         self.check = row.get(7)?;
         self.versions.push(VersionRow::read(at.0, row, 1)?);
-        let (key, kind): (i64, i64) = (row.get(2)?, row.get(4)?);
+        let (key, (kind, _)): (i64, _) = (row.get(2)?, of_kind_column(row.get(4)?));
         let version = version_of_column(kind, row.get(3)?, at.1);
         let place = || version_place(at.0, at.1, key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
@@ -501,7 +502,12 @@ impl CheckpointContent {
     }
 
     /// Verifies the checks of the rows.
-    fn verify_checks(&self, keys: &Keys, at: (i64, i64)) -> Res<()> {
+    fn verify_checks(&self, keys: &Keys, seq: i64, at: (i64, i64)) -> Res<()> {
+        let last = self.versions.len().saturating_sub(1);
+        let offset = |row: usize| if row == last { lineage::seq_offset(seq, at.1) } else { 0 };
+        if let Some((_, row)) = self.versions.iter().enumerate().find(|(row, version)| version.offset != offset(*row)) {
+            return Err(corrupt(version_place(at.0, at.1, row.key), "it does not lead to its checkpoint"));
+        }
         let is_marked = self.versions.iter().any(|row| row.kind == NO_CHANGES);
         let versions = versions_check(keys, at.0, at.1, &self.versions);
         let place = match &self.unverified {

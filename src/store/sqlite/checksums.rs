@@ -88,7 +88,7 @@ impl FieldVisitor for Both {
 /// The two digests of a payload that is stored: one walk over its fields makes both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Digests {
-    /// XXH3-64, of which the row of the payload holds a check.
+    /// XXH3-64, of which the row of the payload holds a check; 0 in an encrypted file.
     pub(super) check: i64,
     /// BLAKE3, by which checksums cover the payload.
     pub(super) hash: Checksum,
@@ -98,6 +98,10 @@ impl Digests {
     /// Computes both digests. Small payloads are collected in `room` first, which is quicker than feeding the hashers
     /// field by field.
     pub(super) fn of(keys: &Keys, payload: PayloadRef<'_>, room: &mut Vec<u8>) -> Self {
+        // The check of a sealed payload is that of its sealed bytes.
+        if keys.seal_content() {
+            return Self { check: 0, hash: payload_hash(keys, &payload) };
+        }
         if !is_collected(&payload) {
             let mut both = Both { check: Xxh3::new(), hash: keys.builder() };
             fields(&payload, &mut both);

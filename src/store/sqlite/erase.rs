@@ -3,17 +3,19 @@
 //! A deleted thread is hidden by one small commit: its row of `thread`, at which every read begins, goes, and a row of
 //! `tombstone` comes. Its other rows are reclaimed in slices, each a transaction with a bounded number of rows. The rows
 //! that are left are the cursor, so a slice continues wherever the one before ended, in whichever process. While the table
-//! `erasure` holds a row, the triggers let rows of the log go; it is filled and emptied in one transaction.
+//! `tombstone` holds a row for thread 0, the triggers let rows of the log go; that row comes and goes in one transaction.
 //!
 //! Invariants: a deleted row's id is not given out again (`high_water`), so a row that is reclaimed refers to its own
 //! payload or to none; a payload that a fork took over from a write of its source stays with the source. *Absent:* the
 //! order of the slices in time ([`eraser`](super::eraser)), and the tables beside the log.
 
 use super::fault::{Fault, Res, corrupt};
+use super::neighbors;
 use super::write::Caches;
-use super::{search, sql};
-use crate::base::ThreadId;
-use crate::base::limits::{FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use super::{search, sql, threads};
+use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use crate::base::{ThreadId, Timestamp};
+use crate::store::backend::delete_unforked;
 use crate::store::error::StoreError;
 use parking_lot::Mutex;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -26,6 +28,8 @@ pub(super) struct EraseJob {
     pub(super) step: EraseStep,
     /// The tombstones after the step.
     pub(super) left: Arc<Mutex<Tombstones>>,
+    /// The end of the time of the next thread in the trash, after [`EraseStep::HideTrash`].
+    pub(super) next_trash: Arc<Mutex<Option<Timestamp>>>,
 }
 
 /// The work of a step of an erasure.
@@ -35,6 +39,8 @@ pub(super) enum EraseStep {
     Hide(Vec<ThreadId>),
     /// Hides threads, which changes a few pages.
     HideAlone(Vec<ThreadId>),
+    /// Hides the threads whose time in the trash has ended at a timestamp.
+    HideTrash(Timestamp),
     /// Reclaims the rows of a slice.
     Reclaim,
     /// Forgets threads without rows, once the log beside the file has been emptied.
@@ -65,6 +71,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Re
             reclaim(conn, caches)?;
         }
         EraseStep::HideAlone(threads) => hide(conn, caches, threads)?,
+        EraseStep::HideTrash(now) => *job.next_trash.lock() = hide_trash(conn, caches, *now)?,
         EraseStep::Reclaim => reclaim(conn, caches)?,
         EraseStep::Forget(threads) => {
             let mut forget = conn.prepare_cached(sql::TOMBSTONE_DELETE)?;
@@ -89,12 +96,9 @@ pub(super) fn tombstones(conn: &Connection) -> Res<Tombstones> {
 
 /// Hides threads, unless one that stays was forked off one of them. Nothing is written before that is known.
 fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()> {
-    let mut by_id = conn.prepare_cached(sql::THREAD_BY_ID)?;
     let mut found: BTreeMap<&ThreadId, i64> = BTreeMap::new();
     for thread in threads {
-        if let Some(number) = by_id.query_row([thread.as_str()], |row| row.get(0)).optional()? {
-            found.insert(thread, number);
-        }
+        found.extend(neighbors::thread_number(conn, thread)?.map(|number| (thread, number)));
     }
     if found.is_empty() {
         return Ok(());
@@ -107,10 +111,28 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
         conn.prepare_cached(sql::TOMBSTONE_INSERT)?.execute([number])?;
         conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
         search::hide(conn, *number)?;
+        threads::hide(conn, &caches.keys, *number)?;
     }
     conn.prepare_cached(sql::ERASE_END)?.execute([])?;
     caches.erased();
     Ok(())
+}
+
+/// Hides the threads whose time in the trash has ended. Returns the end of the time of the next one; it has passed if threads
+/// stay that cannot be deleted yet.
+fn hide_trash(conn: &Connection, caches: &mut Caches, now: Timestamp) -> Res<Option<Timestamp>> {
+    let due = caches.view(conn).trash()?.into_iter().filter(|(_, until)| *until <= now);
+    let due = due.map(|(thread, _)| thread).take(DELETED_THREADS_MAX).collect();
+    delete_unforked(due, |threads| hide(conn, caches, threads), forked_off)?;
+    Ok(caches.view(conn).trash()?.into_iter().map(|(_, until)| until).min())
+}
+
+/// Returns the thread that was not hidden because another one was forked from it.
+fn forked_off(fault: &Fault) -> Option<&ThreadId> {
+    match fault {
+        Fault::Store(error) => error.forked_off(),
+        _ => None,
+    }
 }
 
 /// Refuses to delete a thread from which others were forked that stay. Names the first of them.
@@ -226,7 +248,7 @@ impl<'c> Slice<'c> {
     fn branch(&mut self, branch: i64, upto: Option<i64>, fork: Option<i64>) -> Res<()> {
         // The first checkpoint of a fork may hold values of the writes of its source.
         let source = fork.map(|checkpoint| self.payloads_of_writes(checkpoint)).transpose()?.unwrap_or_default();
-        let stays = |ordinal: i64, id: i64| Some(ordinal - 1) == upto && source.contains(&id);
+        let stays = |ordinal: i64, id: i64| ordinal.checked_sub(1) == upto && source.contains(&id);
         let versions = self.rows(sql::RECLAIM_VERSIONS, branch, |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, payload_of(row, 2)?))
         })?;

@@ -9,6 +9,7 @@ use super::write::Caches;
 use super::writer::reason;
 use super::{schema, sql};
 use crate::store::batch::CommitChain;
+use crate::store::chain::repeated;
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi};
@@ -236,7 +237,7 @@ impl Core {
     fn write_group(&mut self, jobs: &[JobRef<'_>], savepoints: bool) -> Group {
         let mut outcomes = VecDeque::with_capacity(jobs.len());
         // A job refused here may still be written when the group is written anew.
-        let mut broken: Vec<&CommitChain> = Vec::new();
+        let mut broken: Vec<(&CommitChain, StoreError)> = Vec::new();
         #[cfg(test)]
         if matches!(self.planted.front(), Some(PlantedFault::PanicOfJob)) {
             self.planted.pop_front();
@@ -244,8 +245,11 @@ impl Core {
         }
         for &job in jobs {
             let chain = job.chain();
-            if let Some(chain) = chain.filter(|own| own.has_ended() || broken.contains(own)) {
-                outcomes.push_back(Err(chain.refusal()));
+            let first =
+                |own: &CommitChain| broken.iter().find(|(chain, _)| *chain == own).map(|(_, error)| repeated(error));
+            let refusal = |own: &CommitChain| if own.has_ended() { Some(own.refusal()) } else { first(own) };
+            if let Some(refusal) = chain.and_then(refusal) {
+                outcomes.push_back(Err(refusal));
                 continue;
             }
             let before = self.conn.total_changes();
@@ -260,8 +264,9 @@ impl Core {
                     return Group::HalfWritten;
                 }
             }
-            broken.extend(chain.filter(|_| written.is_err()));
-            outcomes.push_back(written.map_err(|fault| fault.into_write(|| self.busy())));
+            let outcome = written.map_err(|fault| fault.into_write(|| self.busy()));
+            broken.extend(chain.zip(outcome.as_ref().err().map(repeated)));
+            outcomes.push_back(outcome);
         }
         Group::Written(outcomes)
     }

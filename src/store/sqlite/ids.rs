@@ -4,7 +4,7 @@
 //! life of a file. The next ids are read once and counted from there until a transaction is rolled back or another
 //! connection commits.
 
-use super::fault::Res;
+use super::fault::{Res, corrupt};
 use super::sql;
 use rusqlite::{Connection, Row};
 
@@ -45,6 +45,11 @@ impl Marks {
     }
 }
 
+/// Returns the id after another one. A row with the greatest number is damage: ids are counted from 1.
+pub(super) fn above(table: impl std::fmt::Debug, id: i64) -> Res<i64> {
+    id.checked_add(1).ok_or_else(|| corrupt(format!("{table:?} {id}"), "no id is above that of the row"))
+}
+
 impl NewIds {
     /// Reads the ids anew when they are needed: rows were deleted, rolled back, or written by another connection.
     pub(super) fn forget(&mut self) {
@@ -63,7 +68,7 @@ impl NewIds {
     pub(super) fn next(&mut self, conn: &Connection, table: Table) -> Res<i64> {
         let next = &mut self.marks(conn)?.next[table as usize];
         let id = *next;
-        *next = id.saturating_add(1);
+        *next = above(table, id)?;
         Ok(id)
     }
 
@@ -75,7 +80,7 @@ impl NewIds {
 
     /// Returns the least `seq` that a new checkpoint may have after the deletions.
     pub(super) fn seq_after_deletions(&mut self, conn: &Connection) -> Res<i64> {
-        Ok(self.marks(conn)?.seq + 1)
+        above("checkpoint", self.marks(conn)?.seq)
     }
 
     /// Returns the number of names that were ever erased.

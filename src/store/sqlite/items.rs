@@ -119,13 +119,12 @@ impl ReadView<'_> {
     pub(super) fn items(self, at: &CheckpointRef, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
         let (_, branch, ordinal) = self.place(at)?;
         let Some(list) = ChannelRows::read(self, branch, ordinal, channel)? else { return Ok(()) };
-        let (mut visited, mut next) = (0, None);
+        let (mut visited, mut next) = (0, list.first(range));
         let mut visit = |row: ItemRow<'_>| {
-            // Without deletes, the positions have no gap.
-            if list.end.len == list.end.end && next.is_some_and(|next| next != row.position) {
+            if next.is_some_and(|next| next != row.position) {
                 return Err(list.gap());
             }
-            next = Some(row.position.saturating_add(1));
+            next = next.map(|next| next.saturating_add(1));
             visited += 1;
             visit(row)
         };
@@ -140,6 +139,12 @@ impl ReadView<'_> {
             ItemRange::Positions(..) => Ok(()),
         }?;
         if expected.is_some_and(|expected| expected != visited) { Err(list.gap().into()) } else { Ok(()) }
+    }
+
+    /// Returns how many items of a list a range has, if the end of the list tells.
+    pub(super) fn items_of_range(self, at: &CheckpointRef, channel: &str, range: ItemRange) -> Res<Option<u64>> {
+        let (_, branch, ordinal) = self.place(at)?;
+        Ok(ChannelRows::read(self, branch, ordinal, channel)?.and_then(|list| list.expected(range)))
     }
 
     /// Returns the number of items of a list at a checkpoint.
@@ -248,6 +253,16 @@ impl<'a> ChannelRows<'a> {
             ItemRange::Positions(first, until) if len == end => Some(until.min(end).saturating_sub(first)),
             ItemRange::Positions(..) => None,
         }
+    }
+
+    /// Returns the position of the first item of a range, if the positions of the list have no gap: it has no deletes.
+    fn first(&self, range: ItemRange) -> Option<u64> {
+        let first = match range {
+            ItemRange::All => 0,
+            ItemRange::Tail(count) => self.end.end.saturating_sub(count as u64),
+            ItemRange::Positions(first, _) => first,
+        };
+        (self.end.len == self.end.end).then_some(first)
     }
 
     fn gap(&self) -> StoreError {
@@ -390,7 +405,7 @@ impl<'a> ChannelRows<'a> {
             }
             let payload = match value {
                 ValueRef::Null => continue,
-                ValueRef::Blob(column) => inline_value(column),
+                ValueRef::Blob(column) => inline_value(self.view.keys, column, &place)?,
                 ValueRef::Integer(id) => {
                     let form: Option<i64> = row.get(5)?;
                     let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;

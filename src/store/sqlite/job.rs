@@ -7,9 +7,12 @@ use super::fault::Res;
 use super::keys::KeyChange;
 use super::operation::{self, OperationJob};
 use super::search::{self, IndexJob, IndexStep};
+use super::threads::{self, ThreadsJob};
 use super::write::{self, Caches};
 use super::{cache, kv, sql};
-use crate::base::limits::{COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use crate::base::limits::{
+    COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES, THREADS_FOLLOWED_MAX,
+};
 use crate::store::batch::{
     Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
 };
@@ -28,6 +31,7 @@ pub(super) enum Job {
     Compact(CompactJob),
     Operation(OperationJob),
     Index(IndexJob),
+    Threads(ThreadsJob),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -41,6 +45,7 @@ pub(super) enum JobRef<'a> {
     Compact(&'a CompactJob),
     Operation(&'a OperationJob),
     Index(&'a IndexJob),
+    Threads(&'a ThreadsJob),
 }
 
 impl Job {
@@ -55,6 +60,7 @@ impl Job {
             Self::Compact(job) => JobRef::Compact(job),
             Self::Operation(job) => JobRef::Operation(job),
             Self::Index(job) => JobRef::Index(job),
+            Self::Threads(job) => JobRef::Threads(job),
         }
     }
 }
@@ -71,6 +77,7 @@ impl<'a> JobRef<'a> {
             Self::Compact(job) => Job::Compact(job.clone()),
             Self::Operation(job) => Job::Operation(job.clone()),
             Self::Index(job) => Job::Index(job.clone()),
+            Self::Threads(job) => Job::Threads(job.clone()),
         }
     }
 
@@ -82,10 +89,10 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => CacheChange::validate(changes),
             Self::Erase(job) => match &job.step {
                 EraseStep::Hide(threads) | EraseStep::HideAlone(threads) => validate_deleted(threads),
-                EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
+                EraseStep::HideTrash(_) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
             Self::Keys(change) => change.validate(),
-            Self::Compact(_) | Self::Index(_) => Ok(()),
+            Self::Compact(_) | Self::Index(_) | Self::Threads(_) => Ok(()),
             Self::Operation(job) => job.operation.validate(),
         }
     }
@@ -100,6 +107,7 @@ impl<'a> JobRef<'a> {
             | Self::Keys(_)
             | Self::Compact(_)
             | Self::Index(_)
+            | Self::Threads(_)
             | Self::Operation(_) => None,
         }
     }
@@ -121,6 +129,7 @@ impl<'a> JobRef<'a> {
             Self::Compact(job) => compact::step(conn, job),
             Self::Operation(job) => operation::write(conn, caches, job),
             Self::Index(job) => search::step(conn, caches, job),
+            Self::Threads(job) => threads::step(conn, caches, job),
         }
     }
 
@@ -132,7 +141,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
             Self::Erase(job) => match &job.step {
                 EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
-                EraseStep::HideAlone(_) | EraseStep::Forget(_) => 0,
+                EraseStep::HideAlone(_) | EraseStep::HideTrash(_) | EraseStep::Forget(_) => 0,
             },
             Self::Keys(_) => 0,
             Self::Operation(job) => 512 * job.operation.changes.len(),
@@ -142,6 +151,8 @@ impl<'a> JobRef<'a> {
                 IndexStep::Enable { .. } | IndexStep::Disable => 0,
             },
             // A page that is moved, the page that it is moved to, and their parents.
+            // The rows of a thread and of its facets.
+            Self::Threads(_) => 256 * THREADS_FOLLOWED_MAX as usize,
             Self::Compact(_) => 3 * COMPACT_PAGES_MAX * sql::PAGE_BYTES as usize,
         };
         7 + bytes as u64 / 4_000

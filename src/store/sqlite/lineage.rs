@@ -83,6 +83,8 @@ pub(super) struct VersionRow {
     pub(super) kind: i64,
     pub(super) task: Option<u32>,
     pub(super) value: KeyContent,
+    /// The number beside the kind: of the last row of a checkpoint its [`seq_offset`], else 0.
+    pub(super) offset: i64,
 }
 
 /// The content of the row of a key.
@@ -101,6 +103,20 @@ pub(super) const SEEN: i64 = 3;
 pub(super) const INDEX_SNAPSHOT: i64 = 4;
 /// The kind of the only row of a checkpoint without changes.
 pub(super) const NO_CHANGES: i64 = 5;
+
+/// The bits of the column `kind` that hold the kind.
+const KIND_BITS: u32 = 4;
+
+/// Returns the number by which a checkpoint is found at its ordinal: its `seq` minus the least one that it can have. It is 0
+/// in a file with one thread, and takes no byte of the row.
+pub(super) fn seq_offset(seq: i64, ordinal: i64) -> i64 {
+    seq.wrapping_sub(ordinal).wrapping_sub(1)
+}
+
+/// Returns kind and offset that the column `kind` holds.
+pub(super) fn of_kind_column(column: i64) -> (i64, i64) {
+    (column & ((1 << KIND_BITS) - 1), column >> KIND_BITS)
+}
 
 /// Returns the version of a row at an ordinal as its column holds it: most versions are close to the ordinal.
 pub(super) fn version_column(kind: i64, version: i64, ordinal: i64) -> i64 {
@@ -132,16 +148,22 @@ pub(super) fn versions_check<'r>(
     let mut check = RowCheck::of("version");
     check.int(branch).int(ordinal);
     for row in rows {
-        check.int(row.key).int(version_column(row.kind, row.version, ordinal)).int(row.kind);
+        check.int(row.key).int(version_column(row.kind, row.version, ordinal)).int(row.kind_column());
         check.maybe_int(row.task.map(i64::from)).value(row.value.column());
     }
     check.finish_keyed(keys)
 }
 
 impl VersionRow {
+    /// Returns a row without a version of its own and without a task.
+    pub(super) fn derived(kind: i64, (branch, ordinal): (i64, i64), key: i64, value: KeyContent) -> Self {
+        Self { branch, ordinal, key, version: 0, kind, task: None, value, offset: 0 }
+    }
+
     /// Reads a row whose columns from `ordinal` on start at `first`.
     pub(super) fn read(branch: i64, row: &Row<'_>, first: usize) -> Res<Self> {
-        let (ordinal, key, kind) = (row.get(first)?, row.get(first + 1)?, row.get(first + 3)?);
+        let (ordinal, key) = (row.get(first)?, row.get(first + 1)?);
+        let (kind, offset) = of_kind_column(row.get(first + 3)?);
         let column = row.get_ref(first + 5)?;
         let value = match kind {
             EMPTY | VALUE | NO_CHANGES => ValueColumn::from_column(column).map(KeyContent::Channel),
@@ -151,7 +173,12 @@ impl VersionRow {
         let value = value
             .ok_or_else(|| corrupt(version_place(branch, ordinal, key), "kind and value do not match the format"))?;
         let version = version_of_column(kind, row.get(first + 2)?, ordinal);
-        Ok(Self { branch, ordinal, key, version, kind, task: row.get(first + 4)?, value })
+        Ok(Self { branch, ordinal, key, version, kind, task: row.get(first + 4)?, value, offset })
+    }
+
+    /// Returns the column `kind`.
+    pub(super) fn kind_column(&self) -> i64 {
+        (self.offset << KIND_BITS) | self.kind
     }
 }
 

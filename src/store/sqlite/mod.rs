@@ -3,7 +3,8 @@
 //! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which the
 //! cost of a checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
 //! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`], [`list_end`]).
-//! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]).
+//! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]),
+//! which one background thread makes ([`worker`]).
 //! Every row and value is verified where it is read ([`row_check`], [`rows`], [`read_writes`], [`succession`]), everything
 //! by `check` ([`checksums`], [`check`]).
 //! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
@@ -63,11 +64,13 @@ mod succession;
 mod system;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod timer;
 mod version_pages;
 mod wal;
 mod wal_heads;
 mod wal_tail;
+mod worker;
 mod write;
 mod writer;
 mod writes;
@@ -86,6 +89,7 @@ use read::ReadView;
 pub(super) use recover::recover;
 use search::{IndexJob, IndexStep, Indexer};
 use version_pages::VersionPages;
+use worker::Worker;
 use writer::SqliteWriter;
 
 use crate::base::limits::SEARCH_TAIL_MAX;
@@ -98,15 +102,16 @@ use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::operation::{
-    BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue,
+    BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue, TRASHED,
 };
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, RecentThread, StatePart, StateRecord, StoredHead, StoredListChange,
-    ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
+    ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
+use crate::store::threads::{ThreadInfo, ThreadQuery};
 use crate::store::watch::LogWatch;
 use std::io;
 use std::path::Path;
@@ -122,6 +127,7 @@ pub struct SqliteBackend {
     pool: Arc<ReaderPool>,
     eraser: Option<Eraser>,
     indexer: Option<Indexer>,
+    worker: Option<Worker>,
     writer: Option<Arc<SqliteWriter>>,
     migration: Option<FormatMigration>,
     _open: registry::Registered,
@@ -138,24 +144,29 @@ impl SqliteBackend {
         if options.read_only {
             let pool = Arc::new(ReaderPool::alone(open::readable(path, options)?)?);
             let _open = registry::register(path);
-            return Ok(Self { pool, eraser: None, indexer: None, writer: None, migration: None, _open });
+            return Ok(Self { pool, eraser: None, indexer: None, worker: None, writer: None, migration: None, _open });
         }
         let OpenedFile { place, conn, migration } = open::writable(path, options)?;
         let writer = Arc::new(SqliteWriter::new(&place, conn));
         let pool = Arc::new(ReaderPool::beside_writer(place)?);
-        let eraser = Eraser::new(Arc::clone(&writer));
+        let worker = Worker::new(Arc::clone(&writer));
+        let eraser = Eraser::new(worker.clone(), Arc::clone(&options.clock));
         if pool.read(|view| erase::tombstones(view.conn))?.len() > 0 {
             eraser.wake();
         }
-        let indexer = Indexer::new(Arc::clone(&writer));
+        // A damaged row does not keep the file from being opened: the trash is not emptied, and a check reports it.
+        if pool.read(|view| view.trash()).is_ok_and(|trash| !trash.is_empty()) {
+            eraser.watch_trash();
+        }
+        let indexer = Indexer::new(worker.clone());
         if let Some(index) = pool.read(|view| search::status(view.conn))? {
             indexer.set_on(true);
             if index.behind > SEARCH_TAIL_MAX {
                 indexer.wake();
             }
         }
-        let (eraser, indexer, writer) = (Some(eraser), Some(indexer), Some(writer));
-        Ok(Self { pool, eraser, indexer, writer, migration, _open: registry::register(path) })
+        let (eraser, indexer, worker, writer) = (Some(eraser), Some(indexer), Some(worker), Some(writer));
+        Ok(Self { pool, eraser, indexer, worker, writer, migration, _open: registry::register(path) })
     }
 
     /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other process
@@ -196,11 +207,8 @@ impl SqliteBackend {
 
 impl Drop for SqliteBackend {
     fn drop(&mut self) {
-        if let Some(eraser) = &self.eraser {
-            eraser.stop();
-        }
-        if let Some(indexer) = &self.indexer {
-            indexer.stop();
+        if let Some(worker) = &self.worker {
+            worker.stop();
         }
         self.pool.close();
     }
@@ -384,6 +392,9 @@ impl Backend for SqliteBackend {
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
         let job = OperationJob { operation: operation.clone(), id: Arc::default() };
         self.writer()?.commit(JobRef::Operation(&job))?;
+        if operation.changes.iter().any(|change| change.field == OperationField::Fact(TRASHED.into())) {
+            self.eraser()?.watch_trash();
+        }
         let id = *job.id.lock();
         Ok(id)
     }
@@ -434,8 +445,16 @@ impl Backend for SqliteBackend {
         Ok(index)
     }
 
-    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
-        self.pool.read(|view| view.recent_threads(before, limit))
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+        self.pool.read(|view| threads::list(view, query))
+    }
+
+    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
+        self.pool.read(|view| threads::of_id(view, thread))
+    }
+
+    fn rebuild_threads(&self) -> Result<(), StoreError> {
+        threads::rebuild(self.writer()?)
     }
 
     fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
@@ -450,6 +469,12 @@ impl Backend for SqliteBackend {
         let eraser = self.eraser()?;
         self.pool.close();
         eraser.delete(threads)
+    }
+
+    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
+        let eraser = self.eraser()?;
+        self.pool.close();
+        eraser.erase_trash(now)
     }
 
     fn reclaim(&self) -> Result<Erasure, StoreError> {

@@ -10,19 +10,19 @@ use super::lineage::BranchRow;
 use super::read::ReadView;
 use super::row_check::RowCheck;
 use super::write::{self, Caches};
-use super::{row_check, sql};
+use super::{row_check, sql, threads};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::operation::{
     BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
-    OperationTarget, OperationValue, sort,
+    OperationTarget, OperationValue, TRASHED, sort, trashed_until,
 };
-use crate::store::record::{CheckpointRef, RecentThread};
+use crate::store::record::CheckpointRef;
 use parking_lot::Mutex;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// The kinds of the change of a field; that of a head is [`HEAD_KIND`].
@@ -108,10 +108,17 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
     check.int(id).int(kind).int(seq).int(at).maybe_text(new.actor.as_deref()).value((&target).into()).int(count);
     let check = check.finish_keyed(&caches.keys);
     conn.prepare_cached(sql::OPERATION_INSERT)?.execute(params![id, kind, seq, at, new.actor, target, count, check])?;
-    for (change, namespace) in new.changes.iter().zip(namespaces) {
-        insert_change(conn, &caches.keys, change, namespace, id)?;
+    for (change, namespace) in new.changes.iter().zip(&namespaces) {
+        insert_change(conn, &caches.keys, change, *namespace, id)?;
     }
     *job.id.lock() = id as u64;
+    // The status and the facts follow from the root namespace.
+    let roots = new.changes.iter().zip(namespaces).filter(|(change, _)| change.namespace.is_root());
+    for namespace in roots.map(|(_, namespace)| namespace).collect::<BTreeSet<i64>>() {
+        if let Some((newest, _)) = write::newest(conn, namespace)? {
+            threads::after_change(conn, caches, namespace, newest)?;
+        }
+    }
     Ok(())
 }
 
@@ -345,6 +352,23 @@ impl ReadView<'_> {
         Ok(fields)
     }
 
+    /// Returns the threads in the trash, each with the end of its time there. The cost is that of the changes of this fact.
+    pub(super) fn trash(self) -> Res<Vec<(ThreadId, Timestamp)>> {
+        let field = OperationField::Fact(TRASHED.to_owned());
+        let mut statement = self.conn.prepare_cached(sql::TRASH)?;
+        let mut rows = statement.query([])?;
+        let mut trash = Vec::new();
+        while let Some(row) = rows.next()? {
+            verify_change(self.keys, row)?;
+            let wrong = || corrupt("operation_change", "a row does not match the format");
+            let thread = ThreadId::new(row.get::<_, String>(8)?).map_err(|_| wrong())?;
+            if let Some(OperationValue::Text(until)) = self.value_of(row, &field, ChangeSide::After)? {
+                trash.extend(trashed_until(&until).map(|until| (thread, until)));
+            }
+        }
+        Ok(trash)
+    }
+
     /// Returns the branches of a namespace, the newest first. In the order of the ids each branch is one run, and later
     /// branches have greater numbers, so the last checkpoint of a branch is found by a search for the border of the run.
     pub(super) fn branches(self, thread: &ThreadId, path: &Namespace) -> Res<Vec<BranchRecord>> {
@@ -395,34 +419,6 @@ impl ReadView<'_> {
                 return Err(missing());
             }
         }
-    }
-
-    /// Returns threads by their newest checkpoints below `before`, the newest first: a walk through the log, in which only
-    /// the newest checkpoint of a root namespace counts.
-    pub(super) fn recent_threads(self, before: Option<u64>, limit: usize) -> Res<Vec<RecentThread>> {
-        let before = before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
-        let mut statement = self.conn.prepare_cached(sql::NAMESPACES_BY_SEQ)?;
-        let mut newest = self.conn.prepare_cached(sql::NEWEST)?;
-        let mut rows = statement.query([before])?;
-        let (mut seen, mut found) = (HashSet::new(), Vec::new());
-        while let Some(row) = rows.next()?
-            && found.len() < limit
-        {
-            let (seq, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
-            if !seen.insert(namespace) || newest.query_row([namespace], |row| row.get::<_, i64>(0))? != seq {
-                continue;
-            }
-            let at = Timestamp::from_micros(row.get(2)?);
-            let mut place = self.conn.prepare_cached(sql::ROOT_THREAD)?;
-            let Some(thread) = place.query_row([namespace], |row| row.get::<_, String>(0)).optional()? else {
-                continue;
-            };
-            let wrong = || corrupt(format!("namespace {namespace}"), "its thread does not match the format");
-            let thread = ThreadId::new(thread).map_err(|_| wrong())?;
-            let head = self.head(&thread, &Namespace::root())?.ok_or_else(wrong)?;
-            found.push(RecentThread::new(head, seq as u64, at));
-        }
-        Ok(found)
     }
 
     /// Returns the threads that were forked from a thread, the first fork first.

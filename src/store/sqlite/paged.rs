@@ -4,7 +4,7 @@
 //! which may write to a slow pipe. The list at a checkpoint never changes; an erasure of its thread between two pages is
 //! an error of the next one.
 
-use super::fault::Res;
+use super::fault::{Res, corrupt};
 use super::read::ReadView;
 use crate::base::limits::{ITEM_PAGE_BYTES_MAX, ITEM_PAGE_ROWS_MAX};
 use crate::base::{Codec, PayloadRef};
@@ -89,16 +89,21 @@ pub(super) struct ItemPages {
     window: u64,
     /// The position after the last item, once it is known.
     end: Option<u64>,
+    /// The number of items that were read.
+    count: u64,
+    /// The number of items of all pages, if there is more than one and the end of the list tells it.
+    expected: Option<u64>,
 }
 
 impl ItemPages {
     /// Begins to read a range.
     pub(super) fn new(range: ItemRange) -> Self {
-        Self { next: range, window: WINDOW, end: None }
+        Self { next: range, window: WINDOW, end: None, count: 0, expected: None }
     }
 
     /// Reads the next page in the transaction of a view; `None` after the last one.
     pub(super) fn read(&mut self, view: ReadView<'_>, at: &CheckpointRef, channel: &str) -> Res<Option<ItemPage>> {
+        let whole = self.next;
         if let ItemRange::Tail(count) = self.next
             && count > ITEM_PAGE_ROWS_MAX
         {
@@ -117,7 +122,13 @@ impl ItemPages {
         };
         let end = self.end.map_or(wanted_end, |end| end.min(wanted_end));
         if start >= end {
-            return Ok(None);
+            return match self.expected {
+                Some(expected) if expected != self.count => {
+                    let place = format!("list {channel:?} of checkpoint {}", at.checkpoint);
+                    Err(corrupt(place, format!("it has {} items, not {expected}", self.count)))
+                }
+                _ => Ok(None),
+            };
         }
         // The first page is read to its end, wherever that is; once it was full, windows bound the work of a page.
         let window_end = self.end.map(|_| start.saturating_add(self.window).min(end));
@@ -127,6 +138,7 @@ impl ItemPages {
             page.push(row);
             if page.is_full() { Err(end_of_page()) } else { Ok(()) }
         });
+        self.count += page.rows.len() as u64;
         let last = page.rows.last().map(|row| row.position);
         match (page.is_full(), last) {
             (true, Some(last)) => self.next = ItemRange::Positions(last + 1, wanted_end),
@@ -138,6 +150,7 @@ impl ItemPages {
         }
         if self.end.is_none() {
             self.end = Some(end_of_list(view, at, channel)?);
+            self.expected = view.items_of_range(at, channel, whole)?;
         }
         if page.rows.len() < ITEM_PAGE_ROWS_MAX / 4 {
             self.window = self.window.saturating_mul(4);

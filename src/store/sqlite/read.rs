@@ -7,7 +7,7 @@ use super::keys::Keys;
 use super::lineage::{self, BranchRow, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use super::names::{Kind, Names};
 use super::neighbors;
-use super::pack::{PackedKind, unpack_parents, unpack_seen, unpack_tasks};
+use super::pack::{PackedKind, PackedTask, unpack_parents, unpack_seen, unpack_tasks};
 use super::row_check;
 use super::rows::Payloads;
 use super::succession::{ListingEntry, Succession};
@@ -51,18 +51,22 @@ pub(super) fn unpack_task_records(
 ) -> Res<Vec<TaskRecord>> {
     let wrong = || corrupt(place(), "its tasks do not match the format");
     let Some(bytes) = column.as_blob_or_null().map_err(|_| wrong())? else { return Ok(Vec::new()) };
-    let mut tasks = Vec::new();
-    for task in unpack_tasks(bytes).ok_or_else(wrong)? {
+    task_records(unpack_tasks(bytes).ok_or_else(wrong)?, |kind, id| names.text(conn, kind, id))
+}
+
+/// Returns the records of unpacked tasks; `text` reads a name.
+pub(super) fn task_records(tasks: Vec<PackedTask>, text: impl Fn(Kind, i64) -> Res<Arc<str>>) -> Res<Vec<TaskRecord>> {
+    let record = |task: PackedTask| {
         let kind = match task.kind {
             PackedKind::Push(index) => TaskKind::Push { index },
             PackedKind::Pull(ids) => {
-                let triggers = ids.into_iter().map(|id| names.text(conn, Kind::Channel, id));
+                let triggers = ids.into_iter().map(|id| text(Kind::Channel, id));
                 TaskKind::Pull { triggers: triggers.collect::<Res<_>>()? }
             }
         };
-        tasks.push(TaskRecord { id: task.id, name: names.text(conn, Kind::Node, task.node)?, kind });
-    }
-    Ok(tasks)
+        Ok(TaskRecord { id: task.id, name: text(Kind::Node, task.node)?, kind })
+    };
+    tasks.into_iter().map(record).collect()
 }
 
 /// Returns the source that a column holds.
@@ -146,14 +150,19 @@ impl<'a> ReadView<'a> {
     }
 
     fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
-        let seq = verified(row)?;
+        self.decoded(verified(row)?, row)
+    }
+
+    /// Decodes a verified row.
+    fn decoded(self, seq: i64, row: &Row<'_>) -> Res<CheckpointRecord> {
         let place = || format!("checkpoint {seq}");
         let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
         let parent_id = row.get::<_, Option<[u8; 16]>>(column::PARENT_ID)?.map(CheckpointId::from_bytes);
         // A walk along parents ends because each of them is older.
         let ordinal: i64 = row.get(column::ORDINAL)?;
         if row.get::<_, Option<i64>>(column::PARENT)?.is_some_and(|parent| parent >= seq)
-            || row.get::<_, Option<i64>>(column::PARENT_ORDINAL)?.map_or(0, |of| of + 1) != ordinal
+            || row.get::<_, Option<i64>>(column::PARENT_ORDINAL)?.map_or(Some(0), |of| of.checked_add(1))
+                != Some(ordinal)
         {
             return Err(corrupt(place(), "it does not follow its parent"));
         }
@@ -245,7 +254,7 @@ impl<'a> ReadView<'a> {
     /// Returns the head of a namespace.
     pub(super) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
         match self.namespace(thread, namespace)? {
-            Some(id) => self.head_row(id, (thread, namespace), |_, row, _| self.record(row)),
+            Some(id) => self.head_row(id, (thread, namespace), |seq, row, _| self.decoded(seq, row)),
             None => Ok(None),
         }
     }
@@ -310,7 +319,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns a checkpoint that must exist.
     fn must(self, at: &CheckpointRef) -> Res<CheckpointRecord> {
-        self.must_row(at, |_, row| self.record(row))
+        self.must_row(at, |seq, row| self.decoded(seq, row))
     }
 
     /// Reads the row of a checkpoint that must exist.
@@ -472,12 +481,10 @@ impl<'a> ReadView<'a> {
             let span = lineage.iter().find(|span| (span.first..=span.last).contains(&ordinal));
             let place = || format!("checkpoint (branch {branch}, ordinal {ordinal} of its lineage)");
             let span = span.ok_or_else(|| corrupt(place(), "no branch of the lineage holds it"))?;
-            let mut found = self.records(sql::RECORD_AT_PLACE, [span.branch, ordinal])?;
-            match found.len() {
-                0 => Err(corrupt(place(), "it is missing")),
-                1 => Ok(found.pop()),
-                _ => Err(corrupt(place(), "two checkpoints are there")),
-            }
+            let found = self.records(sql::RECORD_AT_PLACE, [span.branch, ordinal])?.pop();
+            let is_there =
+                |found: &CheckpointRecord| (found.branch, found.ordinal) == (span.branch as u64, ordinal as u64);
+            found.filter(is_there).map(Some).ok_or_else(|| corrupt(place(), "it is missing"))
         };
         ordinals.iter().map(find).collect()
     }
@@ -556,8 +563,9 @@ impl<'a> ReadView<'a> {
                     neighbors::no_path(self.conn, thread, "")?;
                     continue;
                 };
-                let head =
-                    self.head_row(root, (&id, &Namespace::root()), |_, row, _| self.record(row))?.ok_or_else(wrong)?;
+                let head = self
+                    .head_row(root, (&id, &Namespace::root()), |seq, row, _| self.decoded(seq, row))?
+                    .ok_or_else(wrong)?;
                 threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(row.get(2)?), head });
             }
             // At the end of a listing, which reads all of them anyway.

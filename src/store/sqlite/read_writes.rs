@@ -56,58 +56,58 @@ impl<'r> WriteRow<'r> {
     }
 }
 
-/// The content of `sum` on the first row of a run.
-#[derive(Debug)]
+/// The content of `sum` on the first row of a run, and the rows that it covers.
 enum Sum {
     /// Of a run on its own: the checksum and the number of positions.
-    Checksum(Checksum, i64),
+    Checksum { checksum: Checksum, count: i64, writes: Vec<WriteChecksum> },
     /// Of a run that a checkpoint consumed and stored: the check of its rows.
-    Check(i64),
+    Check { stored: i64, rows: RowCheck },
 }
 
-/// A run of which the rows are read.
+/// A run of which the rows are read: gathered for its checksum, or for its check.
 pub(super) struct WriteRun {
     sum: Sum,
     first: i64,
     task: i64,
     place: String,
-    writes: Vec<WriteChecksum>,
-    check: RowCheck,
 }
 
 impl WriteRun {
     fn begin(checkpoint: i64, row: &WriteRow<'_>) -> Res<Self> {
         let sum = match row.sum {
-            ValueRef::Integer(check) => Some(Sum::Check(check)),
+            ValueRef::Integer(stored) => Some(Sum::Check { stored, rows: begin_check(checkpoint, row.task) }),
             ValueRef::Blob(bytes) => {
                 let mut rest = Unpack(bytes);
                 let checksum = rest.take(16).and_then(|checksum| checksum.try_into().ok());
                 let count = rest.id().filter(|count| *count > 0 && rest.is_empty());
-                checksum.zip(count).map(|(checksum, count)| Sum::Checksum(checksum, count))
+                checksum.zip(count).map(|(checksum, count)| Sum::Checksum { checksum, count, writes: Vec::new() })
             }
             _ => None,
         };
         let place = row.place(checkpoint);
         let sum = sum.ok_or_else(|| corrupt(place.clone(), "its checksum does not match the format"))?;
-        let check = begin_check(checkpoint, row.task);
-        Ok(Self { sum, first: row.index, task: row.task, place, writes: Vec::new(), check })
+        Ok(Self { sum, first: row.index, task: row.task, place })
     }
 
+    /// Adds a row; returns whether it is one of the run.
     fn add(&mut self, row: &WriteRow<'_>, write: WriteChecksum) -> bool {
-        let is_of = row.task == self.task
-            && match self.sum {
-                Sum::Checksum(_, count) => row.index < self.first.saturating_add(count),
-                Sum::Check(_) => row.child.is_some(),
-            };
-        add_to_check(&mut self.check, row);
-        self.writes.push(write);
-        is_of
+        let is_covered = match &mut self.sum {
+            Sum::Checksum { count, writes, .. } => {
+                writes.push(write);
+                row.index < self.first.saturating_add(*count)
+            }
+            Sum::Check { rows, .. } => {
+                add_to_check(rows, row);
+                row.child.is_some()
+            }
+        };
+        is_covered && row.task == self.task
     }
 
     fn verify(self, keys: &Keys, checkpoint: &Checksum) -> Res<()> {
         let fits = match self.sum {
-            Sum::Checksum(checksum, _) => writes_checksum(keys, checkpoint, &self.writes) == checksum,
-            Sum::Check(check) => self.check.finish_keyed(keys) == check,
+            Sum::Checksum { checksum, writes, .. } => writes_checksum(keys, checkpoint, &writes) == checksum,
+            Sum::Check { stored, rows } => rows.finish_keyed(keys) == stored,
         };
         if fits { Ok(()) } else { Err(corrupt(self.place, "the checksum of its run does not match")) }
     }

@@ -51,8 +51,7 @@ impl<'c> Payloads<'c> {
     ) -> Res<Option<T>> {
         match stored {
             ValueColumn::Null => Ok(None),
-            ValueColumn::Inline(_) if self.room.keys.seal_content() => Err(corrupt(place(), "its value is not sealed")),
-            ValueColumn::Inline(inline) => then(inline_value(inline.column())).map(Some),
+            ValueColumn::Inline(inline) => then(inline_value(self.room.keys, inline.column(), place)?).map(Some),
             ValueColumn::Payload(id) => {
                 let mut rows = self.by_id.query([id])?;
                 let Some(row) = rows.next()? else {
@@ -64,9 +63,12 @@ impl<'c> Payloads<'c> {
     }
 }
 
-/// Returns an inline value. The check of its row covers it.
-pub(super) fn inline_value(column: &[u8]) -> PayloadRef<'_> {
-    PayloadRef::new(Codec::MsgPack, column, None)
+/// Returns an inline value, which an encrypted file does not have. The check of its row covers it.
+pub(super) fn inline_value<'c>(keys: &Keys, column: &'c [u8], place: &dyn Fn() -> String) -> Res<PayloadRef<'c>> {
+    if keys.seal_content() {
+        return Err(corrupt(place(), "its value is not sealed"));
+    }
+    Ok(PayloadRef::new(Codec::MsgPack, column, None))
 }
 
 /// The bit of `form` that says that an item has an index.
@@ -74,7 +76,7 @@ const INDEXED: i64 = 1;
 /// The bit of `form` that announces the columns from `name` on, so that they are read only where they are needed.
 const DETAILED: i64 = 2;
 /// The bits below the codec.
-const FORM_BITS: u32 = 2;
+pub(super) const FORM_BITS: u32 = 2;
 
 /// Returns the column `form`.
 pub(super) fn form(codec: Codec, index: Option<&ItemIndexRef<'_>>) -> i64 {
@@ -143,14 +145,26 @@ fn item_id<'r>(column: ValueRef<'r>, text: &'r mut [u8; 36]) -> Option<Option<&'
     }
 }
 
-fn fetch<'b>(conn: &Connection, blob: i64, room: &'b mut Vec<u8>) -> Res<&'b [u8]> {
+/// Reads data and hash of a blob to which a payload refers.
+pub(super) fn with_blob<T>(
+    conn: &Connection,
+    blob: i64,
+    read: impl FnOnce(ValueRef<'_>, ValueRef<'_>) -> Res<T>,
+) -> Res<T> {
     let mut by_id = conn.prepare_cached(sql::BLOB_BY_ID)?;
     let mut rows = by_id.query([blob])?;
     let Some(row) = rows.next()? else {
         return Err(corrupt(format!("blob {blob}"), "a payload refers to it, but it does not exist"));
     };
-    room.clear();
-    room.extend_from_slice(row.get_ref(0)?.as_bytes().map_err(|e| corrupt(format!("blob {blob}"), e.to_string()))?);
+    read(row.get_ref(0)?, row.get_ref(1)?)
+}
+
+fn fetch<'b>(conn: &Connection, blob: i64, room: &'b mut Vec<u8>) -> Res<&'b [u8]> {
+    with_blob(conn, blob, |data, _| {
+        room.clear();
+        room.extend_from_slice(data.as_bytes().map_err(|e| corrupt(format!("blob {blob}"), e.to_string()))?);
+        Ok(())
+    })?;
     Ok(room)
 }
 

@@ -4,13 +4,14 @@
 //! keyed hash of its content. A value that is not sealed is damage. *Absent:* the keys ([`keys`](super::keys)), and names,
 //! ids, times and numbers of the log, which are not sealed.
 
+use super::changes::store_blob;
 use super::fault::{Res, corrupt};
 use super::ids::Table;
 use super::keys::{Identity, Keys};
 use super::pack::{Unpack, ValueColumn, put_uint};
 use super::read::ReadView;
 use super::row_check::payload_column;
-use super::rows::Room;
+use super::rows::{FORM_BITS, Room, with_blob};
 use super::sql;
 use super::write::Caches;
 use crate::base::limits::BLOB_BYTES_MIN;
@@ -18,15 +19,13 @@ use crate::base::{Codec, PayloadRef};
 use crate::store::batch::{ItemIndex, Payload};
 use crate::store::record::ItemIndexRef;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64;
 use zeroize::Zeroizing;
 
 /// The bit of `form` of a sealed payload whose data or text is a blob.
 const HAS_BLOBS: i64 = 1;
-/// The bits below the codec.
-const FORM_BITS: u32 = 2;
 /// The bit of the first sealed byte of an item with an index.
 const INDEXED: u8 = 1;
 /// The bit of the first sealed byte of an item whose text is a blob.
@@ -53,7 +52,7 @@ pub(super) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload) -
     let index = payload.index.as_deref();
     let text = index.and_then(|index| index.text.as_deref());
     let mut blob = |bytes: &[u8]| match bytes.len() >= BLOB_BYTES_MIN {
-        true => store_blob(conn, caches, bytes).map(Some),
+        true => store_blob(conn, caches, ValueRef::Blob(bytes), bytes).map(Some),
         false => Ok(None),
     };
     let data = blob(&payload.data)?;
@@ -167,33 +166,21 @@ fn unpack_fields<'r>(fields: &'r [u8], blob: Option<&'r [u8]>) -> Option<(Option
     Some((Some(index), rest.0))
 }
 
-/// Stores a large content, once in the file.
-fn store_blob(conn: &Connection, caches: &mut Caches, bytes: &[u8]) -> Res<i64> {
-    let hash = caches.keys.checksum(bytes);
-    let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
-    if let Some(id) = found {
-        return Ok(id);
-    }
-    let sealed = caches.keys.seal(&caches.keys.identity("blob").bytes(&hash), bytes)?;
-    let id = caches.ids.next(conn, Table::Blob)?;
-    conn.prepare_cached(sql::BLOB_INSERT)?.execute(params![hash, sealed, id])?;
-    Ok(id)
+/// Returns the identity of the content of a blob.
+pub(super) fn blob_identity(keys: &Keys, hash: &[u8]) -> Identity {
+    keys.identity("blob").bytes(hash)
 }
 
 /// Reads a blob into `plain`.
 fn open_blob(conn: &Connection, keys: &Keys, blob: i64, plain: &mut Vec<u8>) -> Res<()> {
     let place = || format!("blob {blob}");
-    let mut by_id = conn.prepare_cached(sql::BLOB_BY_ID)?;
-    let mut rows = by_id.query([blob])?;
-    let Some(row) = rows.next()? else {
-        return Err(corrupt(place(), "a payload refers to it, but it does not exist"));
-    };
-    let columns = (row.get_ref(1)?.as_blob(), row.get_ref(0)?.as_blob());
-    let (Ok(hash), Ok(sealed)) = columns else {
-        return Err(corrupt(place(), "it does not match the format"));
-    };
-    plain.clear();
-    keys.open(conn, &keys.identity("blob").bytes(hash), sealed, plain, &place)
+    with_blob(conn, blob, |data, hash| {
+        let (Ok(hash), Ok(sealed)) = (hash.as_blob(), data.as_blob()) else {
+            return Err(corrupt(place(), "it does not match the format"));
+        };
+        plain.clear();
+        keys.open(conn, &blob_identity(keys, hash), sealed, plain, &place)
+    })
 }
 
 /// Returns whether the content of a blob has its hash.
@@ -203,7 +190,7 @@ pub(super) fn blob_fits(view: ReadView<'_>, id: i64, hash: &[u8], data: &[u8]) -
         return Ok(keys.checksum(data) == *hash);
     }
     let mut plain = Vec::new();
-    keys.open(view.conn, &keys.identity("blob").bytes(hash), data, &mut plain, &|| format!("blob {id}"))?;
+    keys.open(view.conn, &blob_identity(keys, hash), data, &mut plain, &|| format!("blob {id}"))?;
     Ok(keys.checksum(&plain) == *hash)
 }
 

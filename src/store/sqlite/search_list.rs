@@ -51,7 +51,7 @@ impl ListSearch<'_> {
             self.verify((span, position, ordinal), (op, task, value), row.get_ref(4)?)?;
             let op = match value {
                 ValueRef::Null => ListChangeOp::Delete,
-                ValueRef::Blob(column) => ListChangeOp::of(inline_value(column), self.text),
+                ValueRef::Blob(column) => ListChangeOp::of(inline_value(self.view.keys, column, &place)?, self.text),
                 ValueRef::Integer(id) => {
                     let form: Option<i64> = row.get(5)?;
                     let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;

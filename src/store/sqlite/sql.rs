@@ -9,7 +9,7 @@ pub(super) const FORMAT: i64 = 2;
 /// The page size of a new file. It must be set before the switch to WAL or it is ignored.
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
-/// The schema of a new file, in the newest format.
+/// The schema of a new file, in the newest format, with comments: [`schema::statements`](super::schema::statements) are run.
 pub(super) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
 /// Marks a new file; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
 pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
@@ -152,6 +152,12 @@ pub(super) const FIELD_CHANGE: &str = "SELECT namespace, kind, key, operation, n
 pub(super) const FIELDS: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3 \
      FROM operation_change c WHERE c.namespace = ?1 AND c.kind > 0 AND c.operation = (SELECT max(o.operation) \
      FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = c.kind AND o.key = c.key) ORDER BY c.kind, c.key";
+/// The newest change of the fact `trashed` of each thread that is in the trash.
+pub(super) const TRASH: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
+     t.public_id FROM operation_change c INDEXED BY operation_change_trash CROSS JOIN namespace n ON n.id = c.namespace \
+     CROSS JOIN thread t ON t.id = n.thread WHERE c.kind = 3 AND c.key = 'trashed' AND c.after IS NOT NULL \
+     AND c.operation = (SELECT max(o.operation) FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = 3 \
+     AND o.key = 'trashed')";
 pub(super) const OPERATION_INSERT: &str = "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 pub(super) const OPERATION_CHANGE_INSERT: &str = "INSERT INTO operation_change (namespace, kind, key, operation, \
@@ -174,12 +180,8 @@ pub(super) const RECLAIM_OPERATIONS: &str = "DELETE FROM operation WHERE id IN \
      (SELECT operation FROM operation_change WHERE namespace = ?1) AND NOT EXISTS \
      (SELECT 1 FROM operation_change o WHERE o.operation = operation.id AND o.namespace <> ?1)";
 pub(super) const RECLAIM_CHANGES: &str = "DELETE FROM operation_change WHERE namespace = ?1";
-/// The namespaces of the checkpoints below one of the log, the newest first.
-pub(super) const NAMESPACES_BY_SEQ: &str =
-    "SELECT seq, namespace, created_at FROM checkpoint WHERE seq < ?1 ORDER BY seq DESC";
-/// The thread of a root namespace.
-pub(super) const ROOT_THREAD: &str =
-    "SELECT t.public_id FROM namespace n JOIN thread t ON t.id = n.thread WHERE n.id = ?1 AND n.path = ''";
+/// The thread of a namespace.
+pub(super) const NAMESPACE_THREAD: &str = "SELECT thread FROM namespace WHERE id = ?1";
 /// The checkpoint of another thread that the first branch of a namespace left.
 pub(super) const FORKED_FROM: &str = "SELECT c.id, t.public_id, n.path FROM (SELECT fork_checkpoint FROM branch \
      WHERE namespace = ?1 ORDER BY id LIMIT 1) b LEFT JOIN checkpoint c ON c.seq = b.fork_checkpoint \
@@ -192,13 +194,15 @@ pub(super) const IS_CONTINUED: &str = "SELECT EXISTS (SELECT 1 FROM version WHER
 pub(super) const BRANCHES: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
      FROM branch WHERE namespace = ?1 ORDER BY id DESC";
 /// The greatest id of a namespace below an id, with its branch.
-pub(super) const ID_BELOW: &str =
-    "SELECT id, branch FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1";
+pub(super) const ID_BELOW: &str = "SELECT id, branch FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
+     ORDER BY prefix DESC, seq DESC LIMIT 1";
 
 pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
-/// The newest checkpoint of a namespace.
-pub(super) const NEWEST: &str = "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1";
-pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
+/// The newest checkpoint of a namespace. Ids of a namespace ascend with `seq`, so those with one prefix are in order too.
+pub(super) const NEWEST: &str =
+    "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1";
+pub(super) const CHECKPOINT_SEQ: &str =
+    "SELECT seq FROM checkpoint WHERE namespace = ?1 AND prefix = substr(?2, 1, 6) AND id = ?2";
 /// The greatest branch of a namespace below another one, and whether the rows of a branch go on past an ordinal.
 pub(super) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
      EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3)";
@@ -209,7 +213,7 @@ pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
 
 /// The columns of a checkpoint with the `seq` of its parent, its thread and path, and the place of its parent.
 macro_rules! record {
-    ($($tail:literal),*) => {
+    ($($tail:expr),*) => {
         concat!(
             "SELECT c.seq, c.namespace, c.id, c.seq - c.parent, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, ",
             "c.metadata, c.parents, c.tasks, c.sum, t.public_id, n.path, p.id, pt.public_id, pn.path, c.xxh3, ",
@@ -226,8 +230,10 @@ macro_rules! record_joins {
          LEFT JOIN thread pt ON pt.id = pn.thread "
     };
 }
-pub(super) const RECORD_HEAD: &str =
-    concat!(record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1) c"), record_joins!());
+pub(super) const RECORD_HEAD: &str = concat!(
+    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1) c"),
+    record_joins!()
+);
 /// The index holds only runs whose ids are of version 8.
 pub(super) const RECORD_OF_RUN: &str = concat!(
     record!(
@@ -236,11 +242,17 @@ pub(super) const RECORD_OF_RUN: &str = concat!(
     ),
     record_joins!()
 );
-pub(super) const RECORD_AT: &str =
-    concat!(record!("checkpoint c"), record_joins!(), "WHERE c.namespace = ?1 AND c.id = ?2");
+pub(super) const RECORD_AT: &str = concat!(
+    record!("checkpoint c"),
+    record_joins!(),
+    "WHERE c.namespace = ?1 AND c.prefix = substr(?2, 1, 6) AND c.id = ?2"
+);
 /// The checkpoint that follows an id in its namespace.
 pub(super) const RECORD_AFTER: &str = concat!(
-    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id > ?2 ORDER BY id LIMIT 1) c"),
+    record!(
+        "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix >= substr(?2, 1, 6) AND id > ?2 \
+         ORDER BY prefix, seq LIMIT 1) c"
+    ),
     record_joins!()
 );
 pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
@@ -251,28 +263,62 @@ pub(super) const RECORDS_AFTER: &str = concat!(
     "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3"
 );
 pub(super) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
-pub(super) const RECORD_AT_PLACE: &str =
-    concat!(record!("checkpoint c"), record_joins!(), "WHERE c.branch = ?1 AND c.ordinal = ?2");
+/// The last row of `version` of a checkpoint names its `seq`.
+pub(super) const RECORD_AT_PLACE: &str = concat!(
+    record!("checkpoint c"),
+    record_joins!(),
+    "WHERE c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 \
+     ORDER BY v.key DESC LIMIT 1)"
+);
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
-    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3) c"),
+    record!(
+        "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
+         ORDER BY prefix DESC, seq DESC LIMIT ?3) c"
+    ),
     record_joins!(),
     "ORDER BY c.id DESC"
 );
-/// The inner query reads only the index; rows are fetched for the page alone.
+/// The checkpoints of a thread, by its id.
+macro_rules! of_thread {
+    ($columns:literal, $($where:expr),+) => {
+        concat!(
+            "(SELECT ",
+            $columns,
+            " FROM thread h JOIN namespace m ON m.thread = h.id JOIN checkpoint k ON k.namespace = m.id \
+             WHERE h.public_id = ?1 AND ",
+            $($where,)+
+            ")"
+        )
+    };
+}
+/// The newest checkpoints of a thread below an id. The inner query finds the prefix at which the page ends in the index
+/// alone; rows are read from there on.
 pub(super) const RECORDS_OF_THREAD: &str = concat!(
     record!(
-        "(SELECT k.seq AS at FROM thread h JOIN namespace m ON m.thread = h.id JOIN checkpoint k \
-         ON k.namespace = m.id WHERE h.public_id = ?1 AND k.id < ?2 ORDER BY k.id DESC, k.seq DESC LIMIT ?3) s \
-         JOIN checkpoint c ON c.seq = s.at"
+        "",
+        of_thread!(
+            "k.seq AS at",
+            "k.prefix >= coalesce(",
+            of_thread!("k.prefix", "k.prefix < substr(?2, 1, 6) ORDER BY 1 DESC LIMIT 1 OFFSET max(?3 - 1, 0)"),
+            ", X'') AND k.prefix <= substr(?2, 1, 6) AND k.id < ?2 ORDER BY k.id DESC, k.seq DESC LIMIT ?3"
+        ),
+        " s JOIN checkpoint c ON c.seq = s.at"
     ),
     record_joins!(),
     "ORDER BY c.id DESC, c.seq DESC"
 );
+/// The oldest checkpoints of a thread whose ids are in a range, in the same way.
 pub(super) const RECORDS_BY_PREFIX: &str = concat!(
     record!(
-        "(SELECT k.seq AS at FROM thread h JOIN namespace m ON m.thread = h.id JOIN checkpoint k \
-         ON k.namespace = m.id WHERE h.public_id = ?1 AND k.id BETWEEN ?2 AND ?3 ORDER BY k.id, k.seq LIMIT ?4) s \
-         JOIN checkpoint c ON c.seq = s.at"
+        "",
+        of_thread!(
+            "k.seq AS at",
+            "k.prefix <= coalesce(",
+            of_thread!("k.prefix", "k.prefix > substr(?2, 1, 6) ORDER BY 1 LIMIT 1 OFFSET max(?4 - 1, 0)"),
+            ", X'FFFFFFFFFFFF') AND k.prefix >= substr(?2, 1, 6) AND k.id BETWEEN ?2 AND ?3 \
+             ORDER BY k.id, k.seq LIMIT ?4"
+        ),
+        " s JOIN checkpoint c ON c.seq = s.at"
     ),
     record_joins!(),
     "ORDER BY c.id, c.seq"
@@ -299,7 +345,7 @@ pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, 
 pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
 /// The newest payloads of items with an id. The index holds the end of each id.
-pub(super) const PAYLOADS_OF_ITEM: &str = "SELECT id FROM payload WHERE substr(item_id, -6) = substr(?1, -6) \
+pub(super) const PAYLOADS_OF_ITEM: &str = "SELECT id FROM payload WHERE substr(item_id, -4) = substr(?1, -4) \
      AND item_id = ?1 ORDER BY id DESC LIMIT ?2";
 /// The first position of a list on a branch from another one on, and the value that was put there first.
 pub(super) const ITEM_FIRST_PUT: &str = "SELECT f.slot, f.value FROM (SELECT slot AS at FROM item WHERE branch = ?1 \
@@ -359,8 +405,8 @@ pub(super) const TIMERS: &str =
 pub(super) const CHECK_TIMERS: &str = concat!(timer!(), "WHERE 1", timer_shown!(), "ORDER BY r.namespace, r.task");
 
 /// Lets rows of the log go: those of deleted threads, and the value of a special write that is replaced.
-pub(super) const ERASE_BEGIN: &str = "INSERT INTO erasure (thread) VALUES (0)";
-pub(super) const ERASE_END: &str = "DELETE FROM erasure";
+pub(super) const ERASE_BEGIN: &str = "INSERT INTO tombstone (thread, state) VALUES (0, 2)";
+pub(super) const ERASE_END: &str = "DELETE FROM tombstone WHERE thread = 0";
 /// The threads that have a branch which left one of another thread, the first fork first. A deleted one has no row.
 pub(super) const FORKS_OF_THREAD: &str = "SELECT f.id, f.public_id FROM branch b CROSS JOIN namespace n ON n.id = b.namespace \
      CROSS JOIN thread f ON f.id = n.thread WHERE b.fork_thread = ?1 ORDER BY b.id";
@@ -386,7 +432,8 @@ pub(super) const RECLAIM_ITEMS: &str = "SELECT channel, slot, ordinal, value FRO
      ORDER BY channel, slot, ordinal DESC LIMIT ?2";
 pub(super) const RECLAIM_ITEM: &str =
     "DELETE FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3 AND ordinal = ?4";
-pub(super) const RECLAIM_CHECKPOINTS: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 ORDER BY id LIMIT ?2";
+pub(super) const RECLAIM_CHECKPOINTS: &str =
+    "SELECT seq FROM checkpoint WHERE namespace = ?1 ORDER BY prefix, seq LIMIT ?2";
 pub(super) const RECLAIM_WRITES: &str = "SELECT task, idx, part, value FROM write WHERE checkpoint = ?1 \
      ORDER BY task, idx, part LIMIT ?2";
 pub(super) const RECLAIM_WRITE: &str =
@@ -532,12 +579,14 @@ pub(super) const CHECK_ROWS: [(&str, usize, &str); 5] = [
 pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WHERE seq >= ?1 ORDER BY seq";
 /// The newest id of a namespace before a checkpoint of the log.
 pub(super) const CHECK_ID_BEFORE: &str =
-    "SELECT id FROM checkpoint WHERE namespace = ?1 AND seq < ?2 ORDER BY id DESC LIMIT 1";
+    "SELECT id FROM checkpoint WHERE namespace = ?1 AND seq < ?2 ORDER BY prefix DESC, seq DESC LIMIT 1";
+/// Places are sorted without the rows. The limit keeps their order.
 pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
      c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
-     FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
-     CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace WHERE c.seq >= ?1 \
-     ORDER BY c.branch, c.ordinal";
+     FROM (SELECT seq AS at FROM checkpoint WHERE seq >= ?1 ORDER BY branch, ordinal LIMIT -1) s \
+     CROSS JOIN checkpoint c ON c.seq = s.at \
+     CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
+     CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace";
 /// The columns of rows of a checkpoint, in the order in which a check decodes them.
 macro_rules! checked {
     (version) => {
@@ -594,8 +643,7 @@ macro_rules! stray_checkpoints {
 }
 pub(super) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
 /// Rows that belong to nothing.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 18] = [
-    ("erasure", "SELECT count(*) FROM erasure"),
+pub(super) const CHECK_ORPHANS: [(&str, &str); 17] = [
     (
         "timer",
         "SELECT count(*) FROM timer r WHERE NOT EXISTS \

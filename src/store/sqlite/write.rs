@@ -4,16 +4,18 @@ use super::changes::Ready;
 use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
 use super::heads;
-use super::ids::{NewIds, Table};
+use super::ids::{NewIds, Table, above};
 use super::keys::Keys;
 use super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
 use super::list_end::ListEnds;
 use super::names::{Kind, Names};
+use super::neighbors;
+use super::operation::{self, OperationJob};
 use super::pack::{self, PackedKind, PackedTask, ValueColumn};
 use super::read::{checkpoint_row, column, unpack_task_records};
 use super::row_check::RowCheck;
 use super::source::{source_code, source_column};
-use super::sql;
+use super::{sql, threads};
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
@@ -62,6 +64,8 @@ pub(super) struct Caches {
     data_version: i64,
     /// The next seq, once a batch of the present transaction has read it: no other connection writes meanwhile.
     next_seq: Option<i64>,
+    /// The mark of the table of threads, once it was read.
+    pub(super) followed: Option<i64>,
 }
 
 impl Caches {
@@ -73,6 +77,7 @@ impl Caches {
     /// Removes entries that a rolled back transaction or batch may have added.
     pub(super) fn rolled_back(&mut self) {
         self.next_seq = None;
+        self.followed = None;
         self.ids.forget();
         if self.fresh {
             *self = Self::new(Arc::clone(&self.keys));
@@ -237,6 +242,16 @@ pub(super) struct Tx<'a> {
 
 /// Writes a batch and those of `then` in the open transaction. On an error the caller rolls back.
 pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
+    if let Some(operation) = &batch.operation {
+        let repeats = is_stored(conn, batch)?;
+        parts(conn, caches, batch)?;
+        let job = OperationJob { operation: operation.clone(), id: Arc::default() };
+        return if repeats { Ok(()) } else { operation::write(conn, caches, &job) };
+    }
+    parts(conn, caches, batch)
+}
+
+fn parts(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if batch.then.is_empty() {
         return part(conn, caches, batch);
     }
@@ -303,15 +318,23 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
         Some(next) => next,
         None => {
             let max: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
-            (max.unwrap_or(0) + 1).max(caches.ids.seq_after_deletions(conn)?)
+            above("checkpoint", max.unwrap_or(0))?.max(caches.ids.seq_after_deletions(conn)?)
         }
     };
+    if next_seq.checked_add(batch.checkpoints.len() as i64).is_none() {
+        return Err(corrupt(format!("checkpoint {}", next_seq - 1), "no id is above that of the row"));
+    }
     let mut tx = Tx::new(conn, caches, batch, namespace, newest, next_seq);
     tx.run()?;
     debug_assert!(batch.checkpoints.is_empty() || tx.newest.map(|(_, id)| id) == batch.head_after());
     debug_assert_eq!(tx.next_seq, tx.first_seq + batch.checkpoints.len() as i64);
-    tx.caches.next_seq = Some(tx.next_seq);
-    Ok(())
+    let next_seq = tx.next_seq;
+    caches.next_seq = Some(next_seq);
+    match newest {
+        _ if !batch.checkpoints.is_empty() => threads::after_checkpoints(conn, caches, next_seq - 1),
+        Some((newest, _)) if batch.namespace.is_root() => threads::after_change(conn, caches, namespace, newest),
+        _ => Ok(()),
+    }
 }
 
 /// Drops the cached numbers and names that a commit or an erasure of another handle has made stale.
@@ -321,6 +344,7 @@ pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;
     if caches.data_version != version {
         caches.erased();
+        caches.followed = None;
         caches.data_version = version;
         let names_erased = caches.ids.names_erased(conn)?;
         if caches.names_erased != names_erased {
@@ -374,10 +398,11 @@ pub(super) fn not_found(thread: &ThreadId, id: &CheckpointId) -> Fault {
 }
 
 fn create_namespace(conn: &Connection, caches: &mut Caches, batch: &Batch, first: &NewCheckpoint) -> Res<i64> {
-    let thread: Option<i64> =
-        conn.prepare_cached(sql::THREAD_BY_ID)?.query_row([batch.thread.as_str()], |row| row.get(0)).optional()?;
-    let thread = match thread {
-        Some(thread) => thread,
+    let thread = match neighbors::thread_number(conn, &batch.thread)? {
+        Some(thread) => {
+            neighbors::no_path(conn, thread, batch.namespace.as_str())?;
+            thread
+        }
         None => {
             let id = caches.ids.next(conn, Table::Thread)?;
             let (public_id, created_at) = (batch.thread.as_str(), first.created_at.as_micros());
@@ -515,7 +540,7 @@ impl<'a> Tx<'a> {
         }
         self.put_changes(parent.as_deref(), branch, ordinal, &ready)?;
         self.put_seen(branch, ordinal, checkpoint)?;
-        self.insert_versions(branch, ordinal)?;
+        self.insert_versions(seq, branch, ordinal)?;
         self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
         self.newest = Some((seq, checkpoint.id));
         self.next_seq = seq + 1;
@@ -531,13 +556,15 @@ impl<'a> Tx<'a> {
         let Some(parent) = parent else {
             return Ok((self.insert_branch(None, 0, None)?, 0));
         };
+        let beyond = || corrupt(format!("checkpoint {}", parent.seq), "no ordinal is above its own");
+        let ordinal = parent.ordinal.checked_add(1).ok_or_else(beyond)?;
         if self.newest.is_some_and(|(seq, _)| seq == parent.seq) {
-            return Ok((parent.branch, parent.ordinal + 1));
+            return Ok((parent.branch, ordinal));
         }
-        let depth = BranchRow::read(self.conn, parent.branch)?.depth;
+        let depth = BranchRow::read(self.conn, parent.branch)?.depth.checked_add(1).ok_or_else(beyond)?;
         let of: i64 = self.conn.prepare_cached(sql::BRANCH_THREAD)?.query_row([parent.branch], |row| row.get(0))?;
         let fork = (of != self.caches.thread).then_some((of, parent.seq));
-        Ok((self.insert_branch(Some((parent.branch, parent.ordinal)), depth + 1, fork)?, parent.ordinal + 1))
+        Ok((self.insert_branch(Some((parent.branch, parent.ordinal)), depth, fork)?, ordinal))
     }
 
     /// Inserts a branch that leaves a parent at an ordinal; `fork` is the thread and the checkpoint of a parent elsewhere.
@@ -561,7 +588,7 @@ impl<'a> Tx<'a> {
                 pairs.push((self.caches.intern(self.conn, Kind::Channel, channel)?, *version));
             }
             let value = KeyContent::Packed(pack::pack_seen(pairs));
-            self.put_version(VersionRow { branch, ordinal, key: node, version: 0, kind: SEEN, task: None, value });
+            self.put_version(VersionRow::derived(SEEN, (branch, ordinal), node, value));
         }
         Ok(())
     }
@@ -573,7 +600,7 @@ impl<'a> Tx<'a> {
         debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
         let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
         let value = KeyContent::Packed(pack::pack_index_snapshot(branch, ordinal, &places));
-        self.put_version(VersionRow { branch, ordinal, key: 0, version: 0, kind: INDEX_SNAPSHOT, task: None, value });
+        self.put_version(VersionRow::derived(INDEX_SNAPSHOT, (branch, ordinal), 0, value));
         Ok(())
     }
 
@@ -583,22 +610,24 @@ impl<'a> Tx<'a> {
         self.versions.push(row);
     }
 
-    /// Inserts the rows of `version` of a checkpoint. The check of all stands on the one with the greatest key.
-    fn insert_versions(&mut self, branch: i64, ordinal: i64) -> Res<()> {
+    /// Inserts the rows of `version` of a checkpoint. The one with the greatest key has the check of all, and leads to the
+    /// checkpoint.
+    fn insert_versions(&mut self, seq: i64, branch: i64, ordinal: i64) -> Res<()> {
         let mut rows = std::mem::take(&mut self.versions);
         if rows.is_empty() {
             let value = KeyContent::Channel(ValueColumn::Null);
-            rows.push(VersionRow { branch, ordinal, key: 0, version: 0, kind: NO_CHANGES, task: None, value });
+            rows.push(VersionRow::derived(NO_CHANGES, (branch, ordinal), 0, value));
         }
         rows.sort_unstable_by_key(|row| row.key);
-        let check = lineage::versions_check(&self.caches.keys, branch, ordinal, &rows);
         let last = rows.len() - 1;
+        rows[last].offset = lineage::seq_offset(seq, ordinal);
+        let check = lineage::versions_check(&self.caches.keys, branch, ordinal, &rows);
         let mut insert = self.conn.prepare_cached(sql::VERSION_INSERT)?;
         for (at, row) in rows.iter().enumerate() {
             let version = lineage::version_column(row.kind, row.version, ordinal);
             let value = ToSqlOutput::Borrowed(row.value.column());
             let check = Some(check).filter(|_| at == last);
-            insert.execute(params![branch, ordinal, row.key, version, row.kind, row.task, value, check])?;
+            insert.execute(params![branch, ordinal, row.key, version, row.kind_column(), row.task, value, check])?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use super::read_writes::{WriteRow, check_column, checksum_column};
 use super::references;
 use super::sql;
 use super::write::{Known, Tx};
+use crate::base::TaskId;
 use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
 use rusqlite::params;
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -106,10 +107,8 @@ impl Tx<'_> {
     fn note_written(&mut self, of: &Known, rows: &[NewRow<'_>], stored: &[(i64, ValueColumn)]) {
         for (row, (_, stored)) in rows.iter().zip(stored) {
             let WriteChecksum { task, index, part, value, .. } = row.checksum;
-            if let (Some(hash), Ok(index), 0..) = (value, i32::try_from(index), part) {
-                let part = u32::try_from(part.saturating_sub(1)).unwrap_or(0);
-                self.written.insert((of.seq, WriteRef { task, index, part }), (*stored, hash));
-            }
+            self.written
+                .extend(value.zip(write_ref(task, index, part)).map(|(hash, at)| ((of.seq, at), (*stored, hash))));
         }
     }
 
@@ -166,6 +165,13 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
     }
     debug_assert!(runs.iter().all(|run| run.len() == 1 || run.iter().all(|write| write.index >= 0)));
     runs
+}
+
+/// Names the value of a row of a write: one value has part 0, the items of a list have parts from 1 on. The header of a delta
+/// has no name.
+pub(super) fn write_ref(task: TaskId, index: i64, part: i64) -> Option<WriteRef> {
+    let part = u32::try_from(part).ok()?.saturating_sub(1);
+    Some(WriteRef { task, index: i32::try_from(index).ok()?, part })
 }
 
 /// Returns the rows of a write: part 0 for null or one value, 1, 2, ... for items, 1 without a value for an empty list,

@@ -48,6 +48,8 @@ pub(super) enum ValueSpec {
 pub(super) enum ItemSpec {
     Append(u16),
     AppendOfWrite(usize),
+    /// An item at one of a few positions far apart, as the entries of a map have them.
+    Entry(u8, u16),
     Replace(usize, u16),
     Remove(usize),
     Cut(usize, u8),
@@ -67,7 +69,7 @@ fn len() -> impl Strategy<Value = u16> {
 }
 
 fn write_spec() -> impl Strategy<Value = WriteSpec> {
-    (prop_oneof![Just(-4i32), Just(-1), 0i32..4], 0u8..5, len()).prop_map(|(index, kind, len)| WriteSpec {
+    (prop_oneof![Just(-4i32), Just(-3), Just(-1), 0i32..4], 0u8..5, len()).prop_map(|(index, kind, len)| WriteSpec {
         index,
         kind,
         len,
@@ -83,6 +85,7 @@ fn content() -> impl Strategy<Value = Content> {
     let item = prop_oneof![
         8 => len().prop_map(ItemSpec::Append),
         2 => any::<usize>().prop_map(ItemSpec::AppendOfWrite),
+        2 => (0u8..12, len()).prop_map(|(key, len)| ItemSpec::Entry(key, len)),
         2 => (any::<usize>(), len()).prop_map(|(at, len)| ItemSpec::Replace(at, len)),
         2 => any::<usize>().prop_map(ItemSpec::Remove),
         1 => (any::<usize>(), 1u8..6).prop_map(|(at, count)| ItemSpec::Cut(at, count)),

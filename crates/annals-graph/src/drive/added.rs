@@ -36,6 +36,8 @@ pub(super) struct Ran {
     now: Timestamp,
     /// The seed of the ids that messages without an id are given.
     seed: u64,
+    /// The branch that holds the work of the run, if it lost a race.
+    branch: Option<String>,
 }
 
 impl Ran {
@@ -43,7 +45,8 @@ impl Ran {
         let ((now, seed), before) = (machine.moment(), machine.take_before());
         // An outcome keeps no store open, unless it has to ask it.
         let thread = place.thread.clone().filter(|_| before.repeats.is_some());
-        Arc::new(Self { graph: Arc::clone(graph), thread, before, now, seed })
+        let branch = machine.branch().map(ToOwned::to_owned);
+        Arc::new(Self { graph: Arc::clone(graph), thread, before, now, seed, branch })
     }
 
     /// Returns the list of a field before the run, or before the one that it repeats.
@@ -66,6 +69,10 @@ impl Ran {
 impl<S> RunState<S> {
     pub(super) fn new(state: Arc<S>, ran: Arc<Ran>) -> Self {
         Self { state, ran }
+    }
+
+    pub(super) fn branch(&self) -> Option<&str> {
+        self.ran.branch.as_deref()
     }
 
     /// Returns the state, shared.

@@ -8,11 +8,12 @@ use std::time::Duration;
 use crate::base::{Clock, Encoded, Namespace, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
-use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store};
+use crate::history::OnConflict;
+use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store, StoreError};
 use crate::task::Context;
 
 use super::host::RunHost;
-use super::run::Durability;
+use super::pool::unblock;
 
 /// A machine with its store and its host.
 pub(super) struct Begun {
@@ -94,6 +95,29 @@ impl Begun {
         self.host.session.lock().commit(batch, of)
     }
 
+    /// Ends the run with a branch that holds a superstep which was refused, if the run retains its work.
+    ///
+    /// # Errors
+    /// As [`RunHost::branch_off`].
+    pub(super) fn branch_off(&mut self, batch: &Batch, refused: StoreError) -> Result<(), Error> {
+        self.machine.branch_off(self.host.branch_off(batch, refused)?);
+        Ok(())
+    }
+
+    /// Returns a copy of a batch, if it may have to be stored as a branch.
+    pub(super) fn retained(&self, batch: &Batch) -> Option<Batch> {
+        (self.host.on_conflict == OnConflict::Branch).then(|| batch.clone())
+    }
+
+    /// Ends the run with a branch, as [`Self::branch_off`], without blocking.
+    pub(super) async fn branch_off_async(&mut self, batch: Option<Batch>, refused: StoreError) -> Result<(), Error> {
+        let Some(batch) = batch else { return Err(refused.into()) };
+        let host = Arc::clone(&self.host);
+        let branch = unblock(move || host.branch_off(&batch, refused)).await?;
+        self.machine.branch_off(branch);
+        Ok(())
+    }
+
     /// Returns the cache of the run.
     pub(super) fn cache(&self) -> Option<&Cache> {
         self.machine.cache()
@@ -167,10 +191,10 @@ impl Tickets {
     ///
     /// # Errors
     /// That of the batch.
-    pub(super) async fn write(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
-        let ticket = store.submit(batch);
+    pub(super) async fn write(&mut self, store: &Store, batch: Batch) -> Result<(), StoreError> {
+        let ticket = self.host.submit_batch(store, batch);
         self.awaited = Some(ticket.clone());
-        Ok(ticket.await?)
+        ticket.await
     }
 
     /// Hands a batch to the background writer.
@@ -183,7 +207,7 @@ impl Tickets {
                 ticket.wait()?;
             }
         }
-        self.own.push_back(store.submit(batch));
+        self.own.push_back(self.host.submit_batch(store, batch));
         Ok(())
     }
 
@@ -198,9 +222,4 @@ impl Tickets {
         }
         &mut self.own
     }
-}
-
-/// Returns whether a run waits for each of its commits.
-pub(super) fn waits(host: &RunHost) -> bool {
-    host.durability == Durability::Sync
 }

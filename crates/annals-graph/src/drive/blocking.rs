@@ -10,7 +10,7 @@ use crate::graph::Work;
 use crate::store::{Batch, CommitHandle};
 
 use super::attempt::{attempt, attempt_here, closed, wait_before};
-use super::begun::{Begun, Tickets, waits};
+use super::begun::{Begun, Tickets};
 use super::cache::look_up;
 use super::feed::{Fact, FeedReader, while_polled};
 use super::host::RunHost;
@@ -100,11 +100,17 @@ impl Driver {
                 }
                 Effect::Keep { key, value, lifetime } => self.run.keep(key, value, lifetime),
                 // Another attempt goes on before the next task starts.
-                Effect::Start(job) if job.context.attempt() > 1 => self.due.push_front(job),
-                Effect::Start(job) => self.due.push_back(job),
+                Effect::Start(job) => {
+                    self.run.host.verify_commits()?;
+                    if job.context.attempt() > 1 { self.due.push_front(job) } else { self.due.push_back(job) }
+                }
             }
         }
         match (&self.run.store, self.run.take_held()) {
+            (Some(store), Some(batch)) if self.run.host.is_sync() => match store.commit(&batch) {
+                Err(refused) => self.run.branch_off(&batch, refused),
+                Ok(()) => Ok(()),
+            },
             (Some(store), Some(batch)) => self.tickets.submit(store, batch),
             _ => Ok(()),
         }
@@ -209,7 +215,11 @@ impl Driver {
     fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
         match self.run.next_commit(batch) {
-            Some(batch) if waits(&self.run.host) => store.commit(&batch)?,
+            Some(batch) if self.run.host.awaits_commit() => {
+                if let Err(refused) = store.commit(&batch) {
+                    return self.run.branch_off(&batch, refused);
+                }
+            }
             Some(batch) => self.tickets.submit(store, batch)?,
             None => {}
         }
@@ -227,7 +237,7 @@ impl Driver {
             debug_assert!(ticket.is_settled(), "a commit that was waited for is settled");
             tickets.pop_front();
         }
-        Ok(())
+        self.run.host.verify_commits()
     }
 }
 

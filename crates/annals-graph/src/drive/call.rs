@@ -286,6 +286,10 @@ impl RunHost {
                 return outcome;
             }
         }
+        // The call rests on the results before it.
+        if let Err(error) = self.wait_for_submitted(blocks).await {
+            return CallOutcome::Failed(error.into());
+        }
         let keep = records || shows || entry.is_some();
         let result = match self.attempts(&mut job, keep, blocks).await {
             Ok(result) => result,
@@ -457,16 +461,16 @@ impl RunHost {
         // It counts only with what its subgraphs have stored.
         let Some(batch) = self.session.lock().commit(batch, None) else { return Ok(()) };
         let store = self.thread.as_ref().ok_or(RunError::NoStore)?.store();
-        match self.durability {
-            Durability::Sync if blocks => store.commit(&batch)?,
-            Durability::Sync => store.submit(batch).await?,
-            _ => self.submit(store, batch)?,
+        match (self.is_sync(), blocks) {
+            (true, true) => store.commit(&batch)?,
+            (true, false) => self.submit_batch(store, batch).await?,
+            (false, _) => self.submit(store, batch)?,
         }
         Ok(())
     }
 
-    /// Stores the attempt number of a task that calls others, if it must be persisted. The commit is not awaited: it
-    /// precedes the commits of the calls.
+    /// Stores the attempt number of a task that calls others, if it must be persisted. The commit is awaited where the
+    /// first of the calls runs.
     fn note_attempt(&self, caller: &Context) -> Result<(), Error> {
         let Some(writes) = attempt_write(caller) else { return Ok(()) };
         let Some(batch) = self.writes_of(caller, writes) else { return Ok(()) };
@@ -476,7 +480,7 @@ impl RunHost {
 
     /// Returns the batch that stores the writes of a task on the head of its graph. Returns `None` if the run stores
     /// nothing before it ends: the machine of the graph stores the writes, should the run end before its superstep.
-    fn writes_of(&self, context: &Context, writes: NewWrites) -> Option<Batch> {
+    pub(super) fn writes_of(&self, context: &Context, writes: NewWrites) -> Option<Batch> {
         let namespace = context.graph_namespace().clone();
         if self.durability == Durability::Exit {
             self.session.lock().leave_call(namespace, CallLeft::Unsaved(writes));
@@ -493,7 +497,7 @@ impl RunHost {
     /// That of an earlier batch.
     fn submit(&self, store: &Store, batch: Batch) -> Result<(), Error> {
         let mut tickets = self.tickets.lock();
-        tickets.push(store.submit(batch));
+        tickets.push(self.submit_batch(store, batch));
         let settled = tickets.iter().take_while(|ticket| ticket.is_settled()).count();
         let settled: Vec<_> = tickets.drain(..settled).collect();
         drop(tickets);

@@ -1,17 +1,20 @@
 //! The part of a driver that the nodes of its run can reach.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::{Clock, Namespace, SystemClock, Timestamp};
+use crate::base::{Clock, Namespace, SystemClock, TaskId, Timestamp};
+use crate::error::Error;
 use crate::exec::{Event, EventKind, EventMask};
-use crate::history::Thread;
+use crate::history::{OnConflict, PartialMessage, Thread};
+use crate::message::Message;
 use crate::run::Session;
-use crate::store::CommitHandle;
+use crate::store::{Batch, CommitHandle, NewWrites, Store, StoreError};
 use crate::task::{Call, Called, Context, Host, LivePart, MessagePart};
 
 use super::feed::{Fact, Feed};
@@ -24,6 +27,8 @@ pub(super) struct RunHost {
     pub(super) thread: Option<Thread>,
     pub(super) metadata: Option<String>,
     pub(super) durability: Durability,
+    /// True until the first commit of a run with an idempotency key: it holds the input and is awaited.
+    pub(super) awaits_input: AtomicBool,
     pub(super) recursion_limit: u64,
     /// The maximum number of tasks that run at the same time.
     pub(super) concurrency_max: usize,
@@ -36,10 +41,18 @@ pub(super) struct RunHost {
     pub(super) wants: EventMask,
     /// The queue that the outermost driver reads.
     pub(super) feed: Arc<Feed>,
+    /// The interval at which messages that are streamed are persisted.
+    pub(super) message_interval: Option<Duration>,
+    /// The commits of such messages, by their tasks. They are not commits of the run.
+    pub(super) messages: Mutex<HashMap<TaskId, CommitHandle>>,
+    /// The result of a race that the run loses.
+    pub(super) on_conflict: OnConflict,
     /// The timer, if the caller or the executor has one.
     pub(super) timer: Option<Arc<dyn Timer>>,
     /// The handles of commits of subgraphs that have not been awaited yet.
     pub(super) tickets: Mutex<Vec<CommitHandle>>,
+    /// The newest commit of the run that was submitted. Those before it are settled when it is.
+    pub(super) last_submitted: Mutex<Option<CommitHandle>>,
     /// The state that all graphs of the run share.
     pub(super) session: Mutex<Session>,
 }
@@ -48,6 +61,66 @@ impl RunHost {
     /// Returns whether reading a head may wait for a disk.
     pub(super) fn waits(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
+    }
+
+    /// Returns whether the next commit is awaited before a task starts: each with [`Durability::Sync`], and the one with
+    /// the input of a run with an idempotency key.
+    pub(super) fn awaits_commit(&self) -> bool {
+        self.is_sync() || self.awaits_input.swap(false, Ordering::Relaxed)
+    }
+
+    /// Returns whether each commit is awaited: one whose work is retained on a conflict must know its outcome.
+    pub(super) fn is_sync(&self) -> bool {
+        self.durability == Durability::Sync || self.on_conflict == OnConflict::Branch
+    }
+
+    /// Stores the batch of a superstep that was refused as a branch, if the run retains its work. Returns the name of the
+    /// branch.
+    ///
+    /// # Errors
+    /// `refused`, unless the batch is a whole superstep of the outermost graph; else that of the commit.
+    pub(super) fn branch_off(&self, batch: &Batch, refused: StoreError) -> Result<String, Error> {
+        let is_lost = matches!(refused, StoreError::Conflict { .. }) && self.on_conflict == OnConflict::Branch;
+        let is_whole = !batch.checkpoints.is_empty() && batch.namespace.is_root() && batch.then.is_empty();
+        let Some(thread) = self.thread.as_ref().filter(|_| is_lost && is_whole) else { return Err(refused.into()) };
+        let stored = thread.commit_branch(batch)?;
+        self.session.lock().restart_commits();
+        Ok(stored.name)
+    }
+
+    /// Verifies that all commits of the run so far are stored or pending: a task of a run that lost a race does not start.
+    ///
+    /// # Errors
+    /// That of the first commit that was refused.
+    pub(super) fn verify_commits(&self) -> Result<(), Error> {
+        let failure = self.session.lock().failure();
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Hands a batch to the background writer.
+    pub(super) fn submit_batch(&self, store: &Store, batch: Batch) -> CommitHandle {
+        let mut last = self.last_submitted.lock();
+        let handle = store.submit(batch);
+        *last = Some(handle.clone());
+        handle
+    }
+
+    /// Waits until all submitted commits of the run are stored. A caller that `blocks` may write them itself.
+    ///
+    /// # Errors
+    /// That of the first commit that was refused.
+    pub(super) async fn wait_for_submitted(&self, blocks: bool) -> Result<(), Error> {
+        let last = self.last_submitted.lock().clone().filter(|last| !last.is_settled());
+        match (last, &self.thread) {
+            (Some(last), Some(thread)) if blocks => {
+                thread.store().backend().write_submitted();
+                // The outcome is left to the end of the run.
+                last.wait_until_settled();
+            }
+            (Some(last), _) => last.await?,
+            (None, _) => {}
+        }
+        self.verify_commits()
     }
 
     /// Returns what waits for a moment on this thread, if anything does.
@@ -105,6 +178,29 @@ impl Host for RunHost {
 
     fn run_metadata(&self) -> Option<String> {
         self.metadata.clone()
+    }
+
+    fn message_interval(&self) -> Option<Duration> {
+        self.message_interval
+    }
+
+    fn persist_message(&self, context: &Context, channel: &str, message: Message, started: Timestamp) -> bool {
+        let (Some(checkpoint), Some(thread)) = (context.checkpoint(), &self.thread) else { return false };
+        if self.durability == Durability::Exit || context.life().is_over() {
+            return false;
+        }
+        let mut messages = self.messages.lock();
+        if messages.get(&context.task()).is_some_and(|handle| !handle.is_settled()) {
+            return false;
+        }
+        let content = PartialMessage::new(channel, message, started, thread.store().now());
+        let Ok(write) = content.to_write() else { return false };
+        let path = context.calls().path.text(context.node());
+        let writes = NewWrites::new(checkpoint, context.task(), path).with(vec![write]);
+        // Refused after the end of the task, it must not end the commits of the run.
+        let Some(batch) = self.writes_of(context, writes) else { return false };
+        messages.insert(context.task(), thread.store().submit(batch));
+        true
     }
 
     fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>> {

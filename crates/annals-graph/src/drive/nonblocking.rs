@@ -20,7 +20,7 @@ use crate::store::Batch;
 use crate::task::Called;
 
 use super::attempt::{attempt, attempt_begun, attempt_here, closed, wait_before};
-use super::begun::{Begun, Tickets, waits};
+use super::begun::{Begun, Tickets};
 use super::cache::look_up_async;
 use super::call::Running;
 use super::feed::{Fact, FeedReader, while_polled};
@@ -158,11 +158,20 @@ impl AsyncDriver {
                     self.run.found(&slots, found);
                 }
                 Effect::Keep { key, value, lifetime } => self.run.keep(key, value, lifetime),
-                Effect::Start(job) if job.context.attempt() > 1 => self.due.push_front(job),
-                Effect::Start(job) => self.due.push_back(job),
+                Effect::Start(job) => {
+                    self.run.host.verify_commits()?;
+                    if job.context.attempt() > 1 { self.due.push_front(job) } else { self.due.push_back(job) }
+                }
             }
         }
         match (&self.run.store, self.run.take_held()) {
+            (Some(store), Some(batch)) if self.run.host.is_sync() => {
+                let retained = self.run.retained(&batch);
+                match self.tickets.write(store, batch).await {
+                    Err(refused) => self.run.branch_off_async(retained, refused).await,
+                    Ok(()) => Ok(()),
+                }
+            }
             (Some(store), Some(batch)) => self.tickets.submit(store, batch),
             _ => Ok(()),
         }
@@ -178,6 +187,7 @@ impl AsyncDriver {
                     ticket.await?;
                     tickets.pop_front();
                 }
+                self.run.host.verify_commits()?;
             }
             return Ok(!ended);
         }
@@ -309,7 +319,12 @@ impl AsyncDriver {
     async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
         match self.run.next_commit(batch) {
-            Some(batch) if waits(&self.run.host) => self.tickets.write(store, batch).await?,
+            Some(batch) if self.run.host.awaits_commit() => {
+                let retained = self.run.retained(&batch);
+                if let Err(refused) = self.tickets.write(store, batch).await {
+                    return self.run.branch_off_async(retained, refused).await;
+                }
+            }
             Some(batch) => self.tickets.submit(store, batch)?,
             None => {}
         }

@@ -78,6 +78,12 @@ impl<S> Outcome<S> {
         self.interrupts().iter().filter_map(|interrupt| interrupt.wake_at).min()
     }
 
+    /// Returns the branch that holds the work of a run which lost a race, if it retained that
+    /// ([`Run::on_conflict`](crate::Run::on_conflict)).
+    pub fn branch(&self) -> Option<&str> {
+        self.reached().branch()
+    }
+
     /// Returns whether the run has ended.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,7 +13,7 @@ use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, 
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, input_writes};
-use crate::history::Thread;
+use crate::history::{OnConflict, Thread};
 use crate::run::Session;
 use crate::state::erased::{field_of, resolve};
 use crate::state::{IntoUpdate, StateError, Writes};
@@ -30,18 +31,23 @@ use super::pool::{in_task, unblock};
 use super::timer::{self, ParkTimer, Timer};
 use super::{inside, load};
 
-/// When a superstep counts as done.
+/// When a superstep counts as done. A run that lost a race starts no further task under any of them, and returns a
+/// conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When it is committed: what follows starts after that. No acknowledged superstep is lost.
-    Sync,
-    /// When it is handed to the background writer; the run returns when its last checkpoint is committed. A crash
-    /// may take the last superstep, which is then run again. A conflict may surface one superstep late.
+    /// When it is committed. A node or a called task starts only when its input and all results before it are
+    /// committed, so a crash repeats only the tasks that were running.
     #[default]
+    Sync,
+    /// When it is handed to the background writer; the run returns when its last checkpoint is committed. The next
+    /// superstep starts meanwhile, so a crash may repeat nodes that had ended, and lose a run whose input was not
+    /// committed. A called task starts only when the commits before it are stored, and a run with an idempotency key
+    /// starts only when its input is. A conflict may surface some supersteps late.
     Async,
     /// When the run ends: nothing is written before, then all of it as one checkpoint, together with those of the
-    /// subgraphs that keep their state. A crash loses the whole run. For runs whose steps need no history.
+    /// subgraphs that keep their state. A crash loses the whole run, also one with an idempotency key. For runs whose
+    /// steps need no history.
     Exit,
 }
 
@@ -149,6 +155,8 @@ pub(super) struct RunSettings {
     pub(super) output_keys: Option<Vec<String>>,
     pub(super) subgraphs: bool,
     pub(super) key: Option<String>,
+    pub(super) message_interval: Option<Duration>,
+    pub(super) on_conflict: OnConflict,
     /// True if the thread that sets the run up is not the one that runs it.
     moved: bool,
 }
@@ -264,7 +272,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Sets when a superstep counts as done. Default: [`Durability::Async`].
+    /// Sets when a superstep counts as done. Default: [`Durability::Sync`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = Some(durability);
         self
@@ -367,7 +375,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// Makes it safe to repeat the run: there is one run with this key on the thread. A run with a key that an earlier one
     /// had takes no input: it goes on where that one stopped, or, if that one has ended or another run has gone on since,
     /// it runs nothing and returns what that one came to, with the state at its last checkpoint. So a request that may or
-    /// may not have arrived is sent again. A resume value that is given by a run with a key is for the interrupt that is
+    /// may not have arrived is sent again. Its input is committed before the first task starts, unless the durability is
+    /// [`Durability::Exit`]. A resume value that is given by a run with a key is for the interrupt that is
     /// open then, and never for a later one.
     ///
     /// A run that stopped at a breakpoint stops there again. The resume value of a run that made no checkpoint, as
@@ -400,6 +409,88 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// ```
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.settings.key = Some(key.into());
+        self
+    }
+
+    /// Persists the messages that nodes and tasks stream, as far as they have arrived, at an interval: those that a crash or
+    /// a cancelled run cuts off are partial messages of the thread. See
+    /// [`MessageStream::persist_every`](crate::task::MessageStream::persist_every). Default: they are not persisted.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(messages)] messages: Messages }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .node("model", |_: &Chat, context: &Context| {
+    ///         let mut answer = context.message_stream();
+    ///         answer.push("The Gasthof ");
+    ///         Err("the line is dead".into())
+    ///         # as NodeResult<ChatUpdate>
+    ///     })
+    ///     .edge(START, "model")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("trip")?;
+    /// let run = graph.run(&thread).persist_messages_every(Duration::ZERO);
+    /// assert!(run.invoke(Chat::update()).is_err());
+    ///
+    /// let shown = graph.get_state(&thread)?.tasks[0].partial.clone().expect("the answer so far");
+    /// assert_eq!(shown.message.text(), "The Gasthof ");
+    /// thread.partial()?.expect("the same").keep()?;
+    /// assert_eq!(graph.get_state(&thread)?.values.messages.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn persist_messages_every(mut self, interval: Duration) -> Self {
+        self.settings.message_interval = Some(interval);
+        self
+    }
+
+    /// Sets the result of a race that the run loses against another writer of the thread. With
+    /// [`OnConflict::Branch`] the superstep that was refused is stored as a branch off the checkpoint it was made on, which
+    /// [`Outcome::branch`] names, and the head stays where the other writer moved it. The run ends there: it is done if that
+    /// superstep was the last one, else drained, and
+    /// [`Thread::switch`](crate::history::Thread::switch) and [`Input::Continue`] go on with it. Each commit of the run is awaited.
+    /// Default: [`OnConflict::Refuse`], an error with [`Error::is_conflict`].
+    ///
+    /// Retained are whole supersteps: a race that is lost while a task of a parallel superstep or a called task ends,
+    /// or inside a subgraph, is a conflict.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::OnConflict;
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(messages)] messages: Messages }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("trip")?;
+    /// let window = thread.clone();
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .node("model", move |_: &Chat| {
+    ///         window.append("messages", [Message::human("from the other window")])?;
+    ///         Ok(Chat::update().messages([Message::ai("a long answer")]))
+    ///     })
+    ///     .edge(START, "model")
+    ///     .compile()?;
+    /// let run = graph.run(&thread).on_conflict(OnConflict::Branch);
+    /// let ended = run.invoke(Chat::update().messages([Message::human("hi")]))?;
+    ///
+    /// let branch = thread.branch(ended.branch().expect("the race was lost"))?;
+    /// assert_eq!(branch.last().state::<Chat>()?.messages.last().unwrap().text(), "a long answer");
+    /// let head = thread.with_state::<Chat>().state()?;
+    /// assert_eq!(head.messages.last().unwrap().text(), "from the other window");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+        self.settings.on_conflict = on_conflict;
         self
     }
 
@@ -524,7 +615,8 @@ pub(super) fn begin(
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
     let resume_values = matches!(&start, RunStart::Command(command) if command.resume.is_some());
     let host = Arc::new(settings.host(place.thread.clone(), run, events));
-    host.session.lock().begin(began, addressed && !resume_values, &place.named);
+    let is_continued = recording.as_ref().is_some_and(|recording| recording.is_continued);
+    host.session.lock().begin(began, addressed && (!resume_values || is_continued), &place.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
@@ -532,7 +624,7 @@ pub(super) fn begin(
         saving: host.session.lock().saving(),
         recursion_limit: host.recursion_limit,
         step_timeout: settings.step_timeout(graph),
-        scope: settings.scope(graph, &host, &start),
+        scope: settings.scope(graph, &host, &start, is_continued),
         start,
         events,
         output: settings.output_fields(graph)?,
@@ -553,6 +645,7 @@ impl RunSettings {
             thread,
             metadata: self.metadata.clone(),
             durability: self.durability.unwrap_or_default(),
+            awaits_input: AtomicBool::new(self.key.is_some()),
             recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
             concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
             wants,
@@ -562,18 +655,22 @@ impl RunSettings {
             // A run whose tasks run on its own thread cannot read their events meanwhile.
             feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
             timer: self.timer.clone(),
+            message_interval: self.message_interval,
+            on_conflict: self.on_conflict,
+            messages: parking_lot::Mutex::default(),
             tickets: parking_lot::Mutex::default(),
+            last_submitted: parking_lot::Mutex::default(),
             session: parking_lot::Mutex::new(Session::new(run, self.metadata.clone(), holds)),
         }
     }
 
-    fn scope(&self, graph: &Graph, host: &Arc<RunHost>, start: &RunStart) -> Arc<Scope> {
+    fn scope(&self, graph: &Graph, host: &Arc<RunHost>, start: &RunStart, anew: bool) -> Arc<Scope> {
         let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
         scope.control = self.control.clone();
         scope.value = self.value.clone();
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
-        scope.exact = self.key.is_some();
+        (scope.exact, scope.anew) = (self.key.is_some(), anew);
         if let RunStart::Command(Command { resume, .. }) | RunStart::Repeat(resume) = start {
             scope.resume_values = resume.as_ref().and_then(resume_values_by_id).cloned().map(Arc::new);
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::error::Error;
-use crate::exec::{Head, Order, RunError, TaskStatus, interrupts_of, plan, stored_state};
+use crate::exec::{Head, Order, PendingWrites, RunError, TaskStatus, interrupts_of, plan, stored_state};
 use crate::graph::{CompiledGraph, Graph, Persistence};
-use crate::history::{History, HistoryFilter, Snapshot, Thread};
+use crate::history::{History, HistoryFilter, PartialMessage, Snapshot, Thread};
 use crate::state::StateRef;
 use crate::store::{CheckpointRecord, CheckpointRef, Source, TaskKind};
 use crate::task::{Interrupt, task_namespace, without_tasks};
@@ -64,6 +64,8 @@ pub struct TaskView {
     pub error: Option<String>,
     /// The interrupts it raised.
     pub interrupts: Vec<Interrupt>,
+    /// A message that it streamed, as far as it was persisted before the task was stopped.
+    pub partial: Option<PartialMessage>,
     /// The state of the subgraph, if the node is a graph.
     pub state: Option<TaskState>,
 }
@@ -253,6 +255,10 @@ fn snapshot(
             None => None,
         };
         let error = pending.and_then(crate::exec::error_of);
+        let partial = match pending.filter(|_| !finished) {
+            Some(pending) => partial_of(pending)?,
+            None => None,
+        };
         if !(live && finished) {
             snapshot.next.push(name.clone());
             snapshot.interrupts.extend(interrupts.iter().cloned());
@@ -262,9 +268,15 @@ fn snapshot(
             Some(child) => Some(task_state(child, thread, &task_namespace(namespace, &name, task.id), subgraphs)?),
             None => None,
         };
-        snapshot.tasks.push(TaskView { id: task.id, name, kind, result, error, interrupts, state });
+        snapshot.tasks.push(TaskView { id: task.id, name, kind, result, error, interrupts, partial, state });
     }
     Ok(Erased { snapshot, state, present })
+}
+
+/// Returns the message that a task had streamed when it was stopped.
+fn partial_of(pending: &PendingWrites) -> Result<Option<PartialMessage>, Error> {
+    let mut partials = pending.writes.iter().map(|write| PartialMessage::of_write(write.index, &write.value));
+    Ok(partials.find_map(Result::transpose).transpose()?)
 }
 
 /// Returns where the graph of a task stands.

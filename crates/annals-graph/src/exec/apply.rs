@@ -1,5 +1,6 @@
 //! Applying the writes of a superstep to the head.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{Encoded, ListRef, TaskId};
@@ -11,6 +12,7 @@ use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, W
 
 use super::call::CallWrites;
 use super::error::RunError;
+use super::exit::add_items;
 use super::head::{Head, INTERRUPT_SEEN};
 use super::task::{StepTask, TaskWrite, WriteKind};
 
@@ -59,12 +61,7 @@ impl Changes {
         let known = self.channels.get_mut(at).filter(|(known, ..)| *known == channel);
         match (known, value) {
             (Some((_, ChangeValue::Items(old), last)), ChangeValue::Items(new)) => {
-                let replaced = |slot| new.iter().any(|change| change.position == slot && change.op.is_of_position());
-                if new.iter().any(|change| !change.op.is_of_position()) {
-                    old.retain(|change| !change.op.is_of_position());
-                }
-                old.retain(|change| !change.op.is_of_position() || !replaced(change.position));
-                old.extend(new);
+                add_items(old, new);
                 *last = task;
             }
             (Some(known), value) => *known = (channel, value, task),
@@ -388,6 +385,7 @@ fn write_field(
         }
         ChannelEffect::Shared(at) => {
             let share = given[at].clone().map(|of| ItemChange::new(0, ItemOp::Reference(of), places[at].task));
+            head.stored_whole.retain(|known| *known != channel);
             // In a recorded run a given list has a reference to the stored list.
             changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
         }
@@ -404,11 +402,32 @@ fn write_field(
                 ListOp::Delete => Ok(ItemChange::new(change.position, ItemOp::Delete, last)),
                 ListOp::DeleteRange { end } => Ok(ItemChange::new(change.position, ItemOp::DeleteRange { end }, last)),
             });
-            let items = items.collect::<Result<_, RunError>>()?;
+            let items = whole_list(graph, head, channel, items.collect::<Result<_, RunError>>()?)?;
             changes.note(channel, ChangeValue::Items(items), last);
         }
     }
     Ok(true)
+}
+
+/// Returns the changes to store of a list: all its items if it was stored as one value so far, else those that changed.
+fn whole_list(
+    graph: &Graph,
+    head: &mut Head,
+    channel: u32,
+    items: Vec<ItemChange>,
+) -> Result<Vec<ItemChange>, RunError> {
+    let Some(at) = head.stored_whole.iter().position(|known| *known == channel) else { return Ok(items) };
+    head.stored_whole.swap_remove(at);
+    let field = channel as usize;
+    let mut written: BTreeMap<u64, ItemChange> = items.into_iter().map(|item| (item.position, item)).collect();
+    let put = |position: u64| match written.remove(&position).filter(|item| matches!(item.op, ItemOp::Put(_))) {
+        Some(item) => Ok(item),
+        None => {
+            let data = Data::New(graph.layout.encode_item(&head.state, field, position)?);
+            Ok(ItemChange::new(position, ItemOp::Put(data), None))
+        }
+    };
+    graph.layout.positions(&head.state, field).into_iter().map(put).collect()
 }
 
 /// The bytes of a value that a write brought: they are those of the write.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::NULL_TASK;
 use crate::base::internal::panic_text;
-use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, Encoded, Map, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{Command, NodeOutput};
 use crate::state::Writes;
 use crate::state::erased::resolve;
@@ -218,7 +218,9 @@ impl Machine {
         let latest = self.is_latest();
         let edited = self.head.checkpoint.is_some_and(|c| matches!(c.source, Source::Update | Source::Fork));
         // Addressing an old checkpoint without a resume value replays it: all tasks run again, on a fork.
-        let forks = addressed && resume.is_none() && !(edited && latest);
+        // A head that was moved back is asked again, and the values stored there stay those of the branch that was left.
+        let anew = self.is_anew();
+        let forks = addressed && (resume.is_none() || anew) && !(edited && latest);
         self.planning.replaying = addressed && (!latest || resume.is_none());
         let stored = self.stored_command_writes()?;
         let first = stored.iter().map(|write| write.index + 1).max().unwrap_or(0);
@@ -243,14 +245,19 @@ impl Machine {
         if self.head.checkpoint.is_some() && !self.planning.repeats {
             see_all(&self.graph, &mut self.head, &mut self.changes, record);
         }
+        let before_fork: Vec<_> = self.planning.tasks.iter().map(|task| task.id).filter(|_| forks && anew).collect();
         if forks {
             self.checkpoint(Source::Fork, unsaved);
+            if resume.is_some() && record && self.commits.saving == Saving::Steps {
+                self.flush()?;
+                self.save_command(&mut [], resume.as_ref())?;
+            }
         } else if !changed.is_empty() || self.head.checkpoint.is_none() {
             let id = self.head.checkpoint.map(|c| c.id).unwrap_or_default();
             self.planning.tasks =
                 plan(&self.graph, &self.head, id, &self.env.namespace, self.planning.step, Order::Run);
         }
-        self.take_resume(resume, keeps_value);
+        self.take_resume(resume, keeps_value, &before_fork);
         self.show_values(&[]);
         Ok(())
     }
@@ -311,17 +318,20 @@ impl Machine {
 
     /// Retains the resume values for the tasks that interrupt: one value for the first interrupt, or a map by interrupt
     /// ids.
-    pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_value: bool) {
-        let keeps_stored = !self.planning.replaying || resume.is_some();
+    /// `before_fork` are the ids that the tasks had before a fork; their interrupts may be named by them.
+    pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_value: bool, before_fork: &[TaskId]) {
+        // At a checkpoint that the caller names the stored values are taken first, as in the reference.
+        let keeps_stored = !self.is_anew() && (!self.planning.replaying || resume.is_some());
         if keeps_stored {
             self.calls.stored = super::call::stored_calls(&self.head, !self.planning.replaying);
         }
         let (namespace, graph) = (&self.env.namespace, &self.graph);
-        for task in &mut self.planning.tasks {
+        for (slot, task) in self.planning.tasks.iter_mut().enumerate() {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keeps_stored) {
                 task.resume_values = super::load::resume_values_of(pending);
             }
-            let place = crate::task::task_namespace(namespace, task.name(graph), task.id);
+            let id = before_fork.get(slot).copied().unwrap_or(task.id);
+            let place = crate::task::task_namespace(namespace, task.name(graph), id);
             let known = task.resume_values.len();
             task.resume_values.extend(self.env.scope.resume_value_of(&place, known).cloned());
             task.resumed = task.resume_values.len() > known;
@@ -337,6 +347,11 @@ impl Machine {
         *self.env.scope.resume.lock() = resume
             .filter(|value| resume_values_by_id(value).is_none())
             .or(stored.filter(|_| keeps_stored && keeps_value && !self.planning.repeats && !self.is_asleep()));
+    }
+
+    /// Returns whether the run begins on a head that was moved back, and this is its first superstep.
+    fn is_anew(&self) -> bool {
+        self.env.scope.anew && self.env.above.as_ref().is_none_or(|above| above.parts().resuming)
     }
 
     /// Returns whether all interrupts that an earlier run left open are sleeps: a stored resume value was then taken

@@ -24,7 +24,7 @@ use super::head::{ATTEMPT, ERROR, Head, RESUME};
 use super::load::{asleep_of, attempt_of, left_by, resume_values_of, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
-use super::save::{new_writes, special, stored_interrupts};
+use super::save::{cleared_partial, new_writes, special, stored_interrupts};
 use super::shown::{TaskEnd, TaskInput, TaskStart};
 use super::task::{TaskWrite, WriteKind, encode_stored, push};
 
@@ -262,6 +262,7 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<FunctionResult>) -> C
         (Ok(returned), _) => {
             let index = job.first_index + pushed.len() as i32;
             writes.extend(returned.stored.map(|payload| return_write(index, payload)));
+            writes.extend(asked.streamed.then(cleared_partial));
             CallOutcome::Done(CallValue::Now(returned.value))
         }
         (Err(_), Some(signal)) if asks => {

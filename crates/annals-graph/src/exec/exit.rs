@@ -80,7 +80,7 @@ pub(super) fn fold(kept: Option<NewCheckpoint>, mut next: NewCheckpoint) -> NewC
 
 /// Adds later changes of a list. A position has one operation; a put is dropped once a later change deletes its item.
 pub(super) fn add_items(old: &mut Vec<ItemChange>, new: Vec<ItemChange>) {
-    let last = old.last().map_or(0, |change| change.position);
+    let last = old.iter().map(|change| change.position).max().unwrap_or(0);
     let appends = |change: &ItemChange| matches!(change.op, ItemOp::Put(_)) && change.position > last;
     if new.iter().all(appends) {
         return old.extend(new);
@@ -92,9 +92,7 @@ pub(super) fn add_items(old: &mut Vec<ItemChange>, new: Vec<ItemChange>) {
                 _ => old.position < change.position || old.position >= end,
             });
         } else {
-            let at = old
-                .iter()
-                .position(|old| old.position == change.position && !matches!(old.op, ItemOp::DeleteRange { .. }));
+            let at = old.iter().position(|old| old.position == change.position && old.op.is_of_position());
             let was = at.map(|at| old.remove(at).op);
             if matches!((was, &change.op), (Some(ItemOp::Put(_)), ItemOp::Delete)) {
                 // The position may be free in the parent, which a range delete permits.
@@ -131,5 +129,26 @@ mod tests {
         assert_eq!(items, [cut(0, 8)], "the wider cut is enough");
         add_items(&mut items, vec![put(2), cut(9, 10)]);
         assert_eq!(items, [cut(0, 8), put(2), cut(9, 10)]);
+    }
+
+    #[test]
+    fn a_position_has_one_put_in_whatever_order_the_positions_changed() {
+        let mut items = vec![put(3), put(4)];
+        add_items(&mut items, vec![put(1)]);
+        add_items(&mut items, vec![put(4)]);
+        assert_eq!(items, [put(3), put(1), put(4)]);
+    }
+
+    #[test]
+    fn a_put_at_the_first_position_leaves_the_reference_of_the_list() {
+        let of = crate::base::ListRef::new(
+            crate::base::Namespace::root(),
+            crate::base::CheckpointId::from_bytes([1; 16]),
+            "list",
+        );
+        let reference = || ItemChange::new(0, ItemOp::Reference(of.clone()), None);
+        let mut items = vec![reference()];
+        add_items(&mut items, vec![put(0)]);
+        assert_eq!(items, [reference(), put(0)]);
     }
 }

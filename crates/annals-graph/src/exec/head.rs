@@ -51,6 +51,8 @@ pub(crate) struct Head {
     pub(crate) pending: Vec<PendingWrites>,
     /// The lists that began as lists of the parent graph, and where these are stored.
     pub(crate) shared: Vec<(u32, Option<ListRef>)>,
+    /// The list fields that are stored as one value, by a graph before: their first change stores all items.
+    pub(crate) stored_whole: Vec<u32>,
     /// About how many bytes the state holds.
     pub(crate) bytes: usize,
 }
@@ -111,6 +113,8 @@ pub(crate) const LEFT: (&str, i32) = ("__left__", -7);
 pub(crate) const ATTEMPT: (&str, i32) = ("__attempt__", -8);
 /// The message of the node's own error, of a task whose failure another one handles.
 pub(crate) const ERROR_MESSAGE: (&str, i32) = ("__error_message__", -9);
+/// A message of a task as far as it was streamed, until the task has ended.
+pub(crate) const PARTIAL: (&str, i32) = ("__partial__", -10);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.
@@ -144,6 +148,7 @@ impl Head {
             recorded: Vec::new(),
             pending: Vec::new(),
             shared: Vec::new(),
+            stored_whole: Vec::new(),
             bytes: 0,
         }
     }

@@ -6,7 +6,7 @@ use crate::base::NULL_TASK;
 use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Graph, NodeOutput, SendTo, TimeoutPolicy};
-use crate::state::{BoxWrite, ListLoader, StateError, Writes};
+use crate::state::{BoxWrite, FieldKind, ListLoader, StateError, Writes};
 use crate::store::{ChannelRecord, ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 use crate::task::{Attempt, Interrupt};
 
@@ -79,6 +79,9 @@ impl<'a> Loader<'a> {
                 head.present[at] = true;
                 head.bytes += payload.len();
                 if graph.is_field(channel) {
+                    if graph.layout.kind(at) == FieldKind::List {
+                        head.stored_whole.push(channel);
+                    }
                     graph.layout.load(&mut head.state, at, payload.as_ref())?;
                 } else if let Some(join) = graph.join_of(channel) {
                     let (names, released) = super::defer::barrier(decode_bytes(payload.codec, &payload.data)?);

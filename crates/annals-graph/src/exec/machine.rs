@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::base::{CheckpointId, IdSource, ListRef, Namespace, Timestamp};
+use crate::base::{CheckpointId, IdSource, ListRef, Namespace, TaskId, Timestamp};
 use crate::graph::{Graph, Takes};
 use crate::state::StateRef;
 use crate::store::Source;
@@ -32,6 +32,8 @@ pub(crate) struct Machine {
     pub(super) changes: Changes,
     /// True if an update failed, so that the head is half changed.
     pub(super) broken: bool,
+    /// The branch on which the work of the run is, if it lost a race.
+    branch: Option<String>,
     pub(super) status: Status,
     pub(super) effects: VecDeque<Effect>,
     pub(super) ids: IdSource,
@@ -57,6 +59,7 @@ impl Machine {
         let mut machine = Self {
             changes: Changes::default(),
             broken: false,
+            branch: None,
             status: Status::Running,
             effects: VecDeque::new(),
             ids: IdSource::from_seed(request.seed),
@@ -208,8 +211,8 @@ impl Machine {
         let task = &mut self.planning.tasks[slot];
         debug_assert!(matches!(task.status, TaskStatus::Running), "a task ends once, after it has started");
         match outcome {
-            TaskOutcome::Done { mut writes, resume_values, relays } => {
-                task.relays = relays;
+            TaskOutcome::Done { mut writes, resume_values, relays, streamed } => {
+                (task.relays, task.streamed) = (relays, streamed);
                 let kept = super::cache::keep(&self.graph, task, &writes);
                 self.effects.extend(kept);
                 mark_end(&mut writes, self.commits.recording.is_some());
@@ -366,7 +369,9 @@ impl Machine {
             present: (takes_value || branches).then(|| self.head.present.as_slice().into()),
             context,
             record: self.records(),
-            is_stored: self.commits.stores_steps() && !self.changes.changed_below(self.graph.layout.len()),
+            is_stored: self.commits.stores_steps()
+                && !self.changes.changed_below(self.graph.layout.len())
+                && self.head.stored_whole.is_empty(),
             seed: self.ids.random(),
             after: Duration::ZERO,
         }
@@ -496,6 +501,9 @@ impl Machine {
             self.planning.tasks.iter().all(|task| task.writes().is_empty()),
             "the writes of a superstep are applied once"
         );
+        // The checkpoint holds the values of writes that cannot be stored.
+        let taken: Vec<_> = consumed.extract_if(.., |writes| self.is_taken(writes.task)).collect();
+        self.commits.unsaved.extend(taken);
         self.head.pending.clear();
         self.planning.replaying = false;
         if std::mem::take(&mut self.planning.resuming) && self.env.namespace.is_root() {
@@ -511,6 +519,29 @@ impl Machine {
             self.interrupt(Vec::new())?;
         }
         Ok(())
+    }
+
+    /// Returns whether an earlier run has stored writes of a task that is made again without a fork: they keep their
+    /// positions.
+    pub(super) fn is_taken(&self, task: TaskId) -> bool {
+        let begins = self.head.checkpoint.map(|checkpoint| checkpoint.id) == self.origin.checkpoint;
+        self.planning.replaying && begins && self.head.pending_of(task).is_some_and(|pending| pending.is_finished())
+    }
+
+    /// Ends a run that lost a race, at the end of its superstep: its commits are a branch. No further task starts.
+    pub(crate) fn branch_off(&mut self, branch: String) {
+        self.effects.clear();
+        self.broken = true;
+        if matches!(self.status, Status::Running) {
+            let reason = format!("another run was faster; the work of this one is branch {branch:?}");
+            self.status = Status::Drained(reason);
+        }
+        self.branch = Some(branch);
+    }
+
+    /// Returns the branch on which the work of a run is that lost a race.
+    pub(crate) fn branch(&self) -> Option<&str> {
+        self.branch.as_deref()
     }
 
     /// Ends an interrupted run. The writes of what has ended must go together, as they will when the run goes on.

@@ -11,7 +11,7 @@ use crate::task::Interrupt;
 use super::effect::{Effect, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
-use super::head::{ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
+use super::head::{ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL, RESUME};
 use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
@@ -166,8 +166,10 @@ impl Machine {
         {
             return None;
         }
-        let ended = (0..self.planning.tasks.len())
-            .filter(|slot| self.planning.tasks[*slot].is_done() && !self.planning.tasks[*slot].saved);
+        let ended = (0..self.planning.tasks.len()).filter(|slot| {
+            let task = &self.planning.tasks[*slot];
+            task.is_done() && !task.saved && !self.is_taken(task.id)
+        });
         let ended: Vec<usize> = ended.collect();
         if ended.is_empty() {
             return None;
@@ -230,7 +232,11 @@ impl Machine {
         let task = &mut self.planning.tasks[slot];
         let name = task.name(&self.graph);
         let mut writes = match &mut task.status {
-            TaskStatus::Done(writes) => new_writes(&self.graph, writes),
+            TaskStatus::Done(writes) => {
+                let mut stored = new_writes(&self.graph, writes);
+                stored.extend(task.streamed.then(cleared_partial));
+                stored
+            }
             TaskStatus::Waiting(interrupts) if interrupts.is_empty() => Vec::new(),
             TaskStatus::Waiting(interrupts) => vec![stored_interrupts(interrupts)],
             TaskStatus::Failed(error, writes) => {
@@ -263,6 +269,11 @@ impl Machine {
         let task = &self.planning.tasks[slot];
         (!writes.is_empty()).then_some(NewWrites::new(checkpoint.id, task.id, path).with(writes))
     }
+}
+
+/// Returns the write that clears a message which was persisted while it was streamed.
+pub(super) fn cleared_partial() -> NewWrite {
+    NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::Null)
 }
 
 /// Encodes interrupts for the store: maps of value and id, and of their further fields.

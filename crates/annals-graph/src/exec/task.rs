@@ -39,6 +39,8 @@ pub(crate) struct StepTask {
     pub(crate) asked: bool,
     /// True if its writes are those of a command of a subgraph.
     pub(super) relays: bool,
+    /// True if a message of the task was persisted while it was streamed.
+    pub(super) streamed: bool,
     /// The open interrupts of the tasks it has called.
     pub(super) asked_by_calls: Vec<Interrupt>,
     /// The state that only some tasks need.
@@ -121,6 +123,8 @@ pub(crate) enum TaskOutcome {
         resume_values: Vec<Value>,
         /// True if the writes are those of a command of a subgraph.
         relays: bool,
+        /// True if a message of the task was persisted while it was streamed.
+        streamed: bool,
     },
     Waiting {
         interrupts: Vec<Interrupt>,
@@ -158,6 +162,7 @@ impl StepTask {
             resumed: false,
             asked: false,
             relays: false,
+            streamed: false,
             asked_by_calls: Vec::new(),
             extra: None,
             info: None,
@@ -353,7 +358,7 @@ pub(super) fn outcome(context: &Context, result: Result<(), RunError>, writes: V
         _ => Vec::new(),
     };
     match (result, asked.signal.take()) {
-        (Ok(()), _) => TaskOutcome::Done { writes, resume_values, relays: asked.relays },
+        (Ok(()), _) => TaskOutcome::Done { writes, resume_values, relays: asked.relays, streamed: asked.streamed },
         (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => {
             let of_calls = std::mem::take(&mut asked.asked_by_calls);
             TaskOutcome::Waiting { interrupts, of_calls, resume_values }

@@ -254,6 +254,16 @@ impl Session {
         self.sequence.end(error);
     }
 
+    /// Begins the commits of the run anew, after the work of one that was refused was stored elsewhere.
+    pub(crate) fn restart_commits(&mut self) {
+        self.sequence = CommitChain::begin();
+    }
+
+    /// Returns the error of the first commit of the run that was refused.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        if self.sequence.has_ended() { self.sequence.failure() } else { None }
+    }
+
     /// Takes the batches that are held back, as one.
     pub(crate) fn take_held(&mut self) -> Option<Batch> {
         for (namespace, from) in std::mem::take(&mut self.dropped) {

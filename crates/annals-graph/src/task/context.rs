@@ -201,6 +201,8 @@ pub(crate) struct AttemptLog {
     /// True if a subgraph ended with a command for the graph of this task: its messages are not streamed, as in the
     /// reference.
     pub(crate) relays: bool,
+    /// True if a message of the task was persisted while it was streamed: the end of the task clears it.
+    pub(crate) streamed: bool,
     /// The open interrupts of the tasks that this attempt has called, and of those that these called.
     pub(crate) asked_by_calls: Vec<Interrupt>,
     /// The pushed messages, as writes that precede those of the node's output.

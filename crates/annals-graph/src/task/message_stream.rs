@@ -3,9 +3,10 @@
 //! *Absent:* the model, and the stream that delivers the chunks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::base::IdSource;
 use crate::base::internal::hash;
+use crate::base::{IdSource, Timestamp};
 use crate::message::{
     Chunk, MergedChunks, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
 };
@@ -17,6 +18,9 @@ use super::scope::LivePart;
 /// The tag of a message whose chunks are not streamed.
 const NOSTREAM: &str = "nostream";
 
+/// The channel of messages, unless another one is named.
+const MESSAGES: &str = "messages";
+
 /// A message of a model that arrives in chunks. Each chunk is streamed at once (mode `messages`), as a message of its
 /// own ([`Message::is_chunk`]) with the id of the whole; [`finish`](Self::finish) returns the whole, the sum of the
 /// chunks ([`Message::plus`]). Made by [`Context::message_stream`].
@@ -26,6 +30,11 @@ pub struct MessageStream {
     sum: Option<MergedChunks>,
     tags: Arc<[String]>,
     ended: bool,
+    /// The channel of the message, if it is persisted while it is streamed, and the interval.
+    persists: Option<(Arc<str>, Duration)>,
+    started: Timestamp,
+    /// The time at which the message was last handed to the store, by a clock that does not jump.
+    attempted: Duration,
 }
 
 impl Context {
@@ -68,7 +77,17 @@ impl Context {
     /// # }
     /// ```
     pub fn message_stream(&self) -> MessageStream {
-        MessageStream { context: self.clone(), id: None, sum: None, tags: [].into(), ended: false }
+        let host = &self.scope().host;
+        MessageStream {
+            context: self.clone(),
+            id: None,
+            sum: None,
+            tags: [].into(),
+            ended: false,
+            persists: host.message_interval().map(|interval| (MESSAGES.into(), interval)),
+            started: host.now(),
+            attempted: host.elapsed(),
+        }
     }
 
     /// Streams a whole message (mode `messages`) at once, unless it was streamed before, and returns it, with an id if
@@ -107,7 +126,7 @@ impl Context {
     /// # }
     /// ```
     pub fn push_message(&self, message: impl Into<MessageLike>) -> Result<Message, MessageError> {
-        self.push_message_to("messages", message)
+        self.push_message_to(MESSAGES, message)
     }
 
     /// Streams a message and writes it to a channel, as [`push_message`](Self::push_message) does. With an empty name,
@@ -160,6 +179,23 @@ impl MessageStream {
     #[must_use]
     pub fn with_tags(mut self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.tags = tags.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Persists the message so far at an interval, when a chunk arrives, for the channel `messages`: after a crash, an error
+    /// or a cancelled run it is a [`Partial`](crate::history::Partial) of the thread, and shown by
+    /// [`TaskView::partial`](crate::TaskView::partial). The end of the task clears it. Each time, the message so far is
+    /// written by the background writer. A run with [`Durability::Exit`](crate::Durability::Exit) and one without a
+    /// thread persist nothing. Default: the interval of the run ([`Run::persist_messages_every`](crate::Run::persist_messages_every)).
+    #[must_use]
+    pub fn persist_every(self, interval: Duration) -> Self {
+        self.persist_for(MESSAGES, interval)
+    }
+
+    /// Persists the message so far as [`persist_every`](Self::persist_every), for another channel.
+    #[must_use]
+    pub fn persist_for(mut self, channel: &str, interval: Duration) -> Self {
+        self.persists = Some((channel.into(), interval));
         self
     }
 
@@ -248,7 +284,22 @@ impl MessageStream {
         if !self.tags.iter().any(|tag| tag == NOSTREAM) {
             self.context.show_message(&shown, false, Arc::clone(&self.tags));
         }
+        self.persist();
         Ok(())
+    }
+
+    /// Hands the message so far to the store, if its interval has passed.
+    fn persist(&mut self) {
+        let (Some((channel, interval)), Some(sum)) = (&self.persists, &self.sum) else { return };
+        let host = &self.context.scope().host;
+        let now = host.elapsed();
+        if now.saturating_sub(self.attempted) < *interval {
+            return;
+        }
+        if host.persist_message(&self.context, channel, sum.clone().into_message(), self.started) {
+            self.attempted = now;
+            self.context.asked().lock().streamed = true;
+        }
     }
 
     /// Ends the message and returns it, the sum of its chunks. Unless one of them was marked as the last, an empty

@@ -40,6 +40,13 @@ pub(crate) trait Host: Any + Send + Sync {
     /// Returns the metadata of the run: the text of a JSON object.
     fn run_metadata(&self) -> Option<String>;
 
+    /// Returns the interval at which the run persists messages that are streamed, if it does.
+    fn message_interval(&self) -> Option<Duration>;
+
+    /// Persists a message of the task of `context` as far as it was streamed, for a channel of its graph. Returns whether
+    /// it was handed to the store: not while an earlier one is on its way, and not in a run that stores at its end.
+    fn persist_message(&self, context: &Context, channel: &str, message: Message, started: Timestamp) -> bool;
+
     /// Returns the duration since some fixed time, by the clock of the run.
     fn elapsed(&self) -> Duration;
 
@@ -62,6 +69,8 @@ pub(crate) struct Scope {
     pub(crate) resume: ResumeOnce,
     /// Resume values by the ids of their interrupts.
     pub(crate) resume_values: Option<Arc<Map>>,
+    /// True if the run begins on a head that was moved back: the resume values that are stored there do not count.
+    pub(crate) anew: bool,
     /// True if an id names its interrupt alone. Otherwise the id of the first interrupt of a task stands for the later
     /// ones of the task as well.
     pub(crate) exact: bool,
@@ -89,6 +98,14 @@ impl Host for Nobody {
         None
     }
 
+    fn message_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    fn persist_message(&self, _: &Context, _: &str, _: Message, _: Timestamp) -> bool {
+        false
+    }
+
     fn elapsed(&self) -> Duration {
         Duration::ZERO
     }
@@ -109,6 +126,7 @@ impl Scope {
             cache: None,
             resume: ResumeOnce::default(),
             resume_values: None,
+            anew: false,
             exact: false,
         }
     }

@@ -13,8 +13,8 @@ use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
     ItemRange, ItemRow, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, RecentThread, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, StoredHead,
-    ThreadRecord, ThreadSize, TimerRecord, WriteRecord, WriteValue,
+    OperationValue, Payload, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, StoredHead, ThreadInfo,
+    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord, WriteValue,
 };
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
@@ -302,8 +302,16 @@ impl Backend for Recorder {
         self.inner.branches(thread, namespace)
     }
 
-    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
-        self.inner.recent_threads(before, limit)
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+        self.inner.list_threads(query)
+    }
+
+    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
+        self.inner.thread_info(thread)
+    }
+
+    fn rebuild_threads(&self) -> Result<(), StoreError> {
+        self.inner.rebuild_threads()
     }
 
     fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
@@ -316,6 +324,10 @@ impl Backend for Recorder {
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         self.inner.delete_threads(threads)
+    }
+
+    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
+        self.inner.erase_trash(now)
     }
 
     fn reclaim(&self) -> Result<Erasure, StoreError> {

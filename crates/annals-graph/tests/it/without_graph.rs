@@ -1,8 +1,10 @@
 //! Updates without a graph and runs of a graph go on from each other.
 
+use annals::base::Map;
 use annals::history::{ThreadQuery, ThreadStatus};
 use annals_graph::UpdateAs;
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 
 #[derive(State, Clone, Default)]
 struct Chat {
@@ -187,6 +189,97 @@ fn an_interrupt_before_a_moved_head_is_answered_again() {
     });
 }
 
+/// The ways to ask: in a node, twice in a node, in a subgraph, and in a called task. Each adds its resume values.
+fn asking(way: usize) -> CompiledGraph<Chat> {
+    let answers = |answers: &[Value]| {
+        let said = answers.iter().map(|answer| Message::ai(answer.as_str().unwrap_or_default()));
+        Ok(Chat::update().messages(said.collect::<Vec<_>>()))
+    };
+    let once = move |_: &Chat, ctx: &Context| answers(&[ctx.interrupt("which?")?]);
+    let graph = StateGraph::<Chat>::new();
+    let graph = match way {
+        0 => graph.node("ask", once),
+        1 => graph
+            .node("ask", move |_: &Chat, ctx: &Context| answers(&[ctx.interrupt("first?")?, ctx.interrupt("which?")?])),
+        2 => graph.node("ask", StateGraph::<Chat>::new().node("in", once).edge(START, "in").compile().unwrap()),
+        _ => {
+            let task = Task::new("task", |(): (), ctx: &Context| Ok(ctx.interrupt("which?")?));
+            graph.node("ask", move |_: &Chat, ctx: &Context| answers(&[task.call(ctx, ())?]))
+        }
+    };
+    graph.edge(START, "ask").compile().unwrap()
+}
+
+#[test]
+fn a_resume_value_at_a_moved_head_replaces_the_one_that_was_given_before() {
+    on_both(|store| {
+        for way in 0..4 {
+            let graph = asking(way);
+            for by_id in [false, true] {
+                let thread = store.thread(format!("{way} {by_id}")).unwrap();
+                let resume = |text: &str| {
+                    let state = graph.get_state(&thread).unwrap();
+                    assert_eq!(state.interrupts.len(), 1, "{way} {by_id}: the interrupt is open");
+                    let id = state.interrupts[0].id.clone();
+                    let value = if by_id { Value::Map(Map::from_iter([(id, text.into())])) } else { text.into() };
+                    graph.invoke(&thread, Command::resume(value)).unwrap()
+                };
+                let answer = |texts: &[&str]| texts.iter().fold(None, |_, text| Some(resume(text))).unwrap();
+                let (before, after) = match way {
+                    1 => (vec!["Bern", "Chur"], vec!["Basel", "Brig"]),
+                    _ => (vec!["Bern"], vec!["Basel"]),
+                };
+                graph.invoke(&thread, Chat::update().messages([Message::human("a")])).unwrap();
+                let waits = thread.head().unwrap().unwrap();
+                let first = answer(&before);
+                assert_eq!(texts(first.state()), [&["a"][..], &before].concat());
+                thread.rewind_to(&waits).unwrap();
+                if by_id && way > 0 {
+                    // The interrupts of calls and subgraphs, and later ones of a node, get new ids on the fork.
+                    graph.invoke(&thread, Input::Continue).unwrap();
+                }
+                let second = answer(&after);
+                assert!(second.is_done());
+                assert_eq!(texts(second.state()), [&["a"][..], &after].concat(), "{way} {by_id}: it was asked again");
+                store.clear_head_cache();
+                let read = thread.with_state::<Chat>().state().unwrap();
+                assert_eq!(texts(&read), [&["a"][..], &after].concat(), "{way} {by_id}: what is stored");
+                let is_undone = |_: &i32| {
+                    thread.undo().unwrap().unwrap();
+                    texts(&thread.with_state::<Chat>().state().unwrap()) == [&["a"][..], &before].concat()
+                };
+                assert!((0..5).any(|step| is_undone(&step)), "{way} {by_id}: nothing was lost");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_resume_value_at_a_past_checkpoint_stores_what_its_run_returned() {
+    on_both(|store| {
+        let runs = std::sync::atomic::AtomicUsize::new(0);
+        let ask = move |_: &Chat, ctx: &Context| {
+            ctx.interrupt("which?")?;
+            let run = runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok(Chat::update().messages([Message::ai(format!("run {run}"))]))
+        };
+        let graph = StateGraph::<Chat>::new().node("ask", ask).edge(START, "ask").compile().unwrap();
+        let thread = store.thread("chat").unwrap();
+        graph.invoke(&thread, Chat::update()).unwrap();
+        let waits = thread.head().unwrap().unwrap();
+        graph.invoke(&thread, Command::resume("x")).unwrap();
+        let again = graph.invoke(&waits, Command::resume("x")).unwrap();
+        assert_eq!(texts(again.state()), ["run 1"]);
+        store.clear_head_cache();
+        assert_eq!(
+            texts(&thread.with_state::<Chat>().state().unwrap()),
+            ["run 1"],
+            "the log holds what the run returned"
+        );
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
 #[test]
 fn the_status_of_a_thread_follows_from_its_log() {
     on_both(|store| {
@@ -214,4 +307,47 @@ fn the_status_of_a_thread_follows_from_its_log() {
         graph.invoke(&store.thread("asks").unwrap(), Command::resume("x")).unwrap();
         assert_eq!(status("asks"), ThreadStatus::Done);
     });
+}
+
+#[test]
+fn views_show_the_steps_of_a_graph_and_its_pending_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("views.db");
+    let store = Store::open(&path).unwrap();
+    let first = |_: &Chat| Ok(Chat::update());
+    let work = |chat: &Chat, context: &Context| {
+        match chat.title.as_deref() {
+            Some("asks") => _ = context.interrupt("which?")?,
+            Some("sleeps") => context.sleep_for(std::time::Duration::from_secs(3_600))?,
+            Some("fails") => return Err("no model".into()),
+            _ => {}
+        }
+        Ok(Chat::update())
+    };
+    let graph = StateGraph::<Chat>::new().node("first", first).node("work", work);
+    let graph = graph.edge(START, "first").edge("first", "work").edge("work", END).compile().unwrap();
+    for title in ["asks", "ends", "fails", "sleeps"] {
+        _ = graph.invoke(&store.thread(title).unwrap(), Chat::update().title(title.to_string()));
+    }
+    drop(store);
+    let conn = annals::rusqlite::Connection::open(&path).unwrap();
+    let rows = |query: &str| {
+        let mut statement = conn.prepare(query).unwrap();
+        let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        rows.map(|row| row.unwrap()).collect::<Vec<_>>()
+    };
+    let threads = "SELECT thread || ' ' || status || ' ' || coalesce(error, '') FROM v_threads ORDER BY thread";
+    assert_eq!(
+        rows(threads),
+        ["asks interrupted ", "ends done ", r#"fails failed node "work" failed: no model"#, "sleeps sleeping "]
+    );
+    let pending = "SELECT thread || ' ' || node || ' ' || state || ' ' || (wake_at IS NOT NULL) || ' ' || coalesce(error, '') \
+         FROM v_pending ORDER BY thread";
+    let expected =
+        ["asks work interrupted 0 ", r#"fails work failed 0 node "work" failed: no model"#, "sleeps work sleeping 1 "];
+    assert_eq!(rows(pending), expected);
+    let steps = "SELECT node || ' ' || state || ' ' || (seconds >= 0) FROM v_steps WHERE thread = 'ends' ORDER BY seq";
+    assert_eq!(rows(steps), ["__start__ done 1", "first done 1", "work done 1"]);
+    let errors = "SELECT thread || ' ' || error FROM v_checkpoints WHERE error IS NOT NULL";
+    assert_eq!(rows(errors), [r#"fails node "work" failed: no model"#]);
 }

@@ -79,6 +79,7 @@ pub fn add_ai_message_chunks(
 }
 
 /// Chunks of a message of the model that are merged one by one, without reading the earlier ones again.
+#[derive(Clone, Debug)]
 pub struct MergedChunks {
     id: Option<String>,
     content: Content,

@@ -144,8 +144,11 @@ impl BlockPlaces {
             before.push((at, Value::Map(old.clone())));
             let new = without_type(old, new);
             *old = merge_dicts(std::mem::take(old), new)?;
-            if let (Ok(Some(index)), Ok(id)) = (block_index(old), block_id(old)) {
-                self.places.merged(&index, id, at);
+            match (block_index(old), block_id(old)) {
+                (Ok(Some(index)), Ok(id)) => self.places.merged(&index, id, at),
+                (Ok(None), _) => {}
+                // The chunk gave the block such an id.
+                _ => self.walks = true,
             }
             return Ok(());
         }
@@ -209,6 +212,21 @@ mod tests {
             block.extend(id.map(|id| ("id".to_owned(), id)));
             Value::Map(block)
         })
+    }
+
+    #[test]
+    fn an_id_that_is_a_number_is_compared_by_a_walk() {
+        let block = |id: Option<Value>| {
+            let mut block = Map::from([("type".to_owned(), "text".into()), ("index".to_owned(), "lc_0".into())]);
+            block.extend(id.map(|id| ("id".to_owned(), id)));
+            vec![Value::Map(block)]
+        };
+        let (mut walked, mut found, mut places) = (Vec::new(), Vec::new(), BlockPlaces::default());
+        for id in [None, Some(Value::Int(7)), Some("0".into())] {
+            walked = merge_lists(walked, block(id.clone())).unwrap();
+            places.merge(&mut found, block(id)).unwrap();
+            assert_eq!(found, walked);
+        }
     }
 
     proptest! {

@@ -70,7 +70,7 @@ pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
     within(conn, engine_sql::BEGIN_READ, || {
         conn.execute_batch(engine_sql::SET_AUTO_VACUUM)?;
         if open::is_unmade(path, conn)? {
-            conn.execute_batch(engine_sql::SCHEMA)?;
+            conn.execute_batch(&schema::statements(engine_sql::SCHEMA))?;
             conn.execute_batch(engine_sql::MARK)?;
         }
         Ok(())
@@ -131,7 +131,7 @@ fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
         let next = usize::try_from(format).ok().and_then(|format| STEPS.get(format));
         let Some(next) = next else { return Ok(false) };
         let copy = older::retain(place, format)?;
-        conn.execute_batch(next.schema)?;
+        conn.execute_batch(&schema::statements(next.schema))?;
         let old = open::connect_unlocked(&copy)?;
         LogReplay::new(&old, format, conn, true)?.run()?;
         conn.execute_batch(next.finish)?;
@@ -199,7 +199,7 @@ mod tests {
     fn the_steps_make_the_schema_of_a_new_file() {
         let conn = Connection::open_in_memory().unwrap();
         for step in &STEPS {
-            conn.execute_batch(step.schema).unwrap();
+            conn.execute_batch(&schema::statements(step.schema)).unwrap();
             conn.execute_batch(step.finish).unwrap();
         }
         schema::verify(&conn).unwrap();

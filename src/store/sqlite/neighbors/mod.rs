@@ -7,6 +7,7 @@
 mod sql;
 
 use super::fault::{Res, corrupt};
+use super::row_check;
 use super::sql as engine_sql;
 use crate::base::{Namespace, RunId, ThreadId};
 pub(super) use sql::{WRITES_BELOW, WRITES_FROM};
@@ -32,6 +33,20 @@ pub(super) fn no_namespace(conn: &Connection, thread: &ThreadId, namespace: &Nam
     let mut by_id = conn.prepare_cached(engine_sql::THREAD_BY_ID)?;
     let found: Option<i64> = by_id.query_row([thread.as_str()], |row| row.get(0)).optional()?;
     found.map_or(Ok(()), |thread| no_path(conn, thread, namespace.as_str()))
+}
+
+/// Returns the number of a thread, whose row is verified. That it does not exist is verified as well: a writer that misses it
+/// would insert it again.
+pub(super) fn thread_number(conn: &Connection, thread: &ThreadId) -> Res<Option<i64>> {
+    let mut by_id = conn.prepare_cached(engine_sql::THREAD_BY_ID)?;
+    let mut rows = by_id.query([thread.as_str()])?;
+    let Some(row) = rows.next()? else {
+        of_thread(conn, thread.as_str())?;
+        return Ok(None);
+    };
+    let number: i64 = row.get(0)?;
+    row_check::verify("thread", row, 3, &|| format!("thread {number}"))?;
+    Ok(Some(number))
 }
 
 /// Verifies that a thread does not have a namespace.
@@ -120,4 +135,29 @@ fn must_go_up(checkpoint: i64, keys: &[WriteKey]) -> Res<()> {
         return Ok(());
     }
     Err(corrupt(format!("checkpoint {checkpoint}"), "the rows of writes beside its own are out of order"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::schema::statements;
+    use rusqlite::params_from_iter;
+
+    #[test]
+    fn neighbors_are_read_from_the_index() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&statements(engine_sql::SCHEMA)).unwrap();
+        let tables = [sql::THREAD, sql::NAMESPACE, sql::NAMESPACES, sql::CHECKPOINT, sql::RUN, sql::NAME];
+        for entries in tables.into_iter().chain([sql::KV_NAMESPACE, sql::KV]) {
+            let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {entries}")).unwrap();
+            let none = params_from_iter(vec![None::<i64>; plan.parameter_count()]);
+            let lines = plan.query_map(none, |row| row.get::<_, String>(3)).unwrap();
+            let lines: Vec<String> = lines.map(Result::unwrap).filter(|line| line.contains("INDEX")).collect();
+            // The first entry, the last one below, those behind it and the first one above.
+            assert!(lines.len() >= 4, "{lines:?}");
+            // The column `prefix` is computed, and SQLite defers the seek for a row of which it needs no other column.
+            let reads = if entries == sql::CHECKPOINT { "USING INDEX checkpoint_id" } else { "COVERING INDEX" };
+            assert!(lines.iter().all(|line| line.contains(reads)), "{lines:?}");
+        }
+    }
 }

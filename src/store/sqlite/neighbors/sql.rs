@@ -86,13 +86,13 @@ pub(super) const NAMESPACES: &str = beside!(
     "t.thread IS NOT i.thread OR t.path IS NOT i.path"
 );
 pub(super) const CHECKPOINT: &str = beside!(
-    "checkpoint" . "seq", "checkpoint_id" ("namespace, id"),
+    "checkpoint" . "seq", "checkpoint_id" ("namespace, prefix"),
     first "1",
-    below "(namespace, id) < (?1, ?2)",
-    by "namespace DESC, id DESC",
-    behind ("b.namespace, b.id") "b.namespace = l.namespace AND b.id >= l.id",
-    above "(namespace, id) >= (?1, ?2)",
-    "t.namespace IS NOT i.namespace OR t.id IS NOT i.id"
+    below "(namespace, prefix) < (?1, substr(?2, 1, 6))",
+    by "namespace DESC, prefix DESC",
+    behind ("b.namespace, b.prefix") "b.namespace = l.namespace AND b.prefix >= l.prefix",
+    above "(namespace, prefix) >= (?1, substr(?2, 1, 6))",
+    "t.namespace IS NOT i.namespace OR t.prefix IS NOT i.prefix"
 );
 /// The index holds only runs whose ids are of version 8.
 pub(super) const RUN: &str = beside!(

@@ -25,6 +25,7 @@ use super::read::source_of;
 use super::references;
 use super::sql as engine_sql;
 use super::write::{self, Caches};
+use super::writes::write_ref;
 use crate::base::limits::{LOST_MAX, REPLAY_BYTES, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::batch::{
@@ -275,11 +276,11 @@ impl<'c> LogReplay<'c> {
         let mut shared = HashMap::new();
         for write in writes {
             let is_stored = write.child.is_none() || write.child == Some(child);
-            if let (Value::Integer(payload), 0.., 0.., true) = (&write.value, write.index, write.part, is_stored)
+            if let (Value::Integer(payload), 0.., true) = (&write.value, write.index, is_stored)
                 && let Ok(task) = self.rows.task(tasks, write.task)
+                && let Some(place) = write_ref(task, i64::from(write.index), write.part)
             {
-                let part = u32::try_from(write.part.saturating_sub(1)).unwrap_or(0);
-                shared.entry(*payload).or_insert(WriteRef { task, index: write.index, part });
+                shared.entry(*payload).or_insert(place);
             }
         }
         shared

@@ -10,11 +10,12 @@ use crate::base::internal::hash::Checksum;
 use crate::base::limits::NAMES_CACHE_MAX;
 use crate::base::{Codec, Namespace, TaskId, ThreadId};
 use crate::store::batch::{ItemIndex, Payload};
-use crate::store::record::{TaskKind, TaskRecord};
+use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::lineage::{EMPTY, LIST, VALUE};
+use crate::store::sqlite::lineage::{of_kind_column, version_of_column};
 use crate::store::sqlite::names::Kind;
-use crate::store::sqlite::pack::{PackedKind, unpack_tasks};
+use crate::store::sqlite::pack::unpack_tasks;
+use crate::store::sqlite::read::task_records;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::cell::RefCell;
@@ -208,17 +209,7 @@ impl<'c> OldRows<'c> {
     pub(super) fn tasks(&self, column: Option<&[u8]>) -> Res<Vec<TaskRecord>> {
         let Some(bytes) = column else { return Ok(Vec::new()) };
         let packed = unpack_tasks(bytes).ok_or_else(|| corrupt("checkpoint", "its tasks cannot be decoded"))?;
-        let record = |task: crate::store::sqlite::pack::PackedTask| {
-            let kind = match task.kind {
-                PackedKind::Push(index) => TaskKind::Push { index },
-                PackedKind::Pull(ids) => {
-                    let triggers = ids.into_iter().map(|id| self.name(Kind::Channel, id));
-                    TaskKind::Pull { triggers: triggers.collect::<Res<_>>()? }
-                }
-            };
-            Ok(TaskRecord { id: task.id, name: self.name(Kind::Node, task.node)?, kind })
-        };
-        packed.into_iter().map(record).collect()
+        task_records(packed, |kind, id| self.name(kind, id))
     }
 
     /// Returns the id of a task by its number in the rows of `write`.
@@ -237,9 +228,10 @@ impl<'c> OldRows<'c> {
     pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<OldVersion>> {
         let mut statement = self.conn.prepare_cached(sql::VERSIONS)?;
         let versions = statement.query_map(params![branch, ordinal], |row| {
-            let (kind, mut version): (i64, i64) = (row.get(2)?, row.get(1)?);
-            if self.has_distances() && matches!(kind, EMPTY | VALUE | LIST) {
-                version = version.wrapping_add(ordinal);
+            let (mut kind, mut version): (i64, i64) = (row.get(2)?, row.get(1)?);
+            if self.has_distances() {
+                (kind, _) = of_kind_column(kind);
+                version = version_of_column(kind, version, ordinal);
             }
             Ok(OldVersion { key: row.get(0)?, version, kind, task: row.get(3)?, value: row.get(4)? })
         })?;

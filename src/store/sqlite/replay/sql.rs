@@ -36,4 +36,4 @@ pub(super) const LAST_CHECKSUM: &str = "SELECT sum FROM checkpoint ORDER BY seq 
 /// Returns 1 if a run of writes with a checksum is stored.
 pub(super) const RUN: &str = "SELECT EXISTS (SELECT 1 FROM write WHERE idx = ?4 AND sum = ?5 AND checkpoint = \
      (SELECT c.seq FROM thread t JOIN namespace n ON n.thread = t.id JOIN checkpoint c ON c.namespace = n.id \
-      WHERE t.public_id = ?1 AND n.path = ?2 AND c.id = ?3))";
+      WHERE t.public_id = ?1 AND n.path = ?2 AND c.prefix = substr(?3, 1, 6) AND c.id = ?3))";

@@ -87,22 +87,18 @@ fn behind(conn: &Connection, next: i64) -> Res<u64> {
 
 /// Indexes until nothing is left, with a pause after each step, so that other writers get the lock.
 pub(in super::super) fn advance(writer: &SqliteWriter) -> Result<(), StoreError> {
-    advance_until(writer, &|| false)
-}
-
-/// Indexes until nothing is left, or until it is told to stop.
-pub(super) fn advance_until(writer: &SqliteWriter, stops: &dyn Fn() -> bool) -> Result<(), StoreError> {
-    loop {
-        if stops() {
-            return Ok(());
-        }
-        let job = IndexJob { step: IndexStep::Advance, behind: Arc::default() };
-        writer.commit(JobRef::Index(&job))?;
-        if *job.behind.lock() == 0 {
-            return Ok(());
-        }
+    while advance_step(writer)? > 0 {
         std::thread::sleep(INDEX_INTERVAL);
     }
+    Ok(())
+}
+
+/// Indexes as much as one transaction may. Returns how many checkpoints are not indexed then.
+pub(super) fn advance_step(writer: &SqliteWriter) -> Result<u64, StoreError> {
+    let job = IndexJob { step: IndexStep::Advance, behind: Arc::default() };
+    writer.commit(JobRef::Index(&job))?;
+    let behind = *job.behind.lock();
+    Ok(behind)
 }
 
 /// Does a step in the transaction that is open.

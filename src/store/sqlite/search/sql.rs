@@ -47,7 +47,7 @@ pub(super) const ERASE_UPDATE: &str =
 pub(super) const ERASE_DELETE: &str = "DELETE FROM search_erase WHERE thread = ?1";
 pub(super) const ERASE_NAMESPACE: &str = "SELECT min(id) FROM namespace WHERE thread = ?1 AND id > ?2";
 pub(super) const ERASE_CHECKPOINT: &str = "SELECT id, seq, branch, ordinal FROM checkpoint \
-     WHERE namespace = ?1 AND id >= ?2 ORDER BY id LIMIT 1";
+     WHERE namespace = ?1 AND prefix >= coalesce(substr(?2, 1, 6), X'') AND id >= ?2 ORDER BY prefix, seq LIMIT 1";
 pub(super) const ERASE_STRAY: &str =
     "SELECT count(*) FROM search_erase WHERE thread NOT IN (SELECT thread FROM tombstone WHERE state = 0)";
 

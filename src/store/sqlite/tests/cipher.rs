@@ -6,13 +6,14 @@ use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
 use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
-use crate::store::sqlite::changes::item_check;
+use crate::store::sqlite::changes::{PUT, item_check};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::lineage::{VersionRow, versions_check};
-use crate::store::sqlite::read::column;
+use crate::store::sqlite::read::{ReadView, column};
 use crate::store::sqlite::row_check::{of_row, payload_column};
 use crate::store::sqlite::sql;
 use rusqlite::Row;
+use rusqlite::types::ValueRef;
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -566,6 +567,28 @@ fn a_value_in_the_clear_is_damage_in_an_encrypted_store() {
         let findings = bench.store.check().unwrap().problems;
         assert!(findings.iter().any(|finding| finding.invariant == Invariant::Keys), "{harm}: {findings:?}");
     }
+}
+
+#[test]
+fn an_item_in_the_clear_is_damage_in_an_encrypted_store() {
+    let mut bench = bench(&encrypted(key(1)));
+    let head = at(&thread("a"), bench.add(&thread("a"), None, vec![list(1, vec![put(0, "zero"), put(1, "one")])]));
+    let conn = without_triggers(&bench.path());
+    let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (branch, channel): (i64, i64) =
+        conn.query_row("SELECT branch, channel FROM item WHERE slot = 1", [], place).unwrap();
+    // The check of a row does not say that its value is sealed.
+    let check = |view: ReadView<'_>| Ok(item_check(view.keys, branch, channel, 1, 0, PUT, None, ValueRef::Blob(&[7])));
+    let check = bench.store.pool.read(check).unwrap();
+    conn.execute("UPDATE item SET value = X'07', xxh3 = ?1 WHERE slot = 1", [check]).unwrap();
+    for range in [ItemRange::All, ItemRange::Tail(1), ItemRange::Positions(1, 2)] {
+        let error = bench.store.items(&head, "messages", range, &mut |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("its value is not sealed"), "{range:?}: {error}");
+    }
+    let error = bench.store.search_list(&head, "messages", "one").unwrap_err();
+    assert!(error.to_string().contains("its value is not sealed"), "{error}");
+    let findings = bench.check();
+    assert!(findings.iter().any(|finding| finding.contains("its value is not sealed")), "{findings:?}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Rot: found where a value is read, and by a check.
 
 use super::*;
+use crate::base::limits::ITEM_PAGE_ROWS_MAX;
 use crate::store::StoreError;
 use crate::store::query::CheckpointQuery;
+use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::lineage::{VersionRow, versions_check};
 use crate::store::sqlite::read::column;
 use crate::store::sqlite::{row_check, sql};
 use rusqlite::{Connection, params};
@@ -94,6 +97,8 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE version SET task = 0 WHERE ordinal = 3 AND kind = 2",
         "UPDATE version SET kind = 0, value = NULL WHERE ordinal = 3 AND kind = 1",
         "UPDATE version SET kind = 9 WHERE ordinal = 3 AND kind = 1",
+        "UPDATE version SET kind = kind + 16 WHERE ordinal = 3 AND xxh3 IS NOT NULL",
+        "UPDATE version SET kind = kind + 16 WHERE ordinal = 3 AND xxh3 IS NULL",
         "DELETE FROM version WHERE ordinal = 3 AND kind = 1",
         "UPDATE version SET ordinal = 5000 WHERE ordinal = 3 AND kind = 1",
         "UPDATE version SET value = X'00' WHERE kind = 4",
@@ -160,6 +165,77 @@ fn a_cycle_of_parents_is_refused_where_a_row_of_it_is_read() {
     assert!(bench.store.checkpoint(&at).is_err());
 }
 
+#[test]
+fn a_version_row_that_leads_to_another_checkpoint_is_noticed() {
+    let (bench, at) = damaged("UPDATE version SET kind = kind + 16 WHERE ordinal = 3 AND xxh3 IS NOT NULL");
+    let conn = without_triggers(&bench.path());
+    let mut versions = conn
+        .prepare("SELECT ordinal, key, version, kind, task, value FROM version WHERE ordinal = 3 ORDER BY key")
+        .unwrap();
+    let rows = versions.query_map([], |row| Ok(VersionRow::read(1, row, 0).unwrap())).unwrap();
+    let rows: Vec<VersionRow> = rows.map(Result::unwrap).collect();
+    let check = versions_check(&Keys::default(), 1, 3, &rows);
+    let repair = "UPDATE version SET xxh3 = ?1 WHERE ordinal = 3 AND xxh3 IS NOT NULL";
+    assert_eq!(conn.execute(repair, [check]).unwrap(), 1);
+    let error = bench.store.ancestors(&at, &[3]).unwrap_err();
+    assert!(error.to_string().contains("ordinal 3 of its lineage"), "{error}");
+    assert_eq!(bench.store.ancestors(&at, &[2]).unwrap()[0].as_ref().unwrap().ordinal, 2);
+    let findings = bench.check();
+    assert!(findings.iter().any(|finding| finding.contains("does not lead to its checkpoint")), "{findings:?}");
+}
+
+/// Replaces a text in the root page of an index, as rot does. The bytes of the index stay in order.
+fn harm_index(path: &Path, index: &str, from: &str, to: &str) {
+    let root: i64 =
+        raw(path).query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [index], |row| row.get(0)).unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    let begin = (root as usize - 1) * 4_096;
+    let page = &mut bytes[begin..begin + 4_096];
+    let found = page.windows(from.len()).rposition(|text| text == from.as_bytes()).unwrap();
+    page[found..found + to.len()].copy_from_slice(to.as_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_thread_that_an_index_does_not_show_is_neither_made_again_nor_passed_over() {
+    for (index, from, to) in [
+        ("sqlite_autoindex_thread_1", "bob", "bod"),
+        ("sqlite_autoindex_thread_1", "bob", "boa"),
+        ("sqlite_autoindex_namespace_1", "inner", "innes"),
+    ] {
+        let mut bench = Bench::new();
+        let inner = Namespace::new("inner").unwrap();
+        for name in ["alice", "bob", "carol"] {
+            let id = bench.add(&thread(name), None, vec![list(1, vec![put(0, "text")])]);
+            let mut batch = Batch::new(thread(name), inner.clone(), None);
+            let next = bench.ids.checkpoint(Timestamp::from_micros(1), 0, Some(&id));
+            batch.checkpoints.push(checkpoint(next));
+            bench.store.commit(&batch).unwrap();
+        }
+        let path = bench.path();
+        let Bench { folder: _folder, store, mut ids } = bench;
+        drop(store);
+        harm_index(&path, index, from, to);
+        let store = open(&path);
+        let of_index = |error: &StoreError| matches!(error, StoreError::Corrupt { place, .. } if place.contains(index));
+        let name = if from == "inner" { "alice" } else { "bob" };
+        for namespace in [Namespace::root(), inner] {
+            if from == "inner" && namespace == Namespace::root() {
+                continue;
+            }
+            let mut batch = Batch::new(thread(name), namespace, None);
+            batch.checkpoints.push(checkpoint(ids.checkpoint(Timestamp::from_micros(1), 0, None)));
+            let error = store.commit(&batch).unwrap_err();
+            assert!(of_index(&error), "{index} {to}: {error}");
+        }
+        if from == "bob" {
+            let error = store.delete_threads(&[thread("bob")]).unwrap_err();
+            assert!(of_index(&error), "{index} {to}: {error}");
+        }
+        assert!(!store.check().unwrap().problems.is_empty());
+    }
+}
+
 /// Reads everything that a thread shows.
 fn read_all(bench: &Bench, thread: &ThreadId) -> Result<(), StoreError> {
     let store = &bench.store;
@@ -218,6 +294,82 @@ fn a_changed_or_missing_row_is_noticed_where_it_is_read() {
         let error = read_all(&bench, &at.thread).expect_err(harm);
         assert!(matches!(error, StoreError::Corrupt { .. }), "{harm}: {error}");
     }
+}
+
+#[test]
+fn a_missing_item_of_a_list_of_many_pages_is_noticed() {
+    let last = 2 * ITEM_PAGE_ROWS_MAX as u64 + 5;
+    for (deletes, missing) in [
+        (false, ITEM_PAGE_ROWS_MAX as u64),
+        (false, 1),
+        (true, 1),
+        (true, ITEM_PAGE_ROWS_MAX as u64),
+        (true, ITEM_PAGE_ROWS_MAX as u64 + 3),
+        (true, last - 1),
+    ] {
+        let mut bench = Bench::new();
+        let t = thread("a");
+        let first = bench.add(&t, None, vec![list(1, (0..last).map(|position| put(position, "text")).collect())]);
+        let change = if deletes { vec![remove(10)] } else { vec![put(last, "text")] };
+        let head = at(&t, bench.add(&t, Some(first), vec![list(2, change)]));
+        let read = |range| {
+            let mut count = 0;
+            let read = bench.store.items(&head, "messages", range, &mut |_| {
+                count += 1;
+                Ok(())
+            });
+            read.map(|()| count)
+        };
+        let all = if deletes { last - 1 } else { last + 1 };
+        let ranges = [ItemRange::All, ItemRange::Tail(all as usize), ItemRange::Tail(all as usize - 1)];
+        assert_eq!(ranges.map(|range| read(range).unwrap()), [all, all, all - 1]);
+        let delete = format!("DELETE FROM item WHERE slot = {missing}");
+        assert_eq!(without_triggers(&bench.path()).execute(&delete, []).unwrap(), 1);
+        // With deletes, a tail of fewer items goes on to the ones before it.
+        let shown = if deletes { &ranges[..2] } else { &ranges };
+        for range in shown {
+            let error = read(*range).unwrap_err();
+            assert!(matches!(error, StoreError::Corrupt { .. }), "{deletes} {missing} {range:?}: {error}");
+        }
+    }
+}
+
+/// A checkpoint whose check fits an ordinal that no list of checkpoints can have.
+#[test]
+fn an_ordinal_at_the_end_of_its_range_is_an_error_where_it_is_counted_on() {
+    let harm = format!("UPDATE checkpoint SET ordinal = {} WHERE seq = 70", i64::MAX);
+    let (mut bench, at) = damaged(&harm);
+    repair_check(&bench, 70);
+    assert!(!bench.check().is_empty());
+    bench.store.checkpoint(&at).unwrap_err();
+    let next = bench.ids.checkpoint(Timestamp::from_micros(1), 0, Some(&at.checkpoint));
+    let mut batch = Batch::new(at.thread.clone(), Namespace::root(), Some(at.checkpoint));
+    batch.checkpoints.push(NewCheckpoint { parent: Some(Parent::Local(at.checkpoint)), ..checkpoint(next) });
+    // The writer of the handle has the checkpoint in its cache.
+    let store = open(&bench.path());
+    let error = store.commit(&batch).unwrap_err();
+    assert!(error.to_string().contains("no ordinal is above its own"), "{error}");
+    // A child of the forged checkpoint, forged as well.
+    let (bench, at) = damaged("UPDATE checkpoint SET ordinal = 9223372036854775807 WHERE seq = 69");
+    repair_check(&bench, 69);
+    repair_check(&bench, 70);
+    assert!(matches!(bench.store.checkpoint(&at), Err(StoreError::Corrupt { .. })));
+    assert!(!bench.check().is_empty());
+}
+
+#[test]
+fn a_seq_at_the_end_of_its_range_is_an_error_of_the_next_commit() {
+    let (mut bench, at) = damaged("UPDATE checkpoint SET seq = 9223372036854775807 WHERE seq = 1");
+    let next = bench.ids.checkpoint(Timestamp::from_micros(1), 0, Some(&at.checkpoint));
+    let mut batch = Batch::new(thread("new"), Namespace::root(), None);
+    batch.checkpoints.push(checkpoint(next));
+    let error = bench.store.commit(&batch).unwrap_err();
+    assert!(error.to_string().contains("no id is above that of the row"), "{error}");
+    let (bench, _) = damaged("UPDATE payload SET id = 9223372036854775807 WHERE text = 'zero'");
+    let mut batch = Batch::new(thread("new"), Namespace::root(), None);
+    batch.checkpoints.push(NewCheckpoint { changes: vec![list(1, vec![put(0, "text")])], ..checkpoint(next) });
+    let error = bench.store.commit(&batch).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod recover;
 mod roundtrip;
 mod schema;
 mod search;
+mod threads;
 mod waits;
 mod wal_tail;
 

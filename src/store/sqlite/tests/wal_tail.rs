@@ -53,7 +53,9 @@ fn a_flip_in_each_frame_ends_the_log_there() {
     for frame in 1..=log.frames {
         for byte in [3, 16, 24, 3_000] {
             let mut bytes = log.bytes.clone();
-            bytes[HEADER + (frame as usize - 1) * FRAME + byte] ^= 0x40;
+            let flipped = &mut bytes[HEADER + (frame as usize - 1) * FRAME + byte];
+            // A frame of page 0 would not be one of the log.
+            *flipped ^= if *flipped == 0x40 { 0x20 } else { 0x40 };
             let commits = log.ends.iter().filter(|end| **end >= frame).count() as u64;
             let path = log.bench.folder.path().join("flipped");
             fs::write(&path, &bytes).unwrap();

@@ -9,8 +9,8 @@ use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
     ItemRow, ListRef, MemoryBackend, NewCheckpoint, NewOperation, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, RecentThread, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead,
-    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead, ThreadInfo,
+    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -311,8 +311,16 @@ impl Backend for Disk {
         self.inner.branches(thread, namespace)
     }
 
-    fn recent_threads(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecentThread>, StoreError> {
-        self.inner.recent_threads(before, limit)
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+        self.inner.list_threads(query)
+    }
+
+    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
+        self.inner.thread_info(thread)
+    }
+
+    fn rebuild_threads(&self) -> Result<(), StoreError> {
+        self.inner.rebuild_threads()
     }
 
     fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {

@@ -1,0 +1,419 @@
+//! Copies of threads: [`Thread::copy_to`].
+//!
+//! Each checkpoint is read through the backend and becomes a batch with the same id; all batches are one commit. A value that a
+//! task wrote refers to the copied write, so that its bytes are stored once. *Absent:* the operations of the thread; its
+//! facts, the names of its branches and its heads are copied by one new operation.
+//!
+//! Invariant: no row of the copy refers to the thread that was copied.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
+use crate::store::batch::{
+    Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Seen, WriteRef, WriteValue,
+};
+use crate::store::{
+    Backend, Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
+    NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, Parent, Payload,
+    StoreError, TRASHED, WriteRecord,
+};
+
+use super::snapshot::write_value;
+use super::thread::Thread;
+
+/// The items of a list, or of a range of it: position, ordinal, task and content.
+type Items = Vec<(u64, u64, Option<u32>, Payload)>;
+
+/// The namespace and the id of a checkpoint of the copied thread.
+type CopiedPoint = (Namespace, CheckpointId);
+
+impl Thread {
+    /// Copies the thread to a new one: its checkpoints in all namespaces with their ids, the writes of their tasks, its
+    /// timers, its facts, the names of its branches and its heads. The copy goes on without the original, which can be deleted;
+    /// a copy of a fork is a fork of the same checkpoint, and that of a thread in the trash is not in the trash. Operations are
+    /// not copied: an undo in the copy begins with the copy.
+    ///
+    /// All checkpoints are one commit, so a crash leaves the whole history or nothing. Facts, names of branches and moved heads
+    /// follow in an operation; after a crash between the two, the same call completes the copy. The cost is that of
+    /// the whole thread, also in memory, and other writers wait for the commit.
+    ///
+    /// # Errors
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::Conflict`] if the other thread exists already; [`StoreError::Id`]; as
+    /// [`Backend::commit`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let trip = store.thread("trip")?;
+    /// trip.append("messages", [Message::human("hi")])?;
+    /// let copy = trip.copy_to("trip by train")?;
+    /// assert_eq!(copy.head()?.unwrap().id(), trip.head()?.unwrap().id());
+    /// store.delete_thread("trip")?;
+    /// assert_eq!(copy.head()?.unwrap().len("messages")?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "copy_thread")]
+    pub fn copy_to(&self, id: impl AsRef<str>) -> Result<Self, StoreError> {
+        let copy = self.store().thread(id)?;
+        self.store().settle_abandoned();
+        let mut copying = Copying::new(&**self.store().backend(), self.id(), copy.id());
+        let records = copying.records()?;
+        if records.is_empty() {
+            return Err(StoreError::ThreadNotFound { id: self.id().clone() });
+        }
+        copying.must_be_new(&records)?;
+        let batches = copying.batches(&records)?;
+        if let Some(batch) = Batch::of_all(batches) {
+            self.store().commit(&batch)?;
+        }
+        if let Some(operation) = copying.operation(self.store().now())? {
+            copy.operate(operation)?;
+        }
+        Ok(copy)
+    }
+}
+
+/// A copy under way.
+struct Copying<'a> {
+    backend: &'a dyn Backend,
+    from: &'a ThreadId,
+    to: &'a ThreadId,
+    /// The newest copied checkpoint of each namespace.
+    newest: HashMap<Namespace, CheckpointId>,
+    /// The nodes that had run at each copied checkpoint.
+    seen: HashMap<CopiedPoint, Vec<Seen>>,
+    /// The tasks whose writes build on a list of a later checkpoint: they are copied last.
+    late: Vec<(Namespace, NewWrites)>,
+}
+
+impl<'a> Copying<'a> {
+    fn new(backend: &'a dyn Backend, from: &'a ThreadId, to: &'a ThreadId) -> Self {
+        Self { backend, from, to, newest: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
+    }
+
+    /// Returns the checkpoints of all namespaces in the order of the log.
+    fn records(&self) -> Result<Vec<CheckpointRecord>, StoreError> {
+        let mut records: Vec<CheckpointRecord> = Vec::new();
+        for namespace in self.backend.namespaces(self.from)? {
+            let mut query = CheckpointQuery::new(self.from.clone(), namespace);
+            loop {
+                let page = self.backend.checkpoints(&query)?;
+                let Some(last) = page.last() else { break };
+                query.before = Some(last.point.checkpoint);
+                records.extend(page);
+            }
+        }
+        records.sort_by_key(|record| record.seq);
+        Ok(records)
+    }
+
+    /// Refuses a thread that exists, unless it is this copy, to which nothing was done yet.
+    fn must_be_new(&self, records: &[CheckpointRecord]) -> Result<(), StoreError> {
+        for namespace in self.backend.namespaces(self.to)? {
+            let mut query = CheckpointQuery::new(self.to.clone(), namespace.clone());
+            query.limit = 1;
+            let found = self.backend.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
+            let mut copied = records.iter().rev().filter(|record| record.point.namespace == namespace);
+            let mut operations = OperationQuery::new().thread(self.to.clone());
+            operations.limit = 1;
+            let is_changed = !self.backend.operations(&operations)?.is_empty();
+            if is_changed || found != copied.next().map(|record| record.point.checkpoint) {
+                return Err(StoreError::Conflict { thread: self.to.clone(), namespace, expected: None, found });
+            }
+        }
+        Ok(())
+    }
+
+    fn batches(&mut self, records: &[CheckpointRecord]) -> Result<Vec<Batch>, StoreError> {
+        let mut last: HashMap<&Namespace, CheckpointId> = HashMap::new();
+        records.iter().for_each(|record| _ = last.insert(&record.point.namespace, record.point.checkpoint));
+        let mut batches = Vec::new();
+        for record in records {
+            let (namespace, id) = (&record.point.namespace, record.point.checkpoint);
+            let mut batch = Batch::new(self.to.clone(), namespace.clone(), self.newest.get(namespace).copied());
+            batch.checkpoints.push(self.checkpoint(record)?);
+            batches.push(batch);
+            self.newest.insert(namespace.clone(), id);
+            let writes = self.backend.writes(&record.point)?;
+            let timers = if last.get(namespace) == Some(&id) { timers(record, &writes) } else { Vec::new() };
+            let mut batch = Batch::new(self.to.clone(), namespace.clone(), Some(id));
+            (batch.writes, batch.timers) = (self.early(namespace, writes_of(id, writes)), timers);
+            if !batch.writes.is_empty() {
+                batches.push(batch);
+            }
+        }
+        for (namespace, writes) in std::mem::take(&mut self.late) {
+            let head = self.newest.get(&namespace).copied();
+            let mut batch = Batch::new(self.to.clone(), namespace, head);
+            batch.writes.push(writes);
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
+    /// Returns the writes that build on lists of copied checkpoints alone. Others are copied last.
+    fn early(&mut self, namespace: &Namespace, writes: Vec<NewWrites>) -> Vec<NewWrites> {
+        let is_copied = |write: &NewWrite| match &write.value {
+            WriteValue::Delta(delta) => self.seen.contains_key(&(delta.of.namespace.clone(), delta.of.checkpoint)),
+            _ => true,
+        };
+        let (early, late): (Vec<_>, Vec<_>) = writes.into_iter().partition(|new| new.writes.iter().all(is_copied));
+        self.late.extend(late.into_iter().map(|new| (namespace.clone(), new)));
+        early
+    }
+
+    fn checkpoint(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
+        let parent_ref = record.parent_ref();
+        let parent = match (record.parent, &record.forked_from) {
+            (Some(parent), _) => Some(Parent::Local(parent)),
+            (None, Some(from)) if from.thread == *self.from => {
+                Some(Parent::Fork(CheckpointRef { thread: self.to.clone(), ..from.clone() }))
+            }
+            (None, from) => from.clone().map(Parent::Fork),
+        };
+        let id = record.point.checkpoint;
+        let mut new = NewCheckpoint::new(id, parent, record.step, record.source, record.created_at);
+        new.run = record.run;
+        new.metadata.clone_from(&record.metadata);
+        new.parents = Arc::clone(&record.parents);
+        new.tasks.clone_from(&record.tasks);
+        let state = self.backend.state(&record.point)?;
+        let writes = match record.parent {
+            Some(_) => parent_ref.as_ref().map(|parent| self.backend.writes(parent)).transpose()?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let is_late = |write: &WriteRecord, (of, late): &(Namespace, NewWrites)| {
+            *of == record.point.namespace && (Some(late.checkpoint), late.task) == (record.parent, write.task)
+        };
+        let is_early = |write: &WriteRecord| !self.late.iter().any(|late| is_late(write, late));
+        let writes: Vec<WriteRecord> = writes.into_iter().filter(is_early).collect();
+        let shared = Shared::of(&writes);
+        for channel in state.channels.iter().filter(|channel| channel.ordinal == record.ordinal) {
+            let value = match &channel.value {
+                ChannelValue::Empty => ChangeValue::Empty,
+                ChannelValue::Value(payload) => ChangeValue::Value(shared.data(payload)),
+                ChannelValue::Items => {
+                    ChangeValue::Items(self.list_changes(record, parent_ref.as_ref(), channel, &shared)?)
+                }
+            };
+            new.changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value).by(channel.task));
+        }
+        let before = match &parent_ref {
+            Some(parent) => self.seen_at(parent)?,
+            None => Vec::new(),
+        };
+        new.seen = state.seen.iter().filter(|seen| !before.contains(seen)).cloned().collect();
+        self.seen.insert((record.point.namespace.clone(), id), state.seen);
+        Ok(new)
+    }
+
+    /// Returns the nodes that had run at a checkpoint, which may be one of another thread.
+    fn seen_at(&self, at: &CheckpointRef) -> Result<Vec<Seen>, StoreError> {
+        if at.thread == *self.from
+            && let Some(seen) = self.seen.get(&(at.namespace.clone(), at.checkpoint))
+        {
+            return Ok(seen.clone());
+        }
+        Ok(self.backend.state(at)?.seen)
+    }
+
+    /// Returns the operations that make a list of that of the parent.
+    fn list_changes(
+        &self,
+        record: &CheckpointRecord,
+        parent: Option<&CheckpointRef>,
+        channel: &ChannelRecord,
+        shared: &Shared<'_>,
+    ) -> Result<Vec<ItemChange>, StoreError> {
+        let name = &*channel.channel;
+        let mut written = None::<Range<u64>>;
+        self.backend.versions(&record.point, Some(name), record.ordinal, &mut |version| {
+            written = version.positions.clone();
+            Ok(true)
+        })?;
+        let written = written.unwrap_or(0..u64::MAX);
+        let is_replaced = written.end == u64::MAX;
+        let range = if is_replaced { ItemRange::All } else { ItemRange::Positions(written.start, written.end) };
+        let items = self.items(&record.point, name, range)?;
+        let reference = if is_replaced { self.backend.list_reference(&record.point, name)? } else { None };
+        if let Some(of) = reference {
+            let base = CheckpointRef::new(self.from.clone(), of.namespace.clone(), of.checkpoint);
+            let base = self.items(&base, &of.channel, ItemRange::All)?;
+            return Ok(from_reference(of, base, items, channel.task, shared));
+        }
+        let before = match parent {
+            Some(parent) if is_replaced => {
+                let is_list = self.is_list(parent, name)?;
+                return Ok(replaced(is_list, items, channel.task, shared));
+            }
+            Some(parent) if self.is_list(parent, name)? => self.items(parent, name, range)?,
+            _ => Vec::new(),
+        };
+        let mut changes = deleted(&before, &items, channel.task);
+        let own = items.into_iter().filter(|(_, ordinal, ..)| *ordinal == record.ordinal);
+        changes.extend(own.map(|(position, _, task, payload)| put(position, &payload, task, shared)));
+        Ok(changes)
+    }
+
+    fn is_list(&self, at: &CheckpointRef, channel: &str) -> Result<bool, StoreError> {
+        let mut is_list = false;
+        self.backend.versions(at, Some(channel), 0, &mut |version| {
+            is_list = version.channel.value == ChannelValue::Items;
+            Ok(false)
+        })?;
+        Ok(is_list)
+    }
+
+    fn items(&self, at: &CheckpointRef, channel: &str, range: ItemRange) -> Result<Items, StoreError> {
+        let mut items = Vec::new();
+        self.backend.items(at, channel, range, &mut |row| {
+            items.push((row.position, row.ordinal, row.task, row.payload.to_payload()));
+            Ok(())
+        })?;
+        Ok(items)
+    }
+
+    /// Returns the operation that gives the copy the facts, the names of branches and the heads of the thread.
+    fn operation(&self, at: Timestamp) -> Result<Option<NewOperation>, StoreError> {
+        let mut operation = NewOperation::new(OperationKind::Facts, at);
+        let present = self.backend.fields(self.to)?;
+        for (field, value) in self.backend.fields(self.from)? {
+            if field == OperationField::Fact(TRASHED.to_owned()) {
+                continue;
+            }
+            let before = present.iter().find(|(other, _)| *other == field).map(|(_, value)| value.clone());
+            if before.as_ref() != Some(&value) {
+                let root = Namespace::root();
+                operation.changes.push(OperationChange::new(self.to.clone(), root, field, before, Some(value)));
+            }
+        }
+        let mut heads = Vec::new();
+        for namespace in self.newest.keys() {
+            let head = |thread| self.backend.head_id(thread, namespace);
+            let (wanted, found) = (head(self.from)?, head(self.to)?);
+            if wanted != found {
+                heads.push(OperationChange::head(self.to.clone(), namespace.clone(), found, wanted));
+            }
+        }
+        if !heads.is_empty() {
+            operation.kind = OperationKind::Rewind;
+            if operation.changes.is_empty() && heads.iter().all(|change| !change.namespace.is_root()) {
+                // An operation on a subgraph names the head of the root namespace.
+                let root = self.backend.head_id(self.to, &Namespace::root())?;
+                heads.push(OperationChange::head(self.to.clone(), Namespace::root(), root, root));
+            }
+            operation.changes.extend(heads);
+        }
+        Ok(Some(operation).filter(|operation| !operation.changes.is_empty()))
+    }
+}
+
+/// The writes of the tasks of a parent, by their content.
+struct Shared<'w>(HashMap<&'w [u8], Vec<(&'w Payload, WriteRef)>>);
+
+impl<'w> Shared<'w> {
+    fn of(writes: &'w [WriteRecord]) -> Self {
+        let mut shared: HashMap<&[u8], Vec<(&Payload, WriteRef)>> = HashMap::new();
+        for write in writes.iter().filter(|write| write.index >= 0) {
+            let payloads = match &write.value {
+                WriteValue::Null => &[],
+                WriteValue::One(payload) => std::slice::from_ref(payload),
+                WriteValue::Items(items) => &**items,
+                WriteValue::Delta(delta) => &*delta.items,
+            };
+            for (part, payload) in (0..).zip(payloads) {
+                let of = WriteRef { task: write.task, index: write.index, part };
+                shared.entry(&payload.data).or_default().push((payload, of));
+            }
+        }
+        Self(shared)
+    }
+
+    fn data(&self, payload: &Payload) -> Data {
+        let found = self.0.get(&*payload.data).and_then(|all| all.iter().find(|(written, _)| *written == payload));
+        found.map_or_else(|| Data::New(payload.clone()), |(_, of)| Data::OfWrite(of.clone()))
+    }
+}
+
+fn put(position: u64, payload: &Payload, task: Option<u32>, shared: &Shared<'_>) -> ItemChange {
+    ItemChange::new(position, ItemOp::Put(shared.data(payload)), task)
+}
+
+/// Returns the changes that make a list of nothing, or of a list that ends.
+fn replaced(was_list: bool, items: Items, task: Option<u32>, shared: &Shared<'_>) -> Vec<ItemChange> {
+    let clear = was_list.then(|| ItemChange::new(0, ItemOp::DeleteRange { end: u64::MAX }, task));
+    clear
+        .into_iter()
+        .chain(items.into_iter().map(|(position, _, task, item)| put(position, &item, task, shared)))
+        .collect()
+}
+
+/// Returns the changes that make a list of a referenced one.
+fn from_reference(of: ListRef, base: Items, items: Items, task: Option<u32>, shared: &Shared<'_>) -> Vec<ItemChange> {
+    let mut base: HashMap<u64, Payload> = base.into_iter().map(|(position, .., payload)| (position, payload)).collect();
+    let mut changes = vec![ItemChange::new(0, ItemOp::Reference(of), task)];
+    for (position, _, by, payload) in items {
+        if base.remove(&position).as_ref() != Some(&payload) {
+            changes.push(put(position, &payload, by, shared));
+        }
+    }
+    let deleted: BTreeSet<u64> = base.into_keys().collect();
+    changes.extend(deleted.into_iter().map(|position| ItemChange::new(position, ItemOp::Delete, task)));
+    changes
+}
+
+/// Returns the deletions that take away the items of `before` that `after` does not have. Neighbors become one range.
+fn deleted(before: &Items, after: &Items, task: Option<u32>) -> Vec<ItemChange> {
+    let left: BTreeSet<u64> = after.iter().map(|(position, ..)| *position).collect();
+    let mut runs: Vec<(Range<u64>, usize)> = Vec::new();
+    for position in before.iter().map(|(position, ..)| *position).filter(|position| !left.contains(position)) {
+        match runs.last_mut() {
+            Some((run, count)) if left.range(run.start..position).next().is_none() => {
+                run.end = position + 1;
+                *count += 1;
+            }
+            _ => runs.push((position..position + 1, 1)),
+        }
+    }
+    let change = |(run, count): (Range<u64>, usize)| match count {
+        1 => ItemChange::new(run.start, ItemOp::Delete, task),
+        _ => ItemChange::new(run.start, ItemOp::DeleteRange { end: run.end }, task),
+    };
+    runs.into_iter().map(change).collect()
+}
+
+/// Returns the writes of the tasks of a checkpoint as a batch holds them.
+fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrites> {
+    let mut all: Vec<NewWrites> = Vec::new();
+    for write in writes {
+        let new = NewWrite::new(write.index, write.channel, write.value);
+        match all.last_mut() {
+            Some(last) if last.task == write.task && last.path == write.path => last.writes.push(new),
+            _ => all.push(NewWrites::new(checkpoint, write.task, write.path).with(vec![new])),
+        }
+    }
+    all
+}
+
+/// Returns the timers of the tasks that sleep: those that wait at interrupts with a timestamp.
+fn timers(record: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<NewTimer> {
+    let has_ended = |task: TaskId| writes.iter().any(|write| write.task == task && write.index >= 0);
+    let mut timers = Vec::new();
+    for write in writes.iter().filter(|write| &*write.channel == "__interrupt__" && !has_ended(write.task)) {
+        // A value that cannot be decoded, as another program may have written it, names no time.
+        let interrupts = write_value(&write.value).unwrap_or_default();
+        let wakes = interrupts.as_list().unwrap_or_default().iter();
+        let wake_at = wakes.filter_map(|interrupt| interrupt.get("wake_at").and_then(Value::as_int)).min();
+        if let Some(at) = wake_at {
+            let id = record.point.checkpoint;
+            timers.push(NewTimer::new(id, write.task, Some(Timestamp::from_micros(at))));
+        }
+    }
+    timers
+}

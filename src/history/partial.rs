@@ -1,0 +1,469 @@
+//! Messages that are persisted while they are streamed.
+//!
+//! A streamed message so far is a special write of a task of the head (`__partial__`), which each attempt to persist replaces. After a
+//! crash it is there, to keep or to discard. Invariant: a whole message clears its partial one in its own commit.
+//! *Absent:* the model, and threads that look at the clock: a message is persisted when a chunk of it arrives.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::internal::hash;
+use crate::base::{
+    CheckpointId, Encoded, IdSource, Map, TaskId, Timestamp, Value, WriteValue, decode_bytes,
+    limits::UPDATE_ATTEMPTS_MAX,
+};
+use crate::error::Error;
+use crate::message::{MergedChunks, Message, MessageError, message_chunk_to_message};
+use crate::state::DynUpdate;
+use crate::store::{Batch, CommitHandle, NewCheckpoint, NewWrite, NewWrites, Source, StoreError, WriteRecord};
+
+use super::thread::Thread;
+use super::update::{StateThread, newest};
+
+/// The channel and the index of the write.
+const PARTIAL: (&str, i32) = ("__partial__", -10);
+
+/// A message as far as it was streamed, for a channel of a thread.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PartialMessage {
+    /// The channel that the whole message is for.
+    pub channel: String,
+    /// The message: the sum of its chunks so far.
+    pub message: Message,
+    /// The time at which its first chunk arrived.
+    pub started: Timestamp,
+    /// The time at which it was persisted.
+    pub updated: Timestamp,
+}
+
+impl PartialMessage {
+    /// Makes the partial message of a channel, of chunks that were added up.
+    pub fn new(channel: impl Into<String>, message: Message, started: Timestamp, updated: Timestamp) -> Self {
+        Self { channel: channel.into(), message: message_chunk_to_message(message), started, updated }
+    }
+
+    /// Returns the special write that stores it: for executors, which commit it with the id of the task.
+    ///
+    /// # Errors
+    /// [`CodecError`](crate::base::CodecError) if the message is beyond the limits of a value.
+    pub fn to_write(&self) -> Result<NewWrite, Error> {
+        let micros = |time: Timestamp| Value::from(time.as_micros());
+        let fields = Map::from_iter([
+            ("channel".to_owned(), Value::from(self.channel.as_str())),
+            ("message".to_owned(), Value::Map(self.message.to_map())),
+            ("started".to_owned(), micros(self.started)),
+            ("updated".to_owned(), micros(self.updated)),
+        ]);
+        let value = Encoded::encode(&Value::Map(fields))?;
+        Ok(NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::One(value.into())))
+    }
+
+    /// Returns the special write that clears it, which an executor commits with the end of the task.
+    pub fn clearing() -> NewWrite {
+        NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::Null)
+    }
+
+    /// Reads it from a stored write; `None` if the write is another one, or was cleared.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the value is not that of a partial message.
+    pub fn of_write(index: i32, value: &WriteValue) -> Result<Option<Self>, Error> {
+        let WriteValue::One(payload) = value else { return Ok(None) };
+        if index != PARTIAL.1 {
+            return Ok(None);
+        }
+        let misfit = || StoreError::Invalid { field: "write.__partial__", reason: "it does not hold a message".into() };
+        let Value::Map(mut fields) = decode_bytes(payload.codec, &payload.data)? else { return Err(misfit().into()) };
+        let message = Message::try_from(fields.shift_remove("message").ok_or_else(misfit)?)?;
+        let time = |name: &str| fields.get(name).and_then(Value::as_int).map(Timestamp::from_micros).ok_or_else(misfit);
+        let channel = fields.get("channel").and_then(Value::as_str).ok_or_else(misfit)?.to_owned();
+        Ok(Some(Self { channel, message, started: time("started")?, updated: time("updated")? }))
+    }
+}
+
+/// A partial message at the head of a thread, to keep or to discard. Returned by [`Thread::partial`].
+#[derive(Clone)]
+pub struct Partial {
+    thread: Thread,
+    checkpoint: CheckpointId,
+    task: TaskId,
+    path: Arc<str>,
+    content: PartialMessage,
+}
+
+impl Partial {
+    /// Returns the message as far as it was persisted.
+    pub fn message(&self) -> &Message {
+        &self.content.message
+    }
+
+    /// Returns the channel that the message is for.
+    pub fn channel(&self) -> &str {
+        &self.content.channel
+    }
+
+    /// Returns the time at which its first chunk arrived.
+    pub fn started(&self) -> Timestamp {
+        self.content.started
+    }
+
+    /// Returns the time at which it was persisted. The writer of a message that is still streamed persists it again.
+    pub fn updated(&self) -> Timestamp {
+        self.content.updated
+    }
+
+    /// Returns the task that streamed it; a task of its own for a writer without a graph.
+    pub fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// Appends the message to its channel, marked with `aborted: true` in its `response_metadata`, and clears the partial
+    /// one in the same commit. Returns the new checkpoint. If its writer goes on, the whole message replaces it.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the head of the thread is another checkpoint by now; as
+    /// [`ThreadWrite::commit`](super::ThreadWrite::commit).
+    pub fn keep(self) -> Result<CheckpointId, Error> {
+        let message = self.content.message.clone().with_response_metadata("aborted", true);
+        let write = self.thread.write().append(&self.content.channel, [message]).on_head(Some(self.checkpoint));
+        write.clearing(Some(self.clear())).commit()
+    }
+
+    /// Clears the message; its bytes are deleted.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the head of the thread is another checkpoint by now; as
+    /// [`Backend::commit`](crate::store::Backend::commit).
+    pub fn discard(self) -> Result<(), Error> {
+        let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
+        let mut batch = Batch::new(thread, namespace, Some(self.checkpoint));
+        batch.writes.push(self.clear());
+        Ok(self.thread.store().commit(&batch)?)
+    }
+
+    fn clear(&self) -> NewWrites {
+        NewWrites::new(self.checkpoint, self.task, Arc::clone(&self.path)).with(vec![PartialMessage::clearing()])
+    }
+}
+
+impl fmt::Debug for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partial").field("thread", &self.thread).field("content", &self.content).finish_non_exhaustive()
+    }
+}
+
+/// A message that is streamed into a channel of a thread. Its chunks so far are persisted at an interval, and the whole
+/// message is appended by [`finish`](Self::finish). Made by [`Thread::message_writer`].
+///
+/// Persisting hands the message so far to the background writer, so a message of `n` bytes that arrives over `t` costs about
+/// `n / 2` bytes of writes for each interval in `t`; the file retains one copy. It happens when a chunk arrives and the
+/// interval has passed, and when the writer is dropped before its end. An attempt that fails is repeated with a
+/// later chunk. If another writer moves the head, the message so far is persisted at the new head.
+pub struct MessageWriter {
+    thread: Thread,
+    channel: Arc<str>,
+    interval: Duration,
+    id: Option<String>,
+    sum: Option<MergedChunks>,
+    started: Timestamp,
+    /// The time of the last attempt to persist the message, by a clock that does not jump.
+    attempted: Duration,
+    /// The checkpoint at which it was persisted last, and the outcome of that.
+    persisted: Option<(CheckpointId, CommitHandle)>,
+    /// True if a chunk arrived since.
+    is_changed: bool,
+    append: AppendMessage,
+}
+
+/// Appends a whole message to its channel, and clears the writes of its parent checkpoint.
+type AppendMessage = Box<dyn Fn(Message, Option<NewWrites>) -> Result<CheckpointId, Error> + Send>;
+
+impl Thread {
+    /// Returns the partial message at the head that was persisted last, if there is one: a message that is being streamed,
+    /// or one whose writer or whose task was stopped. A thread has one head for each namespace.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example: an answer that a crash has cut off
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let chat = Store::memory().thread("trip")?;
+    /// chat.append("messages", [Message::human("A hotel in Bern, please")])?;
+    /// let mut answer = chat.message_writer("messages", Duration::from_millis(500));
+    /// answer.push("The Gasthof ");
+    /// drop(answer); // the user closes the window
+    ///
+    /// let partial = chat.partial()?.expect("the answer so far");
+    /// assert_eq!(partial.message().text(), "The Gasthof ");
+    /// partial.keep()?;
+    /// let head = chat.head()?.expect("a head");
+    /// let last = head.messages("messages", annals::store::ItemRange::Tail(1))?.remove(0);
+    /// assert_eq!(last.response_metadata["aborted"], Value::Bool(true));
+    /// assert!(chat.partial()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn partial(&self) -> Result<Option<Partial>, Error> {
+        Ok(self.partials()?.into_iter().max_by_key(Partial::updated))
+    }
+
+    /// Returns the partial messages at the head: several tasks of a graph may stream at the same time.
+    ///
+    /// # Errors
+    /// As [`Thread::partial`].
+    pub fn partials(&self) -> Result<Vec<Partial>, Error> {
+        self.store().settle_abandoned();
+        let Some(head) = self.store().backend().head_with_writes(self.id(), self.namespace())? else {
+            return Ok(Vec::new());
+        };
+        let has_ended = |of: &WriteRecord| head.writes.iter().any(|write| write.task == of.task && write.index >= 0);
+        let mut partials = Vec::new();
+        for write in head.writes.iter().filter(|write| write.index == PARTIAL.1 && !has_ended(write)) {
+            if let Some(content) = PartialMessage::of_write(write.index, &write.value)? {
+                let (thread, path) = (self.clone(), Arc::clone(&write.path));
+                partials.push(Partial { thread, checkpoint: head.checkpoint, task: write.task, path, content });
+            }
+        }
+        Ok(partials)
+    }
+
+    /// Starts a message that is streamed into a list of messages, and is persisted at an interval.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let chat = Store::memory().thread("trip")?;
+    /// chat.append("messages", [Message::human("hi")])?;
+    /// let mut answer = chat.message_writer("messages", Duration::from_millis(500));
+    /// for token in ["Good ", "day"] {
+    ///     answer.push(token);
+    /// }
+    /// assert_eq!(answer.finish()?.text(), "Good day");
+    /// assert_eq!(chat.head()?.expect("two checkpoints").len("messages")?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn message_writer(&self, channel: &str, interval: Duration) -> MessageWriter {
+        let (thread, name) = (self.clone(), channel.to_owned());
+        let append = move |message, clears| thread.write().append(&name, [message]).clearing(clears).commit();
+        MessageWriter::new(self, channel, interval, Box::new(append))
+    }
+
+    /// Streams a message into a list of messages: `stream` pushes the chunks, and the whole message is appended in one
+    /// commit. If `stream` fails, the chunks so far are persisted as a partial message.
+    ///
+    /// # Errors
+    /// The error of `stream`; as [`MessageWriter::finish`].
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let chat = Store::memory().thread("trip")?;
+    /// let answer = chat.stream_message("messages", Duration::from_millis(500), |out| {
+    ///     ["Good ", "day"].into_iter().for_each(|token| out.push(token));
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(answer.text(), "Good day");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream_message<E: From<Error>>(
+        &self,
+        channel: &str,
+        interval: Duration,
+        stream: impl FnOnce(&mut MessageWriter) -> Result<(), E>,
+    ) -> Result<Message, E> {
+        streamed(self.message_writer(channel, interval), stream)
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> StateThread<S> {
+    /// Starts a message that is streamed into a channel of messages, as [`Thread::message_writer`]. The whole message is
+    /// appended by the rules of the state.
+    pub fn message_writer(&self, channel: &str, interval: Duration) -> MessageWriter {
+        let (thread, name) = (self.clone(), channel.to_owned());
+        let append = move |message, clears: Option<NewWrites>| {
+            thread.update_clearing(DynUpdate::new().messages(name.as_str(), [message]), clears)
+        };
+        MessageWriter::new(self.thread(), channel, interval, Box::new(append))
+    }
+
+    /// Streams a message into a channel of messages, as [`Thread::stream_message`].
+    ///
+    /// # Errors
+    /// As [`Thread::stream_message`].
+    pub fn stream_message<E: From<Error>>(
+        &self,
+        channel: &str,
+        interval: Duration,
+        stream: impl FnOnce(&mut MessageWriter) -> Result<(), E>,
+    ) -> Result<Message, E> {
+        streamed(self.message_writer(channel, interval), stream)
+    }
+}
+
+fn streamed<E: From<Error>>(
+    mut writer: MessageWriter,
+    stream: impl FnOnce(&mut MessageWriter) -> Result<(), E>,
+) -> Result<Message, E> {
+    stream(&mut writer)?;
+    Ok(writer.finish()?)
+}
+
+impl MessageWriter {
+    fn new(thread: &Thread, channel: &str, interval: Duration, append: AppendMessage) -> Self {
+        Self {
+            thread: thread.clone(),
+            channel: channel.into(),
+            interval,
+            id: None,
+            sum: None,
+            started: thread.store().now(),
+            attempted: thread.store().elapsed(),
+            persisted: None,
+            is_changed: false,
+            append,
+        }
+    }
+
+    /// Returns the id of the message: that of the first chunk, or a new one.
+    pub fn id(&mut self) -> &str {
+        let thread = &self.thread;
+        self.id.get_or_insert_with(|| IdSource::from_seed(thread.store().mint_seed()).uuid_v4().to_string())
+    }
+
+    /// Adds a chunk of text.
+    pub fn push(&mut self, text: impl Into<String>) {
+        if self.push_chunk(Message::ai(text.into())).is_err() {
+            unreachable!("a text fits any chunk");
+        }
+    }
+
+    /// Adds a chunk as a provider sent it; a whole message of the model counts as one chunk. The first chunk with an id gives
+    /// it to the message.
+    ///
+    /// # Errors
+    /// [`MessageError`] if `chunk` is not a message of a model, or does not fit the earlier chunks; it is not added then.
+    pub fn push_chunk(&mut self, chunk: Message) -> Result<(), MessageError> {
+        let mut chunk = chunk.into_chunk_with_calls();
+        let own = chunk.id.take().filter(|id| !id.is_empty());
+        if self.id.is_none() {
+            self.id = own;
+        }
+        chunk.id = Some(self.id().to_owned());
+        match &mut self.sum {
+            Some(sum) => sum.add(chunk)?,
+            None => {
+                self.sum = Some(MergedChunks::new(chunk)?);
+                self.started = self.thread.store().now();
+            }
+        }
+        self.is_changed = true;
+        let now = self.thread.store().elapsed();
+        let is_pending = self.persisted.as_ref().is_some_and(|(_, handle)| !handle.is_settled());
+        if !is_pending && now.saturating_sub(self.attempted) >= self.interval {
+            self.attempted = now;
+            // A failed attempt is repeated with a later chunk; the error of the last commit is that of `finish`.
+            _ = self.persist();
+        }
+        Ok(())
+    }
+
+    /// Ends the message: appends the sum of its chunks to the channel, in one commit that clears the partial message, and
+    /// returns it.
+    ///
+    /// # Errors
+    /// As [`ThreadWrite::commit`](super::ThreadWrite::commit), or [`StateThread::update`] for a typed thread. The partial
+    /// message is retained then.
+    pub fn finish(mut self) -> Result<Message, Error> {
+        let message = match &self.sum {
+            Some(sum) => message_chunk_to_message(sum.clone().into_message()),
+            None => Message::ai("").with_id(self.id()),
+        };
+        let clears = self.persisted.take().map(|(checkpoint, handle)| {
+            // Written later, it would be a partial message that nothing clears.
+            handle.wait_until_settled();
+            self.writes(checkpoint, PartialMessage::clearing())
+        });
+        (self.append)(message.clone(), clears)?;
+        self.is_changed = false;
+        Ok(message)
+    }
+
+    /// Hands the message so far to the background writer.
+    fn persist(&mut self) -> Result<(), Error> {
+        let Some(sum) = &self.sum else { return Ok(()) };
+        let store = self.thread.store();
+        let content = PartialMessage::new(&*self.channel, sum.clone().into_message(), self.started, store.now());
+        let checkpoint = match newest(&self.thread)? {
+            Some(head) => head,
+            None => self.begin()?,
+        };
+        let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
+        let mut batch = Batch::new(thread, namespace, Some(checkpoint));
+        batch.writes.push(self.writes(checkpoint, content.to_write()?));
+        self.persisted = Some((checkpoint, store.submit(batch)));
+        self.is_changed = false;
+        Ok(())
+    }
+
+    fn writes(&self, checkpoint: CheckpointId, write: NewWrite) -> NewWrites {
+        let place = format!("{}|{}", PARTIAL.0, self.channel);
+        let task = TaskId::from_bytes(hash::xxh3_128(place.as_bytes()));
+        NewWrites::new(checkpoint, task, "").with(vec![write])
+    }
+
+    /// Makes the first checkpoint of a thread, without content: a partial message is a write of a checkpoint.
+    fn begin(&self) -> Result<CheckpointId, Error> {
+        let store = self.thread.store();
+        let id = store.mint_checkpoint(0, None);
+        let mut batch = Batch::new(self.thread.id().clone(), self.thread.namespace().clone(), None);
+        batch.checkpoints.push(NewCheckpoint::new(id, None, 0, Source::Update, store.now()));
+        store.commit(&batch)?;
+        Ok(id)
+    }
+}
+
+/// Persists the chunks so far, if the message did not end.
+impl Drop for MessageWriter {
+    fn drop(&mut self) {
+        for attempt in 1..UPDATE_ATTEMPTS_MAX {
+            let is_stored = match self.persisted.take() {
+                None => !self.is_changed,
+                Some((at, handle)) => match handle.wait() {
+                    // Another writer may have moved the head meanwhile.
+                    Ok(()) => !self.is_changed && newest(&self.thread).is_ok_and(|head| head == Some(at)),
+                    Err(StoreError::Conflict { .. }) => false,
+                    Err(_) => attempt > 1,
+                },
+            };
+            if is_stored || self.persist().is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for MessageWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageWriter")
+            .field("thread", &self.thread)
+            .field("channel", &self.channel)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! Listings of threads by their facts and their status.
+
+use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, root_of, task, writes};
+use super::operations::{moves, operate};
+use crate::base::{Encoded, Map, ThreadId, Timestamp, Value};
+use crate::store::backend::Backend;
+use crate::store::batch::{NewWrite, Payload, WriteValue};
+use crate::store::operation::{OperationChange, OperationField, OperationValue};
+use crate::store::threads::{ThreadQuery, ThreadStatus};
+
+/// More checkpoints than a table of threads lags behind.
+const MANY: u64 = 300;
+
+fn listed(backend: &dyn Backend, query: &ThreadQuery) -> Vec<String> {
+    let found = backend.list_threads(query).expect("threads are listed");
+    found.into_iter().map(|info| info.id().to_string()).collect()
+}
+
+/// Returns the threads of a query, page by page.
+fn paged(backend: &dyn Backend, query: &ThreadQuery) -> Vec<String> {
+    let (mut query, mut found) = (query.clone().limit(3), Vec::new());
+    loop {
+        let page = backend.list_threads(&query).expect("threads are listed");
+        let Some(last) = page.last() else { return found };
+        query = query.after(last);
+        found.extend(page.iter().map(|info| info.id().to_string()));
+    }
+}
+
+fn fact(place: &CasePlace, name: &str, after: &str) -> OperationChange {
+    let field = OperationField::Fact(name.into());
+    OperationChange::new(
+        place.thread.clone(),
+        place.namespace.clone(),
+        field,
+        None,
+        Some(OperationValue::Text(after.into())),
+    )
+}
+
+fn encoded(value: &Value) -> WriteValue {
+    let encoded = Encoded::encode(value).expect("a value is encoded");
+    WriteValue::One(Payload::new(encoded.bytes.to_vec()).with_codec(encoded.codec))
+}
+
+/// Writes a special value of a task of checkpoint `n`, on its own.
+fn special(backend: &dyn Backend, place: &CasePlace, n: u64, index: i32, channel: &str, value: &Value) {
+    let write = NewWrite::new(index, channel, encoded(value));
+    commit(backend, &place.pending(n, writes(n, task(1), "p", vec![write])));
+}
+
+fn interrupt(members: &[(&str, Value)]) -> Value {
+    let map: Map = members.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    Value::List(vec![Value::Map(map)])
+}
+
+/// Adds a thread with many checkpoints, so that a table of threads follows those before.
+fn follow(backend: &dyn Backend) {
+    let busy = root_of("busy");
+    let head = busy.head(backend).map_or(0, |_| MANY);
+    let drafts = (head + 1..=head + MANY).map(|n| match n {
+        1 => CheckpointDraft::root(1),
+        _ => CheckpointDraft::on(n, n - 1),
+    });
+    let batch = busy.batch((head > 0).then_some(head), drafts);
+    commit(backend, &batch);
+}
+
+pub(super) fn by_activity(backend: &dyn Backend) {
+    let places = ["c", "a", "b", "d"].map(root_of);
+    for place in &places {
+        place.add(backend, None, CheckpointDraft::root(1));
+        place.inside("sub").add(backend, None, CheckpointDraft::root(2));
+    }
+    places[1].add(backend, Some(1), CheckpointDraft::on(3, 1));
+    places[0].add(backend, Some(1), CheckpointDraft::on(3, 1));
+    operate(backend, 10, vec![moves(&places[0], Some(3), Some(1))]);
+    let listed = |before: Option<u64>, limit: usize| {
+        let mut query = ThreadQuery::new().limit(limit);
+        query.after = before.map(|seq| (places[0].thread.clone(), seq));
+        let found = backend.list_threads(&query).expect("threads are listed");
+        found.into_iter().map(|info| (info.id().to_string(), info.seq())).collect::<Vec<_>>()
+    };
+    let all = listed(None, 9);
+    assert_eq!(all.iter().map(|(thread, _)| &**thread).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
+    assert_eq!([listed(None, 2), listed(Some(all[1].1), 9)].concat(), all, "pages");
+    assert!(listed(Some(all[3].1), 9).is_empty() && listed(None, 0).is_empty());
+    let newest = backend.list_threads(&ThreadQuery::new().limit(1)).expect("threads are listed").remove(0);
+    assert_eq!((newest.head(), newest.updated_at()), (id(1), moment(3)), "the head, and the last activity");
+    _ = backend.delete_threads(std::slice::from_ref(&places[0].thread)).expect("a thread is deleted");
+    assert_eq!(listed(None, 9), all[1..]);
+    clean(backend);
+}
+
+/// The status and the facts of threads change without a checkpoint, before and after a table of threads follows them.
+pub(super) fn by_status(backend: &dyn Backend) {
+    let names = ["ends", "runs", "asks", "fails", "sleeps", "stops", "stated"];
+    let places = names.map(root_of);
+    for place in &places {
+        let draft = CheckpointDraft::root(1);
+        let tasks = !["ends", "stops", "stated"].contains(&place.thread.as_str());
+        let mut draft = if tasks { draft.tasks(&["node"]) } else { draft };
+        if place.thread.as_str() == "stops" {
+            draft.0.metadata = Some(r#"{"cancelled":"too late","graph":"book"}"#.into());
+        }
+        place.add(backend, None, draft);
+    }
+    follow(backend);
+    let status = |name: &str| {
+        let thread = ThreadId::new(name).expect("a name of a thread");
+        backend.thread_info(&thread).expect("a thread is read").expect("the thread exists").status().clone()
+    };
+    let by = |status: ThreadStatus| listed(backend, &ThreadQuery::new().status(&status));
+    assert_eq!(by(ThreadStatus::Running), ["sleeps", "fails", "asks", "runs"]);
+    special(backend, &places[2], 1, -3, "__interrupt__", &interrupt(&[("value", "which?".into())]));
+    special(backend, &places[3], 1, -1, "__error__", &"no model".into());
+    special(backend, &places[4], 1, -3, "__interrupt__", &interrupt(&[("wake_at", 7.into())]));
+    assert_eq!(status("asks"), ThreadStatus::Interrupted(vec!["which?".into()]));
+    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
+    assert_eq!(status("fails"), ThreadStatus::Failed("no model".into()));
+    assert_eq!(by(ThreadStatus::Failed(String::new())), ["fails"]);
+    assert_eq!(status("sleeps"), ThreadStatus::Sleeping(Timestamp::from_micros(7)));
+    assert_eq!(by(ThreadStatus::Sleeping(moment(1))), ["sleeps"]);
+    assert_eq!(status("stops"), ThreadStatus::Cancelled(Some("too late".into())));
+    assert_eq!(by(ThreadStatus::Cancelled(None)), ["stops"]);
+    assert_eq!(by(ThreadStatus::Running), ["runs"]);
+    assert_eq!(listed(backend, &ThreadQuery::new().graph("book")), ["stops"]);
+    operate(backend, 400, vec![fact(&places[6], "project", "home"), fact(&places[6], "labels", r#"["a","ü"]"#)]);
+    operate(backend, 401, vec![fact(&places[0], "archived", "true"), fact(&places[0], "pinned", "true")]);
+    assert_eq!(listed(backend, &ThreadQuery::new().project("home").label("ü")), ["stated"]);
+    assert_eq!(listed(backend, &ThreadQuery::new().archived(true).pinned(true)), ["ends"]);
+    assert_eq!(by(ThreadStatus::Done), ["busy", "stated"], "archived threads are passed over");
+    // The interrupt is answered by a superstep, and the head moves back to it.
+    places[2].add(backend, Some(1), CheckpointDraft::on(2, 1));
+    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), Vec::<String>::new());
+    assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["asks"], "the newest activity");
+    follow(backend);
+    operate(backend, 402, vec![moves(&places[2], Some(2), Some(1))]);
+    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
+    assert_eq!(listed(backend, &ThreadQuery::new().limit(2)), ["busy", "asks"], "a move of a head is not an activity");
+    backend.rebuild_threads().expect("the table is made anew");
+    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
+    assert_eq!(listed(backend, &ThreadQuery::new().project("home")), ["stated"]);
+    clean(backend);
+}
+
+pub(super) fn pages(backend: &dyn Backend) {
+    let places: Vec<CasePlace> = (0..MANY).map(|n| root_of(&format!("t{n:03}"))).collect();
+    for (n, place) in (0..).zip(&places) {
+        place.add(backend, None, CheckpointDraft::root(1));
+        if n % 10 == 0 {
+            operate(backend, 10 + n, vec![fact(place, "project", "p")]);
+        }
+    }
+    places[20].add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let all = ThreadQuery::new().limit(1_000);
+    let expected: Vec<String> = (0..MANY).rev().filter(|n| *n != 20).map(|n| format!("t{n:03}")).collect();
+    let expected = [vec!["t020".to_owned()], expected].concat();
+    assert_eq!(listed(backend, &all), expected);
+    assert_eq!(paged(backend, &ThreadQuery::new()), expected, "page by page");
+    let sorted: Vec<String> = (0..MANY).map(|n| format!("t{n:03}")).collect();
+    assert_eq!(paged(backend, &ThreadQuery::new().by_id()), sorted);
+    let project = ThreadQuery::new().project("p");
+    let of_project: Vec<String> = expected.iter().filter(|id| id.ends_with('0')).cloned().collect();
+    assert_eq!(paged(backend, &project), of_project);
+    assert_eq!(paged(backend, &project.clone().by_id()).len(), of_project.len());
+    assert_eq!(listed(backend, &project.clone().since(moment(2))), ["t020"]);
+    _ = backend.delete_threads(&[places[20].thread.clone(), places[30].thread.clone()]).expect("threads are deleted");
+    assert_eq!(paged(backend, &project).len(), of_project.len() - 2);
+    places[30].add(backend, None, CheckpointDraft::root(1));
+    assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["t030"], "an id is used again");
+    assert_eq!(paged(backend, &project).len(), of_project.len() - 2, "without the facts that it had");
+    clean(backend);
+}

@@ -1,0 +1,272 @@
+//! Listings of threads, and the table by which they are found.
+//!
+//! The table follows the log: its mark names the last checkpoint that it follows, and a commit that leaves too many after it
+//! follows the next ones in its own transaction. So a commit pays for the table once in many. A listing by activity begins
+//! with the threads that have newer checkpoints, which it finds by a scan of the rest of the log, and goes on in the table.
+//! The facts and the status in a listing are derived from the log; the table only leads to the threads.
+//! *Absent:* the filters, which [`ThreadPage`] applies to the facts of each thread.
+//!
+//! Invariant: if the newest checkpoint of the root namespace of a thread is not above the mark, its row in the table follows
+//! from the log. Operations and writes without a checkpoint renew the row.
+
+mod check;
+mod row;
+mod sql;
+
+pub(super) use self::row::hide;
+use self::row::{StateRow, damaged_facet, facet_of, undamaged};
+use super::fault::{Res, corrupt};
+use super::job::JobRef;
+use super::read::ReadView;
+use super::write::{self, Caches};
+use super::writer::SqliteWriter;
+use crate::base::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
+use crate::base::{Namespace, ThreadId};
+use crate::store::error::StoreError;
+use crate::store::record::CheckpointRecord;
+use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// The number of the row that holds the mark.
+const MARK: i64 = 0;
+
+/// A step of the table: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadsJob {
+    pub(super) step: ThreadsStep,
+    /// The checkpoints that the table does not follow after the step.
+    pub(super) behind: Arc<Mutex<u64>>,
+}
+
+/// The work of a step of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThreadsStep {
+    /// Empties the table, which then begins with the first checkpoint.
+    Clear,
+    /// Follows the next checkpoints.
+    Follow,
+}
+
+/// Does a step in the transaction that is open.
+pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &ThreadsJob) -> Res<()> {
+    write::refresh(conn, caches)?;
+    match job.step {
+        ThreadsStep::Clear => {
+            conn.execute_batch(sql::CLEAR)?;
+            set_mark(conn, caches, 0)?;
+        }
+        ThreadsStep::Follow => follow(conn, caches)?,
+    }
+    let mark = marked(conn, caches)?;
+    let behind: i64 = conn.prepare_cached(sql::BEHIND)?.query_row([mark], |row| row.get(0))?;
+    *job.behind.lock() = behind.unsigned_abs();
+    Ok(())
+}
+
+/// Makes the table anew.
+pub(super) fn rebuild(writer: &SqliteWriter) -> Result<(), StoreError> {
+    let mut step = ThreadsStep::Clear;
+    loop {
+        let job = ThreadsJob { step, behind: Arc::default() };
+        writer.commit(JobRef::Threads(&job))?;
+        if *job.behind.lock() == 0 {
+            return Ok(());
+        }
+        step = ThreadsStep::Follow;
+    }
+}
+
+/// Returns the mark that a file holds.
+fn mark(view: ReadView<'_>) -> Res<i64> {
+    Ok(StateRow::read(view.conn, view.keys, MARK)?.map_or(0, |row| row.newest))
+}
+
+/// Returns the mark, as the open transaction sees it.
+fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
+    match caches.followed {
+        Some(mark) => Ok(mark),
+        // A mark that is damaged counts as the beginning of the log: all threads are followed anew.
+        None => {
+            let mark = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
+            caches.followed = Some(mark);
+            Ok(mark)
+        }
+    }
+}
+
+fn set_mark(conn: &Connection, caches: &mut Caches, mark: i64) -> Res<()> {
+    let row = StateRow { thread: MARK, newest: mark, status: None, facets: Vec::new() };
+    row.put(conn, &caches.keys)?;
+    caches.followed = Some(mark);
+    Ok(())
+}
+
+/// Follows the log after a batch of which the last checkpoint is `last`, if too many checkpoints are not followed.
+pub(super) fn after_checkpoints(conn: &Connection, caches: &mut Caches, last: i64) -> Res<()> {
+    if last.saturating_sub(marked(conn, caches)?) < THREADS_TAIL_MAX {
+        return Ok(());
+    }
+    // Damage of the table must not refuse this batch, and is met once in as many checkpoints. A check reports it.
+    let followed = follow(conn, caches);
+    if undamaged(followed)?.is_none() {
+        caches.followed = Some(last);
+    }
+    Ok(())
+}
+
+/// Renews the row of a thread that changed without a checkpoint of its root namespace, whose newest is `newest`.
+pub(super) fn after_change(conn: &Connection, caches: &mut Caches, namespace: i64, newest: i64) -> Res<()> {
+    if newest > marked(conn, caches)? {
+        return Ok(());
+    }
+    debug_assert!(newest > 0, "a thread has a checkpoint");
+    let thread = conn.prepare_cached(super::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
+    undamaged(renew(caches.view(conn), thread, newest)).map(|_| ())
+}
+
+/// Follows the next checkpoints, as many as one transaction may.
+fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    let stored = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
+    let mut mark = stored;
+    let mut threads: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    let mut statement = conn.prepare_cached(sql::NEXT)?;
+    let mut rows = statement.query([stored, THREADS_FOLLOWED_MAX])?;
+    while let Some(row) = rows.next()? {
+        mark = row.get(0)?;
+        if let (Some(thread), Some(namespace)) = (row.get::<_, Option<i64>>(1)?, row.get(2)?) {
+            threads.insert(thread, (namespace, mark));
+        }
+    }
+    drop(rows);
+    for (thread, (namespace, seq)) in threads {
+        // A thread with newer checkpoints is followed with these.
+        if write::newest(conn, namespace)?.is_some_and(|(newest, _)| newest == seq) {
+            renew(caches.view(conn), thread, seq)?;
+        }
+    }
+    debug_assert!(stored <= mark, "the mark ascends");
+    set_mark(conn, caches, mark)
+}
+
+/// Derives the row of a thread from the log, and writes it.
+fn renew(view: ReadView<'_>, thread: i64, newest: i64) -> Res<()> {
+    derived(view, thread, newest)?.put(view.conn, view.keys)
+}
+
+/// Derives the row of a thread from the log.
+fn derived(view: ReadView<'_>, thread: i64, newest: i64) -> Res<StateRow> {
+    let info = undamaged(info(view, thread, newest))?;
+    Ok(StateRow::of(view.keys, thread, newest, info.as_ref()))
+}
+
+/// Reads a thread whose newest checkpoint is known.
+fn info(view: ReadView<'_>, thread: i64, newest: i64) -> Res<ThreadInfo> {
+    let wrong = |reason: &str| corrupt(format!("thread {thread}"), reason);
+    let id: Option<String> =
+        view.conn.prepare_cached(sql::PUBLIC_ID)?.query_row([thread], |row| row.get(0)).optional()?;
+    let id = id.ok_or_else(|| wrong("the table of threads has it, but it does not exist"))?;
+    let id = ThreadId::new(id).map_err(|_| wrong("its id does not match the format"))?;
+    let head = view.head(&id, &Namespace::root())?.ok_or_else(|| wrong("it has no head"))?;
+    let missing = || wrong("its newest checkpoint is missing");
+    let updated_at = match head.seq as i64 == newest {
+        true => head.created_at,
+        false => view.by_seq(newest)?.ok_or_else(missing)?.created_at,
+    };
+    with_head(view, head, newest, updated_at)
+}
+
+fn with_head(
+    view: ReadView<'_>,
+    head: CheckpointRecord,
+    newest: i64,
+    updated_at: crate::base::Timestamp,
+) -> Res<ThreadInfo> {
+    let fields = view.fields(&head.point.thread)?;
+    let writes = if head.tasks.is_empty() { Vec::new() } else { view.writes(&head.point)? };
+    let seq = u64::try_from(newest).map_err(|_| corrupt(format!("checkpoint {newest}"), "its number is negative"))?;
+    Ok(ThreadInfo::new(head, seq, updated_at, fields, &writes)?)
+}
+
+/// Returns a thread; `None` if it has no checkpoint in its root namespace.
+pub(super) fn of_id(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
+    let root = Namespace::root();
+    let Some(head) = view.head(id, &root)? else { return Ok(None) };
+    let Some(namespace) = view.namespace(id, &root)? else { return Ok(None) };
+    let Some((newest, _)) = write::newest(view.conn, namespace)? else { return Ok(None) };
+    let missing = || corrupt(format!("checkpoint {newest}"), "it is missing");
+    let updated_at = match head.seq as i64 == newest {
+        true => head.created_at,
+        false => view.by_seq(newest)?.ok_or_else(missing)?.created_at,
+    };
+    with_head(view, head, newest, updated_at).map(Some)
+}
+
+/// Returns the page of a listing.
+pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInfo>> {
+    let mut page = ThreadPage::new(query);
+    if !page.is_full() {
+        match query.order {
+            ThreadOrder::Activity => by_activity(view, query, &mut page)?,
+            ThreadOrder::Id => by_id(view, query, &mut page)?,
+        }
+    }
+    Ok(page.into_threads())
+}
+
+fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
+    let before = query.after.as_ref().map_or(i64::MAX, |(_, seq)| i64::try_from(*seq).unwrap_or(i64::MAX));
+    let mark = mark(view)?;
+    let mut tail = HashSet::new();
+    let mut statement = view.conn.prepare_cached(sql::TAIL)?;
+    let mut rows = statement.query([mark])?;
+    let mut goes_on = true;
+    while let Some(row) = rows.next()? {
+        let (seq, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
+        if tail.insert(thread) && goes_on && seq < before {
+            goes_on = page.offer(info(view, thread, seq)?);
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+    drop(rows);
+    let mut statement = view.conn.prepare_cached(sql::FACET)?;
+    for facet in [damaged_facet(view.keys), facet_of(view.keys, query)] {
+        let mut rows = statement.query(params![facet, before])?;
+        while let Some(row) = rows.next()? {
+            let (newest, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
+            if tail.contains(&thread) {
+                continue;
+            }
+            let stored = StateRow::read(view.conn, view.keys, thread)?;
+            if stored.is_none_or(|row| row.newest != newest || !row.facets.contains(&facet)) {
+                return Err(corrupt(format!("thread_facet of thread {thread}"), "it is not one of its row"));
+            }
+            // The error of damaged rows ends the listing.
+            let info = info(view, thread, newest)?;
+            if facet != damaged_facet(view.keys) && !page.offer(info) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn by_id(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
+    let mut after = query.after.as_ref().map(|(id, _)| id.clone());
+    loop {
+        let threads = view.threads(after.as_ref(), THREADS_TAIL_MAX as usize)?;
+        let Some(last) = threads.last() else { return Ok(()) };
+        after = Some(last.id.clone());
+        for thread in threads {
+            if let Some(info) = of_id(view, &thread.id)?
+                && !page.offer(info)
+            {
+                return Ok(());
+            }
+        }
+    }
+}

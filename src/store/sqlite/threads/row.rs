@@ -1,0 +1,200 @@
+//! The rows of a thread in `thread_state` and `thread_facet`.
+//!
+//! A facet is a number that stands for a filter of listings: one for each of status, project, label, graph and pin of the
+//! thread, and one for the thread as such. The rows of a facet are in the order of the last activity, so a listing reads a
+//! page of them. *Absent:* texts: a thread that a facet gives is compared with its facts.
+
+use super::super::fault::{Fault, Res, corrupt, damage};
+use super::super::keys::Keys;
+use super::super::row_check::RowCheck;
+use super::sql;
+use crate::base::internal::hash::{check64, keyed_checksum};
+use crate::store::error::StoreError;
+use crate::store::threads::{ThreadInfo, ThreadQuery, ThreadStatus};
+use rusqlite::{Connection, Row, params};
+
+/// The row of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StateRow {
+    pub(super) thread: i64,
+    /// The greatest `seq` of its root namespace; in the row of thread 0 the mark.
+    pub(super) newest: i64,
+    /// The number of its status; `None` if the rows of the thread are damaged.
+    pub(super) status: Option<i64>,
+    pub(super) facets: Vec<i64>,
+}
+
+/// A filter of listings.
+#[derive(Clone, Copy)]
+enum Facet<'f> {
+    All,
+    Status(&'f str),
+    Project(&'f str),
+    Label(&'f str),
+    Graph(&'f str),
+    Pinned,
+    /// The rows of the thread are damaged, whatever its other facets are.
+    Damaged,
+}
+
+impl Facet<'_> {
+    /// Returns the number among the threads of a place. In an encrypted file the hash has the key of the checksums, because
+    /// facts are content.
+    fn number(self, keys: &Keys, place: u8) -> i64 {
+        let (kind, text) = match self {
+            Self::All => (0, ""),
+            Self::Status(name) => (1, name),
+            Self::Project(name) => (2, name),
+            Self::Label(name) => (3, name),
+            Self::Graph(name) => (4, name),
+            Self::Pinned => (5, ""),
+            Self::Damaged => (6, ""),
+        };
+        let mut bytes = vec![kind, place];
+        bytes.extend_from_slice(text.as_bytes());
+        match keys.of_checksums() {
+            None => check64(&bytes) as i64,
+            Some(key) => {
+                let [a, b, c, d, e, f, g, h, ..] = keyed_checksum(key, &bytes);
+                i64::from_le_bytes([a, b, c, d, e, f, g, h])
+            }
+        }
+    }
+}
+
+/// Returns the number of the place of a thread: a listing shows the threads of one place.
+fn place(is_archived: bool, is_trashed: bool) -> u8 {
+    u8::from(is_archived) + 2 * u8::from(is_trashed)
+}
+
+/// Returns the facet by which the threads of a query are read: the one that is likely to have the fewest.
+pub(super) fn facet_of(keys: &Keys, query: &ThreadQuery) -> i64 {
+    let rare = query.status.filter(|status| *status != ThreadStatus::NAMES[0]).map(Facet::Status);
+    let facet = match query {
+        ThreadQuery { label: Some(label), .. } => Facet::Label(label),
+        ThreadQuery { project: Some(project), .. } => Facet::Project(project),
+        ThreadQuery { pinned: Some(true), .. } => Facet::Pinned,
+        ThreadQuery { graph: Some(graph), .. } => rare.unwrap_or(Facet::Graph(graph)),
+        ThreadQuery { status: Some(status), .. } => Facet::Status(status),
+        _ => Facet::All,
+    };
+    facet.number(keys, place(query.archived, query.trashed))
+}
+
+/// Returns the facet of the threads whose rows are damaged.
+pub(super) fn damaged_facet(keys: &Keys) -> i64 {
+    Facet::Damaged.number(keys, place(false, false))
+}
+
+impl StateRow {
+    /// Describes a thread, `None` if its rows are damaged.
+    pub(super) fn of(keys: &Keys, thread: i64, newest: i64, info: Option<&ThreadInfo>) -> Self {
+        let Some(info) = info else {
+            return Self { thread, newest, status: None, facets: vec![damaged_facet(keys)] };
+        };
+        let facts = info.facts();
+        let mut facets = vec![Facet::All, Facet::Status(info.status().as_str())];
+        facets.extend(facts.project.as_deref().map(Facet::Project));
+        facets.extend(facts.labels.iter().map(|label| Facet::Label(label)));
+        facets.extend(info.graph().map(Facet::Graph));
+        facets.extend(facts.is_pinned.then_some(Facet::Pinned));
+        let place = place(facts.is_archived, facts.trashed_until.is_some());
+        let mut facets: Vec<i64> = facets.into_iter().map(|facet| facet.number(keys, place)).collect();
+        facets.sort_unstable();
+        facets.dedup();
+        debug_assert!(facets.len() >= 2, "a thread has a status");
+        Self { thread, newest, status: Some(info.status().number() as i64), facets }
+    }
+
+    /// Decodes and verifies a row of `sql::STATE`.
+    pub(super) fn decode(keys: &Keys, row: &Row<'_>) -> Res<Self> {
+        let thread: i64 = row.get(0)?;
+        let wrong = |reason: &str| corrupt(format!("thread_state {thread}"), reason);
+        let facets = row.get_ref(3)?.as_blob().map_err(|_| wrong("its facets do not match the format"))?;
+        let found = Self {
+            thread,
+            newest: row.get(1)?,
+            status: row.get(2)?,
+            facets: facets.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+        };
+        if row.get::<_, i64>(4)? != found.check(keys) || found.packed() != facets {
+            return Err(wrong("its check does not match"));
+        }
+        Ok(found)
+    }
+
+    /// Returns the row of a thread.
+    pub(super) fn read(conn: &Connection, keys: &Keys, thread: i64) -> Res<Option<Self>> {
+        let mut statement = conn.prepare_cached(sql::STATE)?;
+        let mut rows = statement.query([thread])?;
+        rows.next()?.map(|row| Self::decode(keys, row)).transpose()
+    }
+
+    fn packed(&self) -> Vec<u8> {
+        self.facets.iter().flat_map(|facet| facet.to_le_bytes()).collect()
+    }
+
+    fn check(&self, keys: &Keys) -> i64 {
+        let mut check = RowCheck::of("thread_state");
+        check.int(self.thread).int(self.newest).maybe_int(self.status).maybe_bytes(Some(&self.packed()));
+        check.finish_keyed(keys)
+    }
+
+    /// Writes the row in place of the one that the thread had.
+    pub(super) fn put(&self, conn: &Connection, keys: &Keys) -> Res<()> {
+        if !self.replace(conn, keys)? {
+            return Ok(());
+        }
+        debug_assert!(self.facets.is_sorted(), "facets are stored in their order");
+        let mut insert = conn.prepare_cached(sql::FACET_PUT)?;
+        for facet in &self.facets {
+            insert.execute(params![facet, self.newest, self.thread])?;
+        }
+        let row = params![self.thread, self.newest, self.status, self.packed(), self.check(keys)];
+        conn.prepare_cached(sql::STATE_PUT)?.execute(row)?;
+        Ok(())
+    }
+
+    /// Deletes the facets of the row that the thread had. Returns whether that was another row.
+    fn replace(&self, conn: &Connection, keys: &Keys) -> Res<bool> {
+        match undamaged(Self::read(conn, keys, self.thread))? {
+            Some(Some(old)) if old == *self => return Ok(false),
+            Some(Some(old)) => old.delete_facets(conn)?,
+            Some(None) => {}
+            None => _ = conn.prepare_cached(sql::FACETS_DELETE)?.execute([self.thread])?,
+        }
+        Ok(true)
+    }
+
+    fn delete_facets(&self, conn: &Connection) -> Res<()> {
+        let mut delete = conn.prepare_cached(sql::FACET_DELETE)?;
+        self.facets.iter().try_for_each(|facet| delete.execute([*facet, self.newest, self.thread]).map(|_| ()))?;
+        Ok(())
+    }
+}
+
+/// Deletes the rows of a thread that is being deleted.
+pub(in super::super) fn hide(conn: &Connection, keys: &Keys, thread: i64) -> Res<()> {
+    match undamaged(StateRow::read(conn, keys, thread))? {
+        Some(Some(row)) => row.delete_facets(conn)?,
+        Some(None) => return Ok(()),
+        None => _ = conn.prepare_cached(sql::FACETS_DELETE)?.execute([thread])?,
+    }
+    conn.prepare_cached(sql::STATE_DELETE)?.execute([thread])?;
+    Ok(())
+}
+
+/// Returns the result of a read; `None` if the rows are damaged. Any other error is passed on.
+pub(super) fn undamaged<T>(read: Res<T>) -> Res<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(Fault::Store(error)) if is_of_rows(&error) => Ok(None),
+        Err(Fault::Sql(error)) if damage(&error).is_some() => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Returns whether an error says that rows cannot be decoded.
+fn is_of_rows(error: &StoreError) -> bool {
+    matches!(error, StoreError::Corrupt { .. } | StoreError::Codec(_) | StoreError::Id(_))
+}

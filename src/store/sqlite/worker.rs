@@ -1,0 +1,134 @@
+//! The background thread of a file that is open for writing: it reclaims rows, empties the trash, and indexes texts.
+//!
+//! A task of the background does a bounded step, and says after which pause it goes on, so that other writers get the lock. The
+//! thread starts with the first task that is woken. *Absent:* the contents of a step ([`eraser`](super::eraser),
+//! [`search`](super::search)).
+//!
+//! Invariant: a task that is woken during its own step makes another one.
+
+use super::writer::SqliteWriter;
+use crate::base::internal::Stopwatch;
+use crate::base::limits::RECLAIM_RETRY;
+use crate::store::error::StoreError;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A task of the background.
+pub(super) trait Upkeep: Send + Sync + 'static {
+    /// Does a bounded part of the work. Returns the pause before the next part; `None` if the task has nothing to do until it
+    /// is woken.
+    fn step(&self, writer: &SqliteWriter, worker: &Worker) -> Result<Option<Duration>, StoreError>;
+}
+
+/// The kinds of tasks: each is waiting at most once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum UpkeepKind {
+    Reclaim,
+    Trash,
+    Index,
+}
+
+/// The background of a file that is open for writing.
+#[derive(Clone)]
+pub(super) struct Worker(Arc<WorkerInner>);
+
+struct WorkerInner {
+    writer: Arc<SqliteWriter>,
+    state: Mutex<WorkerState>,
+    wake: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct WorkerState {
+    /// The tasks that have work, each with the rest of its pause.
+    waiting: BTreeMap<UpkeepKind, (Arc<dyn Upkeep>, Duration)>,
+    is_stopping: bool,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.0.state.lock();
+        f.debug_struct("Worker").field("waiting", &state.waiting.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// Makes a background whose thread does not run yet.
+    pub(super) fn new(writer: Arc<SqliteWriter>) -> Self {
+        let (state, wake, thread) = Default::default();
+        Self(Arc::new(WorkerInner { writer, state, wake, thread }))
+    }
+
+    /// Returns the writer of the file.
+    pub(super) fn writer(&self) -> &SqliteWriter {
+        &self.0.writer
+    }
+
+    /// Lets the thread do the work of a task, from now on.
+    pub(super) fn wake(&self, kind: UpkeepKind, task: Arc<dyn Upkeep>) {
+        self.0.state.lock().waiting.insert(kind, (task, Duration::ZERO));
+        self.0.wake.notify_all();
+        let mut thread = self.0.thread.lock();
+        if thread.is_none() {
+            let worker = self.clone();
+            // Without a thread, the next call or the next open continues.
+            *thread = std::thread::Builder::new().name("annals-worker".into()).spawn(move || worker.run()).ok();
+        }
+    }
+
+    /// Ends the thread. The work that is left continues after the next open.
+    pub(super) fn stop(&self) {
+        self.0.state.lock().is_stopping = true;
+        self.0.wake.notify_all();
+        let thread = self.0.thread.lock().take();
+        // A thread that panicked leaves tombstones and texts that are not indexed, which is safe.
+        _ = thread.map(JoinHandle::join);
+    }
+
+    fn run(&self) {
+        while let Some((kind, task)) = self.next() {
+            let step = Stopwatch::start();
+            let done = task.step(&self.0.writer, self);
+            let pause = match done {
+                Ok(pause) => pause,
+                // A handle that accepts no writes never will.
+                Err(StoreError::HandleClosed { .. } | StoreError::FileReplaced { .. }) => return,
+                Err(_) => Some(RECLAIM_RETRY),
+            };
+            let mut state = self.0.state.lock();
+            state.pass(step.elapsed());
+            if let Some(pause) = pause {
+                state.waiting.entry(kind).or_insert((task, pause));
+            }
+        }
+    }
+
+    /// Waits for a task whose pause is over; `None` once the worker is to stop.
+    fn next(&self) -> Option<(UpkeepKind, Arc<dyn Upkeep>)> {
+        let mut state = self.0.state.lock();
+        while !state.is_stopping {
+            let first = state.waiting.iter().map(|(kind, (_, pause))| (*pause, *kind)).min();
+            match first {
+                None => self.0.wake.wait(&mut state),
+                Some((Duration::ZERO, kind)) => return state.waiting.remove(&kind).map(|(task, _)| (kind, task)),
+                Some((pause, _)) => {
+                    let wait = Stopwatch::start();
+                    let timed_out = self.0.wake.wait_for(&mut state, pause).timed_out();
+                    state.pass(if timed_out { pause } else { wait.elapsed() });
+                }
+            }
+        }
+        None
+    }
+}
+
+impl WorkerState {
+    /// Shortens all pauses by a duration.
+    fn pass(&mut self, duration: Duration) {
+        self.waiting.values_mut().for_each(|(_, pause)| *pause = pause.saturating_sub(duration));
+    }
+}

@@ -1,0 +1,429 @@
+//! Threads as a list shows them: their facts, their status and their last activity.
+//!
+//! The facts are fields that operations set. The status follows from the tasks due at the head, from their stored writes, and
+//! from the metadata of the head. A listing is in the order of the last activity or of the ids. *Absent:* how a backend finds
+//! the threads.
+
+use std::fmt;
+
+use crate::base::limits::{PAGE_ROWS_MAX, THREADS_LISTED_DEFAULT};
+use crate::base::{CheckpointId, ThreadId, Timestamp, Value};
+
+use super::batch::WriteValue;
+use super::error::StoreError;
+use super::operation::{OperationField, OperationValue, TRASHED, trashed_until};
+use super::record::{CheckpointRecord, WriteRecord, plain_value};
+
+pub(crate) const TITLE: &str = "title";
+pub(crate) const PROJECT: &str = "project";
+pub(crate) const LABELS: &str = "labels";
+pub(crate) const ARCHIVED: &str = "archived";
+pub(crate) const PINNED: &str = "pinned";
+
+/// The member of the metadata of a checkpoint that names its graph.
+const GRAPH: &str = "graph";
+/// The member of the metadata of a checkpoint that cancels the thread: the reason, or true.
+const CANCELLED: &str = "cancelled";
+
+/// The facts that the users of a thread stated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadFacts {
+    /// The title.
+    pub title: Option<String>,
+    /// The project that the thread belongs to.
+    pub project: Option<String>,
+    /// The labels, sorted.
+    pub labels: Vec<String>,
+    /// True if the thread is archived.
+    pub is_archived: bool,
+    /// True if the thread is pinned.
+    pub is_pinned: bool,
+    /// The end of its time in the trash; `None` if it is not there.
+    pub trashed_until: Option<Timestamp>,
+}
+
+impl ThreadFacts {
+    /// Decodes the fields of a thread that are facts. Others are passed over.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if the labels are not a JSON list of texts.
+    pub fn of(fields: impl IntoIterator<Item = (OperationField, OperationValue)>) -> Result<Self, StoreError> {
+        let mut facts = Self::default();
+        for (field, value) in fields {
+            let (OperationField::Fact(name), OperationValue::Text(text)) = (field, value) else { continue };
+            match name.as_str() {
+                TITLE => facts.title = Some(text),
+                PROJECT => facts.project = Some(text),
+                LABELS => facts.labels = labels_of(&text)?,
+                ARCHIVED => facts.is_archived = true,
+                PINNED => facts.is_pinned = true,
+                TRASHED => facts.trashed_until = trashed_until(&text),
+                _ => {}
+            }
+        }
+        Ok(facts)
+    }
+}
+
+fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
+    let wrong = || StoreError::Corrupt { place: "fact labels".into(), reason: "it is not a list of texts".into() };
+    let parsed: serde_json::Value = serde_json::from_str(text).map_err(|_| wrong())?;
+    let labels = parsed.as_array().ok_or_else(wrong)?.iter();
+    labels.map(|label| label.as_str().map(ToOwned::to_owned).ok_or_else(wrong)).collect()
+}
+
+/// The status of a thread, which follows from its head: from the tasks due there, their stored writes, and the metadata.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ThreadStatus {
+    /// No task is due.
+    Done,
+    /// Tasks are due that have neither failed nor interrupted: a run is under way, or its process ended.
+    Running,
+    /// Tasks wait at interrupts: the value of each.
+    Interrupted(Vec<Value>),
+    /// A task failed: the message.
+    Failed(String),
+    /// All tasks that wait sleep: the first timestamp at which one can resume.
+    Sleeping(Timestamp),
+    /// The metadata of the head has the member `cancelled`: the reason, if it is a text.
+    Cancelled(Option<String>),
+}
+
+impl ThreadStatus {
+    /// The names, in the order in which the file numbers them.
+    pub(crate) const NAMES: [&'static str; 6] = ["done", "running", "interrupted", "failed", "sleeping", "cancelled"];
+
+    /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping` or `cancelled`.
+    pub fn as_str(&self) -> &'static str {
+        Self::NAMES[self.number()]
+    }
+
+    /// Returns the index of its name.
+    pub(crate) fn number(&self) -> usize {
+        match self {
+            Self::Done => 0,
+            Self::Running => 1,
+            Self::Interrupted(_) => 2,
+            Self::Failed(_) => 3,
+            Self::Sleeping(_) => 4,
+            Self::Cancelled(_) => 5,
+        }
+    }
+
+    /// Derives the status from a head, its metadata and the stored writes of its tasks.
+    fn of(head: &CheckpointRecord, metadata: &serde_json::Value, writes: &[WriteRecord]) -> Self {
+        match metadata.get(CANCELLED) {
+            None | Some(serde_json::Value::Null | serde_json::Value::Bool(false)) => {}
+            Some(reason) => return Self::Cancelled(reason.as_str().map(ToOwned::to_owned)),
+        }
+        let (mut values, mut wake_at, mut failed) = (Vec::new(), None::<i64>, None);
+        for task in &head.tasks {
+            let of_task = || writes.iter().filter(|write| write.task == task.id);
+            if of_task().any(|write| write.index >= 0) {
+                continue;
+            }
+            for write in of_task() {
+                match &*write.channel {
+                    "__error__" => {
+                        let message = special_value(&write.value).as_str().unwrap_or_default().to_owned();
+                        failed = failed.or(Some(message));
+                    }
+                    "__interrupt__" => match special_value(&write.value) {
+                        Value::List(interrupts) => {
+                            for interrupt in interrupts {
+                                match interrupt.get("wake_at").and_then(Value::as_int) {
+                                    Some(at) => wake_at = Some(wake_at.map_or(at, |first| first.min(at))),
+                                    None => values.push(interrupt.get("value").cloned().unwrap_or_default()),
+                                }
+                            }
+                        }
+                        other => values.push(other),
+                    },
+                    _ => {}
+                }
+            }
+        }
+        match (failed, values.is_empty(), wake_at) {
+            (Some(message), ..) => Self::Failed(message),
+            (None, false, _) => Self::Interrupted(values),
+            (None, true, Some(at)) => Self::Sleeping(Timestamp::from_micros(at)),
+            (None, true, None) if head.tasks.is_empty() => Self::Done,
+            (None, true, None) => Self::Running,
+        }
+    }
+}
+
+/// Decodes the value of a special write. One that cannot be decoded counts as null: another program may have written it,
+/// and a listing shows its thread all the same.
+fn special_value(value: &WriteValue) -> Value {
+    match value {
+        WriteValue::One(payload) => plain_value(payload.as_ref()).unwrap_or_default(),
+        WriteValue::Items(items) => {
+            Value::List(items.iter().map(|item| plain_value(item.as_ref()).unwrap_or_default()).collect())
+        }
+        WriteValue::Null | WriteValue::Delta(_) => Value::Null,
+    }
+}
+
+impl fmt::Display for ThreadStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A thread as a list shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadInfo {
+    head: CheckpointRecord,
+    /// The position of the newest checkpoint of the root namespace in the log.
+    seq: u64,
+    updated_at: Timestamp,
+    facts: ThreadFacts,
+    status: ThreadStatus,
+    graph: Option<String>,
+}
+
+impl ThreadInfo {
+    /// Describes a thread: the head of its root namespace, the `seq` and the timestamp of the newest checkpoint there, the
+    /// fields that operations set, and the stored writes of the tasks of the head.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if a fact cannot be decoded.
+    pub fn new(
+        head: CheckpointRecord,
+        seq: u64,
+        updated_at: Timestamp,
+        fields: Vec<(OperationField, OperationValue)>,
+        writes: &[WriteRecord],
+    ) -> Result<Self, StoreError> {
+        let metadata = head.metadata.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let metadata = metadata.unwrap_or(serde_json::Value::Null);
+        let status = ThreadStatus::of(&head, &metadata, writes);
+        let graph = metadata.get(GRAPH).and_then(|name| name.as_str()).map(ToOwned::to_owned);
+        Ok(Self { head, seq, updated_at, facts: ThreadFacts::of(fields)?, status, graph })
+    }
+
+    /// Returns the id of the thread.
+    pub fn id(&self) -> &ThreadId {
+        &self.head.point.thread
+    }
+
+    /// Returns the id of the head.
+    pub fn head(&self) -> CheckpointId {
+        self.head.point.checkpoint
+    }
+
+    /// Returns the facts that its users stated.
+    pub fn facts(&self) -> &ThreadFacts {
+        &self.facts
+    }
+
+    /// Returns the title.
+    pub fn title(&self) -> Option<&str> {
+        self.facts.title.as_deref()
+    }
+
+    /// Returns the status.
+    pub fn status(&self) -> &ThreadStatus {
+        &self.status
+    }
+
+    /// Returns the name of the graph: the member `graph` of the metadata of the head.
+    pub fn graph(&self) -> Option<&str> {
+        self.graph.as_deref()
+    }
+
+    /// Returns the timestamp of its newest checkpoint, which is its last activity.
+    pub fn updated_at(&self) -> Timestamp {
+        self.updated_at
+    }
+
+    /// Returns the position of its newest checkpoint in the log: threads with later activity have greater ones.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+/// The order of a listing of threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThreadOrder {
+    /// The newest activity first.
+    #[default]
+    Activity,
+    /// By id, ascending.
+    Id,
+}
+
+/// A listing of threads by their facts and their status. Default: the 50 with the newest activity that are neither archived nor in
+/// the trash.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ThreadQuery {
+    /// Only threads of a project.
+    pub project: Option<String>,
+    /// Only threads with a label.
+    pub label: Option<String>,
+    /// Only threads whose title contains a text, in upper or lower case.
+    pub title_contains: Option<String>,
+    /// Only threads with this [name](ThreadStatus::as_str) of a status.
+    pub status: Option<&'static str>,
+    /// Only threads of a graph.
+    pub graph: Option<String>,
+    /// The archived threads, or those that are not archived.
+    pub archived: bool,
+    /// Only the pinned threads, or only the others.
+    pub pinned: Option<bool>,
+    /// The threads in the trash, or those that are not there.
+    pub trashed: bool,
+    /// Only threads with a checkpoint at this timestamp or later.
+    pub since: Option<Timestamp>,
+    /// The order.
+    pub order: ThreadOrder,
+    /// The id and the [position](ThreadInfo::seq) of the thread after which the page begins.
+    pub after: Option<(ThreadId, u64)>,
+    /// The maximum number of threads.
+    pub limit: Option<usize>,
+}
+
+impl ThreadQuery {
+    /// Lists all threads that are neither archived nor in the trash, at most 50.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lists only threads of a project.
+    pub fn project(mut self, project: impl Into<String>) -> Self {
+        self.project = Some(project.into());
+        self
+    }
+
+    /// Lists only threads with a label.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Lists only threads whose title contains a text, in upper or lower case. No index has the titles: the cost is that of
+    /// the threads that are passed over.
+    pub fn title_contains(mut self, text: impl Into<String>) -> Self {
+        self.title_contains = Some(text.into().to_lowercase());
+        self
+    }
+
+    /// Lists only threads whose status has the same [name](ThreadStatus::as_str).
+    pub fn status(mut self, status: &ThreadStatus) -> Self {
+        self.status = Some(status.as_str());
+        self
+    }
+
+    /// Lists only threads of a [graph](ThreadInfo::graph).
+    pub fn graph(mut self, name: impl Into<String>) -> Self {
+        self.graph = Some(name.into());
+        self
+    }
+
+    /// Lists the archived threads, or those that are not archived. Default: those that are not.
+    pub fn archived(mut self, archived: bool) -> Self {
+        self.archived = archived;
+        self
+    }
+
+    /// Lists only the pinned threads, or only the others.
+    pub fn pinned(mut self, pinned: bool) -> Self {
+        self.pinned = Some(pinned);
+        self
+    }
+
+    /// Lists the threads in the trash, or the others. Default: the others.
+    pub fn trashed(mut self, trashed: bool) -> Self {
+        self.trashed = trashed;
+        self
+    }
+
+    /// Lists only threads with a checkpoint at this timestamp or later. In the order of the last activity the listing ends at
+    /// the first thread without one.
+    pub fn since(mut self, at: Timestamp) -> Self {
+        self.since = Some(at);
+        self
+    }
+
+    /// Lists by id instead of by the last activity. The cost is that of the threads that are passed over.
+    pub fn by_id(mut self) -> Self {
+        self.order = ThreadOrder::Id;
+        self
+    }
+
+    /// Begins after the last thread of another page.
+    pub fn after(mut self, last: &ThreadInfo) -> Self {
+        self.after = Some((last.id().clone(), last.seq));
+        self
+    }
+
+    /// Lists at most so many threads. Default: 50.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    fn fits(&self, info: &ThreadInfo) -> bool {
+        let facts = &info.facts;
+        let title = || facts.title.as_deref().unwrap_or_default().to_lowercase();
+        self.project.as_ref().is_none_or(|project| facts.project.as_ref() == Some(project))
+            && self.label.as_ref().is_none_or(|label| facts.labels.contains(label))
+            && self.title_contains.as_ref().is_none_or(|text| title().contains(text))
+            && self.status.is_none_or(|status| status == info.status.as_str())
+            && self.graph.as_ref().is_none_or(|graph| info.graph.as_ref() == Some(graph))
+            && self.archived == facts.is_archived
+            && self.trashed == facts.trashed_until.is_some()
+            && self.pinned.is_none_or(|pinned| pinned == facts.is_pinned)
+    }
+}
+
+/// Collects the threads of a page from candidates in the order of the listing. Backends use it, so that all of them filter
+/// alike.
+#[derive(Debug)]
+pub struct ThreadPage<'q> {
+    query: &'q ThreadQuery,
+    found: Vec<ThreadInfo>,
+    limit: usize,
+}
+
+impl<'q> ThreadPage<'q> {
+    /// Begins an empty page.
+    pub fn new(query: &'q ThreadQuery) -> Self {
+        let limit = query.limit.unwrap_or(THREADS_LISTED_DEFAULT).min(PAGE_ROWS_MAX);
+        Self { query, found: Vec::new(), limit }
+    }
+
+    /// Returns whether the page has as many threads as were asked for.
+    pub fn is_full(&self) -> bool {
+        self.found.len() >= self.limit
+    }
+
+    /// Adds a candidate if it fits the query and comes after its cursor. Returns whether the listing goes on.
+    pub fn offer(&mut self, info: ThreadInfo) -> bool {
+        let is_old = self.query.since.is_some_and(|since| info.updated_at < since);
+        let is_before = self.query.after.as_ref().is_some_and(|(id, seq)| match self.query.order {
+            ThreadOrder::Activity => info.seq >= *seq,
+            ThreadOrder::Id => info.id() <= id,
+        });
+        if is_old && self.query.order == ThreadOrder::Activity {
+            return false;
+        }
+        debug_assert!(
+            self.query.order == ThreadOrder::Activity || self.found.last().is_none_or(|last| last.id() < info.id())
+        );
+        if !is_old && !is_before && !self.is_full() && self.query.fits(&info) {
+            self.found.push(info);
+        }
+        !self.is_full()
+    }
+
+    /// Returns the threads.
+    pub fn into_threads(self) -> Vec<ThreadInfo> {
+        debug_assert!(self.found.len() <= self.limit, "a page has at most as many threads as were asked for");
+        self.found
+    }
+}

@@ -1,0 +1,245 @@
+//! Messages that are persisted while they are streamed, without a graph.
+
+use std::path::PathBuf;
+use std::process::{Command as Process, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use annals::base::{Clock, Timestamp, Value};
+use annals::history::MessageWriter;
+use annals::prelude::*;
+use annals::store::{ItemRange, OpenOptions, StoreError};
+
+use super::both::on_both;
+
+/// Persists each chunk.
+const ALWAYS: Duration = Duration::ZERO;
+/// The folder in which a child streams until it is killed.
+const FOLDER: &str = "ANNALS_PARTIAL_FOLDER";
+
+#[derive(State, Clone, Default)]
+struct Chat {
+    #[channel(messages)]
+    messages: Messages,
+    title: Option<String>,
+}
+
+fn prompt(store: &Store) -> Thread {
+    let thread = store.thread("chat").unwrap();
+    thread.append("messages", [Message::human("hi")]).unwrap();
+    thread
+}
+
+fn texts(thread: &Thread) -> Vec<String> {
+    let messages = thread.head().unwrap().unwrap().messages("messages", ItemRange::All).unwrap();
+    messages.iter().map(|message| message.text().into_owned()).collect()
+}
+
+fn partial_text(thread: &Thread) -> Option<String> {
+    // A chunk is handed to the background writer.
+    thread.store().backend().write_submitted();
+    thread.partial().unwrap().map(|partial| partial.message().text().into_owned())
+}
+
+/// Pushes a chunk, and waits until it is persisted.
+fn push(writer: &mut MessageWriter, thread: &Thread, text: &str, whole: &str) {
+    writer.push(text);
+    for _ in 0..2_000 {
+        if partial_text(thread).as_deref() == Some(whole) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{whole:?} is not persisted: {:?}", partial_text(thread));
+}
+
+#[test]
+fn a_streamed_message_is_persisted_on_the_way_and_appended_once() {
+    on_both(|store| {
+        let thread = prompt(store);
+        let mut writer = thread.message_writer("messages", ALWAYS);
+        push(&mut writer, &thread, "Good ", "Good ");
+        push(&mut writer, &thread, "day", "Good day");
+        assert_eq!(texts(&thread), ["hi"], "the message is not part of the state before its end");
+        let partial = thread.partial().unwrap().unwrap();
+        assert!(partial.channel() == "messages" && partial.started() <= partial.updated());
+        let checkpoints = thread.history().unwrap().count();
+        let message = writer.finish().unwrap();
+        assert_eq!((message.text().as_ref(), message.id.clone()), ("Good day", partial.message().id.clone()));
+        assert_eq!((texts(&thread), partial_text(&thread)), (vec!["hi".to_owned(), "Good day".into()], None));
+        assert_eq!(thread.history().unwrap().count(), checkpoints + 1, "one commit appends the message");
+        let before = thread.at("~1").unwrap();
+        let left = store.backend().writes(before.point()).unwrap();
+        assert!(left.iter().all(|write| write.value == annals::store::WriteValue::Null), "the partial is cleared");
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn an_abandoned_message_is_kept_with_a_mark_or_discarded() {
+    on_both(|store| {
+        let thread = prompt(store);
+        let cut = |text: &str| {
+            let error = thread.stream_message("messages", Duration::from_secs(3_600), |out| {
+                out.push(text);
+                Err::<(), Error>(StoreError::Invalid { field: "model", reason: "the line is dead".into() }.into())
+            });
+            assert!(error.unwrap_err().to_string().contains("the line is dead"));
+            thread.partial().unwrap().expect("the drop of the writer persists the message")
+        };
+        cut("half").discard().unwrap();
+        assert_eq!((partial_text(&thread), texts(&thread).len()), (None, 1));
+        let late = cut("an answer");
+        cut("another answer").keep().unwrap();
+        let head = thread.head().unwrap().unwrap();
+        let kept = head.messages("messages", ItemRange::Tail(1)).unwrap().remove(0);
+        assert_eq!((kept.text().as_ref(), &kept.response_metadata["aborted"]), ("another answer", &Value::Bool(true)));
+        assert_eq!(partial_text(&thread), None);
+        assert!(late.clone().keep().unwrap_err().is_conflict() && late.discard().unwrap_err().is_conflict());
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn a_partial_message_follows_a_head_that_another_writer_moves() {
+    on_both(|store| {
+        let thread = prompt(store);
+        let mut writer = thread.message_writer("messages", ALWAYS);
+        push(&mut writer, &thread, "one", "one");
+        thread.set("title", "t").unwrap();
+        assert_eq!(partial_text(&thread), None, "a partial message belongs to a checkpoint");
+        push(&mut writer, &thread, " two", "one two");
+        thread.append("messages", [Message::human("wait")]).unwrap();
+        assert_eq!(writer.finish().unwrap().text(), "one two");
+        assert_eq!(texts(&thread), ["hi", "wait", "one two"]);
+        let mut writer = thread.message_writer("messages", ALWAYS);
+        push(&mut writer, &thread, "three", "three");
+        thread.set("title", "u").unwrap();
+        drop(writer);
+        assert_eq!(partial_text(&thread).as_deref(), Some("three"), "the drop moves it to the new head");
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn a_typed_thread_streams_by_the_rules_of_its_state() {
+    on_both(|store| {
+        let chat = store.thread("chat").unwrap().with_state::<Chat>();
+        // The thread has no checkpoint yet.
+        let mut writer = chat.message_writer("messages", ALWAYS);
+        push(&mut writer, chat.thread(), "Wel", "Wel");
+        let id = writer.id().to_owned();
+        chat.thread().partial().unwrap().unwrap().keep().unwrap();
+        writer.push("come");
+        writer.finish().unwrap();
+        let state = chat.state().unwrap();
+        assert_eq!(state.messages.len(), 1, "the whole message replaces the one that was kept");
+        let message = &state.messages[0];
+        assert_eq!((message.id.as_deref(), message.text().as_ref()), (Some(&*id), "Welcome"));
+        assert!(message.response_metadata.is_empty());
+        let answer = chat.stream_message("messages", ALWAYS, |out| {
+            out.push_chunk(Message::ai("by").with_id("p-1"))?;
+            out.push("e");
+            Ok::<_, Error>(())
+        });
+        assert_eq!(answer.unwrap().id.as_deref(), Some("p-1"), "the id is that of the first chunk");
+        assert_eq!(chat.state().unwrap().messages.len(), 2);
+        let refused = chat.stream_message("title", ALWAYS, |out| {
+            out.push("x");
+            Ok::<_, Error>(())
+        });
+        assert!(refused.unwrap_err().to_string().contains("title"));
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+/// A clock that the test sets, in milliseconds.
+#[derive(Clone, Default)]
+struct Hands(Arc<AtomicU64>);
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst) as i64 * 1_000)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[test]
+fn a_message_is_persisted_once_an_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let hands = Hands::default();
+    let store = Store::open_with(folder.path().join("s.db"), OpenOptions::new().clock(hands.clone())).unwrap();
+    let thread = prompt(&store);
+    let mut writer = thread.message_writer("messages", Duration::from_millis(500));
+    let mut shown = Vec::new();
+    for ms in (100..=1_200).step_by(100) {
+        hands.0.store(ms, Ordering::SeqCst);
+        writer.push(".");
+        store.backend().write_submitted();
+        // The commit that is pending is settled by a commit of this thread.
+        store.thread("other").unwrap().set("n", i64::try_from(ms).unwrap()).unwrap();
+        let partial = thread.partial().unwrap();
+        shown.push(partial.map_or((0, 0), |partial| (partial.message().text().len(), partial.updated().as_micros())));
+    }
+    shown.dedup();
+    assert_eq!(shown, [(0, 0), (5, 500_000), (10, 1_000_000)]);
+    assert_eq!(writer.finish().unwrap().text().len(), 12);
+}
+
+#[test]
+fn the_file_holds_one_copy_of_a_message_that_is_persisted_often() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("s.db")).unwrap();
+    let thread = prompt(&store);
+    let mut writer = thread.message_writer("messages", ALWAYS);
+    let chunk = "0123456789abcdef".repeat(16);
+    let mut whole = String::new();
+    for _ in 0..100 {
+        whole.push_str(&chunk);
+        push(&mut writer, &thread, &chunk, &whole);
+    }
+    writer.finish().unwrap();
+    let copy = folder.path().join("copy.db");
+    store.backup(&copy).unwrap();
+    let bytes = std::fs::metadata(&copy).unwrap().len();
+    assert!(bytes < 400_000, "100 versions of up to 25,600 bytes take {bytes} bytes");
+    assert!(store.check().unwrap().problems.is_empty());
+}
+
+/// The child of the test below: it streams until it is killed. On its own it streams a message to its end.
+#[test]
+fn a_message_that_nobody_interrupts_ends() {
+    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
+    let place = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.as_deref().unwrap_or(place.path()).join("s.db")).unwrap();
+    let thread = prompt(&store);
+    let mut writer = thread.message_writer("messages", ALWAYS);
+    push(&mut writer, &thread, "all that ", "all that ");
+    push(&mut writer, &thread, "was shown", "all that was shown");
+    if folder.is_some() {
+        std::process::abort();
+    }
+    assert_eq!(writer.finish().unwrap().text(), "all that was shown");
+}
+
+#[test]
+fn a_persisted_message_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = Process::new(std::env::current_exe().unwrap())
+        .args(["--exact", "partials::a_message_that_nobody_interrupts_ends", "--nocapture", "--test-threads=1"])
+        .env(FOLDER, folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(!child.unwrap().success(), "the child is killed");
+    let store = Store::open(folder.path().join("s.db")).unwrap();
+    let thread = store.thread("chat").unwrap();
+    assert_eq!((texts(&thread), partial_text(&thread).as_deref()), (vec!["hi".into()], Some("all that was shown")));
+    thread.partial().unwrap().unwrap().keep().unwrap();
+    assert_eq!(texts(&thread), ["hi", "all that was shown"]);
+    assert!(store.check().unwrap().problems.is_empty());
+}

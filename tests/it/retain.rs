@@ -1,0 +1,167 @@
+//! Copies of threads, and the trash, on both backends.
+
+use std::time::{Duration, Instant};
+
+use annals::history::ThreadQuery;
+use annals::prelude::*;
+use annals::store::StoreError;
+
+use super::both::on_both;
+
+#[derive(State, Clone, Default, Debug, PartialEq)]
+struct Note {
+    n: i64,
+    #[channel(append)]
+    log: List<i64>,
+}
+
+fn add(thread: &Thread, n: i64) -> Snapshot {
+    let id = thread.update(Note::update().n(n).log([n])).unwrap();
+    thread.at(id).unwrap()
+}
+
+fn states(thread: &Thread) -> Vec<(Snapshot, Note)> {
+    let all = thread.history().unwrap().map(Result::unwrap);
+    all.map(|snapshot| (snapshot.clone(), snapshot.state::<Note>().unwrap())).collect()
+}
+
+#[test]
+fn a_copy_has_the_history_the_branches_and_the_facts() {
+    on_both(|store| {
+        let trip = store.thread("trip").unwrap();
+        let first = [1, 2, 3].map(|n| add(&trip, n));
+        trip.name_branch("by train").unwrap();
+        trip.rewind_to(&first[1]).unwrap();
+        add(&trip, 4);
+        trip.in_namespace("part").unwrap().update(Note::update().n(7)).unwrap();
+        trip.facts().title("Bern").label("travel").save().unwrap();
+        trip.rewind_to(&first[0]).unwrap();
+        let copy = trip.copy_to("copy").unwrap();
+        let same = |copy: &Thread| {
+            for namespace in ["", "part"] {
+                let (of, copied) = (trip.in_namespace(namespace).unwrap(), copy.in_namespace(namespace).unwrap());
+                let plain = |all: Vec<(Snapshot, Note)>| {
+                    all.into_iter().map(|(at, state)| (at.id(), at.record().parent, state)).collect::<Vec<_>>()
+                };
+                assert_eq!(plain(states(&of)), plain(states(&copied)));
+                assert_eq!(of.head().unwrap().unwrap().id(), copied.head().unwrap().unwrap().id());
+            }
+            let names = |thread: &Thread| {
+                let branches = thread.branches().unwrap().into_iter();
+                branches.map(|branch| (branch.name().map(str::to_owned), branch.last().id())).collect::<Vec<_>>()
+            };
+            assert_eq!(names(&trip), names(copy));
+            assert_eq!(trip.info().unwrap().facts(), copy.info().unwrap().facts());
+        };
+        same(&copy);
+        let again = trip.copy_to("copy").unwrap_err();
+        assert!(matches!(again, StoreError::Conflict { .. }), "{again}");
+        add(&copy, 9);
+        assert_eq!(states(&trip).len() + 1, states(&copy).len(), "the original does not follow the copy");
+        let plain = store.thread("plain").unwrap();
+        add(&plain, 1);
+        let copy = plain.copy_to("plain copy").unwrap();
+        plain.copy_to("plain copy").expect("the same call completes a copy");
+        add(&copy, 2);
+        assert!(matches!(plain.copy_to("plain copy"), Err(StoreError::Conflict { .. })), "the copy was written to");
+    });
+}
+
+#[test]
+fn a_copy_survives_the_deletion_of_its_original() {
+    on_both(|store| {
+        let trip = store.thread("trip").unwrap();
+        let first = add(&trip, 1);
+        let fork = first.fork_to("fork").unwrap();
+        add(&fork, 2);
+        let (of_trip, of_fork) = (trip.copy_to("a").unwrap(), fork.copy_to("b").unwrap());
+        assert_eq!(of_fork.forked_from().unwrap().as_ref(), Some(first.point()), "a copy of a fork is a fork");
+        assert!(matches!(store.delete_thread("trip"), Err(StoreError::ForkedOff { .. })));
+        _ = store.delete_threads(["fork", "b", "trip"]).unwrap();
+        assert_eq!(states(&of_trip).len(), 1);
+        assert_eq!(store.threads_with(ThreadQuery::new()).unwrap().len(), 1);
+        let nobody = store.thread("nobody").unwrap().copy_to("c").unwrap_err();
+        assert!(matches!(nobody, StoreError::ThreadNotFound { .. }), "{nobody}");
+    });
+}
+
+fn listed(store: &Store, query: ThreadQuery) -> Vec<String> {
+    store.threads_with(query).unwrap().iter().map(|thread| thread.id().to_string()).collect()
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[test]
+fn a_thread_in_the_trash_is_hidden_until_it_is_restored() {
+    on_both(|store| {
+        let (trip, diary) = (store.thread("trip").unwrap(), store.thread("diary").unwrap());
+        [&trip, &diary].into_iter().for_each(|thread| _ = add(thread, 1));
+        trip.restore().unwrap();
+        assert_eq!(trip.operations().unwrap().count(), 1, "nothing is stored for a thread that is not in the trash");
+        let before = store.now();
+        trip.trash(30 * DAY).unwrap();
+        let until = trip.info().unwrap().facts().trashed_until.unwrap();
+        assert!(until.as_micros() - before.as_micros() >= 30 * DAY.as_micros() as i64);
+        assert_eq!(listed(store, ThreadQuery::new()), ["diary"]);
+        assert_eq!(listed(store, ThreadQuery::new().trashed(true)), ["trip"]);
+        trip.facts().title("Bern").save().unwrap();
+        assert_eq!(trip.info().unwrap().facts().trashed_until, Some(until), "other facts leave it in the trash");
+        add(&trip, 2);
+        assert_eq!(trip.copy_to("copy").unwrap().info().unwrap().facts().trashed_until, None);
+        store.delete_thread("copy").map(|_| ()).unwrap();
+        trip.restore().unwrap();
+        assert_eq!(listed(store, ThreadQuery::new()), ["trip", "diary"]);
+        trip.undo().unwrap().unwrap();
+        assert_eq!(listed(store, ThreadQuery::new()), ["diary"], "an undo of the restoration");
+        trip.trash(Duration::MAX).unwrap();
+        assert!(store.empty_trash().unwrap().is_erased());
+        assert_eq!(states(&trip).len(), 2, "its time has not ended");
+        let nobody = store.thread("nobody").unwrap().trash(DAY).unwrap_err();
+        assert!(matches!(nobody, StoreError::ThreadNotFound { .. }), "{nobody}");
+    });
+}
+
+#[test]
+fn a_thread_is_deleted_when_its_time_in_the_trash_has_ended() {
+    on_both(|store| {
+        let (trip, diary) = (store.thread("trip").unwrap(), store.thread("diary").unwrap());
+        [&trip, &diary].into_iter().for_each(|thread| _ = add(thread, 1));
+        let fork = trip.head().unwrap().unwrap().fork_to("fork").unwrap();
+        [&trip, &diary].into_iter().for_each(|thread| thread.trash(Duration::ZERO).unwrap());
+        _ = store.empty_trash().unwrap();
+        assert!(diary.head().unwrap().is_none());
+        assert!(trip.head().unwrap().is_some(), "another thread was forked from it");
+        fork.trash(Duration::ZERO).unwrap();
+        _ = store.empty_trash().unwrap();
+        assert!(store.threads().unwrap().is_empty());
+        assert!(store.reclaim().unwrap().is_erased());
+    });
+}
+
+#[test]
+fn the_background_empties_the_trash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trash.db");
+    let is_gone = |store: &Store, id: &str| {
+        let begin = Instant::now();
+        while store.thread(id).unwrap().head().unwrap().is_some() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "thread {id} is still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let store = Store::open(&path).unwrap();
+    for id in ["at once", "soon", "later"] {
+        add(&store.thread(id).unwrap(), 1);
+    }
+    store.thread("at once").unwrap().trash(Duration::ZERO).unwrap();
+    is_gone(&store, "at once");
+    store.thread("soon").unwrap().trash(Duration::from_millis(200)).unwrap();
+    is_gone(&store, "soon");
+    store.thread("later").unwrap().trash(Duration::from_millis(200)).unwrap();
+    drop(store);
+    std::thread::sleep(Duration::from_millis(250));
+    let store = Store::open(&path).unwrap();
+    is_gone(&store, "later");
+    assert!(store.reclaim().unwrap().is_erased());
+    assert_eq!(store.check().unwrap().problems, []);
+}

@@ -1,0 +1,69 @@
+//! Copies of the threads of a model: each equals its original at every checkpoint, in memory and in the file.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use annals::base::ThreadId;
+use annals::store::{Backend, CheckpointRecord, CheckpointRef, ItemRange, OpenOptions, Store};
+use proptest::prelude::*;
+
+use super::{Pair, items, plain};
+
+/// Copies each thread of both backends, and compares the copies with the originals, then deletes what can be deleted of these.
+pub(super) fn compare(pair: &Pair<'_>) -> Result<(), TestCaseError> {
+    let threads: BTreeSet<&ThreadId> =
+        pair.places.iter().filter(|place| !place.ids.is_empty()).map(|place| &place.thread).collect();
+    for backend in [Arc::clone(&pair.model) as Arc<dyn Backend>, Arc::clone(&pair.file)] {
+        let store = Store::with_backend(backend, OpenOptions::new());
+        for thread in &threads {
+            let copy = store.thread(thread).unwrap().copy_to(format!("copy of {thread}")).unwrap();
+            compare_thread(pair, &store, thread, copy.id())?;
+        }
+        let report = store.check().unwrap();
+        prop_assert!(report.problems.is_empty(), "{:?}", report.problems);
+        for thread in &threads {
+            // A thread from which another one was forked stays.
+            if store.delete_thread(thread).is_ok() {
+                store.thread(format!("copy of {thread}")).unwrap().copy_to(thread).unwrap();
+                compare_thread(pair, &store, thread, &ThreadId::new(format!("copy of {thread}")).unwrap())?;
+            }
+        }
+        let report = store.check().unwrap();
+        prop_assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+    Ok(())
+}
+
+fn compare_thread(pair: &Pair<'_>, store: &Store, thread: &ThreadId, copy: &ThreadId) -> Result<(), TestCaseError> {
+    let backend = &**store.backend();
+    for place in pair.places.iter().filter(|place| place.thread == *thread) {
+        let head = |thread| backend.head_id(thread, &place.namespace).unwrap();
+        prop_assert_eq!(head(thread), head(copy));
+        for id in &place.ids {
+            let at = place.point(*id);
+            let copied = CheckpointRef { thread: copy.clone(), ..at.clone() };
+            let (a, b) = (backend.state(&at).unwrap(), backend.state(&copied).unwrap());
+            prop_assert_eq!(moved(a.checkpoint, copy), moved(b.checkpoint, copy));
+            prop_assert_eq!(&a.channels, &b.channels, "channels at {:?}", &at);
+            prop_assert_eq!(&a.seen, &b.seen, "seen at {:?}", &at);
+            prop_assert_eq!(backend.writes(&at).unwrap(), backend.writes(&copied).unwrap(), "writes at {:?}", &at);
+            for channel in &a.channels {
+                let of = |at| items(backend, at, channel, ItemRange::All);
+                prop_assert_eq!(of(&at), of(&copied), "items of {} at {:?}", &channel.channel, &at);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the record of a checkpoint as one of another thread.
+fn moved(record: CheckpointRecord, thread: &ThreadId) -> CheckpointRecord {
+    let mut record = plain(record);
+    let own = std::mem::replace(&mut record.point.thread, thread.clone());
+    if let Some(from) = &mut record.forked_from
+        && from.thread == own
+    {
+        from.thread = thread.clone();
+    }
+    record
+}
