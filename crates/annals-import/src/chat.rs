@@ -1,0 +1,274 @@
+//! Chats of other programs: messages with roles, alone or in conversations. The export of ChatGPT is read by `chatgpt`.
+
+use std::ops::ControlFlow;
+
+use serde_json::{Value as Json, json};
+
+use crate::arena::{DraftArena, pick};
+use crate::chatgpt;
+use crate::document;
+use crate::draft::{DraftKind, MessageDraft};
+use crate::error::ImportError;
+use crate::json;
+use crate::lines::{self, JsonLines};
+use crate::model::{SourceKind, SourceSession};
+use crate::output::ReadOutput;
+use crate::walk::{SourceFile, has};
+
+/// The layout of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChatLayout {
+    /// Lines with the member `messages`.
+    ConversationLines,
+    /// Lines with `role` and `content`.
+    RoleLines,
+    /// An array of objects with `role` and `content`.
+    RoleArray,
+    /// Lines with the member `conversations`.
+    ShareGptLines,
+    /// An array of objects with the member `conversations`.
+    ShareGptArray,
+    /// An array of conversations with the member `mapping`.
+    ChatGpt,
+}
+
+fn is_message(of: &Json) -> bool {
+    of["role"].is_string() && of.get("content").is_some()
+}
+
+fn is_share_gpt(of: &Json) -> bool {
+    let is_entry = |entry: &Json| entry["from"].is_string() && has(entry, "value");
+    of["conversations"].as_array().is_some_and(|entries| entries.iter().all(is_entry))
+}
+
+impl ChatLayout {
+    /// Returns the layout of lines; each of them must have it.
+    pub(crate) fn of_lines(lines: &[Json]) -> Option<Self> {
+        let all = |is: fn(&Json) -> bool| !lines.is_empty() && lines.iter().all(is);
+        if all(|line| line["messages"].is_array()) {
+            Some(Self::ConversationLines)
+        } else if all(is_message) {
+            Some(Self::RoleLines)
+        } else {
+            all(is_share_gpt).then_some(Self::ShareGptLines)
+        }
+    }
+
+    /// Returns the layout of an array, by its first item.
+    pub(crate) fn of_array(first: &Json) -> Option<Self> {
+        if first["mapping"].is_object() {
+            Some(Self::ChatGpt)
+        } else if is_message(first) {
+            Some(Self::RoleArray)
+        } else {
+            is_share_gpt(first).then_some(Self::ShareGptArray)
+        }
+    }
+}
+
+/// Reads a file.
+pub(crate) fn read(file: &SourceFile, layout: ChatLayout, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+    let place = file.name.as_str();
+    let id = derived_id(file)?;
+    match layout {
+        ChatLayout::ConversationLines | ChatLayout::ShareGptLines => {
+            let mut lines = JsonLines::open(&file.path)?;
+            while let Some((number, line)) = lines.next_json(out, place)? {
+                let (id, place) = (format!("{id}:{number}"), format!("{place}:{number}"));
+                conversation(id, &line, out, &place)?;
+            }
+            Ok(())
+        }
+        ChatLayout::RoleLines => {
+            let mut chat = ChatMessages::default();
+            let mut lines = JsonLines::open(&file.path)?;
+            while let Some((number, line)) = lines.next_json(out, place)? {
+                chat.message(&format!("{id}:{number}"), &line, out, &format!("{place}:{number}"))?;
+            }
+            out.session(chat.into_session(id))
+        }
+        ChatLayout::RoleArray => {
+            let mut chat = ChatMessages::default();
+            let is_whole = document::each_item(&file.path, |at, item| {
+                chat.message(&format!("{id}:{at}"), &item, out, &format!("{place}#{at}"))?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            end(is_whole, place, out)?;
+            out.session(chat.into_session(id))
+        }
+        ChatLayout::ShareGptArray => {
+            let is_whole = document::each_item(&file.path, |at, item| {
+                conversation(format!("{id}:{at}"), &item, out, &format!("{place}#{at}"))?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            end(is_whole, place, out)
+        }
+        ChatLayout::ChatGpt => {
+            let is_whole = document::each_item(&file.path, |at, item| {
+                chatgpt::conversation(format!("{id}:{at}"), &item, out, &format!("{place}#{at}"))?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            end(is_whole, place, out)
+        }
+    }
+}
+
+/// Reports an array that ends too early; the items before its end were read.
+fn end(is_whole: bool, place: &str, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+    if is_whole { Ok(()) } else { out.unknown("not_json", place, "") }
+}
+
+/// Returns an id for a file without one: its name and a hash of its first bytes, which stay as the file grows.
+fn derived_id(file: &SourceFile) -> Result<String, ImportError> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    // A frame that cannot be decompressed has no first bytes.
+    _ = lines::open(&file.path)?.take(256).read_to_end(&mut head);
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+    let hash = crate::arena::fnv(line);
+    Ok(format!("{}-{:08x}", file.stem(), (hash >> 32) as u32))
+}
+
+/// Reads a conversation with its messages.
+fn conversation(derived: String, of: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
+    let id = json::maybe_text(of, "id").unwrap_or(derived);
+    let mut chat = ChatMessages::default();
+    if is_share_gpt(of) {
+        for (at, entry) in json::items(&of["conversations"]).iter().enumerate() {
+            chat.entry(&format!("{id}:{at}"), entry, out, &format!("{place}#{at}"))?;
+        }
+    } else if of["messages"].is_array() {
+        for (at, message) in json::items(&of["messages"]).iter().enumerate() {
+            chat.message(&format!("{id}:{at}"), message, out, &format!("{place}#{at}"))?;
+        }
+    } else {
+        return out.unknown("record", place, of.to_string());
+    }
+    out.session(chat.into_session(id))
+}
+
+/// Returns the type of the messages of a role.
+pub(crate) fn kind_of_role(role: &str) -> Option<DraftKind> {
+    match role {
+        "system" | "developer" => Some(DraftKind::System),
+        "user" | "human" => Some(DraftKind::Human),
+        "assistant" | "gpt" => Some(DraftKind::Ai),
+        "tool" | "function" | "observation" => Some(DraftKind::Tool),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct ChatMessages {
+    arena: DraftArena,
+    main: Vec<usize>,
+    /// The id of the last call that named none, which the next result answers.
+    called: String,
+}
+
+impl ChatMessages {
+    fn into_session(self, id: String) -> SourceSession {
+        let messages = self.arena.into_messages();
+        SourceSession {
+            source: SourceKind::Chat,
+            id,
+            parent: None,
+            title: None,
+            created_at: None,
+            usage: None,
+            main: pick(&messages, &self.main),
+            branches: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, draft: MessageDraft) {
+        if draft.kind == DraftKind::Tool {
+            self.arena.add_result(&mut self.main, draft);
+        } else {
+            let number = self.arena.add(draft);
+            self.main.push(number);
+        }
+    }
+
+    /// Takes a message in the format of the OpenAI interface.
+    fn message(
+        &mut self,
+        derived: &str,
+        message: &Json,
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        if !is_message(message) && !has(message, "tool_calls") {
+            return out.unknown("record", place, message.to_string());
+        }
+        let role = json::text(message, "role");
+        let Some(kind) = kind_of_role(role) else {
+            return out.unknown(format!("role/{role}"), place, message.to_string());
+        };
+        let mut draft = MessageDraft::new(kind, derived.to_owned());
+        draft.id = json::maybe_text(message, "id");
+        draft.at = ["created_at", "timestamp"].into_iter().find_map(|name| json::time(&message[name]));
+        draft.answers = json::maybe_text(message, "tool_call_id").unwrap_or_else(|| self.called.clone());
+        content(&mut draft, &message["content"]);
+        for call in json::items(&message["tool_calls"]) {
+            let function = &call["function"];
+            draft.call_of_text(
+                json::text(call, "id"),
+                json::text(function, "name"),
+                &json::as_text(&function["arguments"]),
+            );
+        }
+        if let call @ Json::Object(_) = &message["function_call"] {
+            derived.clone_into(&mut self.called);
+            draft.call_of_text(derived, json::text(call, "name"), &json::as_text(&call["arguments"]));
+        }
+        self.push(draft);
+        Ok(())
+    }
+
+    /// Takes an entry of ShareGPT.
+    fn entry(&mut self, derived: &str, entry: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
+        let (role, value) = (json::text(entry, "from"), json::as_text(&entry["value"]));
+        let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
+        if role == "function_call" {
+            derived.clone_into(&mut self.called);
+            match serde_json::from_str::<Json>(&value) {
+                Ok(call) if call["name"].is_string() => {
+                    draft.call_of_text(derived, json::text(&call, "name"), &json::as_text(&call["arguments"]));
+                }
+                _ => draft.call(derived, "", &json!(value)),
+            }
+        } else {
+            let Some(kind) = kind_of_role(role) else {
+                return out.unknown(format!("role/{role}"), place, entry.to_string());
+            };
+            draft.kind = kind;
+            draft.answers.clone_from(&self.called);
+            draft.text(&value);
+        }
+        self.push(draft);
+        Ok(())
+    }
+}
+
+/// Adds content: a text, or parts.
+fn content(draft: &mut MessageDraft, content: &Json) {
+    match content {
+        Json::String(text) => draft.text(text),
+        Json::Array(parts) => {
+            for part in parts {
+                match (json::text(part, "type"), part) {
+                    ("text", part) => draft.text(json::text(part, "text")),
+                    ("image_url", part) => {
+                        let url = &part["image_url"];
+                        draft.image(url.as_str().unwrap_or_else(|| json::text(url, "url")));
+                    }
+                    (_, Json::String(text)) => draft.text(text),
+                    (_, part) => draft.opaque(part),
+                }
+            }
+        }
+        Json::Null => {}
+        other => draft.text(&other.to_string()),
+    }
+}

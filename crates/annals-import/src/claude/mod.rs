@@ -1,0 +1,139 @@
+//! Claude Code: transcripts, which are JSON lines that form a tree.
+//!
+//! *Absent:* the tree of one transcript, see `tree`.
+
+mod records;
+mod tree;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value as Json;
+
+use crate::error::ImportError;
+use crate::json;
+use crate::lines::{FileLine, JsonLines};
+use crate::model::{ParentLink, SourceKind};
+use crate::output::ReadOutput;
+use crate::walk::{SourceFile, has};
+use records::{LOOSE, is_of_model_or_user};
+use tree::RecordTree;
+
+/// Returns whether lines are those of a transcript: one of them is a message with the id of a session, or all are records
+/// without a message that only such files have.
+pub(crate) fn recognise(lines: &[Json]) -> bool {
+    let is_message =
+        |line: &Json| is_of_model_or_user(line) && line["message"].is_object() && line["sessionId"].is_string();
+    let is_loose = |line: &Json| {
+        let kind = json::text(line, "type");
+        let is_record = has(line, "sessionId") || has(line, "leafUuid") || has(line, "messageId");
+        (LOOSE.contains(&kind) && is_record) || (has(line, "uuid") && has(line, "sessionId"))
+    };
+    lines.iter().any(is_message) || (!lines.is_empty() && lines.iter().all(is_loose))
+}
+
+/// All transcripts of an import.
+#[derive(Default)]
+pub(crate) struct ClaudeFiles {
+    files: Vec<TranscriptFile>,
+}
+
+/// A transcript whose first record was read.
+struct TranscriptFile {
+    file: SourceFile,
+    /// The session that the first record names: the parent of a helper or of a fork.
+    session: Option<String>,
+    /// The session that the first record was copied from.
+    forked_from: Option<String>,
+}
+
+impl TranscriptFile {
+    fn helper(&self) -> Option<&str> {
+        self.file.stem().strip_prefix("agent-")
+    }
+
+    /// Returns the session that this one was forked from.
+    fn fork_parent(&self) -> Option<&str> {
+        let other = self.session.as_deref().filter(|session| *session != self.file.stem());
+        self.forked_from.as_deref().or(other)
+    }
+}
+
+impl ClaudeFiles {
+    pub(crate) fn add(&mut self, file: SourceFile) -> Result<(), ImportError> {
+        let mut lines = JsonLines::open(&file.path)?;
+        let (mut session, mut forked_from) = (None, None);
+        while let Some((_, line)) = lines.next_line() {
+            let FileLine::Json(record) = line else { continue };
+            if has(&record, "uuid") && has(&record, "sessionId") {
+                session = json::maybe_text(&record, "sessionId");
+                forked_from = json::maybe_text(&record["forkedFrom"], "sessionId");
+                break;
+            }
+        }
+        self.files.push(TranscriptFile { file, session, forked_from });
+        Ok(())
+    }
+
+    /// Reads the transcripts: sessions with parents first, then those of helpers.
+    pub(crate) fn read(self, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        out.source = Some(SourceKind::ClaudeCode);
+        // The tool call that started a helper, by the id of the helper.
+        let mut calls: HashMap<String, String> = HashMap::new();
+        for number in self.order() {
+            let of = &self.files[number];
+            let tree = read_tree(&of.file, out)?;
+            let (stem, id) = (of.file.stem(), of.file.stem().to_owned());
+            if !tree.has_messages() {
+                out.unknown("empty_file", &of.file.name, "")?;
+                continue;
+            }
+            calls.extend(tree.calls_of_helpers().map(|(helper, call)| (helper.to_owned(), call.to_owned())));
+            let sessions = match of.helper() {
+                Some(helper) => {
+                    let call = calls.get(helper).cloned();
+                    let parent = of.session.clone().map(|id| ParentLink::Sub { id, call });
+                    tree.into_sessions(id, parent, true)
+                }
+                None => {
+                    let parent = of.fork_parent().filter(|parent| *parent != stem);
+                    let parent = parent.map(|id| ParentLink::Fork { id: id.to_owned(), messages: 0 });
+                    tree.into_sessions(id, parent, false)
+                }
+            };
+            for session in sessions {
+                out.session(session)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of the files: sessions before their forks, and helpers last.
+    fn order(&self) -> Vec<usize> {
+        let sessions = self.files.iter().enumerate().filter(|(_, of)| of.helper().is_none());
+        let by_id: HashMap<&str, usize> = sessions.map(|(number, of)| (of.file.stem(), number)).collect();
+        let (mut order, mut seen) = (Vec::new(), HashSet::new());
+        for (number, of) in self.files.iter().enumerate().filter(|(_, of)| of.helper().is_none()) {
+            let mut line = Vec::new();
+            let mut next = Some((number, of));
+            while let Some((number, of)) = next.filter(|(number, _)| seen.insert(*number)) {
+                line.push(number);
+                let parent = of.fork_parent().and_then(|parent| by_id.get(parent).copied());
+                next = parent.map(|number| (number, &self.files[number]));
+            }
+            order.extend(line.into_iter().rev());
+        }
+        order.extend(self.files.iter().enumerate().filter(|(_, of)| of.helper().is_some()).map(|(number, _)| number));
+        order
+    }
+}
+
+fn read_tree(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<RecordTree, ImportError> {
+    let mut tree = RecordTree::new(file.stem());
+    let mut lines = JsonLines::open(&file.path)?;
+    while let Some((number, record)) = lines.next_json(out, &file.name)? {
+        if let Some(kind) = tree.add(number, &record) {
+            out.unknown(kind, format!("{}:{number}", file.name), record.to_string())?;
+        }
+    }
+    Ok(tree)
+}

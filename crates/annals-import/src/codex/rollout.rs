@@ -1,0 +1,397 @@
+//! The messages of one rollout, from its lines.
+//!
+//! Codex stores the items of a response one by one. Items of the model join the open message of the model until another
+//! record closes it.
+
+use std::sync::Arc;
+
+use annals_base::Timestamp;
+use serde_json::{Value as Json, json};
+
+use crate::arena::{DraftArena, pick};
+use crate::draft::{DraftKind, MessageDraft, TokenCounts};
+use crate::error::ImportError;
+use crate::json;
+use crate::model::SessionMessage;
+use crate::output::ReadOutput;
+
+/// The records that hold the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemSource {
+    /// Response items. Events repeat them.
+    Items,
+    /// Events, in a file without response items.
+    Events,
+}
+
+/// The first words of a text that the program gives the model in the user's name.
+const CONTEXT: [&str; 4] =
+    ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>"];
+
+/// Types of lines without a message.
+const QUIET_LINES: [&str; 7] = [
+    "session_meta",
+    "world_state",
+    "inter_agent_communication_metadata",
+    "token_usage_record",
+    "retained_context",
+    "security_risk_score",
+    "realtime_item",
+];
+
+/// Types of response items without a message.
+const QUIET_ITEMS: [&str; 7] = [
+    "ghost_snapshot",
+    "compaction",
+    "compaction_summary",
+    "context_compaction",
+    "additional_tools",
+    "configuration_update",
+    "tool_search_output",
+];
+
+/// Types of events without a message.
+const QUIET_EVENTS: [&str; 28] = [
+    "agent_reasoning_raw_content",
+    "agent_reasoning_section_break",
+    "task_started",
+    "turn_started",
+    "task_complete",
+    "turn_complete",
+    "turn_aborted",
+    "context_compacted",
+    "entered_review_mode",
+    "exited_review_mode",
+    "image_generation_end",
+    "thread_name_updated",
+    "thread_goal_updated",
+    "thread_settings_applied",
+    "sub_agent_activity",
+    "item_started",
+    "item_completed",
+    "error",
+    "warning",
+    "stream_error",
+    "turn_diff",
+    "plan_update",
+    "background_event",
+    "session_configured",
+    "shutdown_complete",
+    "view_image_tool_call",
+    "agent_reasoning",
+    "agent_message",
+];
+
+/// The first words of types of events without a message.
+const QUIET_EVENT_FAMILIES: [&str; 4] = ["exec_command_", "mcp_tool_call_", "patch_apply_", "web_search_"];
+
+/// The state of reading a rollout.
+pub(super) struct CodexState {
+    source: ItemSource,
+    pub(super) has_items: bool,
+    arena: DraftArena,
+    main: Vec<usize>,
+    left: Vec<Vec<usize>>,
+    /// The message of the model that further items join.
+    open: Option<usize>,
+    open_has_message: bool,
+    model: Option<String>,
+    /// The total of the last count, which is repeated when only limits changed.
+    total: Json,
+    /// The reasoning of the next message, of events.
+    reasoning: String,
+}
+
+impl CodexState {
+    pub(super) fn new(source: ItemSource) -> Self {
+        Self {
+            source,
+            has_items: false,
+            arena: DraftArena::default(),
+            main: Vec::new(),
+            left: Vec::new(),
+            open: None,
+            open_has_message: false,
+            model: None,
+            total: Json::Null,
+            reasoning: String::new(),
+        }
+    }
+
+    /// Returns the main line and the left lines.
+    #[allow(clippy::type_complexity, reason = "two values of one call")]
+    pub(super) fn finish(self) -> (Vec<Arc<SessionMessage>>, Vec<Vec<Arc<SessionMessage>>>) {
+        let messages = self.arena.into_messages();
+        (pick(&messages, &self.main), self.left.iter().map(|line| pick(&messages, line)).collect())
+    }
+
+    /// Takes a line with an envelope.
+    pub(super) fn line(
+        &mut self,
+        derived: &str,
+        line: &Json,
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        let (payload, at) = (&line["payload"], json::time(&line["timestamp"]));
+        match json::text(line, "type") {
+            "response_item" => {
+                self.has_items = true;
+                match self.source {
+                    ItemSource::Items => self.item(derived, payload, at, out, place)?,
+                    ItemSource::Events => {}
+                }
+            }
+            "turn_context" => self.model = json::maybe_text(payload, "model").or(self.model.take()),
+            "compacted" => {
+                self.open = None;
+                let mut draft = MessageDraft::summary(derived.to_owned(), json::text(payload, "message"));
+                draft.at = at;
+                let number = self.arena.add(draft);
+                self.main.push(number);
+            }
+            "event_msg" => return self.event(derived, payload, at, line, out, place),
+            kind if QUIET_LINES.contains(&kind) => {}
+            "" => out.unknown("record", place, line.to_string())?,
+            kind => out.unknown(kind, place, line.to_string())?,
+        }
+        Ok(())
+    }
+
+    fn event(
+        &mut self,
+        derived: &str,
+        event: &Json,
+        at: Option<Timestamp>,
+        line: &Json,
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        let is_source = self.source == ItemSource::Events;
+        match json::text(event, "type") {
+            "token_count" => self.count(&event["info"]),
+            "thread_rolled_back" => self.roll_back(event["num_turns"].as_u64().unwrap_or(0)),
+            "user_message" => {
+                if is_source {
+                    let mut draft = MessageDraft::new(DraftKind::Human, derived.to_owned());
+                    draft.at = at;
+                    draft.text(json::text(event, "message"));
+                    json::items(&event["images"]).iter().filter_map(Json::as_str).for_each(|url| draft.image(url));
+                    let number = self.arena.add(draft);
+                    self.main.push(number);
+                }
+            }
+            "agent_reasoning" if is_source => self.reasoning.push_str(json::text(event, "text")),
+            "agent_message" if is_source => {
+                let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
+                draft.at = at;
+                draft.model.clone_from(&self.model);
+                draft.reasoning(&std::mem::take(&mut self.reasoning));
+                draft.text(json::text(event, "message"));
+                let number = self.arena.add(draft);
+                self.main.push(number);
+            }
+            kind if QUIET_EVENTS.contains(&kind) => {}
+            kind if QUIET_EVENT_FAMILIES.iter().any(|family| kind.starts_with(family)) => {}
+            kind => out.unknown(format!("event_msg/{kind}"), place, line.to_string())?,
+        }
+        Ok(())
+    }
+
+    /// Gives the last usage to the newest message of the model, unless the total is the one that was seen last.
+    fn count(&mut self, info: &Json) {
+        let (last, total) = (&info["last_token_usage"], &info["total_token_usage"]);
+        if !last.is_object() || (!total.is_null() && *total == self.total) {
+            return;
+        }
+        self.total = total.clone();
+        self.open = None;
+        let newest = self.main.iter().rev().find(|number| self.arena.drafts[**number].kind == DraftKind::Ai);
+        if let Some(number) = newest {
+            let counts = TokenCounts {
+                input: json::count(last, "input_tokens"),
+                output: json::count(last, "output_tokens"),
+                cache_read: json::count(last, "cached_input_tokens"),
+                cache_creation: json::count(last, "cache_write_input_tokens"),
+                reasoning: json::count(last, "reasoning_output_tokens"),
+            };
+            self.arena.drafts[*number].usage = Some(counts.into_usage());
+        }
+    }
+
+    /// Moves the newest human messages, and all messages after them, out of the main line.
+    fn roll_back(&mut self, turns: u64) {
+        self.open = None;
+        let is_human = |(_, number): &(usize, &usize)| self.arena.drafts[**number].kind == DraftKind::Human;
+        let humans: Vec<usize> = self.main.iter().enumerate().filter(is_human).map(|(at, _)| at).collect();
+        let turns = usize::try_from(turns).unwrap_or(usize::MAX).min(humans.len());
+        if turns > 0 {
+            debug_assert!(humans.len() >= turns, "no more turns are left than there are");
+            self.left.push(self.main.clone());
+            self.main.truncate(humans[humans.len() - turns]);
+        }
+    }
+
+    /// Takes a response item.
+    pub(super) fn item(
+        &mut self,
+        derived: &str,
+        item: &Json,
+        at: Option<Timestamp>,
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        match json::text(item, "type") {
+            "message" => self.message(derived, item, at, out, place)?,
+            "reasoning" => {
+                let readable = |parts: &Json| json::items(parts).iter().map(|part| json::text(part, "text")).collect();
+                let content: String = readable(&item["content"]);
+                let text = if content.is_empty() { readable(&item["summary"]) } else { content };
+                let draft = self.draft_of_model(derived, item, at, false, false);
+                draft.reasoning(&text);
+                if !item["encrypted_content"].is_null() {
+                    draft.opaque(&json!({ "encrypted_content": item["encrypted_content"] }));
+                }
+            }
+            "function_call" => {
+                let draft = self.draft_of_model(derived, item, at, true, false);
+                let (id, name) = (call_id(item), json::text(item, "name"));
+                match &item["arguments"] {
+                    Json::String(text) => draft.call_of_text(&id, name, text),
+                    args => draft.call(&id, name, args),
+                }
+                if let Some(namespace) = json::maybe_text(item, "namespace") {
+                    draft.extra.push(("namespace", json!({ id: namespace })));
+                }
+            }
+            "custom_tool_call" => {
+                let draft = self.draft_of_model(derived, item, at, true, false);
+                draft.call(&call_id(item), json::text(item, "name"), &json!({ "input": item["input"] }));
+            }
+            "local_shell_call" => self.named_call(derived, item, at, "local_shell", &item["action"]),
+            "web_search_call" => self.named_call(derived, item, at, "web_search", &item["action"]),
+            "tool_search_call" => match &item["arguments"] {
+                Json::String(text) => {
+                    let args = serde_json::from_str(text).unwrap_or_else(|_| item["arguments"].clone());
+                    self.named_call(derived, item, at, "tool_search", &args);
+                }
+                args => self.named_call(derived, item, at, "tool_search", args),
+            },
+            "function_call_output" | "custom_tool_call_output" => self.output(derived, item, at),
+            kind if QUIET_ITEMS.contains(&kind) => {}
+            kind => out.unknown(format!("response_item/{kind}"), place, item.to_string())?,
+        }
+        Ok(())
+    }
+
+    fn named_call(&mut self, derived: &str, item: &Json, at: Option<Timestamp>, name: &str, args: &Json) {
+        let empty = json!({});
+        let args = if args.is_null() { &empty } else { args };
+        self.draft_of_model(derived, item, at, true, false).call(&call_id(item), name, args);
+    }
+
+    fn message(
+        &mut self,
+        derived: &str,
+        item: &Json,
+        at: Option<Timestamp>,
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        let kind = match json::text(item, "role") {
+            "assistant" => {
+                let id = json::maybe_text(item, "id");
+                let draft = self.draft_of_model(derived, item, at, false, true);
+                draft.id = id.or(draft.id.take());
+                content(draft, &item["content"]);
+                if let Some(phase) = json::maybe_text(item, "phase") {
+                    draft.extra.push(("phase", phase.into()));
+                }
+                return Ok(());
+            }
+            "user" => DraftKind::Human,
+            "developer" | "system" => DraftKind::System,
+            role => return out.unknown(format!("role/{role}"), place, item.to_string()),
+        };
+        self.open = None;
+        let mut draft = MessageDraft::new(kind, derived.to_owned());
+        (draft.id, draft.at) = (json::maybe_text(item, "id"), at);
+        content(&mut draft, &item["content"]);
+        let first =
+            draft.blocks.iter().find(|block| block["type"] == "text").map_or("", |block| json::text(block, "text"));
+        if CONTEXT.iter().any(|context| first.trim_start().starts_with(context)) {
+            draft.kind = DraftKind::System;
+        }
+        let number = self.arena.add(draft);
+        self.main.push(number);
+        Ok(())
+    }
+
+    fn output(&mut self, derived: &str, item: &Json, at: Option<Timestamp>) {
+        self.open = None;
+        let mut draft = MessageDraft::result(derived.to_owned(), json::text(item, "call_id"));
+        (draft.id, draft.at) = (json::maybe_text(item, "id"), at);
+        match &item["output"] {
+            Json::Object(output) => {
+                draft.is_error = output.get("success") == Some(&Json::Bool(false));
+                match output.get("content") {
+                    Some(text) => content(&mut draft, text),
+                    None => draft.text(&item["output"].to_string()),
+                }
+            }
+            output => content(&mut draft, output),
+        }
+        self.arena.add_result(&mut self.main, draft);
+    }
+
+    /// Returns the open message of the model, or a new one: a text or reasoning does not join a text or a call.
+    fn draft_of_model(
+        &mut self,
+        derived: &str,
+        item: &Json,
+        at: Option<Timestamp>,
+        is_call: bool,
+        is_message: bool,
+    ) -> &mut MessageDraft {
+        let open = self.open.filter(|open| is_call || !(self.open_has_message || self.arena.drafts[*open].has_calls()));
+        let number = open.unwrap_or_else(|| {
+            let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
+            draft.at = at;
+            draft.model.clone_from(&self.model);
+            self.open_has_message = false;
+            let number = self.arena.add(draft);
+            self.main.push(number);
+            number
+        });
+        self.open = Some(number);
+        self.open_has_message |= is_message;
+        let draft = &mut self.arena.drafts[number];
+        if draft.id.is_none() {
+            draft.id = json::maybe_text(item, "id");
+        }
+        draft
+    }
+}
+
+fn call_id(item: &Json) -> String {
+    json::maybe_text(item, "call_id").unwrap_or_else(|| json::text(item, "id").to_owned())
+}
+
+/// Adds the content of a message or of an output: a text, or a list of texts and pictures.
+fn content(draft: &mut MessageDraft, content: &Json) {
+    match content {
+        Json::String(text) => draft.text(text),
+        Json::Array(parts) => {
+            for part in parts {
+                match (json::text(part, "type"), &part["text"], &part["image_url"]) {
+                    ("input_image", _, Json::String(url)) => draft.image(url),
+                    ("input_image", _, url) => draft.image(json::text(url, "url")),
+                    (_, Json::String(text), _) => draft.text(text),
+                    _ => draft.opaque(part),
+                }
+            }
+        }
+        Json::Null => {}
+        other => draft.text(&other.to_string()),
+    }
+}

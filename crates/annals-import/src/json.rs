@@ -1,0 +1,63 @@
+//! Access to members of JSON documents, and timestamps in the notations of the sources.
+
+use annals_base::{Map, Timestamp, Value};
+use serde_json::Value as Json;
+
+/// Returns the text of a member, empty if the member is missing or not a text.
+pub(crate) fn text<'a>(of: &'a Json, name: &str) -> &'a str {
+    of[name].as_str().unwrap_or("")
+}
+
+/// Returns the text of a member, if it has one that is not empty.
+pub(crate) fn maybe_text(of: &Json, name: &str) -> Option<String> {
+    of[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Returns a count, 0 if it is missing or negative.
+pub(crate) fn count(of: &Json, name: &str) -> i64 {
+    of[name].as_i64().unwrap_or(0).max(0)
+}
+
+/// Returns the items of a list, none of anything else.
+pub(crate) fn items(of: &Json) -> &[Json] {
+    of.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns a value as text: a text itself, anything else as JSON.
+pub(crate) fn as_text(of: &Json) -> String {
+    of.as_str().map_or_else(|| of.to_string(), str::to_owned)
+}
+
+/// Returns the members of an object.
+pub(crate) fn map(of: &Json) -> Option<Map> {
+    match Value::from(of.clone()) {
+        Value::Map(map) => Some(map),
+        _ => None,
+    }
+}
+
+/// Returns a timestamp in RFC 3339, or in milliseconds since 1970. A text without a zone is in UTC, as SQLite writes it.
+pub(crate) fn time(of: &Json) -> Option<Timestamp> {
+    match of {
+        Json::String(text) => utc(text),
+        Json::Number(number) => millis(number.as_i64()?),
+        _ => None,
+    }
+}
+
+/// Returns a timestamp of a text, in UTC if it names no zone.
+pub(crate) fn utc(text: &str) -> Option<Timestamp> {
+    text.parse().or_else(|_| format!("{text}Z").parse()).ok()
+}
+
+/// Returns a timestamp of milliseconds since 1970.
+pub(crate) fn millis(ms: i64) -> Option<Timestamp> {
+    ms.checked_mul(1000).map(Timestamp::from_micros)
+}
+
+/// Returns a timestamp of seconds since 1970, with fractions. Counts beyond the year 5138 are milliseconds.
+pub(crate) fn seconds(of: &Json) -> Option<Timestamp> {
+    let seconds = of.as_f64().filter(|seconds| seconds.is_finite())?;
+    let millis = if seconds.abs() > 1e11 { seconds } else { seconds * 1000.0 };
+    if millis.abs() > 9e15 { None } else { self::millis(millis.round() as i64) }
+}

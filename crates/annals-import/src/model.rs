@@ -1,0 +1,199 @@
+//! The plain data that a reader produces: sessions, their messages, and the records that were not understood.
+//!
+//! Invariant: the messages of one line have different ids. *Absent:* files, and the store.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use annals_base::Timestamp;
+use annals_messages::{Message, Usage};
+
+use crate::error::ImportError;
+
+/// A program whose histories can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SourceKind {
+    /// Rollouts of Codex: `sessions/YYYY/MM/DD/rollout-*.jsonl`.
+    Codex,
+    /// Transcripts of Claude Code: `projects/*/*.jsonl`.
+    ClaudeCode,
+    /// `sessions.db` of goose, and the JSON lines before it.
+    Goose,
+    /// `opencode.db` of opencode, and the folder `storage` before it.
+    Opencode,
+    /// `threads.db` of Zed.
+    Zed,
+    /// Chats of other programs: the export of ChatGPT, role and content lines, ShareGPT.
+    Chat,
+}
+
+impl SourceKind {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Self; 6] = [Self::Codex, Self::ClaudeCode, Self::Goose, Self::Opencode, Self::Zed, Self::Chat];
+
+    /// Returns the name: `codex`, `claude-code`, `goose`, `opencode`, `zed` or `chat`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Codex => "codex",
+            Self::ClaudeCode => "claude-code",
+            Self::Goose => "goose",
+            Self::Opencode => "opencode",
+            Self::Zed => "zed",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+/// Shows the name.
+impl fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reads a name.
+impl FromStr for SourceKind {
+    type Err = ImportError;
+
+    fn from_str(text: &str) -> Result<Self, ImportError> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| ImportError::UnknownSource { name: text.chars().take(64).collect() })
+    }
+}
+
+/// A session of another program: its lines of messages, and the facts about it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SourceSession {
+    /// The program.
+    pub source: SourceKind,
+    /// The id that the source gives it. It is derived where the source has none.
+    pub id: String,
+    /// The session that it was forked from, or that started it.
+    pub parent: Option<ParentLink>,
+    /// The title.
+    pub title: Option<String>,
+    /// The timestamp of its creation.
+    pub created_at: Option<Timestamp>,
+    /// Token counts that belong to no message.
+    pub usage: Option<Usage>,
+    /// The main line: the messages that the program would show now.
+    pub main: Vec<Arc<SessionMessage>>,
+    /// The other lines.
+    pub branches: Vec<SessionBranch>,
+}
+
+/// A line of messages that the program has left.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionBranch {
+    /// The number of messages that it shares with the main line, from the start.
+    pub after: usize,
+    /// The messages after those, up to the end of the line.
+    pub messages: Vec<Arc<SessionMessage>>,
+}
+
+/// A message of a session.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SessionMessage {
+    /// The message. It has an id.
+    pub message: Message,
+    /// Its timestamp.
+    pub at: Option<Timestamp>,
+    /// True if the source has no id: it was derived from the place of the record.
+    pub has_derived_id: bool,
+}
+
+impl SessionMessage {
+    /// Returns whether it begins a turn in which the model has answered already.
+    pub(crate) fn begins_turn(&self) -> bool {
+        self.message.kind() == "human" || is_summary(&self.message)
+    }
+
+    /// Returns whether two messages are equal, derived ids and timestamps aside.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        let without = |of: &Self| {
+            let mut message = of.message.clone();
+            message.additional_kwargs.shift_remove(crate::draft::TIMESTAMP);
+            if self.has_derived_id && other.has_derived_id {
+                message.id = None;
+            }
+            message
+        };
+        without(self) == without(other)
+    }
+}
+
+/// Returns whether a message is the text that a compaction left.
+pub fn is_summary(message: &Message) -> bool {
+    message.additional_kwargs.get("summary").and_then(annals_base::Value::as_bool) == Some(true)
+}
+
+/// The relation of a session to another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParentLink {
+    /// The session is a fork.
+    Fork {
+        /// The id of the parent.
+        id: String,
+        /// The number of messages at the start of the main line that are those of the parent.
+        messages: usize,
+    },
+    /// The session is the run of another agent.
+    Sub {
+        /// The id of the parent.
+        id: String,
+        /// The tool call of the parent that started it, if it is known.
+        call: Option<String>,
+    },
+}
+
+impl ParentLink {
+    /// Returns the id of the parent.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Fork { id, .. } | Self::Sub { id, .. } => id,
+        }
+    }
+}
+
+/// A record that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownRecord {
+    /// The program, if the file was recognised.
+    pub source: Option<SourceKind>,
+    /// The kind: a type of the source, or `not_json`, `torn_last_line`, `empty_file`, `unrecognised_file` and the like.
+    pub kind: String,
+    /// The place: the file, and the line or row in it.
+    pub place: String,
+    /// The record as it stands in the source; empty for a file.
+    pub raw: String,
+}
+
+/// The number of records that were not understood, by kind.
+pub type UnknownCounts = BTreeMap<String, u64>;
+
+/// Cuts a line into turns, each of which becomes one checkpoint. A turn begins with a human message or a summary, unless
+/// the open turn has no message of the model and no tool result yet.
+pub fn turns(line: &[Arc<SessionMessage>]) -> Vec<&[Arc<SessionMessage>]> {
+    let mut turns = Vec::new();
+    let (mut start, mut has_answer) = (0, false);
+    for (at, message) in line.iter().enumerate() {
+        if has_answer && message.begins_turn() {
+            turns.push(&line[start..at]);
+            (start, has_answer) = (at, false);
+        }
+        has_answer |= matches!(message.message.kind(), "ai" | "tool");
+    }
+    if start < line.len() {
+        turns.push(&line[start..]);
+    }
+    debug_assert_eq!(turns.iter().map(|turn| turn.len()).sum::<usize>(), line.len(), "every message is in one turn");
+    turns
+}

@@ -1,0 +1,355 @@
+//! opencode: `opencode.db`, and the folders of JSON files before it.
+//!
+//! In a folder, ids and parents come from the paths: files were moved without being rewritten.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use annals_base::Timestamp;
+use serde_json::{Value as Json, json};
+
+use crate::arena::{self, DraftArena, pick};
+use crate::database::{SourceDatabase, settle};
+use crate::document;
+use crate::draft::{DraftKind, MessageDraft, TokenCounts};
+use crate::error::ImportError;
+use crate::json;
+use crate::model::{ParentLink, SourceKind, SourceSession};
+use crate::output::ReadOutput;
+use crate::walk::{SourceFile, sorted};
+
+/// Parts without a message.
+const QUIET_PARTS: [&str; 7] = ["compaction", "subtask", "agent", "snapshot", "patch", "retry", "step-start"];
+
+/// The facts of a session, without its messages.
+struct OpencodeSession {
+    id: String,
+    parent: Option<String>,
+    title: Option<String>,
+    created_at: Option<Timestamp>,
+    /// The message from which on messages were undone.
+    reverted: Option<String>,
+}
+
+impl OpencodeSession {
+    fn finish(self, read: OpencodeMessages) -> SourceSession {
+        let messages = read.arena.into_messages();
+        let full = pick(&messages, &read.main);
+        let reverted = self.reverted.and_then(|id| read.starts.get(&id).copied());
+        let (main, left) = match reverted {
+            Some(end) => (full[..end].to_vec(), vec![full]),
+            None => (full, Vec::new()),
+        };
+        SourceSession {
+            source: SourceKind::Opencode,
+            id: self.id,
+            parent: self.parent.map(|id| ParentLink::Sub { id, call: None }),
+            title: self.title,
+            created_at: self.created_at,
+            usage: None,
+            branches: arena::branches(&main, left),
+            main,
+        }
+    }
+}
+
+/// Orders sessions so that a parent comes before its children.
+fn parents_first(sessions: Vec<OpencodeSession>) -> Vec<OpencodeSession> {
+    let parents = sessions.iter().map(|session| (session.id.clone(), session.parent.clone()));
+    let parents: Vec<(String, Option<String>)> = parents.collect();
+    order(&parents, sessions)
+}
+
+/// Orders items, each given with its id and that of its parent, so that a parent comes before its children.
+pub(crate) fn order<T>(links: &[(String, Option<String>)], items: Vec<T>) -> Vec<T> {
+    let by_id: HashMap<&str, usize> = links.iter().enumerate().map(|(at, (id, _))| (id.as_str(), at)).collect();
+    let (mut order, mut seen) = (Vec::new(), HashSet::new());
+    for start in 0..links.len() {
+        let mut line = Vec::new();
+        let mut next = Some(start);
+        while let Some(at) = next.filter(|at| seen.insert(*at)) {
+            line.push(at);
+            next = links[at].1.as_deref().and_then(|parent| by_id.get(parent).copied());
+        }
+        order.extend(line.into_iter().rev());
+    }
+    debug_assert_eq!(order.len(), items.len(), "every item has one place in the order");
+    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|at| items[at].take()).collect()
+}
+
+pub(crate) fn read_database(
+    database: &SourceDatabase,
+    file: &SourceFile,
+    seen: &mut HashSet<String>,
+    out: &mut ReadOutput<'_>,
+) -> Result<(), ImportError> {
+    let mut sessions = Vec::new();
+    let read = database.rows("SELECT * FROM session ORDER BY time_created, id", [], |row| {
+        let revert = row.document("revert").unwrap_or_default();
+        sessions.push(OpencodeSession {
+            id: json::as_text(&row.fields["id"]),
+            parent: json::maybe_text(&row.fields, "parent_id"),
+            title: json::maybe_text(&row.fields, "title"),
+            created_at: json::time(&row.fields["time_created"]),
+            reverted: json::maybe_text(&revert, "messageID"),
+        });
+        Ok(())
+    });
+    settle(read, &file.name, out)?;
+    for session in parents_first(sessions) {
+        seen.insert(session.id.clone());
+        let mut messages = OpencodeMessages::default();
+        let mut stored = Vec::new();
+        let sql = "SELECT id, time_created, data FROM message WHERE session_id = ?1 ORDER BY time_created, id";
+        let read = database.rows(sql, [&session.id], |row| {
+            stored.push((json::text(&row.fields, "id").to_owned(), json::time(&row.fields["time_created"]), row));
+            Ok(())
+        });
+        settle(read, &file.name, out)?;
+        for (id, at, row) in stored {
+            let place = format!("{}:message:{id}", file.name);
+            let Some(data) = row.document("data") else {
+                out.unknown("broken_row", place, json::text(&row.fields, "data"))?;
+                continue;
+            };
+            let mut parts = Vec::new();
+            let mut broken = Vec::new();
+            let sql = "SELECT id, data FROM part WHERE message_id = ?1 ORDER BY id";
+            let read = database.rows(sql, [&id], |row| {
+                let place = format!("{}:part:{}", file.name, json::text(&row.fields, "id"));
+                match row.document("data") {
+                    Some(part) => parts.push((place, part)),
+                    None => broken.push((place, json::text(&row.fields, "data").to_owned())),
+                }
+                Ok(())
+            });
+            settle(read, &file.name, out)?;
+            for (place, raw) in broken {
+                out.unknown("broken_row", place, raw)?;
+            }
+            messages.message(&id, at, &data, &parts, out, &place)?;
+        }
+        out.session(session.finish(messages))?;
+    }
+    Ok(())
+}
+
+/// A folder of sessions, messages and parts.
+pub(crate) struct StorageTree {
+    root: PathBuf,
+    /// True if sessions stand in `info`, and parts in a folder for each session.
+    is_old: bool,
+}
+
+impl StorageTree {
+    /// Returns the tree in a folder: `storage` with `session` and `message`, or `session` with `info` and `message`.
+    pub(crate) fn recognise(folder: &Path) -> Option<Self> {
+        let has = |name: &str| folder.join(name).is_dir();
+        let name = folder.file_name()?.to_str()?;
+        let is_old = name == "session" && has("info") && has("message");
+        let is_new = (name == "storage" || has("part")) && has("session") && has("message");
+        (is_old || is_new).then(|| Self { root: folder.to_owned(), is_old })
+    }
+
+    fn place(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    /// Returns a file of the tree; a file that is not JSON is reported.
+    fn document(&self, path: &Path, out: &mut ReadOutput<'_>) -> Result<Option<Json>, ImportError> {
+        let document = document::whole(path)?;
+        if document.is_none() {
+            out.unknown("not_json", self.place(path), "")?;
+        }
+        Ok(document)
+    }
+
+    /// Reads the sessions, but for those that the database has.
+    pub(crate) fn read(&self, seen: &HashSet<String>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let files = match self.is_old {
+            true => json_files(&self.root.join("info"))?,
+            false => {
+                let mut files = Vec::new();
+                for folder in sorted(&self.root.join("session"))?.into_iter().filter(|path| path.is_dir()) {
+                    files.extend(json_files(&folder)?);
+                }
+                files
+            }
+        };
+        let mut sessions = Vec::new();
+        for (id, path) in files {
+            if seen.contains(&id) {
+                continue;
+            }
+            let info = self.document(&path, out)?.unwrap_or_default();
+            sessions.push(OpencodeSession {
+                id,
+                parent: json::maybe_text(&info, "parentID"),
+                title: json::maybe_text(&info, "title"),
+                created_at: json::time(&info["time"]["created"]),
+                reverted: json::maybe_text(&info["revert"], "messageID"),
+            });
+        }
+        for session in parents_first(sessions) {
+            let mut stored = Vec::new();
+            for (id, path) in json_files(&self.root.join("message").join(&session.id))? {
+                if let Some(data) = self.document(&path, out)? {
+                    stored.push((json::time(&data["time"]["created"]), id, data, path));
+                }
+            }
+            stored.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+            let mut messages = OpencodeMessages::default();
+            for (at, id, data, path) in stored {
+                let folder = self.root.join("part");
+                let folder = if self.is_old { folder.join(&session.id) } else { folder };
+                let mut parts = Vec::new();
+                for (_, path) in json_files(&folder.join(&id))? {
+                    if let Some(part) = self.document(&path, out)? {
+                        parts.push((self.place(&path), part));
+                    }
+                }
+                messages.message(&id, at, &data, &parts, out, &self.place(&path))?;
+            }
+            out.session(session.finish(messages))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the JSON files of a folder, in the order of their names, with the names without the ending.
+fn json_files(folder: &Path) -> Result<Vec<(String, PathBuf)>, ImportError> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let files = sorted(folder)?.into_iter().filter_map(|path| {
+        let id = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
+        path.is_file().then_some((id, path))
+    });
+    Ok(files.collect())
+}
+
+/// The messages of a session.
+#[derive(Default)]
+struct OpencodeMessages {
+    arena: DraftArena,
+    main: Vec<usize>,
+    /// The number of messages of the line before each stored message.
+    starts: HashMap<String, usize>,
+}
+
+impl OpencodeMessages {
+    fn message(
+        &mut self,
+        id: &str,
+        at: Option<Timestamp>,
+        data: &Json,
+        parts: &[(String, Json)],
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        self.starts.insert(id.to_owned(), self.main.len());
+        let drafts = match json::text(data, "role") {
+            "user" => of_user(parts, out)?,
+            "assistant" => of_model(data, parts, out)?,
+            role => return out.unknown(format!("role/{role}"), place, data.to_string()),
+        };
+        for (ordinal, mut draft) in drafts.into_iter().enumerate() {
+            draft.id = Some(if ordinal == 0 { id.to_owned() } else { format!("{id}#{}", ordinal + 1) });
+            draft.at = json::time(&data["time"]["created"]).or(at);
+            let number = self.arena.add(draft);
+            self.main.push(number);
+        }
+        Ok(())
+    }
+}
+
+fn of_user(parts: &[(String, Json)], out: &mut ReadOutput<'_>) -> Result<Vec<MessageDraft>, ImportError> {
+    let mut human = MessageDraft::new(DraftKind::Human, String::new());
+    let mut context = MessageDraft::new(DraftKind::System, String::new());
+    for (place, part) in parts {
+        match json::text(part, "type") {
+            "text" if part["ignored"] == true => {}
+            "text" if part["synthetic"] == true => context.text(json::text(part, "text")),
+            "text" => human.text(json::text(part, "text")),
+            "file" => of_file(&mut human, part),
+            kind if QUIET_PARTS.contains(&kind) => {}
+            kind => out.unknown(format!("part/{kind}"), place, part.to_string())?,
+        }
+    }
+    Ok([human, context].into_iter().filter(|draft| !draft.blocks.is_empty()).collect())
+}
+
+fn of_file(draft: &mut MessageDraft, part: &Json) {
+    draft.file(json::text(part, "mime"), json::text(part, "url"), json::text(part, "filename"));
+}
+
+/// Returns a message for each step, each followed by the results of its calls.
+fn of_model(data: &Json, parts: &[(String, Json)], out: &mut ReadOutput<'_>) -> Result<Vec<MessageDraft>, ImportError> {
+    let is_summary = data["summary"] == true;
+    let model = json::maybe_text(data, "modelID").filter(|_| !is_summary);
+    let begin = || {
+        let kind = if is_summary { DraftKind::System } else { DraftKind::Ai };
+        let mut draft = MessageDraft::new(kind, String::new());
+        (draft.is_summary, draft.model) = (is_summary, model.clone());
+        draft
+    };
+    // The steps, each with its results.
+    let mut steps: Vec<(MessageDraft, Vec<MessageDraft>)> = Vec::new();
+    for (place, part) in parts {
+        let kind = json::text(part, "type");
+        let has_content = matches!(kind, "text" | "reasoning" | "file" | "tool" | "step-finish");
+        if kind == "step-start" || (has_content && steps.is_empty()) {
+            steps.push((begin(), Vec::new()));
+        }
+        let Some((step, results)) = steps.last_mut().filter(|_| has_content) else {
+            if !QUIET_PARTS.contains(&kind) {
+                out.unknown(format!("part/{kind}"), place, part.to_string())?;
+            }
+            continue;
+        };
+        match kind {
+            "text" => step.text(json::text(part, "text")),
+            "reasoning" => step.reasoning(json::text(part, "text")),
+            "file" => of_file(step, part),
+            "tool" => {
+                let (id, state) = (json::text(part, "callID"), &part["state"]);
+                let empty = json!({});
+                let args = if state["input"].is_null() { &empty } else { &state["input"] };
+                step.call(id, json::text(part, "tool"), args);
+                let status = json::text(state, "status");
+                if matches!(status, "completed" | "error") {
+                    let mut result = MessageDraft::result(String::new(), id);
+                    result.is_error = status == "error";
+                    let text = &state[if result.is_error { "error" } else { "output" }];
+                    result.text(&if text.is_null() { String::new() } else { json::as_text(text) });
+                    results.push(result);
+                }
+            }
+            _ if !is_summary => step.usage = Some(counts(&part["tokens"]).into_usage()),
+            _ => {}
+        }
+    }
+    if steps.is_empty() {
+        steps.push((begin(), Vec::new()));
+    }
+    let mut drafts: Vec<MessageDraft> =
+        steps.into_iter().flat_map(|(step, results)| std::iter::once(step).chain(results)).collect();
+    if let (Some(last), Some(error)) = (drafts.last_mut(), json::maybe_text(&data["error"], "name")) {
+        last.error = Some(error);
+    }
+    Ok(drafts)
+}
+
+/// Returns the counts of a step: its input excludes the cache, and its output excludes the reasoning.
+fn counts(tokens: &Json) -> TokenCounts {
+    let count = |name: &str| json::count(tokens, name);
+    let (read, written) = (json::count(&tokens["cache"], "read"), json::count(&tokens["cache"], "write"));
+    TokenCounts {
+        input: count("input").saturating_add(read).saturating_add(written),
+        output: count("output").saturating_add(count("reasoning")),
+        cache_read: read,
+        cache_creation: written,
+        reasoning: count("reasoning"),
+    }
+}

@@ -1,0 +1,79 @@
+//! The records that were not understood, in the key-value memory.
+//!
+//! Namespace: `import`, a hash of the path that is imported, and the program. Invariant: after an import, the entries of
+//! its path are those of that import.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use annals::base::limits::KV_CHANGES_MAX;
+use annals::base::{Map, Value};
+use annals::store::{KvQuery, KvWrite, Store};
+
+use crate::arena::{bounded, fnv};
+use crate::error::ImportError;
+use crate::limits::RAW_BYTES_MAX;
+use crate::model::{UnknownCounts, UnknownRecord};
+
+/// The first label of the namespace.
+const LABEL: &str = "import";
+
+/// The records of one import.
+pub(super) struct RecordLog {
+    path: String,
+    written: HashSet<(String, String)>,
+}
+
+impl RecordLog {
+    pub(super) fn new(_: &Store, path: &Path) -> Result<Self, ImportError> {
+        let path = path.canonicalize().map_err(|error| ImportError::io(path, error))?;
+        Ok(Self { path: format!("{:016x}", fnv(path.to_string_lossy().as_bytes())), written: HashSet::new() })
+    }
+
+    pub(super) fn add(&mut self, store: &Store, record: UnknownRecord) -> Result<(), ImportError> {
+        let source = record.source.map_or("files", |source| source.name());
+        let key = bounded(format!("{} {}", record.place, record.kind).replace('\0', "\u{fffd}"));
+        let mut raw = record.raw;
+        if raw.len() > RAW_BYTES_MAX {
+            let end = (0..=RAW_BYTES_MAX).rev().find(|end| raw.is_char_boundary(*end)).unwrap_or(0);
+            raw.truncate(end);
+        }
+        let fields = [("kind", record.kind), ("place", record.place), ("raw", raw)];
+        let value: Map = fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
+        let namespace = [LABEL, self.path.as_str(), source];
+        let kv = store.kv();
+        // An entry that is there already is not written again.
+        if kv.get(namespace, &key)?.is_none_or(|found| found.value != Value::Map(value.clone())) {
+            kv.put(namespace, &key, value)?;
+        }
+        self.written.insert((source.to_owned(), key));
+        Ok(())
+    }
+
+    /// Removes the entries of earlier imports of the same path that this one did not meet: the line that was torn is whole.
+    pub(super) fn finish(self, store: &Store) -> Result<(), ImportError> {
+        let kv = store.kv();
+        let mut stale = Vec::new();
+        for item in kv.search(KvQuery::new([LABEL, self.path.as_str()]).limit(u32::MAX as usize))? {
+            let source = item.namespace.last().cloned().unwrap_or_default();
+            if !self.written.contains(&(source, item.key.clone())) {
+                stale.push(KvWrite::delete(&item.namespace, item.key)?);
+            }
+        }
+        while !stale.is_empty() {
+            let rest = stale.split_off(stale.len().min(KV_CHANGES_MAX));
+            kv.write_all(std::mem::replace(&mut stale, rest))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of stored records, by kind.
+pub(super) fn counts(store: &Store) -> Result<UnknownCounts, ImportError> {
+    let mut counts = UnknownCounts::new();
+    for item in store.kv().search(KvQuery::new([LABEL]).limit(u32::MAX as usize))? {
+        let kind = item.value.get("kind").and_then(Value::as_str).unwrap_or("record");
+        *counts.entry(kind.to_owned()).or_default() += 1;
+    }
+    Ok(counts)
+}

@@ -1,0 +1,277 @@
+//! The files of a source: walking a folder, and recognising each file by its content.
+//!
+//! Invariant: nothing is written beside the files. Symbolic links to folders, and special files, are not followed.
+
+use std::fs;
+use std::io::{BufRead, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::chat::{self, ChatLayout};
+use crate::claude::{self, ClaudeFiles};
+use crate::codex::{self, CodexFiles, CodexLayout, RolloutFile};
+use crate::database::{self, SourceDatabase};
+use crate::error::ImportError;
+use crate::limits::PROBED_LINES_MAX;
+use crate::model::SourceKind;
+use crate::output::{ReadOutput, SessionSink};
+use crate::{document, goose, lines, opencode, zed};
+
+/// A file of a source.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceFile {
+    pub(crate) path: PathBuf,
+    /// The path within the folder that is imported.
+    pub(crate) name: String,
+}
+
+impl SourceFile {
+    /// Returns the file name without its endings.
+    pub(crate) fn stem(&self) -> &str {
+        let name = self.path.file_name().and_then(|name| name.to_str()).unwrap_or(&self.name);
+        let name = name.strip_suffix(".zst").unwrap_or(name);
+        name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json")).unwrap_or(name)
+    }
+
+    fn file_name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or("")
+    }
+}
+
+/// Reads the histories in a file or folder and gives them to a sink. Files are recognised by their content; with
+/// `only`, a file of another program counts as `unrecognised_file`.
+///
+/// The source is not written to. Of a file of JSON lines one line is in memory, and of a source one session, beside the
+/// main lines of sessions that were forked.
+///
+/// # Errors
+/// [`ImportError::Io`] if a file or folder cannot be read; an error of the sink.
+pub fn read_sessions(path: &Path, only: Option<SourceKind>, sink: &mut dyn SessionSink) -> Result<(), ImportError> {
+    let mut found = FoundFiles::default();
+    let metadata = fs::metadata(path).map_err(|error| ImportError::io(path, error))?;
+    if metadata.is_dir() {
+        found.folder(path, path)?;
+    } else {
+        found.add(path, path.parent().unwrap_or(Path::new("")));
+    }
+    let FoundFiles { files, trees } = found;
+    let mut groups = FileGroups::default();
+    let count = files.len() + trees.len();
+    debug_assert!(files.iter().all(|file| !file.name.is_empty()), "a file has a name within the folder");
+    let mut out = ReadOutput { sink, source: None };
+    for (done, file) in files.into_iter().enumerate() {
+        out.sink.progress(done, count);
+        groups.sort(file, only, &mut out)?;
+    }
+    let takes = |kind: SourceKind| only.is_none_or(|only| only == kind);
+    let trees = trees.into_iter().filter(|_| takes(SourceKind::Opencode)).collect();
+    groups.read(trees, &mut out)?;
+    out.sink.progress(count, count);
+    Ok(())
+}
+
+#[derive(Default)]
+struct FoundFiles {
+    files: Vec<SourceFile>,
+    /// Folders in which opencode stored its sessions.
+    trees: Vec<opencode::StorageTree>,
+}
+
+impl FoundFiles {
+    fn add(&mut self, path: &Path, root: &Path) {
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+        let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        // The log of a database is read with it.
+        for ending in ["-wal", "-shm", "-journal"] {
+            if file_name.strip_suffix(ending).is_some_and(|of| path.with_file_name(of).is_file()) {
+                return;
+            }
+        }
+        // If a plain file and a compressed one stand side by side, the plain one counts.
+        if file_name.strip_suffix(".zst").is_some_and(|of| path.with_file_name(of).is_file()) {
+            return;
+        }
+        self.files.push(SourceFile { path: path.to_owned(), name });
+    }
+
+    fn folder(&mut self, folder: &Path, root: &Path) -> Result<(), ImportError> {
+        if let Some(tree) = opencode::StorageTree::recognise(folder) {
+            self.trees.push(tree);
+            return Ok(());
+        }
+        for path in sorted(folder)? {
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if metadata.is_dir() {
+                self.folder(&path, root)?;
+            } else if fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
+                self.add(&path, root);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the entries of a folder in the order of their names.
+pub(crate) fn sorted(folder: &Path) -> Result<Vec<PathBuf>, ImportError> {
+    let entries = fs::read_dir(folder).map_err(|error| ImportError::io(folder, error))?;
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| ImportError::io(folder, error))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The recognised files, by program.
+#[derive(Default)]
+struct FileGroups {
+    codex: CodexFiles,
+    claude: ClaudeFiles,
+    goose: Vec<SourceFile>,
+    databases: Vec<(SourceKind, SourceFile, SourceDatabase)>,
+    chats: Vec<(SourceFile, ChatLayout)>,
+}
+
+impl FileGroups {
+    /// Recognises a file.
+    fn sort(
+        &mut self,
+        file: SourceFile,
+        only: Option<SourceKind>,
+        out: &mut ReadOutput<'_>,
+    ) -> Result<(), ImportError> {
+        out.source = only;
+        let takes = |kind: SourceKind| only.is_none_or(|only| only == kind);
+        if file.file_name() == "session_index.jsonl" && takes(SourceKind::Codex) {
+            self.codex.add_index(&file.path);
+            return Ok(());
+        }
+        let mut head = Vec::new();
+        let opened = fs::File::open(&file.path).map_err(|error| ImportError::io(&file.path, error))?;
+        opened.take(64).read_to_end(&mut head).map_err(|error| ImportError::io(&file.path, error))?;
+        if head.is_empty() {
+            return out.unknown("empty_file", &file.name, "");
+        }
+        if head.starts_with(database::MAGIC) {
+            let Some(open) = SourceDatabase::open(&file.path)? else {
+                return out.unknown("unrecognised_file", &file.name, "");
+            };
+            return match database::recognise(&open).filter(|kind| takes(*kind)) {
+                Some(kind) => {
+                    self.databases.push((kind, file, open));
+                    Ok(())
+                }
+                None => out.unknown("unrecognised_file", &file.name, ""),
+            };
+        }
+        match first_byte(&file.path)? {
+            Some(b'[') if takes(SourceKind::Chat) => {
+                let mut first = None;
+                document::each_item(&file.path, |_, item| {
+                    first = Some(item);
+                    Ok(ControlFlow::Break(()))
+                })?;
+                if let Some(layout) = first.as_ref().and_then(ChatLayout::of_array) {
+                    self.chats.push((file, layout));
+                    return Ok(());
+                }
+            }
+            Some(b'{' | 0) => return self.sort_lines(file, takes, out),
+            _ => {}
+        }
+        out.unknown("unrecognised_file", &file.name, "")
+    }
+
+    /// Recognises a file of JSON lines, or one that is a single object.
+    fn sort_lines(
+        &mut self,
+        file: SourceFile,
+        takes: impl Fn(SourceKind) -> bool,
+        out: &mut ReadOutput<'_>,
+    ) -> Result<(), ImportError> {
+        let lines = lines::first_lines(&file.path, PROBED_LINES_MAX)?;
+        if let Some(first) = lines.first() {
+            if let Some(layout) = codex::recognise(first).filter(|_| takes(SourceKind::Codex)) {
+                self.codex.add(RolloutFile::new(file, layout, first));
+                return Ok(());
+            }
+            if takes(SourceKind::ClaudeCode) && claude::recognise(&lines) {
+                return self.claude.add(file);
+            }
+            if takes(SourceKind::Goose) && goose::recognise(&lines) {
+                self.goose.push(file);
+                return Ok(());
+            }
+            if let Some(layout) = ChatLayout::of_lines(&lines).filter(|_| takes(SourceKind::Chat)) {
+                self.chats.push((file, layout));
+                return Ok(());
+            }
+        }
+        if takes(SourceKind::Codex) && file.file_name().ends_with(".json") {
+            let whole = document::whole(&file.path)?;
+            if let Some(document) = whole.filter(codex::is_document) {
+                self.codex.add(RolloutFile::new(file, CodexLayout::Document, &document));
+                return Ok(());
+            }
+        }
+        out.unknown("unrecognised_file", &file.name, "")
+    }
+
+    fn read(self, trees: Vec<opencode::StorageTree>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        self.codex.read(out)?;
+        self.claude.read(out)?;
+        let mut of_opencode = std::collections::HashSet::new();
+        for (kind, file, database) in &self.databases {
+            out.source = Some(*kind);
+            match kind {
+                SourceKind::Goose => goose::read_database(database, file, out)?,
+                SourceKind::Opencode => opencode::read_database(database, file, &mut of_opencode, out)?,
+                _ => zed::read_database(database, file, out)?,
+            }
+        }
+        for tree in trees {
+            out.source = Some(SourceKind::Opencode);
+            tree.read(&of_opencode, out)?;
+        }
+        for file in &self.goose {
+            out.source = Some(SourceKind::Goose);
+            goose::read_lines(file, out)?;
+        }
+        for (file, layout) in &self.chats {
+            out.source = Some(SourceKind::Chat);
+            chat::read(file, *layout, out)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the first byte of the content that is not white space; 0 for a line that is not text.
+fn first_byte(path: &Path) -> Result<Option<u8>, ImportError> {
+    let mut input = lines::open(path)?;
+    let mark = "\u{feff}".as_bytes();
+    loop {
+        // A frame that cannot be decompressed is not recognised.
+        let Ok(bytes) = input.fill_buf() else { return Ok(None) };
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        if bytes.starts_with(mark) {
+            input.consume(mark.len());
+            continue;
+        }
+        match bytes.iter().position(|byte| !byte.is_ascii_whitespace()) {
+            Some(at) => return Ok(Some(bytes[at])),
+            None => {
+                let read = bytes.len();
+                input.consume(read);
+            }
+        }
+    }
+}
+
+/// Returns whether a JSON value has a member that is not null.
+pub(crate) fn has(of: &Json, name: &str) -> bool {
+    !of[name].is_null()
+}

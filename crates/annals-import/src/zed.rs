@@ -1,0 +1,307 @@
+//! Zed: `threads.db`, with one document a row, compressed or not.
+
+use annals_base::Timestamp;
+use serde_json::{Map as JsonMap, Value as Json, json};
+
+use crate::arena::{DraftArena, pick};
+use crate::database::{SourceDatabase, SourceRow, settle};
+use crate::draft::{DraftKind, MessageDraft, TokenCounts};
+use crate::error::ImportError;
+use crate::json;
+use crate::lines;
+use crate::model::{ParentLink, SourceKind, SourceSession};
+use crate::opencode::order;
+use crate::output::ReadOutput;
+use crate::walk::SourceFile;
+
+/// The member with the parent of a helper, in two words so that it is not taken for one of this project.
+const HELPER_CONTEXT: &str = concat!("sub", "agent_context");
+
+pub(crate) fn read_database(
+    database: &SourceDatabase,
+    file: &SourceFile,
+    out: &mut ReadOutput<'_>,
+) -> Result<(), ImportError> {
+    // Only the ids and parents of all rows are in memory.
+    let mut links: Vec<(String, Option<String>)> = Vec::new();
+    let has_parent = database.columns("threads").iter().any(|name| name == "parent_id");
+    let sql = match has_parent {
+        true => "SELECT id, parent_id FROM threads ORDER BY rowid",
+        false => "SELECT id FROM threads ORDER BY rowid",
+    };
+    let read = database.rows(sql, [], |row| {
+        links.push((json::text(&row.fields, "id").to_owned(), json::maybe_text(&row.fields, "parent_id")));
+        Ok(())
+    });
+    settle(read, &file.name, out)?;
+    let ids = links.iter().map(|(id, _)| id.clone()).collect();
+    for id in order(&links, ids) {
+        let place = format!("{}:threads:{id}", file.name);
+        let mut found = None;
+        let read = database.rows("SELECT * FROM threads WHERE id = ?1", [&id], |row| {
+            found = Some(row);
+            Ok(())
+        });
+        settle(read, &place, out)?;
+        let Some(row) = found else { continue };
+        let Some(document) = decoded(&row) else {
+            out.unknown("broken_row", place, json::text(&row.fields, "summary"))?;
+            continue;
+        };
+        if let Some(session) = session(id, &row.fields, &document, out, &place)? {
+            out.session(session)?;
+        }
+    }
+    Ok(())
+}
+
+fn decoded(row: &SourceRow) -> Option<Json> {
+    if json::text(&row.fields, "data_type") != "zstd" {
+        return row.document("data").filter(Json::is_object);
+    }
+    let bytes = lines::decompress(row.bytes("data")).ok()?;
+    serde_json::from_str(&String::from_utf8_lossy(&bytes)).ok().filter(Json::is_object)
+}
+
+fn session(
+    id: String,
+    row: &Json,
+    document: &Json,
+    out: &mut ReadOutput<'_>,
+    place: &str,
+) -> Result<Option<SourceSession>, ImportError> {
+    let mut read = ZedMessages {
+        id: id.clone(),
+        arena: DraftArena::default(),
+        main: Vec::new(),
+        model: json::maybe_text(&document["model"], "model"),
+    };
+    match (&document["version"], json::text(document, "version")) {
+        (_, "0.3.0") => read.current(document, out, place)?,
+        (Json::Null, _) | (_, "0.2.0" | "0.1.0") => read.older(document, out, place)?,
+        (version, _) => {
+            let kind = format!("version/{}", json::as_text(version));
+            out.unknown(kind, place, document.to_string())?;
+            return Ok(None);
+        }
+    }
+    let parent =
+        json::maybe_text(row, "parent_id").or_else(|| json::maybe_text(&document[HELPER_CONTEXT], "parent_thread_id"));
+    let created_at: Option<Timestamp> =
+        ["created_at", "updated_at"].into_iter().find_map(|name| json::time(&row[name]));
+    let messages = read.arena.into_messages();
+    Ok(Some(SourceSession {
+        source: SourceKind::Zed,
+        id,
+        parent: parent.map(|id| ParentLink::Sub { id, call: None }),
+        title: json::maybe_text(document, "title").or_else(|| json::maybe_text(document, "summary")),
+        created_at: created_at.or_else(|| json::time(&document["updated_at"])),
+        usage: None,
+        main: pick(&messages, &read.main),
+        branches: Vec::new(),
+    }))
+}
+
+struct ZedMessages {
+    id: String,
+    arena: DraftArena,
+    main: Vec<usize>,
+    model: Option<String>,
+}
+
+impl ZedMessages {
+    fn push(&mut self, draft: MessageDraft) -> usize {
+        let number = self.arena.add(draft);
+        self.main.push(number);
+        number
+    }
+
+    /// Returns the last message of the model since the human message at a position of the line, and before the next one.
+    fn last_of_model(&self, from: usize) -> Option<usize> {
+        let kind = |number: &usize| self.arena.drafts[*number].kind;
+        let after = self.main.get(from + 1..)?.iter();
+        after.copied().take_while(|number| kind(number) != DraftKind::Human).filter(|n| kind(n) == DraftKind::Ai).last()
+    }
+
+    /// Reads version 0.3.0.
+    fn current(&mut self, document: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
+        for (at, message) in json::items(&document["messages"]).iter().enumerate() {
+            let derived = format!("{}:{at}", self.id);
+            if message == "Resume" {
+                continue;
+            }
+            let (tag, value) = tagged(message);
+            match tag {
+                "User" => {
+                    let mut draft = MessageDraft::new(DraftKind::Human, derived);
+                    draft.id = json::maybe_text(value, "id");
+                    for block in json::items(&value["content"]) {
+                        match tagged(block) {
+                            ("Text", text) => draft.text(text.as_str().unwrap_or("")),
+                            ("Image", image) => draft.image_base64("image/png", json::text(image, "source")),
+                            _ => draft.opaque(block),
+                        }
+                    }
+                    self.push(draft);
+                }
+                "Agent" => self.agent(&derived, value),
+                "Compaction" => {
+                    let text = value["Summary"].as_str().unwrap_or("");
+                    self.push(MessageDraft::summary(derived, text));
+                }
+                "Resume" => {}
+                tag => out.unknown(format!("message/{tag}"), format!("{place}#{at}"), message.to_string())?,
+            }
+        }
+        if let Json::Object(requests) = &document["request_token_usage"] {
+            for (id, counts) in requests {
+                let is_request = |number: &usize| self.arena.drafts[*number].id.as_deref() == Some(id);
+                let from = self.main.iter().position(is_request);
+                if let Some(number) = from.and_then(|from| self.last_of_model(from)) {
+                    self.arena.drafts[number].usage = Some(TokenCounts::anthropic(counts).into_usage());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn agent(&mut self, derived: &str, value: &Json) {
+        let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
+        draft.model.clone_from(&self.model);
+        for block in json::items(&value["content"]) {
+            match tagged(block) {
+                ("Text", text) => draft.text(text.as_str().unwrap_or("")),
+                ("Thinking", thinking) => draft.reasoning(json::text(thinking, "text")),
+                ("ToolUse", call) => call_of(&mut draft, call),
+                _ => draft.opaque(block),
+            }
+        }
+        self.push(draft);
+        let empty = JsonMap::new();
+        let results = value["tool_results"].as_object().unwrap_or(&empty);
+        for (ordinal, (id, result)) in results.iter().enumerate() {
+            let id = json::maybe_text(result, "tool_use_id").unwrap_or_else(|| id.clone());
+            let derived = format!("{derived}#{}", ordinal + 2);
+            self.push(result_of(derived, &id, result));
+        }
+    }
+
+    /// Reads the versions before 0.3.0.
+    fn older(&mut self, document: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
+        let spent = &document["request_token_usage"];
+        for (at, message) in json::items(&document["messages"]).iter().enumerate() {
+            let id = message["id"].as_i64().map(|id| id.to_string());
+            let derived = format!("{}:{at}", self.id);
+            let results = json::items(&message["tool_results"]);
+            let kind = match json::text(message, "role") {
+                "user" => DraftKind::Human,
+                "assistant" => DraftKind::Ai,
+                "system" => continue,
+                role => {
+                    out.unknown(format!("role/{role}"), format!("{place}#{at}"), message.to_string())?;
+                    continue;
+                }
+            };
+            let mut draft = MessageDraft::new(kind, derived.clone());
+            draft.id = id;
+            of_segments(&mut draft, message);
+            if kind == DraftKind::Human {
+                if !draft.has_text() && results.is_empty() {
+                    draft.text(json::text(message, "context"));
+                }
+                if message["is_hidden"] == true {
+                    draft.kind = DraftKind::System;
+                }
+                // Version 0.1.0: the results stand in a message of the user, which says nothing itself.
+                self.results(&derived, results);
+                if results.is_empty() || draft.has_text() {
+                    self.push(draft);
+                }
+                continue;
+            }
+            draft.model.clone_from(&self.model);
+            json::items(&message["tool_uses"]).iter().for_each(|call| call_of(&mut draft, call));
+            let counts = &spent[at];
+            if counts.as_object().is_some_and(|counts| !counts.is_empty()) {
+                draft.usage = Some(TokenCounts::anthropic(counts).into_usage());
+            }
+            self.push(draft);
+            self.results(&derived, results);
+        }
+        Ok(())
+    }
+
+    fn results(&mut self, derived: &str, results: &[Json]) {
+        for (ordinal, result) in results.iter().enumerate() {
+            let derived = format!("{derived}#{}", ordinal + 2);
+            let draft = result_of(derived, json::text(result, "tool_use_id"), result);
+            self.arena.add_result(&mut self.main, draft);
+        }
+    }
+}
+
+fn of_segments(draft: &mut MessageDraft, message: &Json) {
+    if let Some(text) = message["text"].as_str() {
+        draft.text(text);
+    }
+    for segment in json::items(&message["segments"]) {
+        match json::text(segment, "type") {
+            "text" => draft.text(json::text(segment, "text")),
+            "thinking" => draft.reasoning(json::text(segment, "text")),
+            _ => draft.opaque(segment),
+        }
+    }
+}
+
+fn call_of(draft: &mut MessageDraft, call: &Json) {
+    let (id, name) = (json::text(call, "id"), json::text(call, "name"));
+    let empty = json!({});
+    match (&call["input"], call["raw_input"].as_str()) {
+        (input @ Json::Object(_), _) => draft.call(id, name, input),
+        (_, Some(raw)) if !raw.is_empty() => draft.call_of_text(id, name, raw),
+        (Json::Null, _) => draft.call(id, name, &empty),
+        (input, _) => draft.call(id, name, input),
+    }
+}
+
+fn result_of(derived: String, id: &str, result: &Json) -> MessageDraft {
+    let mut draft = MessageDraft::result(derived, id);
+    draft.is_error = result["is_error"] == true;
+    if let Some(name) = json::maybe_text(result, "tool_name") {
+        draft.extra.push(("tool_name", name.into()));
+    }
+    content(&mut draft, &result["content"]);
+    draft
+}
+
+/// Adds the content of a result: a text, an object with a tag in any case, or a list of these.
+fn content(draft: &mut MessageDraft, of: &Json) {
+    match of {
+        Json::String(text) => draft.text(text),
+        Json::Array(parts) => parts.iter().for_each(|part| content(draft, part)),
+        Json::Object(members) => {
+            let member =
+                |name: &str| members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+            match (member("text"), member("image")) {
+                (Some(Json::String(text)), _) => draft.text(text),
+                (Some(Json::Object(text)), _) => draft.text(text.get("text").and_then(Json::as_str).unwrap_or("")),
+                (_, Some(image)) => draft.image_base64("image/png", json::text(image, "source")),
+                _ if member("type").and_then(Json::as_str).is_some_and(|kind| kind.eq_ignore_ascii_case("image")) => {
+                    let data = member("source").or(member("data")).and_then(Json::as_str);
+                    draft.image_base64("image/png", data.unwrap_or(""));
+                }
+                _ => draft.opaque(of),
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the tag and the value of an externally tagged value; a text is a tag without value.
+fn tagged(of: &Json) -> (&str, &Json) {
+    match of {
+        Json::String(tag) => (tag, &Json::Null),
+        Json::Object(members) => members.iter().next().map_or(("", &Json::Null), |(tag, value)| (tag, value)),
+        _ => ("", &Json::Null),
+    }
+}

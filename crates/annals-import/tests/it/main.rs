@@ -1,0 +1,10 @@
+//! The integration tests of the importers: one binary.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod compare;
+mod cuts;
+mod fixtures;
+mod folder;
+mod growth;
+mod stored;

@@ -1,0 +1,108 @@
+//! The threads that an import makes: turns as checkpoints, their timestamps, branches and forks.
+
+use std::fs;
+
+use annals::prelude::*;
+use annals_import::{Importer, thread_id};
+use serde_json::json;
+
+use crate::fixtures::fixtures;
+
+fn fixture(store: &Store, name: &str) -> serde_json::Value {
+    let fixture = fixtures().into_iter().find(|fixture| fixture.name == name).unwrap();
+    Importer::new(store).run(&fixture.input).unwrap();
+    fixture.expected
+}
+
+#[test]
+fn each_turn_is_one_checkpoint_with_the_timestamp_of_its_last_message() {
+    let store = Store::memory();
+    let expected = fixture(&store, "claude-code/basic");
+    let of = &expected["threads"][0];
+    let thread = store.thread(thread_id("claude-code".parse().unwrap(), of["id"].as_str().unwrap())).unwrap();
+    let history: Vec<_> = thread.history().unwrap().map(Result::unwrap).collect();
+    let turns = of["turns"].as_array().unwrap();
+    assert_eq!(history.len(), turns.len() + 1, "the first checkpoint holds the facts of the session");
+    let mut count = 0;
+    for (snapshot, turn) in history.iter().rev().skip(1).zip(turns) {
+        count += turn["messages"].as_array().unwrap().len();
+        assert_eq!(snapshot.len("messages").unwrap(), count as u64);
+        let last = snapshot.messages("messages", annals::store::ItemRange::Tail(1)).unwrap().remove(0);
+        let at = last.additional_kwargs.get("timestamp").unwrap().as_str().unwrap().to_owned();
+        assert_eq!(snapshot.created_at().to_string(), at);
+    }
+    assert!(history[0].created_at().to_string().starts_with("2026-03-02"));
+}
+
+#[test]
+fn titles_and_sources_are_facts_of_the_threads() {
+    let store = Store::memory();
+    let expected = fixture(&store, "claude-code/titles");
+    let of = &expected["threads"][0];
+    let thread = store.thread(thread_id("claude-code".parse().unwrap(), of["id"].as_str().unwrap())).unwrap();
+    let info = thread.info().unwrap();
+    assert_eq!(info.title(), of["title"].as_str());
+    assert!(info.facts().labels.iter().any(|label| **label == *"claude-code"));
+}
+
+#[test]
+fn lines_that_were_left_are_named_branches_and_the_head_is_the_main_line() {
+    let store = Store::memory();
+    let expected = fixture(&store, "codex/rolled-back");
+    let of = &expected["threads"][0];
+    let thread = store.thread(thread_id("codex".parse().unwrap(), of["id"].as_str().unwrap())).unwrap();
+    let branches = thread.branches().unwrap();
+    assert_eq!(branches.len(), of["branches"].as_array().unwrap().len() + 1);
+    assert!(branches[0].is_current() && branches[1..].iter().all(|branch| branch.name().is_some()));
+    let messages: usize =
+        of["turns"].as_array().unwrap().iter().map(|turn| turn["messages"].as_array().unwrap().len()).sum();
+    assert_eq!(thread.head().unwrap().unwrap().len("messages").unwrap(), messages as u64);
+}
+
+#[test]
+fn a_fork_is_a_fork_in_the_store_and_holds_only_the_messages_that_follow() {
+    for (name, source) in
+        [("codex/fork-copied", "codex"), ("codex/fork-referred", "codex"), ("claude-code/forked", "claude-code")]
+    {
+        let store = Store::memory();
+        let expected = fixture(&store, name);
+        let threads = expected["threads"].as_array().unwrap();
+        let fork = threads.iter().find(|of| of["parent"]["messages"].as_u64().unwrap_or(0) > 0).unwrap();
+        let thread = store.thread(thread_id(source.parse().unwrap(), fork["id"].as_str().unwrap())).unwrap();
+        let parent = thread_id(source.parse().unwrap(), fork["parent"]["id"].as_str().unwrap());
+        let from = thread.forked_from().unwrap().expect("a fork");
+        assert_eq!(from.thread.as_str(), parent, "{name}");
+        let root = thread.history().unwrap().map(Result::unwrap).last().unwrap();
+        assert_eq!(root.len("messages").unwrap(), fork["parent"]["messages"].as_u64().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn an_imported_thread_goes_on_in_the_store() {
+    let store = Store::memory();
+    let expected = fixture(&store, "goose/basic");
+    let id = thread_id("goose".parse().unwrap(), expected["threads"][0]["id"].as_str().unwrap());
+    let thread = store.thread(&id).unwrap();
+    let before = thread.head().unwrap().unwrap().len("messages").unwrap();
+    thread.append("messages", [Message::human("and now?").with_id("own")]).unwrap();
+    assert_eq!(thread.head().unwrap().unwrap().len("messages").unwrap(), before + 1);
+    let again = fixtures().into_iter().find(|fixture| fixture.name == "goose/basic").unwrap();
+    let summary = Importer::new(&store).run(&again.input).unwrap();
+    assert_eq!((summary.messages, summary.threads_unchanged), (0, 1));
+    let last = thread.head().unwrap().unwrap().messages("messages", annals::store::ItemRange::Tail(1)).unwrap();
+    assert_eq!(last[0].id.as_deref(), Some("own"), "a message that was added in the store stays at the head");
+}
+
+#[test]
+fn raw_records_that_were_not_understood_are_retained() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("one.jsonl");
+    let unknown = json!({"role": "narrator", "content": "Meanwhile."});
+    fs::write(&file, format!("{}\n{unknown}\n", json!({"role": "user", "content": "hi"}))).unwrap();
+    let store = Store::memory();
+    let summary = Importer::new(&store).run(&file).unwrap();
+    assert_eq!(summary.not_understood.get("role/narrator"), Some(&1));
+    let found = store.kv().search(annals::store::KvQuery::new(["import"])).unwrap();
+    assert_eq!(found[0].value["raw"].as_str(), Some(unknown.to_string().as_str()));
+    assert_eq!(found[0].value["place"].as_str(), Some("one.jsonl:2"));
+}
