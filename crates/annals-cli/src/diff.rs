@@ -5,10 +5,11 @@
 //! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "unchanged": n, "channels": [..]}`
 //! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before",
 //! "after", "members": [{"path", "before"?, "after"?}]}`, `{"channel", "kind": "items", "added": [..],
-//! "removed": [..], "changed": [{"before", "after"}], "moved": [{"from", "to", "item"}]}`.
+//! "removed": [..], "changed": [{"before", "after"}], "moved": [{"from", "to", "item"}]}`, `{"channel", "kind": "entries",
+//! "entries": [{"key", "before"?, "after"?}]}`, `{"channel", "kind": "appended", "text"}`.
 
 use annals::base::Value;
-use annals::history::{ChannelDiff, Diff, ItemDiff, Snapshot, diff};
+use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Snapshot, diff};
 use annals::store::Store;
 use serde_json::{Value as Json, json};
 
@@ -123,6 +124,14 @@ fn figures(channel: &ChannelDiff) -> String {
             let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
             parts.collect::<Vec<_>>().join(", ")
         }
+        ChannelDiff::Entries { entries, .. } => {
+            let added = entries.iter().filter(|entry| entry.before.is_none()).count();
+            let removed = entries.iter().filter(|entry| entry.after.is_none()).count();
+            let parts = [(added, "added"), (removed, "removed"), (entries.len() - added - removed, "changed")];
+            let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}"));
+            parts.collect::<Vec<_>>().join(", ")
+        }
+        ChannelDiff::Appended { text, .. } => format!("{} appended", count(text.len(), "byte")),
         _ => "differs".into(),
     }
 }
@@ -188,6 +197,14 @@ fn body(channel: &ChannelDiff, out: &mut Printer) -> Result<(), CommandFailure> 
             shown.extend(moved.iter().map(place));
             shown.extend(added.iter().map(|value| plus(&value.to_json())));
         }
+        ChannelDiff::Entries { entries, .. } => {
+            for entry in entries {
+                let (before, after) =
+                    (entry.before.as_ref().map(Value::to_json), entry.after.as_ref().map(Value::to_json));
+                pair(&format!("/{}", escape(&entry.key)), before.as_ref(), after.as_ref(), out, &mut shown);
+            }
+        }
+        ChannelDiff::Appended { text, .. } => shown.push(plus(&Json::from(text.as_str()))),
         _ => {}
     }
     let more = shown.len().saturating_sub(SHOWN_MAX);
@@ -280,6 +297,19 @@ fn channel_document(channel: &ChannelDiff) -> Json {
                 "moved": moved,
             })
         }
+        ChannelDiff::Entries { entries, .. } => {
+            let entry = |entry: &EntryDiff| {
+                let mut one = json!({ "key": entry.key });
+                for (side, value) in [("before", &entry.before), ("after", &entry.after)] {
+                    if let Some(value) = value {
+                        one[side] = value.to_json();
+                    }
+                }
+                one
+            };
+            json!({ "channel": name, "kind": "entries", "entries": entries.iter().map(entry).collect::<Vec<_>>() })
+        }
+        ChannelDiff::Appended { text, .. } => json!({ "channel": name, "kind": "appended", "text": text }),
         _ => json!({ "channel": name, "kind": "other" }),
     }
 }

@@ -109,6 +109,12 @@ impl From<StoreError> for CommandFailure {
     }
 }
 
+impl From<annals::Error> for CommandFailure {
+    fn from(error: annals::Error) -> Self {
+        annals_graph::Error::from(error).into()
+    }
+}
+
 impl From<annals_graph::Error> for CommandFailure {
     fn from(error: annals_graph::Error) -> Self {
         use StoreError as E;
@@ -132,6 +138,7 @@ impl From<annals_graph::Error> for CommandFailure {
             (ErrorKind::Io, _) => (70, "io"),
             (ErrorKind::User, _) => (70, "node_failed"),
             (ErrorKind::Limit, _) => (70, "limit"),
+            (ErrorKind::Invalid, _) => (2, "invalid"),
             _ => (70, "internal"),
         };
         let failure = Self::new(exit, code, error.to_string());

@@ -1,14 +1,14 @@
-//! `annals log`: the history of a thread, newest first, with the tree of forks at the left.
+//! `annals log`: the history of a thread, newest first, with the tree of forks at the left. With a filter, a list.
 //!
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
-//! "added"?, "edited"?}], "questions": [..]}], "more": bool}`. `forked_from` is `{"thread", "checkpoint"}` or null;
+//! "added"?, "edited"?}], "status", "questions": [..]}], "more": bool}`. `status` is null but at the ends of branches. `forked_from` is `{"thread", "checkpoint"}` or null;
 //! `questions` are the values of open interrupts at the ends of branches.
 
 use std::collections::{HashMap, HashSet};
 
-use annals::base::{CheckpointId, Namespace, Value};
-use annals::history::{Snapshot, Thread, short_ids};
+use annals::base::{CheckpointId, Namespace, Timestamp, Value};
+use annals::history::{Snapshot, Thread, ThreadStatus, short_ids};
 use annals::store::{Source, Store};
 use serde_json::{Value as Json, json};
 
@@ -16,6 +16,7 @@ use crate::args;
 use crate::changed::{ChannelChange, changed, text};
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, cut, escape};
+use crate::pickaxe;
 use crate::point::thread;
 use crate::tree;
 use crate::words::{self, Waits, metadata, tally};
@@ -32,22 +33,29 @@ struct LogRow {
 
 pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.thread)?;
-    let (rows, more) = rows(&thread, args.limit)?;
+    if let Some(text) = &args.text {
+        return pickaxe::run(&thread, text, args.limit, out);
+    }
+    let filter = LogFilter::of(args, store);
+    let (rows, more) = if filter.is_empty() { rows(&thread, args.limit)? } else { filter.rows(&thread, args.limit)? };
     if !out.is_json() {
-        draw(&rows, more, args.oneline, out)?;
-        return Ok(0);
+        match filter.is_empty() {
+            true => draw(&thread, &rows, more, args.oneline, out)?,
+            false => list(&rows, more, args.oneline, out)?,
+        }
+        return Ok(u8::from(rows.is_empty()));
     }
     let checkpoints: Vec<Json> = rows.iter().map(document).collect();
-    let head = rows.first().map(|row| row.snapshot.id().to_string());
+    let head = thread.head()?.map(|head| head.id().to_string());
     let thread = thread.id().as_str();
     out.json(&json!({ "schema": 1, "thread": thread, "head": head, "checkpoints": checkpoints, "more": more }))?;
-    Ok(0)
+    Ok(u8::from(rows.is_empty()))
 }
 
 /// Prints the log of a thread for people.
 pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let (rows, more) = rows(thread, limit)?;
-    draw(&rows, more, oneline, out)
+    draw(thread, &rows, more, oneline, out)
 }
 
 /// Reads the newest checkpoints; the flag says whether older ones exist.
@@ -74,25 +82,82 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFai
             Some(parent) => Some(parent.clone()),
             None => snapshot.parent()?,
         };
-        rows.push(LogRow {
-            ran: words::ran(&snapshot, parent.as_ref()),
-            changed: changed(&snapshot, parent.as_ref())?,
-            waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
-            snapshot,
-            short,
-        });
+        rows.push(LogRow::of(snapshot, parent.as_ref(), short, is_end)?);
     }
     Ok((rows, more))
 }
 
-fn draw(rows: &[LogRow], more: bool, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
+/// The checkpoints that are shown.
+struct LogFilter<'a> {
+    node: Option<&'a str>,
+    channel: Option<&'a str>,
+    since: Option<Timestamp>,
+}
+
+impl<'a> LogFilter<'a> {
+    fn of(args: &'a args::LogArgs, store: &Store) -> Self {
+        let since = args.since.map(|since| since.at(store.now()));
+        Self { node: args.node.as_deref(), channel: args.channel.as_deref(), since }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.node.is_none() && self.channel.is_none() && self.since.is_none()
+    }
+
+    /// Reads the newest checkpoints that pass; the flag says whether others do.
+    fn rows(&self, thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFailure> {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let mut rows = Vec::new();
+        for snapshot in thread.history()? {
+            let snapshot = snapshot?;
+            // Imported checkpoints are in the order of the import, not of their timestamps.
+            if self.since.is_some_and(|since| snapshot.created_at() < since) {
+                continue;
+            }
+            let parent = snapshot.parent()?;
+            let ran = words::ran(&snapshot, parent.as_ref());
+            let has_channel = |channel: &str| {
+                let updated = thread.store().backend().state(snapshot.point())?.updated;
+                Ok::<_, CommandFailure>(updated.iter().any(|name| &**name == channel))
+            };
+            let passes = self.node.is_none_or(|node| ran.iter().any(|name| name == node))
+                && self.channel.map_or(Ok(true), has_channel)?;
+            if passes && rows.len() == limit {
+                return Ok((rows, true));
+            }
+            if passes {
+                let short = snapshot.short_id()?;
+                rows.push(LogRow::of(snapshot, parent.as_ref(), short, false)?);
+            }
+        }
+        Ok((rows, false))
+    }
+}
+
+/// Prints rows without the tree, as checkpoints between them are not shown.
+fn list(rows: &[LogRow], more: bool, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(oneline)).collect();
+    for (row, line) in rows.iter().zip(columns(&cells)) {
+        out.line(line.replacen(&row.short, &out.id(&row.short), 1))?;
+    }
+    if more {
+        out.line(out.dim("(older ones: -n 0 shows all)"))?;
+    }
+    if rows.is_empty() {
+        output::note("no checkpoint passes the filter");
+    }
+    Ok(())
+}
+
+fn draw(thread: &Thread, rows: &[LogRow], more: bool, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
+    let head = thread.head()?.map(|head| head.id());
     let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(oneline)).collect();
     let mut drawn = Vec::with_capacity(rows.len());
-    for (at, (row, line)) in rows.iter().zip(columns(&cells)).enumerate() {
+    for (row, line) in rows.iter().zip(columns(&cells)) {
         // Painted after the columns are laid, or the colour would count as width.
         let mut lines = vec![line.replacen(&row.short, &out.id(&row.short), 1)];
         lines.extend(row.extras(oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
-        let mark = if at == 0 { '@' } else { 'o' };
+        let mark = if Some(row.snapshot.id()) == head { '@' } else { 'o' };
         drawn.push(tree::TreeRow { id: row.snapshot.id(), parent: row.snapshot.record().parent, mark, lines });
     }
     let older = more.then(|| out.dim("(older ones: -n 0 shows all)"));
@@ -103,6 +168,16 @@ fn draw(rows: &[LogRow], more: bool, oneline: bool, out: &mut Printer) -> Result
 }
 
 impl LogRow {
+    fn of(snapshot: Snapshot, parent: Option<&Snapshot>, short: String, is_end: bool) -> Result<Self, CommandFailure> {
+        Ok(Self {
+            ran: words::ran(&snapshot, parent),
+            changed: changed(&snapshot, parent)?,
+            waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
+            snapshot,
+            short,
+        })
+    }
+
     fn cells(&self, oneline: bool) -> Vec<String> {
         let step = format!("step {}", self.snapshot.step());
         let made = self.made();
@@ -134,7 +209,7 @@ impl LogRow {
                 parent.as_ref().map(Snapshot::short_id).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
             extras.push(format!("forked from {}@{id}", escape(from.thread.as_str())));
         }
-        if let Some(waits @ (Waits::Due(_) | Waits::Interrupted(_))) = &self.waits {
+        if let Some(waits) = self.waits.as_ref().filter(|waits| waits.status != ThreadStatus::Done) {
             extras.push(waits.text(90));
         }
         Ok(extras)
@@ -143,7 +218,7 @@ impl LogRow {
 
 fn document(row: &LogRow) -> Json {
     let record = row.snapshot.record();
-    let interrupts: &[Value] = if let Some(Waits::Interrupted(interrupts)) = &row.waits { interrupts } else { &[] };
+    let interrupts = row.waits.as_ref().map_or(&[][..], Waits::interrupts);
     let from = record.forked_from.as_ref();
     json!({
         "checkpoint": row.snapshot.id().to_string(),
@@ -163,6 +238,7 @@ fn document(row: &LogRow) -> Json {
         "ran": row.ran,
         "next": row.snapshot.next().collect::<Vec<_>>(),
         "changed": row.changed.iter().map(ChannelChange::json).collect::<Vec<_>>(),
+        "status": row.waits.as_ref().map(|waits| waits.status.as_str()),
         "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
     })
 }

@@ -6,24 +6,39 @@
 
 mod args;
 mod backup;
+mod bisect;
+mod blame;
 mod changed;
 mod check;
 mod demo;
 mod diff;
 mod drawing;
+mod erase;
 mod errors;
+mod evolution;
+mod facts;
 mod fork;
+mod heads;
+mod histories;
 mod key;
 mod lines;
 mod log;
+mod manual;
 mod output;
+mod path;
+mod pickaxe;
 mod point;
 mod repair;
+mod search;
 mod show;
+mod since;
+mod sql;
 mod stats;
+mod tail;
 mod threads;
 mod transfer;
 mod tree;
+mod update;
 mod words;
 
 use std::process::ExitCode;
@@ -61,6 +76,26 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),
         Verb::Show(args) => show::run(args, &point::open_to_read(store)?, out),
         Verb::Diff(args) => diff::run(args, &point::open_to_read(store)?, out),
+        Verb::Blame(args) => blame::run(args, &point::open_to_read(store)?, out),
+        Verb::Evolution(args) => evolution::run(args, &point::open_to_read(store)?, out),
+        Verb::Search(args) => search::run(args, &point::open_to_read(store)?, out),
+        Verb::Bisect(args) => bisect::run(args, &point::open_to_read(store)?, out),
+        Verb::Tail(args) => tail::run(args, &point::open_to_read(store)?, out),
+        Verb::Operations(args) => heads::operations(args, &point::open_to_read(store)?, out),
+        Verb::Branch(args) if args.name.is_none() => heads::branch(args, &point::open_to_read(store)?, out),
+        Verb::Branch(args) => heads::branch(args, &point::open_to_write(store)?, out),
+        Verb::Switch(args) => heads::switch(args, &point::open_to_write(store)?, out),
+        Verb::Rewind(args) => heads::rewind(args, &point::open_to_write(store)?, out),
+        Verb::Undo(args) => heads::undo(args, &point::open_to_write(store)?, out),
+        Verb::Redo(args) => heads::redo(args, &point::open_to_write(store)?, out),
+        Verb::Sql(args) => sql::run(args, store, out),
+        Verb::Completions(args) => manual::completions(args, out),
+        Verb::Man(args) => manual::man(args, out),
+        Verb::Update(args) => update::run(args, &point::open_to_write(store)?, out),
+        Verb::Facts(args) if !args.is_change() => facts::run(args, &point::open_to_read(store)?, out),
+        Verb::Facts(args) => facts::run(args, &point::open_to_write(store)?, out),
+        Verb::Archive(args) => facts::archive(args, &point::open_to_write(store)?, out),
+        Verb::Erase(args) => erase::run(args, &point::open_to_write(store)?, out),
         Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
         Verb::Stats => stats::run(&point::open_to_read(store)?, out),
         Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),

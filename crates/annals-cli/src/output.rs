@@ -6,19 +6,22 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use annals::base::Timestamp;
 use serde_json::Value as Json;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The output of a command on stdout.
 pub(crate) struct Printer {
     out: BufWriter<Stdout>,
     json: bool,
     colour: bool,
+    is_terminal: bool,
 }
 
 impl Printer {
     pub(crate) fn stdout(json: bool) -> Self {
         let stdout = io::stdout();
-        let colour = stdout.is_terminal() && colour_wanted();
-        Self { out: BufWriter::new(stdout), json, colour }
+        let is_terminal = stdout.is_terminal();
+        let colour = is_terminal && colour_wanted();
+        Self { out: BufWriter::new(stdout), json, colour, is_terminal }
     }
 
     /// Returns whether the output is one JSON document.
@@ -34,6 +37,25 @@ impl Printer {
     /// Prints the document of this command.
     pub(crate) fn json(&mut self, document: &Json) -> io::Result<()> {
         writeln!(self.out, "{}", json_text(document))
+    }
+
+    /// Prints a line as it is; on a terminal without characters that control it.
+    pub(crate) fn raw_line(&mut self, line: &str) -> io::Result<()> {
+        if !self.is_terminal {
+            return writeln!(self.out, "{line}");
+        }
+        let safe: String = line.split('\n').map(escape).collect::<Vec<_>>().join("\n");
+        writeln!(self.out, "{safe}")
+    }
+
+    /// Prints a script or a page that the command made of its own texts.
+    pub(crate) fn script(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    /// Prints one of several documents, on one line.
+    pub(crate) fn json_line(&mut self, document: &Json) -> io::Result<()> {
+        writeln!(self.out, "{}", safe_json(&document.to_string()))
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
@@ -116,17 +138,23 @@ pub(crate) fn safe_lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| escape(&line.replace('\t', "    ")).into_owned())
 }
 
-/// Cuts a text to `max` characters.
+/// Cuts a text to `max` cells of the terminal.
 pub(crate) fn cut(text: &str, max: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(max) {
-        None => Cow::Borrowed(text),
-        Some(_) => {
-            let end = text.char_indices().nth(max.saturating_sub(3)).map_or(text.len(), |(at, _)| at);
-            let short = format!("{}...", &text[..end]);
-            debug_assert!(max < 3 || short.chars().count() <= max);
-            Cow::Owned(short)
-        }
+    // A cell needs at least one byte.
+    if text.len() <= max || text.width() <= max {
+        return Cow::Borrowed(text);
     }
+    let (mut cells, mut end) = (0, 0);
+    for (at, c) in text.char_indices() {
+        cells += c.width().unwrap_or_default();
+        if cells > max.saturating_sub(3) {
+            break;
+        }
+        end = at + c.len_utf8();
+    }
+    let short = format!("{}...", &text[..end]);
+    debug_assert!(max < 3 || short.width() <= max);
+    Cow::Owned(short)
 }
 
 /// Returns the text of a document. Characters that JSON allows in strings but that control a terminal are escaped.
@@ -224,12 +252,12 @@ pub(crate) fn count(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", grouped(n as u64), if n == 1 { "" } else { "s" })
 }
 
-/// Lays rows out in columns; the last column is not padded.
+/// Lays rows out in columns of terminal cells; the last column is not padded.
 pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max();
     let widths: Vec<usize> = (0..).map_while(width).collect();
     let lay = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{:1$}", "", width - cell.width()));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(lay).collect()
@@ -263,5 +291,7 @@ mod tests {
         assert_eq!(ago(at(120_000_000), at(0)), "2 min ago");
         assert_eq!(ago(at(0), at(1)), "now");
         assert_eq!(columns(&[vec!["a".into(), "b".into()], vec!["long".into(), "c".into()]]), ["a     b", "long  c"]);
+        assert_eq!(columns(&[vec!["名前".into(), "b".into()], vec!["abc".into(), "c".into()]]), ["名前  b", "abc   c"]);
+        assert_eq!(cut("名前名前", 7), "名前...");
     }
 }

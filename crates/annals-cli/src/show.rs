@@ -3,7 +3,7 @@
 //! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata",
 //! "status", "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "values": {channel: value},
 //! "written_by": {channel: {"node", "back", "ordinal", "version"}}, "writes"?: [{"task", "index", "channel",
-//! "value"}]}`. With CHANNEL: `{"schema": 1, "thread", "checkpoint", "channel", "value", "written_by"}`; with
+//! "value"}]}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
 //! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..]}`. `back` is the number of
 //! checkpoints between the write and the point: `POINT~back`. Values are whole.
 
@@ -11,13 +11,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::{Blame, Snapshot};
+use annals::history::{Blame, Snapshot, ThreadStatus};
 use annals::store::{ChannelValue, ItemRange, Store};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, escape, safe_lines};
+use crate::path::ValuePath;
 use crate::point::resolve;
 use crate::words::{self, Waits, brief, item, message, metadata};
 
@@ -29,8 +30,8 @@ pub(crate) fn run(args: &args::ShowArgs, store: &Store, out: &mut Printer) -> Re
     if let Some(n) = args.messages {
         return messages(&at, n, out);
     }
-    if let Some(name) = &args.channel {
-        return channel(&at, name, out);
+    if let Some(path) = &args.path {
+        return part(&at, path, out);
     }
     if out.is_json() {
         document(&at, args.writes, out)?
@@ -50,20 +51,23 @@ fn blame_json(at: &Snapshot, blame: &Blame) -> Json {
     json!({ "node": blame.node, "back": back, "ordinal": blame.ordinal, "version": blame.version })
 }
 
-fn channel(at: &Snapshot, name: &str, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let channels = at.channels()?;
-    let Some(value) = at.get(name)?.filter(|_| channels.iter().any(|known| &**known == name)) else {
-        let known: Vec<&str> = channels.iter().map(|name| &**name).collect();
-        let failure = CommandFailure::not_found("channel_not_found", format!("channel {name} is empty at this point"));
-        return Err(failure.hint(format!("channels with a value: {}", known.join(", "))));
+fn part(at: &Snapshot, text: &str, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let path = ValuePath::read(at, text)?;
+    let Some(value) = path.value(at)? else {
+        return Err(CommandFailure::not_found("path_not_found", format!("{text} names no value at this point")));
     };
     if out.is_json() {
-        let written = written(at)?.get(name).map(|blame| blame_json(at, blame));
+        let channel = at.blame(&path.channel);
+        let blame = match &path.item {
+            Some(id) => channel.item(id)?,
+            None => channel.path(&path.pointer())?,
+        };
         let mut document = words::place(at);
-        document["channel"] = json!(name);
+        document["channel"] = json!(path.channel);
+        document["path"] = json!(text);
         document["value"] = value.to_json();
-        document["written_by"] = json!(written);
-        out.json(&with_schema(document))?;
+        document["written_by"] = json!(blame.map(|blame| blame_json(at, &blame)));
+        out.json(&words::with_schema(document))?;
         return Ok(0);
     }
     match &value {
@@ -84,7 +88,7 @@ fn messages(at: &Snapshot, n: usize, out: &mut Printer) -> Result<u8, CommandFai
         let mut document = words::place(at);
         document["channel"] = json!(&*channel);
         document["messages"] = Json::Array(items);
-        out.json(&with_schema(document))?;
+        out.json(&words::with_schema(document))?;
         return Ok(0);
     }
     for item in &items {
@@ -104,9 +108,11 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
             if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
         out.line(format!("  parent  {origin}{}", out.id(&parent.short_id()?)))?;
     }
-    let state = match Waits::of(at)? {
-        Waits::Done => "no task is due".to_owned(),
-        waits => out.open(&waits.text(200)),
+    let waits = Waits::of(at)?;
+    let state = match &waits.status {
+        ThreadStatus::Done => "no task is due".to_owned(),
+        ThreadStatus::Failed(_) => out.removed(&waits.text(200)),
+        _ => out.open(&waits.text(200)),
     };
     out.line(format!("  next    {state}"))?;
     out.line("")?;
@@ -181,7 +187,7 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
         "created_at": at.created_at().to_string(),
         "run": record.run.map(|run| run.to_string()),
         "metadata": metadata(at),
-        "status": Waits::of(at)?.status(),
+        "status": Waits::of(at)?.status.as_str(),
         "next": at.next().collect::<Vec<_>>(),
         "tasks": tasks.collect::<Vec<_>>(),
         "questions": interrupts.collect::<Vec<_>>(),
@@ -199,12 +205,4 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
     }
     out.json(&document)?;
     Ok(())
-}
-
-fn with_schema(document: Json) -> Json {
-    let mut whole = json!({ "schema": 1 });
-    if let (Json::Object(whole), Json::Object(document)) = (&mut whole, document) {
-        whole.extend(document);
-    }
-    whole
 }

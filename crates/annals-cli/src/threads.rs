@@ -1,11 +1,13 @@
 //! `annals threads`: the threads of the store, the last active first.
 //!
-//! JSON: `{"schema": 1, "threads": [{"thread", "created_at", "last_activity", "checkpoints", "branches", "head",
-//! "step", "status": "done" | "due" | "interrupted", "next": [..], "questions": [..]}], "more": n}`.
+//! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "graph",
+//! "last_activity", "checkpoints", "branches", "head", "step", "status": "done" | "running" | "interrupted" | "failed" |
+//! "sleeping" | "cancelled", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
+//! failure, or the reason of a cancellation.
 
 use annals::base::Value;
-use annals::history::Snapshot;
-use annals::store::{Store, ThreadRecord, ThreadSize};
+use annals::history::{Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::store::{Store, ThreadSize};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -13,78 +15,124 @@ use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, cut, escape};
 use crate::words::Waits;
 
+/// Threads that one read lists.
+const PAGE: usize = 500;
+
+/// A thread with what its row shows.
+struct Row {
+    info: ThreadInfo,
+    head: Snapshot,
+    size: ThreadSize,
+    waits: Waits,
+}
+
 pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let mut threads = store.threads()?;
-    threads.sort_by_key(|thread| std::cmp::Reverse(thread.head.created_at));
-    let shown = if args.limit == 0 { threads.len() } else { args.limit.min(threads.len()) };
-    let more = threads.len() - shown;
-    threads.truncate(shown);
-    let heads: Vec<(ThreadRecord, Snapshot, Waits)> = threads
-        .into_iter()
-        .filter_map(|thread| with_head(store, thread).transpose())
-        .collect::<Result<_, CommandFailure>>()?;
-    if out.is_json() {
-        let documents = heads.iter().map(|(thread, head, waits)| {
-            let size = store.backend().thread_size(&thread.id)?;
-            Ok(document(thread, size, head, waits))
-        });
-        let threads: Vec<Json> = documents.collect::<Result<_, CommandFailure>>()?;
-        out.json(&json!({ "schema": 1, "threads": threads, "more": more }))?;
-    } else {
-        table(store, &heads, out)?;
-        if more > 0 {
-            output::note(format!("{more} more: --limit 0 lists all"));
+    let limit = if args.limit == 0 { usize::MAX } else { args.limit };
+    let mut infos: Vec<ThreadInfo> = Vec::new();
+    while infos.len() <= limit {
+        let rest = limit.saturating_sub(infos.len()).saturating_add(1);
+        let query = query(args, store).limit(rest.min(PAGE));
+        let page = store.threads_with(infos.last().map_or(query.clone(), |last| query.after(last)))?;
+        if page.is_empty() {
+            break;
         }
+        infos.extend(page);
     }
-    if heads.is_empty() && !out.is_json() {
-        output::note("the store has no threads");
+    let more = infos.len() > limit;
+    infos.truncate(limit);
+    let rows = infos.into_iter().map(|info| Row::of(info, store)).collect::<Result<Vec<_>, _>>()?;
+    if out.is_json() {
+        let threads: Vec<Json> = rows.iter().map(Row::document).collect();
+        out.json(&json!({ "schema": 1, "threads": threads, "more": more }))?;
+        return Ok(u8::from(rows.is_empty()));
     }
-    Ok(u8::from(heads.is_empty()))
+    table(store, &rows, out)?;
+    if more {
+        output::note("more: --limit 0 lists all");
+    }
+    if rows.is_empty() {
+        output::note("no thread is listed");
+    }
+    Ok(u8::from(rows.is_empty()))
 }
 
-fn with_head(store: &Store, thread: ThreadRecord) -> Result<Option<(ThreadRecord, Snapshot, Waits)>, CommandFailure> {
-    let Some(head) = store.thread(thread.id.as_str())?.head()? else { return Ok(None) };
-    let waits = Waits::of(&head)?;
-    Ok(Some((thread, head, waits)))
+fn query(args: &args::ThreadsArgs, store: &Store) -> ThreadQuery {
+    let mut query = ThreadQuery::new().archived(args.archived);
+    query.status = args.status.map(args::StatusName::as_str);
+    query.project.clone_from(&args.project);
+    query.label.clone_from(&args.label);
+    query.graph.clone_from(&args.graph);
+    if let Some(text) = &args.title {
+        query = query.title_contains(text);
+    }
+    match args.since {
+        Some(since) => query.since(since.at(store.now())),
+        None => query,
+    }
 }
 
-fn table(store: &Store, heads: &[(ThreadRecord, Snapshot, Waits)], out: &mut Printer) -> Result<(), CommandFailure> {
-    if heads.is_empty() {
+fn table(store: &Store, rows: &[Row], out: &mut Printer) -> Result<(), CommandFailure> {
+    if rows.is_empty() {
         return Ok(());
     }
-    let titles = ["THREAD", "CHECKPOINTS", "BRANCHES", "HEAD", "STEP", "ACTIVE", "STATE"];
-    let mut rows = vec![titles.map(String::from).to_vec()];
-    for (thread, head, waits) in heads {
-        let size = store.backend().thread_size(&thread.id)?;
-        rows.push(vec![
-            cut(&escape(thread.id.as_str()), 40).into_owned(),
-            size.checkpoints.to_string(),
-            size.branches.to_string(),
-            head.short_id()?,
-            head.step().to_string(),
-            output::ago(store.now(), head.created_at()),
-            waits.text(60),
+    let titles = ["THREAD", "CHECKPOINTS", "BRANCHES", "HEAD", "STEP", "ACTIVE", "STATE", "TITLE"];
+    let mut cells = vec![titles.map(String::from).to_vec()];
+    for row in rows {
+        cells.push(vec![
+            cut(&escape(row.info.id().as_str()), 40).into_owned(),
+            row.size.checkpoints.to_string(),
+            row.size.branches.to_string(),
+            row.head.short_id()?,
+            row.head.step().to_string(),
+            output::ago(store.now(), row.info.updated_at()),
+            row.waits.text(60),
+            cut(&escape(row.info.title().unwrap_or_default()), 40).into_owned(),
         ]);
     }
-    for (at, line) in columns(&rows).iter().enumerate() {
+    if rows.iter().all(|row| row.info.title().is_none()) {
+        cells.iter_mut().for_each(|row| _ = row.pop());
+    }
+    for (at, line) in columns(&cells).iter().enumerate() {
         let line = if at == 0 { out.dim(line) } else { line.clone() };
         out.line(line)?;
     }
     Ok(())
 }
 
-fn document(thread: &ThreadRecord, size: ThreadSize, head: &Snapshot, waits: &Waits) -> Json {
-    let interrupts: &[Value] = if let Waits::Interrupted(interrupts) = waits { interrupts } else { &[] };
-    json!({
-        "thread": thread.id.as_str(),
-        "created_at": thread.created_at.to_string(),
-        "last_activity": head.created_at().to_string(),
-        "checkpoints": size.checkpoints,
-        "branches": size.branches,
-        "head": head.id().to_string(),
-        "step": head.step(),
-        "status": waits.status(),
-        "next": head.next().collect::<Vec<_>>(),
-        "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
-    })
+impl Row {
+    fn of(info: ThreadInfo, store: &Store) -> Result<Self, CommandFailure> {
+        let head = store.thread(info.id().as_str())?.at(info.head())?;
+        let size = store.backend().thread_size(info.id())?;
+        let waits = Waits::new(info.status(), head.next());
+        Ok(Self { info, head, size, waits })
+    }
+
+    fn document(&self) -> Json {
+        let (facts, status) = (self.info.facts(), self.info.status());
+        let (error, wake_at) = match status {
+            ThreadStatus::Failed(error) => (Some(error.clone()), None),
+            ThreadStatus::Cancelled(reason) => (reason.clone(), None),
+            ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
+            _ => (None, None),
+        };
+        json!({
+            "thread": self.info.id().as_str(),
+            "title": facts.title,
+            "project": facts.project,
+            "labels": facts.labels,
+            "archived": facts.is_archived,
+            "pinned": facts.is_pinned,
+            "graph": self.info.graph(),
+            "last_activity": self.info.updated_at().to_string(),
+            "checkpoints": self.size.checkpoints,
+            "branches": self.size.branches,
+            "head": self.info.head().to_string(),
+            "step": self.head.step(),
+            "status": status.as_str(),
+            "error": error,
+            "wake_at": wake_at,
+            "next": self.head.next().collect::<Vec<_>>(),
+            "questions": self.waits.interrupts().iter().map(Value::to_json).collect::<Vec<_>>(),
+        })
+    }
 }

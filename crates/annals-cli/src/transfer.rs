@@ -18,8 +18,9 @@ use annals::history::{
 use annals::store::{OpenOptions, Store};
 use serde_json::{Value as Json, json};
 
-use crate::args;
+use crate::args::{self, ExportFormat};
 use crate::errors::CommandFailure;
+use crate::histories;
 use crate::key::NamedStore;
 use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
@@ -29,13 +30,19 @@ use crate::words;
 const PROBLEMS_SHOWN: usize = 5;
 
 pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let at = resolve(store, &args.point)?;
+    let (format, point) = match (&args.format, &args.point) {
+        (ExportFormat::Turns, None) => return histories::export(store, out),
+        (ExportFormat::Turns, Some(_)) => return Err(CommandFailure::usage("--format turns-json needs --all")),
+        (ExportFormat::Messages(_), None) => return Err(CommandFailure::usage("--all needs --format turns-json")),
+        (ExportFormat::Messages(format), Some(point)) => (format, point),
+    };
+    let at = resolve(store, point)?;
     let channel = match &args.channel {
         Some(channel) => channel.as_str().into(),
         None => words::message_channel(&at)?,
     };
     let framing = if args.lines { Framing::Lines } else { Framing::List };
-    let options = ExportOptions::new().shared_format(Arc::clone(&args.format)).framing(framing);
+    let options = ExportOptions::new().shared_format(Arc::clone(format)).framing(framing);
     let options = options.damaged(if args.damaged { Damaged::Placeholder } else { Damaged::Error });
     let Some(path) = &args.out else {
         // Every line ends with a newline, so the buffer is empty at the end.
@@ -48,7 +55,7 @@ pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) 
         let mut document = words::place(&at);
         document["schema"] = json!(1);
         document["channel"] = json!(&*channel);
-        document["format"] = json!(args.format.name());
+        document["format"] = json!(format.name());
         document["messages"] = json!(report.messages);
         document["items"] = json!(report.items);
         document["kept"] = json!(report.retained);
@@ -97,6 +104,7 @@ fn report_export(report: &ExportReport) {
 }
 
 pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let Some(name) = &args.name else { return histories::import(args, store, out) };
     let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
@@ -111,7 +119,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
     let path = point::named(store)?;
     let options = OpenOptions::new();
     let store = if path.exists() { point::open(store, options)? } else { store.open_with(options)? };
-    let thread = store.thread(&args.name)?;
+    let thread = store.thread(name)?;
     let mut options = ImportOptions::new().shared_format(Arc::clone(&args.format)).channel(args.channel.as_str());
     if args.lines {
         options = options.framing(Framing::Lines);

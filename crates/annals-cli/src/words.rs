@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::Snapshot;
+use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
 use annals::store::{Source, StoreError};
 use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
@@ -58,42 +58,44 @@ pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, CommandFailure>
 
 /// The state of a thread between two runs.
 #[derive(Debug)]
-pub(crate) enum Waits {
-    /// The run has ended.
-    Done,
-    /// These nodes are due in the next run.
-    Due(String),
-    /// The run waits for resume values of these interrupts.
-    Interrupted(Vec<Value>),
+pub(crate) struct Waits {
+    pub(crate) status: ThreadStatus,
+    /// The nodes that are due.
+    due: String,
 }
 
 impl Waits {
+    /// Derives the state from a checkpoint, as a listing of threads does from the head.
     pub(crate) fn of(snapshot: &Snapshot) -> Result<Self, StoreError> {
-        if snapshot.next().next().is_none() {
-            return Ok(Self::Done);
-        }
-        let interrupts: Vec<Value> = snapshot.interrupts()?.into_iter().map(|(_, value)| value).collect();
-        Ok(if interrupts.is_empty() { Self::Due(tally(snapshot.next())) } else { Self::Interrupted(interrupts) })
+        let head = snapshot.record().clone();
+        let writes = if head.tasks.is_empty() { Vec::new() } else { snapshot.writes()? };
+        let (seq, at) = (head.seq, head.created_at);
+        let info = ThreadInfo::new(head, seq, at, Vec::new(), &writes)?;
+        Ok(Self::new(info.status(), snapshot.next()))
     }
 
-    /// Returns the word of the JSON documents.
-    pub(crate) fn status(&self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Due(_) => "due",
-            Self::Interrupted(_) => "interrupted",
-        }
+    pub(crate) fn new<'a>(status: &ThreadStatus, due: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { status: status.clone(), due: tally(due) }
+    }
+
+    /// Returns the values of the open interrupts.
+    pub(crate) fn interrupts(&self) -> &[Value] {
+        if let ThreadStatus::Interrupted(values) = &self.status { values } else { &[] }
     }
 
     pub(crate) fn text(&self, max: usize) -> String {
-        match self {
-            Self::Done => "done".into(),
-            Self::Due(nodes) => cut(&format!("due: {nodes}"), max).into_owned(),
-            Self::Interrupted(interrupts) => {
-                let all: Vec<String> = interrupts.iter().map(interrupt).collect();
-                cut(&format!("interrupted: {}", all.join(" / ")), max).into_owned()
+        let text = match &self.status {
+            ThreadStatus::Running => format!("due: {}", self.due),
+            ThreadStatus::Interrupted(values) => {
+                let all: Vec<String> = values.iter().map(interrupt).collect();
+                format!("interrupted: {}", all.join(" / "))
             }
-        }
+            ThreadStatus::Failed(error) => format!("failed: {}", escape(error)),
+            ThreadStatus::Sleeping(until) => format!("sleeping until {until}"),
+            ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {}", escape(reason)),
+            status => status.to_string(),
+        };
+        cut(&text, max).into_owned()
     }
 }
 
@@ -152,6 +154,15 @@ pub(crate) fn item(item: &Json) -> String {
 /// Returns the thread and the id of a checkpoint as JSON.
 pub(crate) fn place(snapshot: &Snapshot) -> Json {
     json!({ "thread": snapshot.point().thread.as_str(), "checkpoint": snapshot.id().to_string() })
+}
+
+/// Returns a document with the number of its schema first.
+pub(crate) fn with_schema(document: Json) -> Json {
+    let mut whole = json!({ "schema": 1 });
+    if let (Json::Object(whole), Json::Object(document)) = (&mut whole, document) {
+        whole.extend(document);
+    }
+    whole
 }
 
 /// Returns the metadata of a checkpoint.

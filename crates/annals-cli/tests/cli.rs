@@ -2,14 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/contract.rs"]
+mod contract;
+#[path = "cli/histories.rs"]
+mod histories;
 #[path = "cli/hostile.rs"]
 mod hostile;
 #[path = "cli/key.rs"]
 mod key;
+#[path = "cli/maps.rs"]
+mod maps;
 #[path = "cli/repair.rs"]
 mod repair;
 #[path = "cli/transfer.rs"]
 mod transfer;
+#[path = "cli/verbs.rs"]
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -249,7 +257,7 @@ fn threads_and_log_agree_as_text_and_json() {
     let threads = bench.json(&["threads"]);
     let thread = &threads["threads"][0];
     assert_eq!((&thread["thread"], &thread["status"]), (&json!("research:notes"), &json!("done")));
-    assert_eq!((&thread["checkpoints"], &thread["branches"], &threads["more"]), (&json!(12), &json!(2), &json!(0)));
+    assert_eq!((&thread["checkpoints"], &thread["branches"], &threads["more"]), (&json!(12), &json!(2), &json!(false)));
     let line = bench.text(&["threads"]);
     assert!(line.starts_with("THREAD") && line.contains("research:notes  12           2"), "{line}");
 

@@ -10,8 +10,8 @@ use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
     Erasure, ItemRange, ItemRow, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
-    OperationValue, RecentThread, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError, StoredHead,
-    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    OperationValue, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError, StoredHead, ThreadInfo,
+    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -174,8 +174,16 @@ impl Backend for Killer {
         self.backend.branches(thread, namespace)
     }
 
-    fn recent_threads(&self, before: Option<u64>, limit: usize) -> StoreResult<Vec<RecentThread>> {
-        self.backend.recent_threads(before, limit)
+    fn list_threads(&self, query: &ThreadQuery) -> StoreResult<Vec<ThreadInfo>> {
+        self.backend.list_threads(query)
+    }
+
+    fn thread_info(&self, thread: &ThreadId) -> StoreResult<Option<ThreadInfo>> {
+        self.backend.thread_info(thread)
+    }
+
+    fn rebuild_threads(&self) -> StoreResult<()> {
+        self.backend.rebuild_threads()
     }
 
     fn forks(&self, thread: &ThreadId) -> StoreResult<Vec<ThreadId>> {
@@ -188,6 +196,10 @@ impl Backend for Killer {
 
     fn delete_threads(&self, threads: &[ThreadId]) -> StoreResult<Erasure> {
         self.backend.delete_threads(threads)
+    }
+
+    fn erase_trash(&self, now: Timestamp) -> StoreResult<Erasure> {
+        self.backend.erase_trash(now)
     }
 
     fn reclaim(&self) -> StoreResult<Erasure> {

@@ -1,0 +1,95 @@
+//! `annals import PATH` and `annals export --all`: the histories of other programs.
+//!
+//! `import` prints the number of threads and messages, and on stderr the records that were not understood; JSON:
+//! `{"schema": 1, "threads": {"new", "grown", "unchanged"}, "messages", "checkpoints", "not_understood": {kind: count}}`.
+//! `export --all --format turns-json` prints `{"threads": [THREAD], "not_understood": {kind: count}, "schema": 1}`, with or without
+//! `--json`.
+
+use std::io::{self, IsTerminal, Write};
+
+use annals::store::{OpenOptions, Store};
+use annals_import::{ImportError, Importer, export_turns};
+use serde_json::json;
+
+use crate::args;
+use crate::errors::CommandFailure;
+use crate::key::NamedStore;
+use crate::output::{Printer, count, escape, note};
+use crate::point;
+
+pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    if args.file.as_os_str() == "-" {
+        return Err(CommandFailure::usage("messages from stdin need --name NEW"));
+    }
+    if !args.file.exists() {
+        let message = format!("{} does not exist", args.file.display());
+        return Err(CommandFailure::not_found("file_not_found", message));
+    }
+    let path = point::named(store)?;
+    let options = OpenOptions::new();
+    let store = if path.exists() { point::open(store, options)? } else { store.open_with(options)? };
+    let mut importer = Importer::new(&store);
+    if let Some(source) = args.from {
+        importer = importer.only(source);
+    }
+    let shows_progress = io::stderr().is_terminal() && !out.is_json();
+    if shows_progress {
+        importer = importer.progress(|done, found| {
+            // A closed stderr is ignored.
+            _ = write!(io::stderr().lock(), "\r\x1b[K{done} of {found} files");
+        });
+    }
+    let read = importer.run(&args.file);
+    if shows_progress {
+        _ = write!(io::stderr().lock(), "\r\x1b[K");
+    }
+    let summary = read?;
+    if out.is_json() {
+        out.json(&json!({
+            "schema": 1,
+            "threads": {
+                "new": summary.threads_new,
+                "grown": summary.threads_grown,
+                "unchanged": summary.threads_unchanged,
+            },
+            "messages": summary.messages,
+            "checkpoints": summary.checkpoints,
+            "not_understood": summary.not_understood,
+        }))?;
+        return Ok(0);
+    }
+    let number = |n: u64, noun: &str| count(usize::try_from(n).unwrap_or(usize::MAX), noun);
+    out.line(format!(
+        "{} new, {} grown, {} unchanged; {} imported",
+        number(summary.threads_new, "thread"),
+        summary.threads_grown,
+        summary.threads_unchanged,
+        number(summary.messages, "message")
+    ))?;
+    out.flush()?;
+    if !summary.not_understood.is_empty() {
+        note("not understood, and stored as found:");
+        for (kind, n) in &summary.not_understood {
+            note(format!("  {}: {n}", escape(kind)));
+        }
+    }
+    Ok(0)
+}
+
+pub(crate) fn export(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let mut document = export_turns(store)?;
+    document["schema"] = json!(1);
+    out.json(&document)?;
+    Ok(0)
+}
+
+impl From<ImportError> for CommandFailure {
+    fn from(error: ImportError) -> Self {
+        let message = error.to_string();
+        match error {
+            ImportError::Store(error) => annals_graph::Error::from(error).into(),
+            ImportError::UnknownSource { .. } => Self::usage(message),
+            _ => Self::new(70, "io", message),
+        }
+    }
+}

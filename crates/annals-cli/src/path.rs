@@ -1,0 +1,144 @@
+//! The grammar of a place within a state: `plan`, `plan.city`, `stops[2].name`, `messages#ID`, `messages#ID.content`.
+
+use annals::base::Value;
+use annals::history::Snapshot;
+
+use crate::errors::CommandFailure;
+
+/// A channel, an item of a list, or a part of one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ValuePath {
+    pub(crate) channel: String,
+    /// The id of an item of the channel.
+    pub(crate) item: Option<String>,
+    /// The members and indices below the channel or the item.
+    pub(crate) members: Vec<String>,
+}
+
+impl ValuePath {
+    /// Reads a path. The name of a channel may hold the marks of the grammar: the longest name that the text begins with
+    /// counts. In the id of an item a dot ends the id, unless the id is in quotes.
+    pub(crate) fn read(at: &Snapshot, text: &str) -> Result<Self, CommandFailure> {
+        let channels = at.channels()?;
+        let ends = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[', '#', '/']);
+        let begins = channels.iter().filter(|name| text.strip_prefix(&***name).is_some_and(ends));
+        let Some(channel) = begins.max_by_key(|name| name.len()) else {
+            let name = text.split(['.', '[', '#', '/']).next().unwrap_or_default();
+            let message = format!("channel {name} is empty at this point");
+            let known: Vec<&str> = channels.iter().map(|name| &**name).collect();
+            let failure = CommandFailure::not_found("channel_not_found", message);
+            return Err(failure.hint(format!("channels with a value: {}", known.join(", "))));
+        };
+        let mut path = Self { channel: channel.to_string(), item: None, members: Vec::new() };
+        let mut rest = &text[channel.len()..];
+        if let Some(id) = rest.strip_prefix('#') {
+            let quoted = id.strip_prefix('"').and_then(|id| id.split_once('"'));
+            let (id, after) = quoted.unwrap_or_else(|| id.split_at(id.find(['.', '[', '/']).unwrap_or(id.len())));
+            if id.is_empty() {
+                return Err(CommandFailure::usage(format!("{text}: the id of an item follows #")));
+            }
+            (path.item, rest) = (Some(id.to_owned()), after);
+        }
+        path.members = members(rest).ok_or_else(|| {
+            CommandFailure::usage(format!("{text}: {rest} does not name a part of a value"))
+                .hint("a part is .member, [index] or a JSON Pointer such as /stops/2/name")
+        })?;
+        Ok(path)
+    }
+
+    /// Returns the part below the channel or the item as a JSON Pointer (RFC 6901).
+    pub(crate) fn pointer(&self) -> String {
+        self.members.iter().map(|member| format!("/{}", member.replace('~', "~0").replace('/', "~1"))).collect()
+    }
+
+    /// Returns the part of the value of the channel or the item.
+    pub(crate) fn part(&self, value: &Value) -> Option<Value> {
+        let step = |value: Value, member: &String| match value {
+            Value::List(_) => value.as_list()?.get(member.parse::<usize>().ok()?).cloned(),
+            value => value.get(member).cloned(),
+        };
+        self.members.iter().try_fold(value.clone(), step)
+    }
+
+    /// Returns the value at the path; `None` if there is none.
+    pub(crate) fn value(&self, at: &Snapshot) -> Result<Option<Value>, CommandFailure> {
+        let value = match &self.item {
+            None => at.get(&self.channel)?,
+            Some(id) => at.item_evolution(&self.channel, id)?.next().transpose()?.and_then(|version| version.value),
+        };
+        Ok(value.and_then(|value| self.part(&value)))
+    }
+
+    /// Returns whether the path names a channel as a whole.
+    pub(crate) fn is_channel(&self) -> bool {
+        self.item.is_none() && self.members.is_empty()
+    }
+}
+
+/// Reads `.member`, `[index]` and `/member` up to the end.
+fn members(text: &str) -> Option<Vec<String>> {
+    if let Some(pointer) = text.strip_prefix('/') {
+        let unescaped = |part: &str| part.replace("~1", "/").replace("~0", "~");
+        return Some(pointer.split('/').map(unescaped).collect());
+    }
+    let (mut members, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let (member, after) = match rest.strip_prefix('[') {
+            Some(inside) => {
+                let (index, after) = inside.split_once(']')?;
+                (index.parse::<usize>().ok()?.to_string(), after)
+            }
+            None => {
+                let name = rest.strip_prefix('.')?;
+                let (name, after) = name.split_at(name.find(['.', '[']).unwrap_or(name.len()));
+                (name.to_owned(), after)
+            }
+        };
+        if member.is_empty() {
+            return None;
+        }
+        members.push(member);
+        rest = after;
+    }
+    Some(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use annals::prelude::*;
+
+    use super::*;
+
+    fn head() -> Snapshot {
+        let thread = Store::memory().thread("trip").unwrap();
+        let plan = Value::from(serde_json::json!({ "city": "Bern", "stops": [{ "name": "a/b" }] }));
+        thread.write().set("plan", plan.clone()).set("plan.b", 1).commit().unwrap();
+        thread.append("messages", [Message::human("hi").with_id("m.1")]).unwrap();
+        thread.head().unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_path_names_a_channel_an_item_or_a_part() {
+        let at = head();
+        let value = |text: &str| ValuePath::read(&at, text).unwrap().value(&at).unwrap().map(|value| value.to_json());
+        assert_eq!(value("plan.city"), Some("Bern".into()));
+        assert_eq!(value("plan.stops[0].name"), Some("a/b".into()));
+        assert_eq!(value("plan/stops/0/name"), Some("a/b".into()));
+        assert_eq!(value("plan.b"), Some(1.into()), "the longest name of a channel counts");
+        assert_eq!(value("plan.stops[1]"), None);
+        assert_eq!(value("messages#\"m.1\".content"), Some("hi".into()));
+        assert_eq!(value("messages[0].content"), Some("hi".into()));
+        assert_eq!(ValuePath::read(&at, "plan.stops[0].name").unwrap().pointer(), "/stops/0/name");
+    }
+
+    #[test]
+    fn a_wrong_path_is_refused() {
+        let at = head();
+        for text in ["plan.", "plan[x]", "plan[0", "plan..a", "messages#", "messages#.content"] {
+            let found = ValuePath::read(&at, text);
+            assert!(matches!(found, Err(CommandFailure::Error { exit: 2, .. })), "{text}: {found:?}");
+        }
+        let missing = ValuePath::read(&at, "plans.city");
+        assert!(matches!(missing, Err(CommandFailure::Error { exit: 3, .. })), "{missing:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! `annals search`: the items of lists, such as messages, whose text holds every word, newest first.
+//!
+//! JSON: `{"schema": 1, "hits": [{"thread", "namespace", "checkpoint", "created_at", "channel", "position", "id", "role",
+//! "name", "node", "on_head", "snippet", "matches": [[from, to]]}], "next": cursor | null}`. `matches` are ranges of bytes
+//! of `snippet`; `next` continues the search with `--after`. Exit code 1 if nothing is found.
+
+use annals::store::{SearchHit, SearchQuery, Store};
+use serde_json::{Value as Json, json};
+
+use crate::args;
+use crate::errors::CommandFailure;
+use crate::output::{self, Printer, columns, escape};
+
+pub(crate) fn run(args: &args::SearchArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let page = store.search(query(args, store)?)?;
+    let code = u8::from(page.hits.is_empty());
+    if out.is_json() {
+        let hits: Vec<Json> = page.hits.iter().map(document).collect();
+        let next = page.next.map(|next| next.to_string());
+        out.json(&json!({ "schema": 1, "hits": hits, "next": next }))?;
+        return Ok(code);
+    }
+    let now = store.now();
+    let mut rows = Vec::with_capacity(page.hits.len());
+    for hit in &page.hits {
+        let namespace = match hit.point.namespace.is_root() {
+            true => String::new(),
+            false => format!(" {}", escape(hit.point.namespace.as_str())),
+        };
+        let short = hit.snapshot(store)?.short_id()?;
+        let place = format!("{}@{short}{namespace}", escape(hit.point.thread.as_str()));
+        let author = hit.role.as_deref().or(hit.node.as_deref()).unwrap_or(&hit.channel);
+        let mark = if hit.on_head { "" } else { "(past)" };
+        let cells = [&*place, &output::ago(now, hit.created_at), &escape(author), mark, &snippet(hit, out)];
+        rows.push(cells.map(str::to_owned).to_vec());
+    }
+    for line in columns(&rows) {
+        out.line(line)?;
+    }
+    match (rows.is_empty(), page.next) {
+        (true, _) => output::note("nothing found"),
+        (false, Some(next)) => output::note(format!("more: --after {next}")),
+        (false, None) => {}
+    }
+    Ok(code)
+}
+
+fn query(args: &args::SearchArgs, store: &Store) -> Result<SearchQuery, CommandFailure> {
+    let mut query = SearchQuery::new(args.text.join(" ")).limit(args.limit);
+    if let Some(thread) = &args.thread {
+        query = query.thread(crate::point::thread(store, thread)?.id().as_str());
+    }
+    if let Some(role) = &args.role {
+        query = query.role(role);
+    }
+    if let Some(node) = &args.node {
+        query = query.node(node);
+    }
+    if let Some(channel) = &args.channel {
+        query = query.channel(channel);
+    }
+    if let Some(since) = &args.since {
+        query = query.since(since.at(store.now()));
+    }
+    if args.on_head {
+        query = query.on_head();
+    }
+    if let Some(after) = &args.after {
+        query = query.after(after.clone());
+    }
+    Ok(query)
+}
+
+/// Returns the snippet on one line, with its matches in colour.
+fn snippet(hit: &SearchHit, out: &Printer) -> String {
+    let snippet = &hit.snippet;
+    let (mut line, mut done) = (String::new(), 0);
+    if snippet.more_before {
+        line.push_str("...");
+    }
+    for range in &snippet.matches {
+        let Some((between, found)) = snippet.text.get(done..range.start).zip(snippet.text.get(range.clone())) else {
+            continue;
+        };
+        line.push_str(&escape(between));
+        line.push_str(&out.open(&escape(found)));
+        done = range.end;
+    }
+    line.push_str(&escape(snippet.text.get(done..).unwrap_or_default()));
+    if snippet.more_after {
+        line.push_str("...");
+    }
+    line
+}
+
+fn document(hit: &SearchHit) -> Json {
+    let matches = hit.snippet.matches.iter().map(|range| json!([range.start, range.end]));
+    json!({
+        "thread": hit.point.thread.as_str(),
+        "namespace": hit.point.namespace.as_str(),
+        "checkpoint": hit.point.checkpoint.to_string(),
+        "created_at": hit.created_at.to_string(),
+        "channel": &*hit.channel,
+        "position": hit.position,
+        "id": hit.id,
+        "role": hit.role,
+        "name": hit.name,
+        "node": hit.node.as_deref(),
+        "on_head": hit.on_head,
+        "snippet": hit.snippet.text,
+        "matches": matches.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,143 @@
+//! `annals sql QUERY`: runs a query over the tables and views of the store, for reading only.
+//!
+//! The views are documented in `docs/format.md`. JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is
+//! `{"$bytes": base64}` as in every document. With `--csv` the rows are comma-separated values (RFC 4180).
+
+use annals::base::Value;
+use annals::rusqlite::{Connection, Error as SqlError, ErrorCode, OpenFlags, limits::Limit, types::ValueRef};
+use serde_json::{Value as Json, json};
+
+use crate::args;
+use crate::errors::CommandFailure;
+use crate::key::NamedStore;
+use crate::output::{Printer, columns, cut, escape};
+use crate::point;
+
+/// The number of characters of a cell that are shown in columns; JSON and CSV have all.
+const CELL_CHARS: usize = 80;
+/// Rows that are laid out as columns together.
+const PAGE_ROWS: usize = 200;
+
+pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    // The store compares the schema with that of the format, so no view or trigger of a stranger runs. It is closed last, as
+    // its reader removes the files beside the store.
+    let _store = point::open_to_read(named)?;
+    let connection = connect(named)?;
+    let mut statement = connection.prepare(&args.query).map_err(refused)?;
+    if !statement.readonly() {
+        return Err(CommandFailure::new(7, "read_only", "the query would write, and the store is opened for reading"));
+    }
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement.query([]).map_err(refused)?;
+    let mut printer = RowPrinter::new(names, args.csv, out)?;
+    while let Some(row) = rows.next().map_err(refused)? {
+        let cells = (0..printer.names.len()).map(|at| row.get_ref(at).map(value)).collect::<Result<_, _>>();
+        printer.push(cells.map_err(refused)?)?;
+    }
+    printer.finish()
+}
+
+/// Opens a second connection for reading, which can reach no other file.
+fn connect(named: NamedStore<'_>) -> Result<Connection, CommandFailure> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(point::named(named)?, flags).map_err(refused)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0).map_err(refused)?;
+    Ok(connection)
+}
+
+fn refused(error: SqlError) -> CommandFailure {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            return CommandFailure::new(5, "busy", error.to_string());
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            return CommandFailure::new(4, "corrupt", error.to_string());
+        }
+        Some(ErrorCode::SystemIoFailure | ErrorCode::DiskFull | ErrorCode::OutOfMemory) => {
+            return CommandFailure::new(70, "io", error.to_string());
+        }
+        _ => {}
+    }
+    let failure = CommandFailure::new(2, "sql", error.to_string());
+    failure.hint("docs/format.md lists the views: v_threads, v_checkpoints, v_messages and others")
+}
+
+fn value(cell: ValueRef<'_>) -> Value {
+    match cell {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(n) => Value::Int(n),
+        ValueRef::Real(x) => Value::Float(x),
+        ValueRef::Text(text) => Value::from(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+    }
+}
+
+/// Prints rows as they come: in columns, page by page, as CSV, or as one document.
+struct RowPrinter<'a> {
+    names: Vec<String>,
+    csv: bool,
+    /// The rows that are not printed yet.
+    rows: Vec<Vec<Value>>,
+    any: bool,
+    out: &'a mut Printer,
+}
+
+impl<'a> RowPrinter<'a> {
+    fn new(names: Vec<String>, csv: bool, out: &'a mut Printer) -> Result<Self, CommandFailure> {
+        if csv && !out.is_json() {
+            out.raw_line(&names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(","))?;
+        }
+        Ok(Self { names, csv, rows: Vec::new(), any: false, out })
+    }
+
+    fn push(&mut self, row: Vec<Value>) -> Result<(), CommandFailure> {
+        self.any = true;
+        if self.csv && !self.out.is_json() {
+            let cells: Vec<String> = row.iter().map(|cell| quoted(&text(cell))).collect();
+            self.out.raw_line(&cells.join(","))?;
+            return Ok(());
+        }
+        self.rows.push(row);
+        if !self.out.is_json() && self.rows.len() == PAGE_ROWS { self.page() } else { Ok(()) }
+    }
+
+    /// Prints the rows in columns.
+    fn page(&mut self) -> Result<(), CommandFailure> {
+        let mut cells = vec![self.names.iter().map(|name| escape(name).into_owned()).collect::<Vec<_>>()];
+        for row in self.rows.drain(..) {
+            cells.push(row.iter().map(|cell| cut(&escape(&text(cell)), CELL_CHARS).into_owned()).collect());
+        }
+        for (at, line) in columns(&cells).iter().enumerate() {
+            self.out.line(if at == 0 { self.out.dim(line) } else { line.clone() })?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<u8, CommandFailure> {
+        if self.out.is_json() {
+            let rows: Vec<Json> =
+                self.rows.iter().map(|row| Json::Array(row.iter().map(Value::to_json).collect())).collect();
+            self.out.json(&json!({ "schema": 1, "columns": self.names, "rows": rows }))?;
+        } else if !self.csv && !self.rows.is_empty() {
+            self.page()?;
+        }
+        Ok(u8::from(!self.any))
+    }
+}
+
+/// Returns a cell as text: nothing for NULL, bytes in hexadecimal digits.
+fn text(cell: &Value) -> String {
+    match cell {
+        Value::Null => String::new(),
+        Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        cell => cell.to_string(),
+    }
+}
+
+/// Returns a cell of CSV, in quotes if it holds a mark of the format.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}

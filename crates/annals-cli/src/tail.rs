@@ -1,0 +1,102 @@
+//! `annals tail`: the newest checkpoints of a store or a thread, and with `-f` each new one as it is committed.
+//!
+//! JSON: a line for each checkpoint: `{"schema": 1, "seq", "thread", "namespace", "checkpoint", "step", "source",
+//! "created_at", "run", "next": [..], "changed": [{"channel", "added"?, "edited"?}]}`.
+
+use std::time::Duration;
+
+use annals::history::{Snapshot, Watch};
+use annals::store::{Store, StoreError};
+use serde_json::json;
+
+use crate::args;
+use crate::changed::{ChannelChange, changed, text};
+use crate::errors::CommandFailure;
+use crate::output::{Printer, escape};
+use crate::point::thread;
+use crate::words;
+
+/// The wait between two looks at stdout, whose reader may be gone.
+const WAIT: Duration = Duration::from_secs(3_600);
+
+pub(crate) fn run(args: &args::TailArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let thread = args.thread.as_deref().map(|name| thread(store, name)).transpose()?;
+    let last = store.backend().last_seq()?;
+    let watch = |from: u64| match &thread {
+        Some(thread) => thread.watch_from(from),
+        None => store.watch_from(from),
+    };
+    let (mut newest, mut position) = newest(watch, last, args.limit)?;
+    for snapshot in newest.drain(..) {
+        print(&snapshot, out)?;
+    }
+    out.flush()?;
+    if !args.follow {
+        return Ok(0);
+    }
+    let mut watch = watch(position)?;
+    loop {
+        if let Some(snapshot) = watch.next(WAIT)? {
+            print(&snapshot, out)?;
+            position = watch.position();
+            debug_assert!(position > 0, "a checkpoint has a position");
+            out.flush()?;
+        }
+    }
+}
+
+/// Returns the newest checkpoints, oldest first, and the position after them. It looks back in steps that grow: a thread
+/// may have few of the newest checkpoints of the store.
+fn newest(
+    watch: impl Fn(u64) -> Result<Watch, StoreError>,
+    last: u64,
+    limit: usize,
+) -> Result<(Vec<Snapshot>, u64), CommandFailure> {
+    let mut back = limit as u64;
+    loop {
+        let from = last.saturating_sub(back);
+        let mut all = Vec::new();
+        let mut reader = watch(from)?;
+        while let Some(snapshot) = reader.next(Duration::ZERO)? {
+            all.push(snapshot);
+        }
+        if all.len() >= limit || from == 0 {
+            let surplus = all.len().saturating_sub(limit);
+            return Ok((all.split_off(surplus), reader.position()));
+        }
+        back = back.saturating_mul(16);
+    }
+}
+
+fn print(snapshot: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
+    let point = snapshot.point();
+    let parent = snapshot.parent()?;
+    let changes = changed(snapshot, parent.as_ref())?;
+    if out.is_json() {
+        let record = snapshot.record();
+        out.json_line(&json!({
+            "schema": 1,
+            "seq": record.seq,
+            "thread": point.thread.as_str(),
+            "namespace": point.namespace.as_str(),
+            "checkpoint": snapshot.id().to_string(),
+            "step": snapshot.step(),
+            "source": snapshot.source().as_str(),
+            "created_at": snapshot.created_at().to_string(),
+            "run": record.run.map(|run| run.to_string()),
+            "next": snapshot.next().collect::<Vec<_>>(),
+            "changed": changes.iter().map(ChannelChange::json).collect::<Vec<_>>(),
+        }))?;
+        return Ok(());
+    }
+    let time: String = snapshot.created_at().to_string().chars().skip(11).take(12).collect();
+    let namespace = if point.namespace.is_root() { "" } else { " in a subgraph" };
+    let ran = match words::ran(snapshot, parent.as_ref()) {
+        nodes if nodes.is_empty() => format!("({})", snapshot.source()),
+        nodes => words::tally(nodes.iter().map(String::as_str)),
+    };
+    let name = escape(point.thread.as_str());
+    let short = out.id(&snapshot.short_id()?);
+    out.line(format!("{time}  {name}@{short}{namespace}  step {}  {ran}  {}", snapshot.step(), text(&changes)))?;
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The documents of `--json` against the shapes of `docs/cli-json.md`.
+
+use super::verbs::trip;
+use super::*;
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-json.md");
+
+/// The shapes, by the name of their command or of the shape.
+fn shapes() -> BTreeMap<String, Json> {
+    let text = fs::read_to_string(DOCUMENT).unwrap();
+    let mut shapes = BTreeMap::new();
+    let (mut heading, mut name, mut block) = (String::new(), None, String::new());
+    for line in text.lines() {
+        match (&name, line) {
+            (None, line) if line.starts_with("## ") => heading = line[3..].to_owned(),
+            (None, line) if line.starts_with("```json") => {
+                let own = line["```json".len()..].trim();
+                name = Some(if own.is_empty() { heading.clone() } else { own.to_owned() });
+            }
+            (Some(of), "```") => {
+                let shape = serde_json::from_str(&block).unwrap_or_else(|error| panic!("{of}: {error}"));
+                for of in of.split(", ") {
+                    assert!(shapes.insert(of.to_owned(), Json::clone(&shape)).is_none(), "two shapes of {of}");
+                }
+                (name, block) = (None, String::new());
+            }
+            (Some(_), line) => block.push_str(line),
+            _ => {}
+        }
+    }
+    shapes
+}
+
+/// Returns the first place at which a document does not have a shape.
+fn mismatch(value: &Json, shape: &Json, shapes: &BTreeMap<String, Json>, at: &str) -> Option<String> {
+    match (value, shape) {
+        (value, Json::String(types)) => {
+            let fits = types.split('|').any(|one| match (one, value) {
+                ("any", _) => true,
+                ("null", value) => value.is_null(),
+                ("text", value) => value.is_string(),
+                ("number", value) => value.is_number(),
+                ("bool", value) => value.is_boolean(),
+                ("id", Json::String(text)) => {
+                    text.len() == 36 && text.bytes().filter(|byte| *byte == b'-').count() == 4
+                }
+                ("time", Json::String(text)) => text.len() == 27 && text.ends_with('Z'),
+                (name, value) if name.bytes().all(|byte| byte.is_ascii_uppercase()) => {
+                    mismatch(value, &shapes[name], shapes, at).is_none()
+                }
+                (word, value) => value == word,
+            });
+            (!fits).then(|| format!("{at} is {value}, not {types}"))
+        }
+        (Json::Array(items), Json::Array(shape)) => {
+            let each = items.iter().enumerate();
+            each.filter_map(|(n, item)| mismatch(item, &shape[0], shapes, &format!("{at}[{n}]"))).next()
+        }
+        (Json::Object(members), Json::Object(shape)) => {
+            let optional = |name: &str| shape.get(&format!("{name}?"));
+            for name in shape.keys().filter(|name| !name.ends_with('?') && *name != "*") {
+                if !members.contains_key(name) {
+                    return Some(format!("{at}.{name} is absent"));
+                }
+            }
+            members.iter().find_map(|(name, value)| {
+                match shape.get(name).or_else(|| optional(name)).or_else(|| shape.get("*")) {
+                    Some(shape) => mismatch(value, shape, shapes, &format!("{at}.{name}")),
+                    None => Some(format!("{at}.{name} is not documented")),
+                }
+            })
+        }
+        (value, shape) => Some(format!("{at} is {value}, not {shape}")),
+    }
+}
+
+#[test]
+fn every_document_has_its_documented_shape() {
+    let shapes = shapes();
+    let mut compared = Vec::new();
+    let mut compare = |name: &'static str, document: &Json| {
+        let shape = shapes.get(name).unwrap_or_else(|| panic!("{name} is not documented"));
+        assert_eq!(mismatch(document, shape, &shapes, name), None);
+        compared.push(name);
+    };
+    let demo = Bench::new();
+    compare("demo", &demo.json(&["demo", "notes"]));
+    compare("demo --drawing", &demo.json(&["demo", "--drawing"]));
+    compare("threads", &demo.json(&["threads"]));
+    compare("show", &demo.json(&["show", "research:notes", "--writes"]));
+    compare("demo", &demo.json(&["demo", "--yes"]));
+    for (name, arguments) in [
+        ("threads", &["threads"][..]),
+        ("log", &["log", "research:notes"]),
+        ("show", &["show", "research:notes~3", "--writes"]),
+        ("show --messages", &["show", "research:notes", "--messages", "2"]),
+        ("diff", &["diff", "research:notes~8", "research:notes"]),
+        ("diff", &["diff", "research:notes@{step:-1}"]),
+        ("blame", &["blame", "research:notes"]),
+        ("tail", &["tail", "-n", "1"]),
+        ("stats", &["stats"]),
+        ("check", &["check"]),
+        ("compact", &["compact"]),
+        ("migrate", &["migrate"]),
+        ("fork", &["fork", "research:notes~1", "--name", "again"]),
+        ("export", &["export", "research:notes", "--out", "chat.json"]),
+        ("import", &["import", "chat.json", "--name", "back"]),
+        ("backup", &["backup", "copy.db"]),
+        ("recover", &["recover", "copy.db", "recovered.db"]),
+    ] {
+        compare(name, &demo.json(arguments));
+    }
+    let older = Bench::new();
+    super::repair::older(&older);
+    compare("migrate", &older.json(&["migrate", "--retain"]));
+
+    let bench = trip();
+    for (name, arguments) in [
+        ("update", &["update", "trip", "--set", "plan.note=\"x\""][..]),
+        ("rewind", &["rewind", "trip~1"]),
+        ("undo", &["undo", "trip"]),
+        ("redo", &["redo", "trip"]),
+        ("branch", &["branch", "trip", "main", "--all"]),
+        ("switch", &["switch", "trip", "main"]),
+        ("operations", &["operations", "trip"]),
+        ("log", &["log", "trip", "--channel", "plan"]),
+        ("log -S", &["log", "trip", "-S", "Oslo"]),
+        ("blame", &["blame", "trip", "messages"]),
+        ("show PATH", &["show", "trip", "plan.city"]),
+        ("show PATH", &["show", "trip", "messages#m2"]),
+        ("evolution", &["evolution", "trip", "plan.city"]),
+        ("search", &["search", "hotel", "-n", "1"]),
+        ("sql", &["sql", "select * from v_threads"]),
+        ("facts", &["facts", "trip", "--title", "Oslo", "--label", "a", "--project", "home"]),
+        ("archive", &["archive", "trip"]),
+        ("threads", &["threads", "--archived"]),
+        ("erase", &["erase", "trip", "--yes"]),
+    ] {
+        compare(name, &bench.json(arguments));
+    }
+    let histories = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/parity/agents/chat/role-lines/input");
+    let imported = Bench::new();
+    compare("import PATH", &imported.json(&["import", histories]));
+    compare("export --all", &imported.json(&["export", "--all", "--format", "turns-json"]));
+    let other = trip();
+    let found = run(other.folder.path(), &["bisect", "trip", "--json", "--store", "store.db", "--", "false"]);
+    compare("bisect", &document(&found.stdout));
+    let error = other.annals(&["show", "nobody", "--json"]);
+    compare("Errors", &document(&error.stderr));
+
+    let shared = ["BY", "CHANGE", "OPERATION", "PROBLEMS"];
+    let missing: Vec<_> =
+        shapes.keys().filter(|name| !compared.contains(&name.as_str()) && !shared.contains(&name.as_str())).collect();
+    assert!(missing.is_empty(), "no document was compared with {missing:?}");
+}
+
+#[test]
+fn a_wrong_document_is_found() {
+    let shapes = shapes();
+    let shape = &shapes["fork"];
+    let good = json!({ "schema": 1, "thread": "a", "checkpoint": "1f1e67f3-f9c0-6b70-bfff-2a4f0d9f3c11",
+        "forked_from": { "thread": "b", "checkpoint": "1f1e67f3-f9c0-6b70-bfff-2a4f0d9f3c11" } });
+    assert_eq!(mismatch(&good, shape, &shapes, "fork"), None);
+    for (name, value) in [("schema", json!("1")), ("checkpoint", json!("1f1e")), ("other", json!(1))] {
+        let mut wrong = good.clone();
+        wrong[name] = value;
+        assert!(mismatch(&wrong, shape, &shapes, "fork").is_some_and(|text| text.contains(name)), "{name}");
+    }
+    let mut short = good;
+    short["forked_from"].as_object_mut().unwrap().remove("thread");
+    assert_eq!(mismatch(&short, shape, &shapes, "fork"), Some("fork.forked_from.thread is absent".into()));
+}
