@@ -50,7 +50,8 @@ pub(crate) fn foreign_words(files: &Files) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, text) in files {
         for (number, line) in text.lines().enumerate() {
-            let place = places.iter().find(|place| {
+            // The histories of other programs name folders of the people who wrote them.
+            let place = places.iter().filter(|_| !path.starts_with("tests/parity/agents/")).find(|place| {
                 // A place begins a path: `a/home/b` is a relative one.
                 let begins = |(at, _): (usize, &str)| {
                     !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.')
