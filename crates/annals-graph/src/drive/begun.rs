@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::base::{Clock, Encoded, Namespace, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
-use crate::history::OnConflict;
 use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store, StoreError};
 use crate::task::Context;
 
@@ -95,18 +94,19 @@ impl Begun {
         self.host.session.lock().commit(batch, of)
     }
 
-    /// Ends the run with a branch that holds a superstep which was refused, if the run retains its work.
+    /// Ends the run with a branch that holds a superstep which was refused, if it is retained.
     ///
     /// # Errors
     /// As [`RunHost::branch_off`].
-    pub(super) fn branch_off(&mut self, batch: &Batch, refused: StoreError) -> Result<(), Error> {
+    pub(super) fn branch_off(&mut self, batch: Option<&Batch>, refused: StoreError) -> Result<(), Error> {
+        let Some(batch) = batch else { return Err(refused.into()) };
         self.machine.branch_off(self.host.branch_off(batch, refused)?);
         Ok(())
     }
 
     /// Returns a copy of a batch, if it may have to be stored as a branch.
     pub(super) fn retained(&self, batch: &Batch) -> Option<Batch> {
-        (self.host.on_conflict == OnConflict::Branch).then(|| batch.clone())
+        self.host.retains().then(|| batch.clone())
     }
 
     /// Ends the run with a branch, as [`Self::branch_off`], without blocking.

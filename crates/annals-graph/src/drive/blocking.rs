@@ -107,10 +107,13 @@ impl Driver {
             }
         }
         match (&self.run.store, self.run.take_held()) {
-            (Some(store), Some(batch)) if self.run.host.is_sync() => match store.commit(&batch) {
-                Err(refused) => self.run.branch_off(&batch, refused),
-                Ok(()) => Ok(()),
-            },
+            (Some(store), Some(batch)) if self.run.host.is_sync() => {
+                let retains = self.run.host.retains();
+                match store.commit(&batch) {
+                    Err(refused) => self.run.branch_off(retains.then_some(&batch), refused),
+                    Ok(()) => Ok(()),
+                }
+            }
             (Some(store), Some(batch)) => self.tickets.submit(store, batch),
             _ => Ok(()),
         }
@@ -216,8 +219,9 @@ impl Driver {
         let Some(store) = &self.run.store else { return Ok(()) };
         match self.run.next_commit(batch) {
             Some(batch) if self.run.host.awaits_commit() => {
+                let retains = self.run.host.retains();
                 if let Err(refused) = store.commit(&batch) {
-                    return self.run.branch_off(&batch, refused);
+                    return self.run.branch_off(retains.then_some(&batch), refused);
                 }
             }
             Some(batch) => self.tickets.submit(store, batch)?,

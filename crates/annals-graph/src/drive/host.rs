@@ -74,13 +74,18 @@ impl RunHost {
         self.durability == Durability::Sync || self.on_conflict == OnConflict::Branch
     }
 
-    /// Stores the batch of a superstep that was refused as a branch, if the run retains its work. Returns the name of the
-    /// branch.
+    /// Returns whether a superstep that is refused is retained as a branch. It is not after an earlier refusal of the run:
+    /// a task may have returned what it made of that error.
+    pub(super) fn retains(&self) -> bool {
+        self.on_conflict == OnConflict::Branch && self.verify_commits().is_ok()
+    }
+
+    /// Stores the batch of a superstep that was refused as a branch. Returns the name of the branch.
     ///
     /// # Errors
-    /// `refused`, unless the batch is a whole superstep of the outermost graph; else that of the commit.
+    /// `refused`, unless it is a conflict and the batch a whole superstep of the outermost graph; else that of the commit.
     pub(super) fn branch_off(&self, batch: &Batch, refused: StoreError) -> Result<String, Error> {
-        let is_lost = matches!(refused, StoreError::Conflict { .. }) && self.on_conflict == OnConflict::Branch;
+        let is_lost = matches!(refused, StoreError::Conflict { .. });
         let is_whole = !batch.checkpoints.is_empty() && batch.namespace.is_root() && batch.then.is_empty();
         let Some(thread) = self.thread.as_ref().filter(|_| is_lost && is_whole) else { return Err(refused.into()) };
         let stored = thread.commit_branch(batch)?;

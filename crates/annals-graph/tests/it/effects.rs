@@ -176,22 +176,27 @@ fn overtake(thread: &Thread, durability: Durability) {
     fast.invoke(thread, Log::update()).unwrap();
 }
 
+/// Returns a graph whose first node loses the race, and the number of times that its second node has run.
+fn losing_graph(thread: &Thread, durability: Durability) -> (CompiledGraph<Log>, Arc<AtomicUsize>) {
+    let (other, later) = (thread.clone(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&later);
+    let lose = move |_: &Log| {
+        overtake(&other, durability);
+        Ok(line("lost"))
+    };
+    let after = move |_: &Log| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(line("after"))
+    };
+    let graph = StateGraph::<Log>::new().node("lose", lose).node("after", after);
+    (graph.edge(START, "lose").edge("lose", "after").compile().unwrap(), later)
+}
+
 #[apply(each_backend)]
 fn a_run_that_lost_the_race_is_told_of_a_conflict_and_starts_no_further_node() {
     for (driver, durability) in EVERY_WAY {
         let thread = new_thread();
-        let (other, later) = (thread.clone(), Arc::new(AtomicUsize::new(0)));
-        let counted = Arc::clone(&later);
-        let lose = move |_: &Log| {
-            overtake(&other, durability);
-            Ok(line("lost"))
-        };
-        let after = move |_: &Log| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            Ok(line("after"))
-        };
-        let graph = StateGraph::<Log>::new().node("lose", lose).node("after", after);
-        let graph = graph.edge(START, "lose").edge("lose", "after").compile().unwrap();
+        let (graph, later) = losing_graph(&thread, durability);
         let error = run_on(driver, graph.run(&thread).durability(durability), start()).expect_err("the race is lost");
         assert!(error.is_conflict(), "{driver} {durability:?}: {error}");
         assert_eq!(graph.get_state(&thread).unwrap().values.lines.to_vec(), ["fast"]);
@@ -203,7 +208,9 @@ fn a_run_that_lost_the_race_is_told_of_a_conflict_and_starts_no_further_node() {
 
 #[apply(each_backend)]
 fn a_run_that_lost_the_race_starts_no_further_task_though_its_code_ignores_the_error() {
-    for (driver, durability) in EVERY_WAY {
+    let retains =
+        |(driver, durability)| [OnConflict::Refuse, OnConflict::Branch].map(|then| (driver, durability, then));
+    for (driver, durability, then) in EVERY_WAY.into_iter().flat_map(retains) {
         let thread = new_thread();
         let (other, later) = (thread.clone(), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&later);
@@ -222,10 +229,18 @@ fn a_run_that_lost_the_race_starts_no_further_task_though_its_code_ignores_the_e
         });
         let flow = flow.compile().unwrap();
         let input = IntoInput::<Entry<i64, i64>, _>::into_input(1_i64);
-        let error = run_on(driver, flow.run(&thread).durability(durability), input).expect_err("the race is lost");
-        assert!(error.is_conflict(), "{driver} {durability:?}: {error}");
+        let run = run_on(driver, flow.run(&thread).durability(durability).on_conflict(then), input);
         // With `exit` nothing is stored before the end, so the loser cannot know.
-        let expected = usize::from(durability == Durability::Exit);
+        let is_late = durability == Durability::Exit;
+        if is_late && then == OnConflict::Branch {
+            assert!(run.unwrap().branch().is_some(), "{driver}");
+        } else {
+            // What the code made of the error is not retained.
+            let error = run.expect_err("the race is lost");
+            assert!(error.is_conflict(), "{driver} {durability:?}: {error}");
+            assert_eq!(thread.branches().unwrap().len(), 1, "{driver} {durability:?}: the current one");
+        }
+        let expected = usize::from(is_late);
         assert_eq!(later.load(Ordering::SeqCst), expected, "{driver} {durability:?}");
     }
 }
@@ -259,18 +274,7 @@ fn a_run_that_lost_the_race_leaves_its_superstep_on_a_branch() {
     for (driver, durability) in EVERY_WAY {
         let thread = new_thread();
         thread.update(line("seed")).unwrap();
-        let (other, later) = (thread.clone(), Arc::new(AtomicUsize::new(0)));
-        let counted = Arc::clone(&later);
-        let lose = move |_: &Log| {
-            overtake(&other, durability);
-            Ok(line("lost"))
-        };
-        let after = move |_: &Log| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            Ok(line("after"))
-        };
-        let graph = StateGraph::<Log>::new().node("lose", lose).node("after", after);
-        let graph = graph.edge(START, "lose").edge("lose", "after").compile().unwrap();
+        let (graph, later) = losing_graph(&thread, durability);
         let run = graph.run(&thread).durability(durability).on_conflict(OnConflict::Branch);
         let ended = run_on(driver, run, start()).unwrap();
         let name = ended.branch().expect("the race is lost").to_owned();
