@@ -280,23 +280,30 @@ fn a_resume_value_at_a_past_checkpoint_stores_what_its_run_returned() {
     });
 }
 
+/// Runs a graph on four threads, each of which ends as its title says.
+fn run_titles(store: &Store) -> CompiledGraph<Chat> {
+    let first = |_: &Chat| Ok(Chat::update());
+    let work = |chat: &Chat, context: &Context| {
+        match chat.title.as_deref() {
+            Some("asks") => _ = context.interrupt("which?")?,
+            Some("sleeps") => context.sleep_for(std::time::Duration::from_secs(3_600))?,
+            Some("fails") => return Err("no model".into()),
+            _ => {}
+        }
+        Ok(Chat::update())
+    };
+    let graph = StateGraph::<Chat>::new().node("first", first).node("work", work);
+    let graph = graph.edge(START, "first").edge("first", "work").edge("work", END).compile().unwrap();
+    for title in ["asks", "ends", "fails", "sleeps"] {
+        _ = graph.invoke(&store.thread(title).unwrap(), Chat::update().title(title.to_string()));
+    }
+    graph
+}
+
 #[test]
 fn the_status_of_a_thread_follows_from_its_log() {
     on_both(|store| {
-        let work = |chat: &Chat, context: &Context| {
-            match chat.title.as_deref() {
-                Some("asks") => _ = context.interrupt("which?")?,
-                Some("sleeps") => context.sleep_for(std::time::Duration::from_secs(3_600))?,
-                Some("fails") => return Err("no model".into()),
-                _ => {}
-            }
-            Ok(Chat::update())
-        };
-        let graph = StateGraph::<Chat>::new().node("work", work).edge(START, "work").compile().unwrap();
-        for title in ["asks", "sleeps", "fails", "ends"] {
-            let thread = store.thread(title).unwrap();
-            _ = graph.invoke(&thread, Chat::update().title(title.to_string()));
-        }
+        let graph = run_titles(&store);
         let status = |id: &str| store.thread(id).unwrap().info().unwrap().status().clone();
         assert_eq!(status("asks"), ThreadStatus::Interrupted(vec!["which?".into()]));
         assert!(matches!(status("sleeps"), ThreadStatus::Sleeping(at) if at > store.now()));
@@ -314,21 +321,7 @@ fn views_show_the_steps_of_a_graph_and_its_pending_tasks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("views.db");
     let store = Store::open(&path).unwrap();
-    let first = |_: &Chat| Ok(Chat::update());
-    let work = |chat: &Chat, context: &Context| {
-        match chat.title.as_deref() {
-            Some("asks") => _ = context.interrupt("which?")?,
-            Some("sleeps") => context.sleep_for(std::time::Duration::from_secs(3_600))?,
-            Some("fails") => return Err("no model".into()),
-            _ => {}
-        }
-        Ok(Chat::update())
-    };
-    let graph = StateGraph::<Chat>::new().node("first", first).node("work", work);
-    let graph = graph.edge(START, "first").edge("first", "work").edge("work", END).compile().unwrap();
-    for title in ["asks", "ends", "fails", "sleeps"] {
-        _ = graph.invoke(&store.thread(title).unwrap(), Chat::update().title(title.to_string()));
-    }
+    run_titles(&store);
     drop(store);
     let conn = annals::rusqlite::Connection::open(&path).unwrap();
     let rows = |query: &str| {
