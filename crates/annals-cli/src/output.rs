@@ -62,6 +62,21 @@ impl Printer {
         self.out.flush()
     }
 
+    /// Returns whether nobody reads stdout any more: it is a pipe whose other end was closed.
+    #[cfg(unix)]
+    pub(crate) fn reader_is_gone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut stdout = [PollFd::new(self.out.get_ref(), PollFlags::empty())];
+        let ready = poll(&mut stdout, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        ready.is_ok() && stdout[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+    }
+
+    /// Returns whether nobody reads stdout any more; here that shows at the next line.
+    #[cfg(not(unix))]
+    pub(crate) fn reader_is_gone(&self) -> bool {
+        false
+    }
+
     pub(crate) fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }

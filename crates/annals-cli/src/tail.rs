@@ -1,23 +1,24 @@
 //! `annals tail`: the newest checkpoints of a store or a thread, and with `-f` each new one as it is committed.
 //!
 //! JSON: a line for each checkpoint: `{"schema": 1, "seq", "thread", "namespace", "checkpoint", "step", "source",
-//! "created_at", "run", "next": [..], "changed": [{"channel", "added"?, "edited"?}]}`.
+//! "created_at", "run", "next": [..], "changed": [{"channel", "added"?, "edited"?}]}`. With `-f` it ends when the reader of
+//! stdout is gone or the thread is deleted; checkpoints of other deleted threads are left out.
 
 use std::time::Duration;
 
-use annals::history::{Snapshot, Watch};
+use annals::history::{Snapshot, Thread, Watch};
 use annals::store::{Store, StoreError};
 use serde_json::json;
 
 use crate::args;
 use crate::changed::{ChannelChange, changed, text};
 use crate::errors::CommandFailure;
-use crate::output::{Printer, escape};
+use crate::output::{self, Printer, escape};
 use crate::point::thread;
 use crate::words;
 
-/// The wait between two looks at stdout, whose reader may be gone.
-const WAIT: Duration = Duration::from_secs(3_600);
+/// The wait between two looks at stdout, whose reader may be gone, and at the thread, which may be deleted.
+const WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &args::TailArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = args.thread.as_deref().map(|name| thread(store, name)).transpose()?;
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &args::TailArgs, store: &Store, out: &mut Printer) -> Re
     };
     let (mut newest, mut position) = newest(watch, last, args.limit)?;
     for snapshot in newest.drain(..) {
-        print(&snapshot, out)?;
+        print_unless_deleted(&snapshot, out)?;
     }
     out.flush()?;
     if !args.follow {
@@ -37,12 +38,31 @@ pub(crate) fn run(args: &args::TailArgs, store: &Store, out: &mut Printer) -> Re
     let mut watch = watch(position)?;
     loop {
         if let Some(snapshot) = watch.next(WAIT)? {
-            print(&snapshot, out)?;
+            print_unless_deleted(&snapshot, out)?;
             position = watch.position();
             debug_assert!(position > 0, "a checkpoint has a position");
             out.flush()?;
+        } else if out.reader_is_gone() {
+            return Ok(0);
+        }
+        if let Some(thread) = thread.as_ref().filter(|thread| is_deleted(thread)) {
+            output::note(format!("the thread {} was deleted", escape(thread.id().as_str())));
+            return Ok(0);
         }
     }
+}
+
+fn is_deleted(thread: &Thread) -> bool {
+    thread.head().is_ok_and(|head| head.is_none())
+}
+
+fn print_unless_deleted(snapshot: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
+    let printed = print(snapshot, out);
+    if printed.is_ok() || matches!(printed, Err(CommandFailure::Closed)) {
+        return printed;
+    }
+    let thread = snapshot.store().thread(snapshot.point().thread.as_str())?;
+    if is_deleted(&thread) { Ok(()) } else { printed }
 }
 
 /// Returns the newest checkpoints, oldest first, and the position after them. It looks back in steps that grow: a thread

@@ -1,6 +1,6 @@
 //! The verbs that look into a history and move its head.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 
 use super::*;
 
@@ -225,6 +225,44 @@ fn tail_prints_the_newest_and_follows() {
     follower.kill().unwrap();
     follower.wait().unwrap();
     assert_eq!(bench.json(&["check"])["problems"], json!([]));
+}
+
+/// Waits for the end of a process, and returns its exit code.
+fn ended(process: &mut std::process::Child) -> i32 {
+    for _ in 0..300 {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status.code().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    process.kill().unwrap();
+    panic!("the process does not end");
+}
+
+#[test]
+fn tail_ends_when_its_reader_is_gone_or_its_thread_deleted() {
+    let bench = trip();
+    let follow = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command.args(["tail", "-f", "--store", "store.db"]).args(arguments).current_dir(bench.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut without_reader = follow(&["-n", "0"]);
+    drop(without_reader.stdout.take());
+    #[cfg(unix)]
+    assert_eq!(ended(&mut without_reader), 0);
+    #[cfg(not(unix))]
+    without_reader.kill().unwrap();
+
+    let mut of_thread = follow(&["trip", "-n", "1"]);
+    let mut line = String::new();
+    BufReader::new(of_thread.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("trip@"), "{line}");
+    assert_eq!(code(&bench.annals(&["erase", "trip", "--yes"])), 0);
+    assert_eq!(ended(&mut of_thread), 0);
+    let mut said = String::new();
+    of_thread.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "the thread trip was deleted\n");
 }
 
 #[test]
