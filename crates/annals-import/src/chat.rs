@@ -1,16 +1,18 @@
 //! Chats of other programs: messages with roles, alone or in conversations. The export of ChatGPT is read by `chatgpt`.
 
+use std::collections::HashMap;
+use std::fs;
 use std::ops::ControlFlow;
 
 use serde_json::{Value as Json, json};
 
-use crate::arena::{DraftArena, pick};
+use crate::arena::{DraftArena, fnv, pick};
 use crate::chatgpt;
 use crate::document;
 use crate::draft::{DraftKind, MessageDraft};
-use crate::error::ImportError;
+use crate::error::{ImportError, SourceFault};
 use crate::json;
-use crate::lines::{self, JsonLines};
+use crate::lines::JsonLines;
 use crate::model::{SourceKind, SourceSession};
 use crate::output::ReadOutput;
 use crate::walk::{SourceFile, has};
@@ -69,69 +71,86 @@ impl ChatLayout {
 /// Reads a file.
 pub(crate) fn read(file: &SourceFile, layout: ChatLayout, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let place = file.name.as_str();
-    let id = derived_id(file)?;
+    let mut ids = ConversationIds::new(file);
     match layout {
         ChatLayout::ConversationLines | ChatLayout::ShareGptLines => {
-            let mut lines = JsonLines::open(&file.path)?;
+            let mut lines = JsonLines::open(&file.path);
             while let Some((number, line)) = lines.next_json(out, place)? {
-                let (id, place) = (format!("{id}:{number}"), format!("{place}:{number}"));
-                conversation(id, &line, out, &place)?;
+                let id = ids.conversation(json::maybe_text(&line, "id"), number);
+                conversation(id, &line, out, &format!("{place}:{number}"))?;
             }
             Ok(())
         }
         ChatLayout::RoleLines => {
             let mut chat = ChatMessages::default();
-            let mut lines = JsonLines::open(&file.path)?;
+            let mut lines = JsonLines::open(&file.path);
             while let Some((number, line)) = lines.next_json(out, place)? {
-                chat.message(&format!("{id}:{number}"), &line, out, &format!("{place}:{number}"))?;
+                chat.message(&ids.derived(number), &line, out, &format!("{place}:{number}"))?;
             }
-            out.session(chat.into_session(id))
+            out.session(chat.into_session(ids.of_file))
         }
         ChatLayout::RoleArray => {
             let mut chat = ChatMessages::default();
-            let is_whole = document::each_item(&file.path, |at, item| {
-                chat.message(&format!("{id}:{at}"), &item, out, &format!("{place}#{at}"))?;
+            let fault = document::each_item(&file.path, |at, item| {
+                chat.message(&ids.derived(at), &item, out, &format!("{place}#{at}"))?;
                 Ok(ControlFlow::Continue(()))
             })?;
-            end(is_whole, place, out)?;
-            out.session(chat.into_session(id))
+            end(fault, place, out)?;
+            out.session(chat.into_session(ids.of_file))
         }
-        ChatLayout::ShareGptArray => {
-            let is_whole = document::each_item(&file.path, |at, item| {
-                conversation(format!("{id}:{at}"), &item, out, &format!("{place}#{at}"))?;
+        ChatLayout::ShareGptArray | ChatLayout::ChatGpt => {
+            let fault = document::each_item(&file.path, |at, item| {
+                let other = if layout == ChatLayout::ChatGpt { "conversation_id" } else { "id" };
+                let own = json::maybe_text(&item, "id").or_else(|| json::maybe_text(&item, other));
+                let (id, place) = (ids.conversation(own, at), format!("{place}#{at}"));
+                match layout {
+                    ChatLayout::ChatGpt => chatgpt::conversation(id, &item, out, &place)?,
+                    _ => conversation(id, &item, out, &place)?,
+                }
                 Ok(ControlFlow::Continue(()))
             })?;
-            end(is_whole, place, out)
-        }
-        ChatLayout::ChatGpt => {
-            let is_whole = document::each_item(&file.path, |at, item| {
-                chatgpt::conversation(format!("{id}:{at}"), &item, out, &format!("{place}#{at}"))?;
-                Ok(ControlFlow::Continue(()))
-            })?;
-            end(is_whole, place, out)
+            end(fault, place, out)
         }
     }
 }
 
 /// Reports an array that ends too early; the items before its end were read.
-fn end(is_whole: bool, place: &str, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
-    if is_whole { Ok(()) } else { out.unknown("not_json", place, "") }
+fn end(fault: Option<SourceFault>, place: &str, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+    fault.map_or(Ok(()), |fault| out.fault(fault, place))
 }
 
-/// Returns an id for a file without one: its name and a hash of its first bytes, which stay as the file grows.
-fn derived_id(file: &SourceFile) -> Result<String, ImportError> {
-    use std::io::Read;
-    let mut head = Vec::new();
-    // A frame that cannot be decompressed has no first bytes.
-    _ = lines::open(&file.path)?.take(256).read_to_end(&mut head);
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
-    let hash = crate::arena::fnv(line);
-    Ok(format!("{}-{:08x}", file.stem(), (hash >> 32) as u32))
+/// The ids of the conversations of a file.
+struct ConversationIds {
+    /// The id of the file: its name and a hash of its path, as two files can have equal names and begin alike.
+    of_file: String,
+    /// The number of conversations that have named each id.
+    named: HashMap<String, usize>,
+}
+
+impl ConversationIds {
+    fn new(file: &SourceFile) -> Self {
+        let path = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+        let path = path.to_string_lossy();
+        let hash = fnv(path.strip_suffix(".zst").unwrap_or(&path).as_bytes());
+        Self { of_file: format!("{}-{hash:016x}", file.stem()), named: HashMap::new() }
+    }
+
+    /// Returns the id of the record at a place of the file.
+    fn derived(&self, at: impl std::fmt::Display) -> String {
+        format!("{}:{at}", self.of_file)
+    }
+
+    /// Returns the id of a conversation: its own, numbered if an earlier one of the file has it, else one of its place.
+    fn conversation(&mut self, own: Option<String>, at: impl std::fmt::Display) -> String {
+        let Some(own) = own else { return self.derived(at) };
+        let count = self.named.entry(own.clone()).or_default();
+        *count += 1;
+        if *count == 1 { own } else { format!("{own}#{count}") }
+    }
 }
 
 /// Reads a conversation with its messages.
-fn conversation(derived: String, of: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
-    let id = json::maybe_text(of, "id").unwrap_or(derived);
+fn conversation(id: String, of: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
     let mut chat = ChatMessages::default();
     if is_share_gpt(of) {
         for (at, entry) in json::items(&of["conversations"]).iter().enumerate() {

@@ -16,16 +16,10 @@ use crate::model::{SessionMessage, SourceKind, SourceSession};
 use crate::output::ReadOutput;
 
 /// Reads a conversation.
-pub(crate) fn conversation(
-    derived: String,
-    of: &Json,
-    out: &mut ReadOutput<'_>,
-    place: &str,
-) -> Result<(), ImportError> {
+pub(crate) fn conversation(id: String, of: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
     let Some(mapping) = of["mapping"].as_object() else {
         return out.unknown("record", place, of.to_string());
     };
-    let id = json::maybe_text(of, "id").or_else(|| json::maybe_text(of, "conversation_id")).unwrap_or(derived);
     let mut tree = NodeTree { mapping, arena: DraftArena::default(), drafts: HashMap::new() };
     let parents: HashSet<&str> = mapping.values().filter_map(|node| node["parent"].as_str()).collect();
     let leaves: Vec<&str> = mapping.keys().map(String::as_str).filter(|id| !parents.contains(id)).collect();

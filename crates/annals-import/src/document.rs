@@ -1,55 +1,119 @@
 //! JSON documents: whole, or an array item by item.
 //!
-//! Invariant: of an array, one item is in memory.
+//! Invariant: of an array, one item of bounded length is in memory, and of a document, a bounded number of bytes.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
-use crate::error::ImportError;
+use crate::error::{ImportError, SourceFault, SourceLimit};
+use crate::json::{self, NodeCount};
+use crate::limits::RECORD_BYTES_MAX;
 use crate::lines;
 
 /// Opens a document behind its byte order mark.
-fn open(path: &Path) -> Result<Box<dyn BufRead>, ImportError> {
-    let mut input = lines::open(path)?;
+fn open(path: &Path) -> Box<dyn BufRead> {
+    let mut input = lines::open(path);
     let mark = "\u{feff}".as_bytes();
     // A file that cannot be decompressed fails when it is parsed.
     if input.fill_buf().is_ok_and(|bytes| bytes.starts_with(mark)) {
         input.consume(mark.len());
     }
-    Ok(input)
+    input
 }
 
-/// Returns a document, or nothing if the file is not JSON.
-pub(crate) fn whole(path: &Path) -> Result<Option<Json>, ImportError> {
+/// Returns a document.
+pub(crate) fn whole(path: &Path) -> Result<Json, SourceFault> {
     let mut bytes = Vec::new();
-    if open(path)?.read_to_end(&mut bytes).is_err() {
-        return Ok(None);
+    open(path).take(RECORD_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > RECORD_BYTES_MAX {
+        return Err(SourceLimit::new("bytes of a document", RECORD_BYTES_MAX as u64).into());
     }
-    Ok(serde_json::from_str(&String::from_utf8_lossy(&bytes)).ok())
+    json::parse_bytes(&bytes)
 }
 
-/// Gives the items of an array to a function, until it breaks. Returns false if the file is not a whole JSON array.
+/// Gives the items of an array to a function, until it breaks. Returns the fault for which the array
+/// ended early, if the file is not a whole JSON array.
 pub(crate) fn each_item(
     path: &Path,
     mut item: impl FnMut(usize, Json) -> Result<ControlFlow<()>, ImportError>,
-) -> Result<bool, ImportError> {
-    let mut visitor = ItemVisitor { item: &mut item, failed: None, has_broken: false };
-    let mut deserializer = serde_json::Deserializer::from_reader(open(path)?);
+) -> Result<Option<SourceFault>, ImportError> {
+    let budget = ItemBudget::default();
+    budget.renew();
+    let mut visitor = ItemVisitor { item: &mut item, budget: &budget, failed: None, has_broken: false };
+    let mut deserializer = serde_json::Deserializer::from_reader(BudgetedInput { inner: open(path), budget: &budget });
     let parsed = deserializer.deserialize_seq(&mut visitor);
     let (failed, has_broken) = (visitor.failed, visitor.has_broken);
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(has_broken || (parsed.is_ok() && deserializer.end().is_ok())),
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    budget.renew();
+    if has_broken || (parsed.is_ok() && deserializer.end().is_ok()) {
+        return Ok(None);
+    }
+    let fault = budget.fault.take();
+    Ok(Some(fault.unwrap_or(SourceFault::NotJson)))
+}
+
+/// The bytes that an item may still have, its values, and the fault of the input.
+#[derive(Default)]
+struct ItemBudget {
+    left: Cell<usize>,
+    nodes: RefCell<NodeCount>,
+    fault: RefCell<Option<SourceFault>>,
+}
+
+impl ItemBudget {
+    /// Begins an item.
+    fn renew(&self) {
+        self.left.set(RECORD_BYTES_MAX);
+        self.nodes.borrow_mut().count = 0;
+    }
+
+    /// Takes bytes of the input.
+    fn spend(&self, bytes: &[u8]) -> io::Result<()> {
+        debug_assert!(bytes.len() <= self.left.get(), "no more is read than an item may have");
+        self.left.set(self.left.get() - bytes.len());
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.add(bytes);
+        nodes.check().map_err(SourceLimit::into_io)
+    }
+}
+
+/// Input that fails when an item has more bytes than its budget.
+struct BudgetedInput<'a> {
+    inner: Box<dyn BufRead>,
+    budget: &'a ItemBudget,
+}
+
+impl Read for BudgetedInput<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.budget.left.get();
+        let read = match left {
+            0 => Err(SourceLimit::new("bytes of an item", RECORD_BYTES_MAX as u64).into_io()),
+            _ => {
+                let end = buffer.len().min(left);
+                self.inner.read(&mut buffer[..end])
+            }
+        };
+        match read.and_then(|read| self.budget.spend(&buffer[..read]).map(|()| read)) {
+            Ok(read) => Ok(read),
+            Err(error) => {
+                *self.budget.fault.borrow_mut() = Some(error.into());
+                Err(io::ErrorKind::InvalidData.into())
+            }
+        }
     }
 }
 
 struct ItemVisitor<'a> {
     item: &'a mut dyn FnMut(usize, Json) -> Result<ControlFlow<()>, ImportError>,
+    budget: &'a ItemBudget,
     failed: Option<ImportError>,
     has_broken: bool,
 }
@@ -75,6 +139,7 @@ impl<'de> Visitor<'de> for &mut ItemVisitor<'_> {
                     return Err(A::Error::custom("the receiver failed"));
                 }
             }
+            self.budget.renew();
         }
         Ok(())
     }

@@ -3,6 +3,56 @@
 use std::io;
 use std::path::PathBuf;
 
+/// A part of a source that exceeds a limit of the importers. It is counted as `too_large`, and the import goes on behind it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: more than {limit}")]
+#[non_exhaustive]
+pub struct SourceLimit {
+    /// The field with its unit, such as `bytes of a line`.
+    pub field: &'static str,
+    /// The limit.
+    pub limit: u64,
+}
+
+impl SourceLimit {
+    pub(crate) fn new(field: &'static str, limit: u64) -> Self {
+        Self { field, limit }
+    }
+
+    /// Returns the limit as an error of a reader.
+    pub(crate) fn into_io(self) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, self)
+    }
+}
+
+/// The reason for which a part of a source cannot be read. It is counted, and the import goes on.
+#[derive(Debug)]
+pub(crate) enum SourceFault {
+    /// The text is not JSON.
+    NotJson,
+    /// A compressed frame is damaged.
+    Frame(String),
+    /// The operating system refused a read.
+    Unreadable(String),
+    TooLarge(SourceLimit),
+}
+
+impl From<SourceLimit> for SourceFault {
+    fn from(limit: SourceLimit) -> Self {
+        Self::TooLarge(limit)
+    }
+}
+
+impl From<io::Error> for SourceFault {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<SourceLimit>()) {
+            Some(limit) => Self::TooLarge(limit.clone()),
+            None if error.kind() == io::ErrorKind::InvalidData => Self::Frame(error.to_string()),
+            None => Self::Unreadable(error.to_string()),
+        }
+    }
+}
+
 /// The reason for which an import ended. A record that cannot be read is counted, and does not end an import.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -6,7 +6,7 @@ use annals_messages::Usage;
 use serde_json::{Value as Json, json};
 
 use crate::arena::{DraftArena, pick};
-use crate::database::{SourceDatabase, settle};
+use crate::database::{SourceDatabase, SourceRow};
 use crate::draft::{DraftKind, MessageDraft};
 use crate::error::ImportError;
 use crate::json;
@@ -43,47 +43,61 @@ pub(crate) fn read_database(
     file: &SourceFile,
     out: &mut ReadOutput<'_>,
 ) -> Result<(), ImportError> {
-    let mut sessions = Vec::new();
-    let read = database.rows("SELECT * FROM sessions ORDER BY rowid", [], |row| {
-        sessions.push(row.fields);
-        Ok(())
-    });
-    settle(read, &file.name, out)?;
-    for session in sessions {
-        let id = json::as_text(&session["id"]);
-        let config: Json = serde_json::from_str(json::text(&session, "model_config_json")).unwrap_or_default();
-        let mut rows = GooseRows::new(json::maybe_text(&config, "model_name"));
-        let sql = "SELECT * FROM messages WHERE session_id = ?1 ORDER BY created_timestamp, id";
-        let mut broken = Vec::new();
-        let read = database.rows(sql, [&id], |row| {
-            let number = json::count(&row.fields, "id");
-            let place = format!("{}:messages:{number}", file.name);
-            let Some(content) = row.document("content_json") else {
-                broken.push((place, json::text(&row.fields, "content_json").to_owned()));
-                return Ok(());
-            };
-            let message_id = json::maybe_text(&row.fields, "message_id");
-            let message_id = message_id.unwrap_or_else(|| format!("msg_{id}_{number}"));
-            let metadata = row.document("metadata_json").unwrap_or_default();
-            let at = &row.fields["created_timestamp"];
-            rows.row(json::text(&row.fields, "role"), &content, &metadata, at, Some(&message_id), out, &place)
-        });
-        settle(read, &file.name, out)?;
-        for (place, raw) in broken {
-            out.unknown("broken_row", place, raw)?;
+    let sessions = database.row_numbers("SELECT rowid FROM sessions ORDER BY rowid", []);
+    for number in database.settle(sessions, &file.name, out)?.unwrap_or_default() {
+        if database.is_exhausted() {
+            break;
         }
-        let title = json::maybe_text(&session, "name").or_else(|| json::maybe_text(&session, "description"));
-        let created_at = json::time(&session["created_at"]);
-        out.session(rows.into_session(id, title, created_at, totals(&session)))?;
+        let session = database.snapshot(&file.name, out, |out| read_session(database, number, file, out))?;
+        if let Some(session) = session.flatten() {
+            out.session(session)?;
+        }
     }
     Ok(())
+}
+
+/// Reads the session with a number of a row.
+fn read_session(
+    database: &SourceDatabase,
+    number: i64,
+    file: &SourceFile,
+    out: &mut ReadOutput<'_>,
+) -> Result<Option<SourceSession>, ImportError> {
+    let place = format!("{}:sessions:{number}", file.name);
+    let session = database.row("sessions", number);
+    let Some(SourceRow { fields: session, .. }) = database.settle(session, &place, out)?.flatten() else {
+        return Ok(None);
+    };
+    let id = json::as_text(&session["id"]);
+    let config: Json = json::parse(json::text(&session, "model_config_json")).unwrap_or_default();
+    let mut rows = GooseRows::new(json::maybe_text(&config, "model_name"));
+    let sql = "SELECT rowid FROM messages WHERE session_id = ?1 ORDER BY created_timestamp, id";
+    let numbers = database.row_numbers(sql, [&id]);
+    for number in database.settle(numbers, &place, out)?.unwrap_or_default() {
+        let place = format!("{}:messages:{number}", file.name);
+        let row = database.row("messages", number);
+        let Some(row) = database.settle(row, &place, out)?.flatten() else { continue };
+        let Some(content) = row.document("content_json") else {
+            out.unknown("broken_row", place, json::text(&row.fields, "content_json"))?;
+            continue;
+        };
+        let message_id = json::maybe_text(&row.fields, "message_id");
+        let message_id = message_id.unwrap_or_else(|| format!("msg_{id}_{number}"));
+        let metadata = row.document("metadata_json").unwrap_or_default();
+        let at = &row.fields["created_timestamp"];
+        rows.row(json::text(&row.fields, "role"), &content, &metadata, at, Some(&message_id), out, &place)?;
+    }
+    let title = json::maybe_text(&session, "name").or_else(|| json::maybe_text(&session, "description"));
+    let created_at = json::time(&session["created_at"]);
+    let usage = totals(&session);
+    Ok(Some(rows.into_session(id, title, created_at, usage)))
 }
 
 pub(crate) fn read_lines(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let id = file.stem().to_owned();
     let mut rows = GooseRows::new(None);
     let (mut title, mut usage, mut created_at) = (None, None, None);
-    let mut lines = JsonLines::open(&file.path)?;
+    let mut lines = JsonLines::open(&file.path);
     let mut is_first = true;
     while let Some((number, record)) = lines.next_json(out, &file.name)? {
         let place = format!("{}:{number}", file.name);

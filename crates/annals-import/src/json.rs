@@ -3,6 +3,57 @@
 use annals_base::{Map, Timestamp, Value};
 use serde_json::Value as Json;
 
+use crate::error::{SourceFault, SourceLimit};
+use crate::limits::RECORD_NODES_MAX;
+
+/// Parses a record. One with too many values is refused before it is parsed, as a parsed value takes many times the bytes of
+/// its text.
+pub(crate) fn parse(text: &str) -> Result<Json, SourceFault> {
+    // A text has fewer values than bytes.
+    if text.len() > RECORD_NODES_MAX {
+        let mut nodes = NodeCount::default();
+        nodes.add(text.as_bytes());
+        nodes.check()?;
+    }
+    serde_json::from_str(text).map_err(|_| SourceFault::NotJson)
+}
+
+/// Parses a record whose bytes that are not UTF-8 are replaced.
+pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<Json, SourceFault> {
+    parse(&String::from_utf8_lossy(bytes))
+}
+
+/// The number of values of a JSON text, from its separators outside texts.
+#[derive(Default)]
+pub(crate) struct NodeCount {
+    pub(crate) count: usize,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl NodeCount {
+    /// Counts the next bytes of the text.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = self.is_text,
+                b'"' => self.is_text = !self.is_text,
+                b'[' | b'{' | b',' | b':' if !self.is_text => self.count += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Refuses a count above the limit.
+    pub(crate) fn check(&self) -> Result<(), SourceLimit> {
+        match self.count > RECORD_NODES_MAX {
+            true => Err(SourceLimit::new("values of a record", RECORD_NODES_MAX as u64)),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Returns the text of a member, empty if the member is missing or not a text.
 pub(crate) fn text<'a>(of: &'a Json, name: &str) -> &'a str {
     of[name].as_str().unwrap_or("")

@@ -7,10 +7,11 @@
 //! | [`export_turns`] | the imported threads as one JSON document |
 //! | [`read_sessions`], [`SessionSink`] | reads a file or folder into plain data, without a store |
 //! | [`SourceSession`], [`SessionMessage`], [`SessionBranch`], [`ParentLink`] | a session: its lines of messages, and the facts about it |
-//! | [`UnknownRecord`] | a record that was not understood |
+//! | [`UnknownRecord`], [`SourceLimit`] | a record that was not understood, or is larger than a limit |
 //!
-//! Files are recognised by their content. Invariants: a source is not written to; of a file of JSON lines one line is in
-//! memory, and of a source one session; a damaged record is counted and does not end an import. *Absent:* graphs, and any
+//! Files are recognised by their content, and are those of strangers. Invariants: a source is not written to; of a file of JSON
+//! lines one line is in memory, and of a source one session; a record that is damaged, too large or refused by the store is
+//! counted with its place and does not end an import; of a database tables are read, and no view, trigger or virtual table. *Absent:* graphs, and any
 //! format of messages of one thread (`Thread::import_messages` of the engine reads those).
 //!
 //! # Recipe: import everything below a folder
@@ -81,8 +82,9 @@ mod store;
 mod turns_json;
 mod walk;
 mod zed;
+mod zstd;
 
-pub use error::ImportError;
+pub use error::{ImportError, SourceLimit};
 pub use model::{
     ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, is_summary,
     turns,

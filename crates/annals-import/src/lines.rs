@@ -1,19 +1,21 @@
 //! JSON lines of a file, compressed or not, one line at a time.
 //!
-//! Invariant: one line is in memory, the file is not. *Absent:* the meaning of a line.
+//! Invariant: one line of bounded length is in memory, the file is not. *Absent:* the meaning of a line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use ruzstd::decoding::StreamingDecoder;
 use serde_json::Value as Json;
 
-use crate::error::ImportError;
+use crate::error::{ImportError, SourceFault, SourceLimit};
+use crate::json;
+use crate::limits::{PROBED_BYTES_MAX, PROBED_LINES_MAX, RECORD_BYTES_MAX};
 use crate::output::ReadOutput;
+use crate::zstd::{ZSTD_MAGIC, ZstdFrames};
 
-/// The first bytes of a Zstandard frame.
-pub(crate) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+/// Capacity of the buffer that is retained from one line to the next.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// The lines of a file that hold JSON, with their numbers from 1.
 pub(crate) struct JsonLines {
@@ -29,45 +31,84 @@ pub(crate) enum FileLine {
     Json(Json),
     /// The line is not JSON; the last line is torn if no newline ends it.
     Broken { raw: String, is_torn: bool },
-    /// The rest of the file cannot be decompressed.
-    Undecodable(String),
+    /// The line, or the rest of the file, cannot be read.
+    Fault(SourceFault),
 }
 
-/// Opens a file, and decompresses it if it begins as a Zstandard frame.
-pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>, ImportError> {
-    let file = File::open(path).map_err(|error| ImportError::io(path, error))?;
-    let mut file = BufReader::with_capacity(1 << 16, file);
-    let is_compressed = file.fill_buf().map_err(|error| ImportError::io(path, error))?.starts_with(&ZSTD_MAGIC);
-    if !is_compressed {
-        return Ok(Box::new(file));
-    }
-    match StreamingDecoder::new(file) {
-        Ok(decoder) => Ok(Box::new(BufReader::new(decoder))),
-        Err(error) => Ok(Box::new(BufReader::new(UnreadableFrame(error.to_string())))),
-    }
+/// Opens a file, and decompresses it if it begins as a Zstandard frame. A file that cannot be opened fails when it is read.
+pub(crate) fn open(path: &Path) -> Box<dyn BufRead> {
+    try_open(path).unwrap_or_else(|error| Box::new(BufReader::new(FailedInput(error))))
 }
 
-/// Input that fails: a frame whose head cannot be read.
-struct UnreadableFrame(String);
+fn try_open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let is_compressed = file.fill_buf()?.starts_with(&ZSTD_MAGIC);
+    Ok(if is_compressed { Box::new(BufReader::new(ZstdFrames::new(file))) } else { Box::new(file) })
+}
 
-impl Read for UnreadableFrame {
+/// Input that fails: a file that cannot be opened.
+struct FailedInput(io::Error);
+
+impl Read for FailedInput {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        Err(io::Error::new(io::ErrorKind::InvalidData, self.0.clone()))
+        Err(io::Error::new(self.0.kind(), self.0.to_string()))
+    }
+}
+
+/// The bytes of a line that were appended to a buffer.
+enum LineBytes {
+    Whole,
+    /// The line is longer than the limit, and was skipped.
+    TooLong,
+}
+
+/// Appends the bytes up to the next newline, and that newline. Of a longer line none are left in the buffer.
+fn read_line(input: &mut dyn BufRead, buffer: &mut Vec<u8>, limit: usize) -> io::Result<LineBytes> {
+    let mut is_too_long = false;
+    loop {
+        let bytes = match input.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            bytes => bytes?,
+        };
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let part = &bytes[..end.map_or(bytes.len(), |end| end + 1)];
+        is_too_long |= buffer.len() + part.len() > limit;
+        if is_too_long {
+            *buffer = Vec::new();
+        } else {
+            buffer.extend_from_slice(part);
+        }
+        let has_ended = end.is_some() || part.is_empty();
+        let length = part.len();
+        input.consume(length);
+        if has_ended {
+            debug_assert!(buffer.len() <= limit, "the buffer is bounded");
+            return Ok(if is_too_long { LineBytes::TooLong } else { LineBytes::Whole });
+        }
     }
 }
 
 impl JsonLines {
-    pub(crate) fn open(path: &Path) -> Result<Self, ImportError> {
-        Ok(Self { input: open(path)?, buffer: Vec::new(), number: 0, has_ended: false })
+    pub(crate) fn open(path: &Path) -> Self {
+        Self { input: open(path), buffer: Vec::new(), number: 0, has_ended: false }
     }
 
     /// Returns the next line that is not blank, with its number.
     pub(crate) fn next_line(&mut self) -> Option<(u64, FileLine)> {
         while !self.has_ended {
             self.buffer.clear();
-            if let Err(error) = self.input.read_until(b'\n', &mut self.buffer) {
-                self.has_ended = true;
-                return Some((self.number + 1, FileLine::Undecodable(error.to_string())));
+            self.buffer.shrink_to(BUFFER_BYTES);
+            match read_line(&mut *self.input, &mut self.buffer, RECORD_BYTES_MAX) {
+                Ok(LineBytes::Whole) => {}
+                Ok(LineBytes::TooLong) => {
+                    self.number += 1;
+                    let limit = SourceLimit::new("bytes of a line", RECORD_BYTES_MAX as u64);
+                    return Some((self.number, FileLine::Fault(SourceFault::TooLarge(limit))));
+                }
+                Err(error) => {
+                    self.has_ended = true;
+                    return Some((self.number + 1, FileLine::Fault(error.into())));
+                }
             }
             if self.buffer.is_empty() {
                 self.has_ended = true;
@@ -86,9 +127,10 @@ impl JsonLines {
             if text.trim().is_empty() {
                 continue;
             }
-            let line = match serde_json::from_str(text) {
+            let line = match json::parse(text) {
                 Ok(json) => FileLine::Json(json),
-                Err(_) => FileLine::Broken { raw: text.to_owned(), is_torn: !is_ended },
+                Err(SourceFault::NotJson) => FileLine::Broken { raw: text.to_owned(), is_torn: !is_ended },
+                Err(fault) => FileLine::Fault(fault),
             };
             return Some((self.number, line));
         }
@@ -102,39 +144,41 @@ impl JsonLines {
         place: &str,
     ) -> Result<Option<(u64, Json)>, ImportError> {
         while let Some((number, line)) = self.next_line() {
-            let (kind, raw) = match line {
+            let place = format!("{place}:{number}");
+            match line {
                 FileLine::Json(json) => return Ok(Some((number, json))),
-                FileLine::Broken { raw, is_torn: true } => ("torn_last_line", raw),
-                FileLine::Broken { raw, is_torn: false } => ("not_json", raw),
-                FileLine::Undecodable(reason) => ("broken_frame", reason),
-            };
-            out.unknown(kind, format!("{place}:{number}"), raw)?;
+                FileLine::Broken { raw, is_torn: true } => out.unknown("torn_last_line", place, raw)?,
+                FileLine::Broken { raw, is_torn: false } => out.unknown("not_json", place, raw)?,
+                FileLine::Fault(fault) => out.fault(fault, place)?,
+            }
         }
         Ok(None)
     }
 }
 
-/// Returns the first lines of a file that hold JSON, at most `limit`, and whether the file holds any bytes.
-pub(crate) fn first_lines(path: &Path, limit: usize) -> Result<Vec<Json>, ImportError> {
-    let mut lines = JsonLines::open(path)?;
-    let mut first = Vec::new();
-    let mut seen = 0;
+/// The first lines of a file.
+pub(crate) struct FirstLines {
+    /// The lines that hold JSON.
+    pub(crate) json: Vec<Json>,
+    /// The fault of the first line that cannot be read, if no line before it holds JSON.
+    pub(crate) fault: Option<SourceFault>,
+}
+
+/// Returns the first lines of a file.
+pub(crate) fn first_lines(path: &Path) -> FirstLines {
+    let mut lines = JsonLines::open(path);
+    let mut first = FirstLines { json: Vec::new(), fault: None };
+    let (mut seen, mut bytes) = (0, 0);
     while let Some((_, line)) = lines.next_line() {
-        seen += 1;
-        if let FileLine::Json(json) = line {
-            first.push(json);
+        (seen, bytes) = (seen + 1, bytes + lines.buffer.len());
+        match line {
+            FileLine::Json(json) => first.json.push(json),
+            FileLine::Fault(fault) if first.json.is_empty() && first.fault.is_none() => first.fault = Some(fault),
+            _ => {}
         }
-        if seen == limit {
+        if seen == PROBED_LINES_MAX || bytes > PROBED_BYTES_MAX {
             break;
         }
     }
-    Ok(first)
-}
-
-/// Decompresses a frame that is in memory.
-pub(crate) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let mut decoder = StreamingDecoder::new(bytes).map_err(|error| error.to_string())?;
-    let mut out = Vec::new();
-    decoder.read_to_end(&mut out).map_err(|error| error.to_string())?;
-    Ok(out)
+    first
 }

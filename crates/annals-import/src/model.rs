@@ -10,7 +10,7 @@ use std::sync::Arc;
 use annals_base::Timestamp;
 use annals_messages::{Message, Usage};
 
-use crate::error::ImportError;
+use crate::error::{ImportError, SourceLimit};
 
 /// A program whose histories can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -168,12 +168,15 @@ impl ParentLink {
 pub struct UnknownRecord {
     /// The program, if the file was recognised.
     pub source: Option<SourceKind>,
-    /// The kind: a type of the source, or `not_json`, `torn_last_line`, `empty_file`, `unrecognised_file` and the like.
+    /// The kind: a type of the source, or `not_json`, `torn_last_line`, `too_large`, `empty_file`, `unrecognised_file` and the
+    /// like.
     pub kind: String,
     /// The place: the file, and the line or row in it.
     pub place: String,
-    /// The record as it stands in the source; empty for a file.
+    /// The record as it stands in the source; for a record that cannot be read the reason; empty for a file.
     pub raw: String,
+    /// The limit that the record exceeds, if its kind is `too_large`.
+    pub limit: Option<SourceLimit>,
 }
 
 /// The number of records that were not understood, by kind.

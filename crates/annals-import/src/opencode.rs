@@ -9,7 +9,7 @@ use annals_base::Timestamp;
 use serde_json::{Value as Json, json};
 
 use crate::arena::{self, DraftArena, pick};
-use crate::database::{SourceDatabase, settle};
+use crate::database::SourceDatabase;
 use crate::document;
 use crate::draft::{DraftKind, MessageDraft, TokenCounts};
 use crate::error::ImportError;
@@ -85,7 +85,11 @@ pub(crate) fn read_database(
     out: &mut ReadOutput<'_>,
 ) -> Result<(), ImportError> {
     let mut sessions = Vec::new();
-    let read = database.rows("SELECT * FROM session ORDER BY time_created, id", [], |row| {
+    let numbers = database.row_numbers("SELECT rowid FROM session ORDER BY time_created, id", []);
+    for number in database.settle(numbers, &file.name, out)?.unwrap_or_default() {
+        let row = database.row("session", number);
+        let place = format!("{}:session:{number}", file.name);
+        let Some(row) = database.settle(row, &place, out)?.flatten() else { continue };
         let revert = row.document("revert").unwrap_or_default();
         sessions.push(OpencodeSession {
             id: json::as_text(&row.fields["id"]),
@@ -94,45 +98,58 @@ pub(crate) fn read_database(
             created_at: json::time(&row.fields["time_created"]),
             reverted: json::maybe_text(&revert, "messageID"),
         });
-        Ok(())
-    });
-    settle(read, &file.name, out)?;
+    }
     for session in parents_first(sessions) {
-        seen.insert(session.id.clone());
-        let mut messages = OpencodeMessages::default();
-        let mut stored = Vec::new();
-        let sql = "SELECT id, time_created, data FROM message WHERE session_id = ?1 ORDER BY time_created, id";
-        let read = database.rows(sql, [&session.id], |row| {
-            stored.push((json::text(&row.fields, "id").to_owned(), json::time(&row.fields["time_created"]), row));
-            Ok(())
-        });
-        settle(read, &file.name, out)?;
-        for (id, at, row) in stored {
-            let place = format!("{}:message:{id}", file.name);
-            let Some(data) = row.document("data") else {
-                out.unknown("broken_row", place, json::text(&row.fields, "data"))?;
-                continue;
-            };
-            let mut parts = Vec::new();
-            let mut broken = Vec::new();
-            let sql = "SELECT id, data FROM part WHERE message_id = ?1 ORDER BY id";
-            let read = database.rows(sql, [&id], |row| {
-                let place = format!("{}:part:{}", file.name, json::text(&row.fields, "id"));
-                match row.document("data") {
-                    Some(part) => parts.push((place, part)),
-                    None => broken.push((place, json::text(&row.fields, "data").to_owned())),
-                }
-                Ok(())
-            });
-            settle(read, &file.name, out)?;
-            for (place, raw) in broken {
-                out.unknown("broken_row", place, raw)?;
-            }
-            messages.message(&id, at, &data, &parts, out, &place)?;
+        if database.is_exhausted() {
+            break;
         }
-        out.session(session.finish(messages))?;
+        seen.insert(session.id.clone());
+        let messages = database.snapshot(&file.name, out, |out| read_messages(database, &session.id, file, out))?;
+        if let Some(messages) = messages {
+            out.session(session.finish(messages))?;
+        }
     }
     Ok(())
+}
+
+/// Reads the messages of a session, each with its parts.
+fn read_messages(
+    database: &SourceDatabase,
+    session: &str,
+    file: &SourceFile,
+    out: &mut ReadOutput<'_>,
+) -> Result<OpencodeMessages, ImportError> {
+    let mut messages = OpencodeMessages::default();
+    let sql = "SELECT rowid FROM message WHERE session_id = ?1 ORDER BY time_created, id";
+    let numbers = database.row_numbers(sql, [session]);
+    for number in database.settle(numbers, &file.name, out)?.unwrap_or_default() {
+        let row = database.row("message", number);
+        let Some(row) = database.settle(row, &format!("{}:message:{number}", file.name), out)?.flatten() else {
+            continue;
+        };
+        let id = json::text(&row.fields, "id");
+        let place = format!("{}:message:{id}", file.name);
+        let Some(data) = row.document("data") else {
+            out.unknown("broken_row", place, json::text(&row.fields, "data"))?;
+            continue;
+        };
+        let mut parts = Vec::new();
+        let numbers = database.row_numbers("SELECT rowid FROM part WHERE message_id = ?1 ORDER BY id", [id]);
+        for number in database.settle(numbers, &place, out)?.unwrap_or_default() {
+            let row = database.row("part", number);
+            let Some(row) = database.settle(row, &format!("{}:part:{number}", file.name), out)?.flatten() else {
+                continue;
+            };
+            let place = format!("{}:part:{}", file.name, json::text(&row.fields, "id"));
+            match row.document("data") {
+                Some(part) => parts.push((place, part)),
+                None => out.unknown("broken_row", place, json::text(&row.fields, "data"))?,
+            }
+        }
+        let at = json::time(&row.fields["time_created"]);
+        messages.message(id, at, &data, &parts, out, &place)?;
+    }
+    Ok(messages)
 }
 
 /// A folder of sessions, messages and parts.
@@ -158,11 +175,13 @@ impl StorageTree {
 
     /// Returns a file of the tree; a file that is not JSON is reported.
     fn document(&self, path: &Path, out: &mut ReadOutput<'_>) -> Result<Option<Json>, ImportError> {
-        let document = document::whole(path)?;
-        if document.is_none() {
-            out.unknown("not_json", self.place(path), "")?;
+        match document::whole(path) {
+            Ok(document) => Ok(Some(document)),
+            Err(fault) => {
+                out.fault(fault, self.place(path))?;
+                Ok(None)
+            }
         }
-        Ok(document)
     }
 
     /// Reads the sessions, but for those that the database has.

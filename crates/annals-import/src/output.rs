@@ -1,6 +1,6 @@
 //! The receiver of sessions and of records that were not understood.
 
-use crate::error::ImportError;
+use crate::error::{ImportError, SourceFault};
 use crate::model::{SourceKind, SourceSession, UnknownRecord};
 
 /// The receiver of sessions and unknown records. Parents come before their forks and before the sessions that they started.
@@ -39,7 +39,19 @@ impl ReadOutput<'_> {
         raw: impl Into<String>,
     ) -> Result<(), ImportError> {
         let (kind, place, raw) = (kind.into(), place.into(), raw.into());
-        self.sink.unknown(UnknownRecord { source: self.source, kind, place, raw })
+        self.sink.unknown(UnknownRecord { source: self.source, kind, place, raw, limit: None })
+    }
+
+    /// Reports a part of the source that cannot be read.
+    pub(crate) fn fault(&mut self, fault: SourceFault, place: impl Into<String>) -> Result<(), ImportError> {
+        let (kind, raw, limit) = match fault {
+            SourceFault::NotJson => ("not_json", String::new(), None),
+            SourceFault::Frame(reason) => ("broken_frame", reason, None),
+            SourceFault::Unreadable(reason) => ("unreadable", reason, None),
+            SourceFault::TooLarge(limit) => ("too_large", limit.to_string(), Some(limit)),
+        };
+        let (kind, place) = (kind.to_owned(), place.into());
+        self.sink.unknown(UnknownRecord { source: self.source, kind, place, raw, limit })
     }
 }
 

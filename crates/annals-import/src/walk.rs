@@ -13,8 +13,8 @@ use crate::chat::{self, ChatLayout};
 use crate::claude::{self, ClaudeFiles};
 use crate::codex::{self, CodexFiles, CodexLayout, RolloutFile};
 use crate::database::{self, SourceDatabase};
-use crate::error::ImportError;
-use crate::limits::PROBED_LINES_MAX;
+use crate::error::{ImportError, SourceFault};
+use crate::lines::FirstLines;
 use crate::model::SourceKind;
 use crate::output::{ReadOutput, SessionSink};
 use crate::{document, goose, lines, opencode, zed};
@@ -47,20 +47,26 @@ impl SourceFile {
 /// main lines of sessions that were forked.
 ///
 /// # Errors
-/// [`ImportError::Io`] if a file or folder cannot be read; an error of the sink.
+/// [`ImportError::Io`] if the file or folder cannot be read; a file within the folder that cannot is counted as `unreadable`. An
+/// error of the sink.
 pub fn read_sessions(path: &Path, only: Option<SourceKind>, sink: &mut dyn SessionSink) -> Result<(), ImportError> {
     let mut found = FoundFiles::default();
     let metadata = fs::metadata(path).map_err(|error| ImportError::io(path, error))?;
     if metadata.is_dir() {
-        found.folder(path, path)?;
+        sorted(path)?;
+        found.folder(path, path);
     } else {
+        fs::File::open(path).map_err(|error| ImportError::io(path, error))?;
         found.add(path, path.parent().unwrap_or(Path::new("")));
     }
-    let FoundFiles { files, trees } = found;
+    let FoundFiles { files, trees, unreadable } = found;
     let mut groups = FileGroups::default();
     let count = files.len() + trees.len();
     debug_assert!(files.iter().all(|file| !file.name.is_empty()), "a file has a name within the folder");
     let mut out = ReadOutput { sink, source: None };
+    for (place, reason) in unreadable {
+        out.fault(SourceFault::Unreadable(reason), place)?;
+    }
     for (done, file) in files.into_iter().enumerate() {
         out.sink.progress(done, count);
         groups.sort(file, only, &mut out)?;
@@ -77,6 +83,8 @@ struct FoundFiles {
     files: Vec<SourceFile>,
     /// Folders in which opencode stored its sessions.
     trees: Vec<opencode::StorageTree>,
+    /// Folders that cannot be read, each with the reason.
+    unreadable: Vec<(String, String)>,
 }
 
 impl FoundFiles {
@@ -96,20 +104,27 @@ impl FoundFiles {
         self.files.push(SourceFile { path: path.to_owned(), name });
     }
 
-    fn folder(&mut self, folder: &Path, root: &Path) -> Result<(), ImportError> {
+    fn folder(&mut self, folder: &Path, root: &Path) {
         if let Some(tree) = opencode::StorageTree::recognise(folder) {
             self.trees.push(tree);
-            return Ok(());
+            return;
         }
-        for path in sorted(folder)? {
+        let paths = match sorted(folder) {
+            Ok(paths) => paths,
+            Err(error) => {
+                let name = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+                self.unreadable.push((name, error.to_string()));
+                return;
+            }
+        };
+        for path in paths {
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
             if metadata.is_dir() {
-                self.folder(&path, root)?;
+                self.folder(&path, root);
             } else if fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
                 self.add(&path, root);
             }
         }
-        Ok(())
     }
 }
 
@@ -149,14 +164,20 @@ impl FileGroups {
             return Ok(());
         }
         let mut head = Vec::new();
-        let opened = fs::File::open(&file.path).map_err(|error| ImportError::io(&file.path, error))?;
-        opened.take(64).read_to_end(&mut head).map_err(|error| ImportError::io(&file.path, error))?;
+        let read = fs::File::open(&file.path).and_then(|opened| opened.take(64).read_to_end(&mut head));
+        if let Err(error) = read {
+            return out.fault(SourceFault::Unreadable(error.to_string()), &file.name);
+        }
         if head.is_empty() {
             return out.unknown("empty_file", &file.name, "");
         }
         if head.starts_with(database::MAGIC) {
-            let Some(open) = SourceDatabase::open(&file.path)? else {
-                return out.unknown("unrecognised_file", &file.name, "");
+            let open = match SourceDatabase::open(&file.path) {
+                Ok(open) => open,
+                Err(SourceFault::Unreadable(reason)) => {
+                    return out.fault(SourceFault::Unreadable(reason), &file.name);
+                }
+                Err(_) => return out.unknown("unrecognised_file", &file.name, ""),
             };
             return match database::recognise(&open).filter(|kind| takes(*kind)) {
                 Some(kind) => {
@@ -166,10 +187,10 @@ impl FileGroups {
                 None => out.unknown("unrecognised_file", &file.name, ""),
             };
         }
-        match first_byte(&file.path)? {
-            Some(b'[') if takes(SourceKind::Chat) => {
+        match first_byte(&file.path) {
+            Ok(Some(b'[')) if takes(SourceKind::Chat) => {
                 let mut first = None;
-                document::each_item(&file.path, |_, item| {
+                let fault = document::each_item(&file.path, |_, item| {
                     first = Some(item);
                     Ok(ControlFlow::Break(()))
                 })?;
@@ -177,11 +198,12 @@ impl FileGroups {
                     self.chats.push((file, layout));
                     return Ok(());
                 }
+                unrecognised(&file, fault, out)
             }
-            Some(b'{' | 0) => return self.sort_lines(file, takes, out),
-            _ => {}
+            Ok(Some(b'{' | 0)) => self.sort_lines(file, takes, out),
+            Ok(_) => unrecognised(&file, None, out),
+            Err(fault) => unrecognised(&file, Some(fault), out),
         }
-        out.unknown("unrecognised_file", &file.name, "")
     }
 
     /// Recognises a file of JSON lines, or one that is a single object.
@@ -191,14 +213,15 @@ impl FileGroups {
         takes: impl Fn(SourceKind) -> bool,
         out: &mut ReadOutput<'_>,
     ) -> Result<(), ImportError> {
-        let lines = lines::first_lines(&file.path, PROBED_LINES_MAX)?;
+        let FirstLines { json: lines, mut fault } = lines::first_lines(&file.path);
         if let Some(first) = lines.first() {
             if let Some(layout) = codex::recognise(first).filter(|_| takes(SourceKind::Codex)) {
                 self.codex.add(RolloutFile::new(file, layout, first));
                 return Ok(());
             }
             if takes(SourceKind::ClaudeCode) && claude::recognise(&lines) {
-                return self.claude.add(file);
+                self.claude.add(file);
+                return Ok(());
             }
             if takes(SourceKind::Goose) && goose::recognise(&lines) {
                 self.goose.push(file);
@@ -210,13 +233,16 @@ impl FileGroups {
             }
         }
         if takes(SourceKind::Codex) && file.file_name().ends_with(".json") {
-            let whole = document::whole(&file.path)?;
-            if let Some(document) = whole.filter(codex::is_document) {
-                self.codex.add(RolloutFile::new(file, CodexLayout::Document, &document));
-                return Ok(());
+            match document::whole(&file.path) {
+                Ok(document) if codex::is_document(&document) => {
+                    self.codex.add(RolloutFile::new(file, CodexLayout::Document, &document));
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(of_document) => fault = Some(of_document),
             }
         }
-        out.unknown("unrecognised_file", &file.name, "")
+        unrecognised(&file, fault, out)
     }
 
     fn read(self, trees: Vec<opencode::StorageTree>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
@@ -247,13 +273,20 @@ impl FileGroups {
     }
 }
 
+/// Reports a file that no reader takes: a file that is too large or unreadable as such.
+fn unrecognised(file: &SourceFile, fault: Option<SourceFault>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+    match fault {
+        Some(fault @ (SourceFault::TooLarge(_) | SourceFault::Unreadable(_))) => out.fault(fault, &file.name),
+        Some(SourceFault::NotJson | SourceFault::Frame(_)) | None => out.unknown("unrecognised_file", &file.name, ""),
+    }
+}
+
 /// Returns the first byte of the content that is not white space; 0 for a line that is not text.
-fn first_byte(path: &Path) -> Result<Option<u8>, ImportError> {
-    let mut input = lines::open(path)?;
+fn first_byte(path: &Path) -> Result<Option<u8>, SourceFault> {
+    let mut input = lines::open(path);
     let mark = "\u{feff}".as_bytes();
     loop {
-        // A frame that cannot be decompressed is not recognised.
-        let Ok(bytes) = input.fill_buf() else { return Ok(None) };
+        let bytes = input.fill_buf()?;
         if bytes.is_empty() {
             return Ok(None);
         }

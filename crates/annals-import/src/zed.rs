@@ -4,15 +4,15 @@ use annals_base::Timestamp;
 use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::arena::{DraftArena, pick};
-use crate::database::{SourceDatabase, SourceRow, settle};
+use crate::database::{SourceDatabase, SourceRow};
 use crate::draft::{DraftKind, MessageDraft, TokenCounts};
-use crate::error::ImportError;
+use crate::error::{ImportError, SourceFault};
 use crate::json;
-use crate::lines;
 use crate::model::{ParentLink, SourceKind, SourceSession};
 use crate::opencode::order;
 use crate::output::ReadOutput;
 use crate::walk::SourceFile;
+use crate::zstd;
 
 /// The member with the parent of a helper, in two words so that it is not taken for one of this project.
 const HELPER_CONTEXT: &str = concat!("sub", "agent_context");
@@ -22,45 +22,56 @@ pub(crate) fn read_database(
     file: &SourceFile,
     out: &mut ReadOutput<'_>,
 ) -> Result<(), ImportError> {
-    // Only the ids and parents of all rows are in memory.
-    let mut links: Vec<(String, Option<String>)> = Vec::new();
+    // Only the numbers, ids and parents of all rows are in memory.
+    let (mut links, mut numbers): (Vec<(String, Option<String>)>, Vec<i64>) = (Vec::new(), Vec::new());
     let has_parent = database.columns("threads").iter().any(|name| name == "parent_id");
     let sql = match has_parent {
-        true => "SELECT id, parent_id FROM threads ORDER BY rowid",
-        false => "SELECT id FROM threads ORDER BY rowid",
+        true => "SELECT rowid AS number, id, parent_id FROM threads ORDER BY rowid",
+        false => "SELECT rowid AS number, id FROM threads ORDER BY rowid",
     };
     let read = database.rows(sql, [], |row| {
         links.push((json::text(&row.fields, "id").to_owned(), json::maybe_text(&row.fields, "parent_id")));
+        numbers.push(row.fields["number"].as_i64().unwrap_or_default());
         Ok(())
     });
-    settle(read, &file.name, out)?;
-    let ids = links.iter().map(|(id, _)| id.clone()).collect();
-    for id in order(&links, ids) {
-        let place = format!("{}:threads:{id}", file.name);
-        let mut found = None;
-        let read = database.rows("SELECT * FROM threads WHERE id = ?1", [&id], |row| {
-            found = Some(row);
-            Ok(())
-        });
-        settle(read, &place, out)?;
-        let Some(row) = found else { continue };
-        let Some(document) = decoded(&row) else {
-            out.unknown("broken_row", place, json::text(&row.fields, "summary"))?;
-            continue;
-        };
-        if let Some(session) = session(id, &row.fields, &document, out, &place)? {
+    database.settle(read, &file.name, out)?;
+    for number in order(&links, numbers) {
+        if database.is_exhausted() {
+            break;
+        }
+        let session = database.snapshot(&file.name, out, |out| read_thread(database, number, file, out))?;
+        if let Some(session) = session.flatten() {
             out.session(session)?;
         }
     }
     Ok(())
 }
 
-fn decoded(row: &SourceRow) -> Option<Json> {
-    if json::text(&row.fields, "data_type") != "zstd" {
-        return row.document("data").filter(Json::is_object);
+/// Reads the thread with a number of a row.
+fn read_thread(
+    database: &SourceDatabase,
+    number: i64,
+    file: &SourceFile,
+    out: &mut ReadOutput<'_>,
+) -> Result<Option<SourceSession>, ImportError> {
+    let row = database.row("threads", number);
+    let Some(row) = database.settle(row, &format!("{}:threads:{number}", file.name), out)?.flatten() else {
+        return Ok(None);
+    };
+    let id = json::text(&row.fields, "id");
+    let place = format!("{}:threads:{id}", file.name);
+    match decoded(&row) {
+        Ok(document) if document.is_object() => session(id.to_owned(), &row.fields, &document, out, &place),
+        Err(fault @ SourceFault::TooLarge(_)) => out.fault(fault, place).map(|()| None),
+        Ok(_) | Err(_) => out.unknown("broken_row", place, json::text(&row.fields, "summary")).map(|()| None),
     }
-    let bytes = lines::decompress(row.bytes("data")).ok()?;
-    serde_json::from_str(&String::from_utf8_lossy(&bytes)).ok().filter(Json::is_object)
+}
+
+fn decoded(row: &SourceRow) -> Result<Json, SourceFault> {
+    match json::text(&row.fields, "data_type") {
+        "zstd" => json::parse_bytes(&zstd::decompress(row.bytes("data"))?),
+        _ => json::parse_bytes(row.bytes("data")),
+    }
 }
 
 fn session(

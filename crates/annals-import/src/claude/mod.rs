@@ -59,8 +59,8 @@ impl TranscriptFile {
 }
 
 impl ClaudeFiles {
-    pub(crate) fn add(&mut self, file: SourceFile) -> Result<(), ImportError> {
-        let mut lines = JsonLines::open(&file.path)?;
+    pub(crate) fn add(&mut self, file: SourceFile) {
+        let mut lines = JsonLines::open(&file.path);
         let (mut session, mut forked_from) = (None, None);
         while let Some((_, line)) = lines.next_line() {
             let FileLine::Json(record) = line else { continue };
@@ -71,7 +71,6 @@ impl ClaudeFiles {
             }
         }
         self.files.push(TranscriptFile { file, session, forked_from });
-        Ok(())
     }
 
     /// Reads the transcripts: sessions with parents first, then those of helpers.
@@ -129,7 +128,7 @@ impl ClaudeFiles {
 
 fn read_tree(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<RecordTree, ImportError> {
     let mut tree = RecordTree::new(file.stem());
-    let mut lines = JsonLines::open(&file.path)?;
+    let mut lines = JsonLines::open(&file.path);
     while let Some((number, record)) = lines.next_json(out, &file.name)? {
         if let Some(kind) = tree.add(number, &record) {
             out.unknown(kind, format!("{}:{number}", file.name), record.to_string())?;

@@ -17,7 +17,7 @@ use crate::lines::JsonLines;
 use crate::model::{ParentLink, SessionMessage, SourceKind, SourceSession};
 use crate::output::ReadOutput;
 use crate::walk::SourceFile;
-use rollout::{CodexState, ItemSource};
+use rollout::{CodexState, ItemSource, RolloutRecord};
 
 /// The member with the facts of a helper, in two words so that it is not taken for one of this project.
 const HELPER: &str = concat!("sub", "agent");
@@ -139,7 +139,7 @@ impl CodexFiles {
 fn titles(indexes: &[PathBuf]) -> Result<HashMap<String, String>, ImportError> {
     let mut titles = HashMap::new();
     for path in indexes {
-        let mut lines = JsonLines::open(path)?;
+        let mut lines = JsonLines::open(path);
         while let Some((_, line)) = lines.next_line() {
             let crate::lines::FileLine::Json(line) = line else { continue };
             if let (Some(id), Some(name)) = (json::maybe_text(&line, "id"), line["thread_name"].as_str()) {
@@ -238,9 +238,13 @@ impl RolloutLibrary<'_> {
         let place = &file.file.name;
         seen.push(number);
         if file.layout == CodexLayout::Document {
-            let document = crate::document::whole(&file.file.path)?.unwrap_or_default();
+            let document = match crate::document::whole(&file.file.path) {
+                Ok(document) => document,
+                Err(fault) => return out.fault(fault, place),
+            };
             for (at, item) in json::items(&document["items"]).iter().enumerate() {
-                state.item(&format!("{}:{at}", file.id), item, None, out, &format!("{place}#{at}"))?;
+                let (derived, place) = (format!("{}:{at}", file.id), format!("{place}#{at}"));
+                state.item(&RolloutRecord { derived: &derived, json: item, at: None, place: &place }, out)?;
             }
             return Ok(());
         }
@@ -256,7 +260,7 @@ impl RolloutLibrary<'_> {
                 None => out.unknown("missing_base", format!("{place}:1"), file.head["history_base"].to_string())?,
             }
         }
-        let mut lines = JsonLines::open(&file.file.path)?;
+        let mut lines = JsonLines::open(&file.file.path);
         let mut is_first = true;
         while let Some((line, record)) = lines.next_json(out, place)? {
             let is_head = std::mem::take(&mut is_first);
@@ -265,10 +269,12 @@ impl RolloutLibrary<'_> {
                 continue;
             }
             let (derived, place) = (format!("{}:{line}", file.id), format!("{place}:{line}"));
+            let is_state = record.get("record_type").is_some();
+            let record = RolloutRecord { derived: &derived, json: &record, at: None, place: &place };
             if file.layout == CodexLayout::Current {
-                state.line(&derived, &record, out, &place)?;
-            } else if record.get("record_type").is_none() {
-                state.item(&derived, &record, None, out, &place)?;
+                state.line(&record, out)?;
+            } else if !is_state {
+                state.item(&record, out)?;
             }
         }
         Ok(())

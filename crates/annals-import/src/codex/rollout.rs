@@ -24,6 +24,32 @@ pub(super) enum ItemSource {
     Events,
 }
 
+/// A line or an item of a rollout, with its place.
+pub(super) struct RolloutRecord<'a> {
+    /// The id of a message without one.
+    pub(super) derived: &'a str,
+    /// The line, or the item or event in it.
+    pub(super) json: &'a Json,
+    pub(super) at: Option<Timestamp>,
+    /// The file and the line.
+    pub(super) place: &'a str,
+}
+
+impl<'a> RolloutRecord<'a> {
+    /// Returns the item or event of a line.
+    fn payload(&self) -> Self {
+        let payload: &'a Json = &self.json["payload"];
+        RolloutRecord { json: payload, at: json::time(&self.json["timestamp"]), ..*self }
+    }
+
+    /// Returns a draft of a message with the timestamp and the derived id.
+    fn draft(&self, kind: DraftKind) -> MessageDraft {
+        let mut draft = MessageDraft::new(kind, self.derived.to_owned());
+        draft.at = self.at;
+        draft
+    }
+}
+
 /// The first words of a text that the program gives the model in the user's name.
 const CONTEXT: [&str; 4] =
     ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>"];
@@ -125,77 +151,69 @@ impl CodexState {
         (pick(&messages, &self.main), self.left.iter().map(|line| pick(&messages, line)).collect())
     }
 
+    fn push(&mut self, draft: MessageDraft) {
+        let number = self.arena.add(draft);
+        self.main.push(number);
+    }
+
     /// Takes a line with an envelope.
-    pub(super) fn line(
-        &mut self,
-        derived: &str,
-        line: &Json,
-        out: &mut ReadOutput<'_>,
-        place: &str,
-    ) -> Result<(), ImportError> {
-        let (payload, at) = (&line["payload"], json::time(&line["timestamp"]));
-        match json::text(line, "type") {
+    pub(super) fn line(&mut self, line: &RolloutRecord<'_>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let payload = line.payload();
+        match json::text(line.json, "type") {
             "response_item" => {
                 self.has_items = true;
                 match self.source {
-                    ItemSource::Items => self.item(derived, payload, at, out, place)?,
+                    ItemSource::Items => self.item(&payload, out)?,
                     ItemSource::Events => {}
                 }
             }
-            "turn_context" => self.model = json::maybe_text(payload, "model").or(self.model.take()),
+            "turn_context" => self.model = json::maybe_text(payload.json, "model").or(self.model.take()),
             "compacted" => {
                 self.open = None;
-                let mut draft = MessageDraft::summary(derived.to_owned(), json::text(payload, "message"));
-                draft.at = at;
-                let number = self.arena.add(draft);
-                self.main.push(number);
+                let mut draft = MessageDraft::summary(line.derived.to_owned(), json::text(payload.json, "message"));
+                draft.at = payload.at;
+                self.push(draft);
             }
-            "event_msg" => return self.event(derived, payload, at, line, out, place),
+            "event_msg" => {
+                if let Some(kind) = self.event(&payload) {
+                    out.unknown(format!("event_msg/{kind}"), line.place, line.json.to_string())?;
+                }
+            }
             kind if QUIET_LINES.contains(&kind) => {}
-            "" => out.unknown("record", place, line.to_string())?,
-            kind => out.unknown(kind, place, line.to_string())?,
+            "" => out.unknown("record", line.place, line.json.to_string())?,
+            kind => out.unknown(kind, line.place, line.json.to_string())?,
         }
         Ok(())
     }
 
-    fn event(
-        &mut self,
-        derived: &str,
-        event: &Json,
-        at: Option<Timestamp>,
-        line: &Json,
-        out: &mut ReadOutput<'_>,
-        place: &str,
-    ) -> Result<(), ImportError> {
+    /// Takes an event. Returns its type if it was not understood.
+    fn event<'a>(&mut self, event: &RolloutRecord<'a>) -> Option<&'a str> {
         let is_source = self.source == ItemSource::Events;
-        match json::text(event, "type") {
-            "token_count" => self.count(&event["info"]),
-            "thread_rolled_back" => self.roll_back(event["num_turns"].as_u64().unwrap_or(0)),
+        let json = event.json;
+        match json::text(json, "type") {
+            "token_count" => self.count(&json["info"]),
+            "thread_rolled_back" => self.roll_back(json["num_turns"].as_u64().unwrap_or(0)),
             "user_message" => {
                 if is_source {
-                    let mut draft = MessageDraft::new(DraftKind::Human, derived.to_owned());
-                    draft.at = at;
-                    draft.text(json::text(event, "message"));
-                    json::items(&event["images"]).iter().filter_map(Json::as_str).for_each(|url| draft.image(url));
-                    let number = self.arena.add(draft);
-                    self.main.push(number);
+                    let mut draft = event.draft(DraftKind::Human);
+                    draft.text(json::text(json, "message"));
+                    json::items(&json["images"]).iter().filter_map(Json::as_str).for_each(|url| draft.image(url));
+                    self.push(draft);
                 }
             }
-            "agent_reasoning" if is_source => self.reasoning.push_str(json::text(event, "text")),
+            "agent_reasoning" if is_source => self.reasoning.push_str(json::text(json, "text")),
             "agent_message" if is_source => {
-                let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
-                draft.at = at;
+                let mut draft = event.draft(DraftKind::Ai);
                 draft.model.clone_from(&self.model);
                 draft.reasoning(&std::mem::take(&mut self.reasoning));
-                draft.text(json::text(event, "message"));
-                let number = self.arena.add(draft);
-                self.main.push(number);
+                draft.text(json::text(json, "message"));
+                self.push(draft);
             }
             kind if QUIET_EVENTS.contains(&kind) => {}
             kind if QUIET_EVENT_FAMILIES.iter().any(|family| kind.starts_with(family)) => {}
-            kind => out.unknown(format!("event_msg/{kind}"), place, line.to_string())?,
+            kind => return Some(kind),
         }
-        Ok(())
+        None
     }
 
     /// Gives the last usage to the newest message of the model, unless the total is the one that was seen last.
@@ -233,28 +251,22 @@ impl CodexState {
     }
 
     /// Takes a response item.
-    pub(super) fn item(
-        &mut self,
-        derived: &str,
-        item: &Json,
-        at: Option<Timestamp>,
-        out: &mut ReadOutput<'_>,
-        place: &str,
-    ) -> Result<(), ImportError> {
+    pub(super) fn item(&mut self, record: &RolloutRecord<'_>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let item = record.json;
         match json::text(item, "type") {
-            "message" => self.message(derived, item, at, out, place)?,
+            "message" => self.message(record, out)?,
             "reasoning" => {
                 let readable = |parts: &Json| json::items(parts).iter().map(|part| json::text(part, "text")).collect();
                 let content: String = readable(&item["content"]);
                 let text = if content.is_empty() { readable(&item["summary"]) } else { content };
-                let draft = self.draft_of_model(derived, item, at, false, false);
+                let draft = self.draft_of_model(record, false, false);
                 draft.reasoning(&text);
                 if !item["encrypted_content"].is_null() {
                     draft.opaque(&json!({ "encrypted_content": item["encrypted_content"] }));
                 }
             }
             "function_call" => {
-                let draft = self.draft_of_model(derived, item, at, true, false);
+                let draft = self.draft_of_model(record, true, false);
                 let (id, name) = (call_id(item), json::text(item, "name"));
                 match &item["arguments"] {
                     Json::String(text) => draft.call_of_text(&id, name, text),
@@ -265,43 +277,37 @@ impl CodexState {
                 }
             }
             "custom_tool_call" => {
-                let draft = self.draft_of_model(derived, item, at, true, false);
+                let draft = self.draft_of_model(record, true, false);
                 draft.call(&call_id(item), json::text(item, "name"), &json!({ "input": item["input"] }));
             }
-            "local_shell_call" => self.named_call(derived, item, at, "local_shell", &item["action"]),
-            "web_search_call" => self.named_call(derived, item, at, "web_search", &item["action"]),
+            "local_shell_call" => self.named_call(record, "local_shell", &item["action"]),
+            "web_search_call" => self.named_call(record, "web_search", &item["action"]),
             "tool_search_call" => match &item["arguments"] {
                 Json::String(text) => {
                     let args = serde_json::from_str(text).unwrap_or_else(|_| item["arguments"].clone());
-                    self.named_call(derived, item, at, "tool_search", &args);
+                    self.named_call(record, "tool_search", &args);
                 }
-                args => self.named_call(derived, item, at, "tool_search", args),
+                args => self.named_call(record, "tool_search", args),
             },
-            "function_call_output" | "custom_tool_call_output" => self.output(derived, item, at),
+            "function_call_output" | "custom_tool_call_output" => self.output(record),
             kind if QUIET_ITEMS.contains(&kind) => {}
-            kind => out.unknown(format!("response_item/{kind}"), place, item.to_string())?,
+            kind => out.unknown(format!("response_item/{kind}"), record.place, item.to_string())?,
         }
         Ok(())
     }
 
-    fn named_call(&mut self, derived: &str, item: &Json, at: Option<Timestamp>, name: &str, args: &Json) {
+    fn named_call(&mut self, record: &RolloutRecord<'_>, name: &str, args: &Json) {
         let empty = json!({});
         let args = if args.is_null() { &empty } else { args };
-        self.draft_of_model(derived, item, at, true, false).call(&call_id(item), name, args);
+        self.draft_of_model(record, true, false).call(&call_id(record.json), name, args);
     }
 
-    fn message(
-        &mut self,
-        derived: &str,
-        item: &Json,
-        at: Option<Timestamp>,
-        out: &mut ReadOutput<'_>,
-        place: &str,
-    ) -> Result<(), ImportError> {
+    fn message(&mut self, record: &RolloutRecord<'_>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let item = record.json;
         let kind = match json::text(item, "role") {
             "assistant" => {
                 let id = json::maybe_text(item, "id");
-                let draft = self.draft_of_model(derived, item, at, false, true);
+                let draft = self.draft_of_model(record, false, true);
                 draft.id = id.or(draft.id.take());
                 content(draft, &item["content"]);
                 if let Some(phase) = json::maybe_text(item, "phase") {
@@ -311,26 +317,26 @@ impl CodexState {
             }
             "user" => DraftKind::Human,
             "developer" | "system" => DraftKind::System,
-            role => return out.unknown(format!("role/{role}"), place, item.to_string()),
+            role => return out.unknown(format!("role/{role}"), record.place, item.to_string()),
         };
         self.open = None;
-        let mut draft = MessageDraft::new(kind, derived.to_owned());
-        (draft.id, draft.at) = (json::maybe_text(item, "id"), at);
+        let mut draft = record.draft(kind);
+        draft.id = json::maybe_text(item, "id");
         content(&mut draft, &item["content"]);
         let first =
             draft.blocks.iter().find(|block| block["type"] == "text").map_or("", |block| json::text(block, "text"));
         if CONTEXT.iter().any(|context| first.trim_start().starts_with(context)) {
             draft.kind = DraftKind::System;
         }
-        let number = self.arena.add(draft);
-        self.main.push(number);
+        self.push(draft);
         Ok(())
     }
 
-    fn output(&mut self, derived: &str, item: &Json, at: Option<Timestamp>) {
+    fn output(&mut self, record: &RolloutRecord<'_>) {
         self.open = None;
-        let mut draft = MessageDraft::result(derived.to_owned(), json::text(item, "call_id"));
-        (draft.id, draft.at) = (json::maybe_text(item, "id"), at);
+        let item = record.json;
+        let mut draft = MessageDraft::result(record.derived.to_owned(), json::text(item, "call_id"));
+        (draft.id, draft.at) = (json::maybe_text(item, "id"), record.at);
         match &item["output"] {
             Json::Object(output) => {
                 draft.is_error = output.get("success") == Some(&Json::Bool(false));
@@ -345,18 +351,10 @@ impl CodexState {
     }
 
     /// Returns the open message of the model, or a new one: a text or reasoning does not join a text or a call.
-    fn draft_of_model(
-        &mut self,
-        derived: &str,
-        item: &Json,
-        at: Option<Timestamp>,
-        is_call: bool,
-        is_message: bool,
-    ) -> &mut MessageDraft {
+    fn draft_of_model(&mut self, record: &RolloutRecord<'_>, is_call: bool, is_message: bool) -> &mut MessageDraft {
         let open = self.open.filter(|open| is_call || !(self.open_has_message || self.arena.drafts[*open].has_calls()));
         let number = open.unwrap_or_else(|| {
-            let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
-            draft.at = at;
+            let mut draft = record.draft(DraftKind::Ai);
             draft.model.clone_from(&self.model);
             self.open_has_message = false;
             let number = self.arena.add(draft);
@@ -367,7 +365,7 @@ impl CodexState {
         self.open_has_message |= is_message;
         let draft = &mut self.arena.drafts[number];
         if draft.id.is_none() {
-            draft.id = json::maybe_text(item, "id");
+            draft.id = json::maybe_text(record.json, "id");
         }
         draft
     }

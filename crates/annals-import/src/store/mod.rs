@@ -3,11 +3,12 @@
 //! A session becomes the thread `<source>:<id>`. Its first checkpoint holds the facts of the session in the channel
 //! `import`; each turn is one checkpoint that appends to the channel `messages`, with the timestamp of its last message.
 //! Lines that the program has left are named branches of the thread. A fork begins at the checkpoint of its parent.
-//! Records that were not understood are entries of the key-value memory under `import`.
+//! Records that were not understood, and messages that the store refuses, are entries of the key-value memory under `import`.
 
 mod export;
 mod lines;
 mod records;
+mod refused;
 mod write;
 
 use std::path::Path;
@@ -94,8 +95,9 @@ impl<'a> Importer<'a> {
     /// Imports the histories in a file or folder. The source is not written to.
     ///
     /// # Errors
-    /// [`ImportError::Io`] if a file or folder cannot be read; [`ImportError::Message`] if a message does not fit into the
-    /// store; [`ImportError::Store`] if the store refuses a call. The sessions before it are stored.
+    /// [`ImportError::Io`] if the file or folder cannot be read; [`ImportError::Store`] if the store refuses a call: the sessions
+    /// before it are stored. A message that does not fit into the store is left out and counted as `refused_message`, a session
+    /// as `refused_session`.
     pub fn run(self, path: impl AsRef<Path>) -> Result<ImportSummary, ImportError> {
         let path = path.as_ref();
         let records = RecordLog::new(self.store, path)?;
@@ -116,7 +118,18 @@ struct StoreSink<'a> {
 
 impl SessionSink for StoreSink<'_> {
     fn session(&mut self, session: SourceSession) -> Result<(), ImportError> {
-        write::write(self.store, &session, &mut self.summary)
+        let (session, refused) = refused::without_refused(session);
+        for record in refused {
+            self.unknown(record)?;
+        }
+        match write::write(self.store, &session, &mut self.summary) {
+            Err(ImportError::Message { session: id, reason }) => {
+                let place = thread_id(session.source, &id);
+                let source = Some(session.source);
+                self.unknown(UnknownRecord { source, kind: "refused_session".into(), place, raw: reason, limit: None })
+            }
+            written => written,
+        }
     }
 
     fn unknown(&mut self, record: UnknownRecord) -> Result<(), ImportError> {

@@ -1,7 +1,7 @@
 //! The records that were not understood, in the key-value memory.
 //!
 //! Namespace: `import`, a hash of the path that is imported, and the program. Invariant: after an import, the entries of
-//! its path are those of that import.
+//! its path are those of that import, at most [`UNKNOWN_RECORDS_MAX`].
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use annals::store::{KvQuery, KvWrite, Store};
 
 use crate::arena::{bounded, fnv};
 use crate::error::ImportError;
-use crate::limits::RAW_BYTES_MAX;
+use crate::limits::{RAW_BYTES_MAX, UNKNOWN_RECORDS_MAX};
 use crate::model::{UnknownCounts, UnknownRecord};
 
 /// The first label of the namespace.
@@ -31,6 +31,9 @@ impl RecordLog {
     }
 
     pub(super) fn add(&mut self, store: &Store, record: UnknownRecord) -> Result<(), ImportError> {
+        if self.written.len() >= UNKNOWN_RECORDS_MAX {
+            return Ok(());
+        }
         let source = record.source.map_or("files", |source| source.name());
         let key = bounded(format!("{} {}", record.place, record.kind).replace('\0', "\u{fffd}"));
         let mut raw = record.raw;

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use annals::base::limits::FACT_BYTES_MAX;
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, Payload, Timestamp, Value};
 use annals::history::{Snapshot, Thread};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
@@ -159,8 +160,13 @@ impl SessionWriter<'_> {
     fn title(&self) -> Result<(), ImportError> {
         let current = self.thread.info()?.title().map(str::to_owned);
         let label = self.session.source.name();
-        match &self.session.title {
-            Some(title) if Some(title) != current.as_ref() => self.thread.facts().title(title).label(label).save()?,
+        // A title that is too long for a fact is cut; the channel of the facts of the session holds the whole.
+        let title = self.session.title.as_deref().map(|title| {
+            let end = (0..=title.len().min(FACT_BYTES_MAX)).rev().find(|end| title.is_char_boundary(*end));
+            title[..end.unwrap_or(0)].replace('\0', "\u{fffd}")
+        });
+        match title {
+            Some(title) if Some(&title) != current.as_ref() => self.thread.facts().title(&title).label(label).save()?,
             _ => self.thread.facts().label(label).save()?,
         }
         Ok(())

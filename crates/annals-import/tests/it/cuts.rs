@@ -1,35 +1,17 @@
 //! Sources cut at random bytes: no panic, an end, and exact counts where the lines before the cut decide them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use annals_import::SourceKind;
-use serde_json::Value as Json;
+use annals::store::Store;
+use annals_import::{Importer, SourceKind, export_turns};
+use serde_json::{Value as Json, json};
 
-use crate::fixtures::{fixtures, read};
+use crate::fixtures::{fixtures, largest, read};
 
 /// Cuts of a fixture at most; a long one has as many as read this number of bytes, and at least the least number.
 const CUTS: u64 = 1_000;
 const CUTS_LEAST: u64 = 20;
 const BYTES: u64 = 500_000;
-
-/// Returns the largest file of a folder, with its path within it.
-fn largest(folder: &Path) -> PathBuf {
-    let mut folders = vec![folder.to_owned()];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                files.push((fs::metadata(&path).unwrap().len(), path));
-            }
-        }
-    }
-    files.sort();
-    files.pop().unwrap().1
-}
 
 /// Returns the next number of a sequence that looks random (SplitMix64).
 fn next(state: &mut u64) -> u64 {
@@ -113,4 +95,109 @@ fn the_messages_of_a_cut_file_are_those_of_its_whole_lines() {
             assert_eq!(cut["threads"], whole["threads"], "{name} cut at {end}");
         }
     }
+}
+
+/// The number of files of the test below.
+const FILES: u64 = 1_000;
+
+/// Returns the lines of a file of a number: a rollout, a transcript, or lines of roles, with 2 to 9 messages.
+fn lines_of_file(number: u64, seed: &mut u64) -> (String, Vec<String>) {
+    let count = 2 + next(seed) % 8;
+    let at = |second: u64| format!("2026-03-02T10:00:{second:02}.000Z");
+    let role = |message: u64| if message % 2 == 0 { "user" } else { "assistant" };
+    // Texts of one to four bytes a character, so that cuts fall into characters as well.
+    let text = |message: u64| format!("message {message} of {number}: ä€𝄞 \\\"");
+    let line = |message: u64| match number % 3 {
+        0 => {
+            let kind = if message % 2 == 0 { "input_text" } else { "output_text" };
+            let content = json!([{"type": kind, "text": text(message)}]);
+            let payload = json!({"type": "message", "role": role(message), "content": content});
+            json!({"timestamp": at(message), "type": "response_item", "payload": payload})
+        }
+        1 => {
+            let parent = message.checked_sub(1).map(|of| format!("u{number}-{of}"));
+            let message_of =
+                json!({"id": format!("m{number}-{message}"), "role": role(message), "content": text(message)});
+            json!({"uuid": format!("u{number}-{message}"), "parentUuid": parent, "sessionId": format!("s{number}"),
+                "timestamp": at(message), "type": role(message), "message": message_of})
+        }
+        _ => json!({"role": role(message), "content": text(message)}),
+    };
+    let mut lines: Vec<String> = (0..count).map(|message| line(message).to_string()).collect();
+    let name = match number % 3 {
+        0 => {
+            let payload = json!({"id": format!("s{number}"), "timestamp": at(0)});
+            lines.insert(0, json!({"timestamp": at(0), "type": "session_meta", "payload": payload}).to_string());
+            format!("rollout-{number}.jsonl")
+        }
+        1 => format!("s{number}.jsonl"),
+        _ => format!("log-{number}.jsonl"),
+    };
+    (name, lines)
+}
+
+/// Returns the messages of a document, by thread.
+fn messages(document: &Json) -> std::collections::BTreeMap<String, Vec<Json>> {
+    let threads = document["threads"].as_array().unwrap().iter();
+    let of = |thread: &Json| {
+        let turns = thread["turns"].as_array().unwrap().iter();
+        turns.flat_map(|turn| turn["messages"].as_array().unwrap().clone()).collect()
+    };
+    threads.map(|thread| (thread["id"].as_str().unwrap().to_owned(), of(thread))).collect()
+}
+
+#[test]
+fn a_thousand_files_cut_at_random_bytes_have_exact_counts_and_grow_without_duplicates() {
+    let mut seed = 20_261_123;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut messages_whole, mut torn, mut empty, mut unrecognised, mut threads) = (0, 0, 0, 0, 0);
+    let mut whole = Vec::new();
+    for number in 0..FILES {
+        let (name, lines) = lines_of_file(number, &mut seed);
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let end = (next(&mut seed) % (text.len() as u64 + 1)) as usize;
+        fs::write(folder.path().join(&name), &text.as_bytes()[..end]).unwrap();
+        whole.push((name, text.clone()));
+        // The lines that are whole, a last one without its newline included.
+        let (mut from, mut readable) = (0, 0);
+        for line in &lines {
+            readable += u64::from(from + line.len() <= end);
+            from += line.len() + 1;
+        }
+        let is_torn = end > 0
+            && text.as_bytes()[end - 1] != b'\n'
+            && !lines
+                .iter()
+                .scan(0, |at, line| Some(std::mem::replace(at, *at + line.len() + 1) + line.len()))
+                .any(|of| of == end);
+        match (end, readable) {
+            (0, _) => empty += 1,
+            (_, 0) => unrecognised += 1,
+            (_, readable) => {
+                threads += 1;
+                torn += u64::from(is_torn);
+                messages_whole += readable - u64::from(number % 3 == 0);
+            }
+        }
+    }
+    let store = Store::memory();
+    let first = Importer::new(&store).run(folder.path()).unwrap();
+    let counted = |kind: &str| first.not_understood.get(kind).copied().unwrap_or(0);
+    assert_eq!((first.threads_new, first.messages), (threads, messages_whole));
+    assert_eq!((counted("torn_last_line"), counted("empty_file")), (torn, empty));
+    assert_eq!(counted("unrecognised_file"), unrecognised);
+    assert_eq!(first.not_understood.values().sum::<u64>(), torn + empty + unrecognised);
+    let again = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((again.messages, again.checkpoints, again.threads_unchanged), (0, 0, threads));
+
+    for (name, text) in &whole {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let grown = Importer::new(&store).run(folder.path()).unwrap();
+    assert!(grown.not_understood.is_empty(), "{:?}", grown.not_understood);
+    assert_eq!(grown.threads_new, FILES - threads);
+    let exported = export_turns(&store).unwrap();
+    assert_eq!(messages(&exported), messages(&read(folder.path(), None)));
+    let total: usize = messages(&exported).values().map(Vec::len).sum();
+    assert_eq!(first.messages + grown.messages, total as u64, "no message is stored twice");
 }

@@ -52,6 +52,24 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
+/// Returns the largest file of a folder, with its path within it.
+pub(crate) fn largest(folder: &Path) -> PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.push((fs::metadata(&path).unwrap().len(), path));
+            }
+        }
+    }
+    files.sort();
+    files.pop().unwrap().1
+}
+
 /// Reads a source without a store.
 pub(crate) fn read(path: &Path, only: Option<SourceKind>) -> Json {
     let mut collector = TurnsCollector::default();

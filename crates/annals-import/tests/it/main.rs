@@ -7,4 +7,5 @@ mod cuts;
 mod fixtures;
 mod folder;
 mod growth;
+mod hostile;
 mod stored;

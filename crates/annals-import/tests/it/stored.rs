@@ -106,3 +106,75 @@ fn raw_records_that_were_not_understood_are_retained() {
     assert_eq!(found[0].value["raw"].as_str(), Some(unknown.to_string().as_str()));
     assert_eq!(found[0].value["place"].as_str(), Some("one.jsonl:2"));
 }
+
+#[test]
+fn a_message_that_the_store_refuses_is_counted_and_the_others_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rollout.jsonl");
+    let head = json!({"timestamp": "2026-03-02T00:00:00Z", "type": "session_meta", "payload": {"id": "one"}});
+    let said = |role: &str, text: &str| {
+        let payload = json!({"type": "message", "role": role, "content": text});
+        json!({"type": "response_item", "payload": payload}).to_string()
+    };
+    // Arguments as deep as a JSON parser takes; a message stores them deeper than a value of the store may be.
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(125), "]".repeat(125));
+    let payload = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": deep});
+    let call = json!({"type": "response_item", "payload": payload}).to_string();
+    let lines = [head.to_string(), said("user", "before"), call, said("user", "behind"), said("assistant", "end")];
+    fs::write(&file, lines.join("\n")).unwrap();
+    fs::write(folder.path().join("log.jsonl"), json!({"role": "user", "content": "another file"}).to_string()).unwrap();
+    let store = Store::memory();
+    let summary = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!(summary.not_understood.get("refused_message"), Some(&1));
+    assert_eq!((summary.threads_new, summary.messages), (2, 4));
+    let thread = store.thread(thread_id("codex".parse().unwrap(), "one")).unwrap();
+    let stored = thread.head().unwrap().unwrap().messages("messages", annals::store::ItemRange::All).unwrap();
+    let texts: Vec<String> = stored.iter().map(|message| message.text().into_owned()).collect();
+    assert_eq!(texts, ["before", "behind", "end"]);
+    let found = store.kv().search(annals::store::KvQuery::new(["import"])).unwrap();
+    assert_eq!(found[0].value["place"].as_str(), Some("codex:one:one:3"));
+    let again = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((again.messages, again.checkpoints, again.threads_unchanged), (0, 0, 2));
+}
+
+#[test]
+fn a_title_that_is_too_long_for_a_fact_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let title = "ä".repeat(100_000);
+    let node = json!({"message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}});
+    let chat = json!([{"id": "c", "title": title, "mapping": {"n": node}}]);
+    fs::write(folder.path().join("conversations.json"), chat.to_string()).unwrap();
+    let store = Store::memory();
+    assert_eq!(Importer::new(&store).run(folder.path()).unwrap().threads_new, 1);
+    let thread = store.thread("chat:c").unwrap();
+    assert_eq!(thread.info().unwrap().title(), Some("ä".repeat(32 << 10).as_str()));
+    assert_eq!(Importer::new(&store).run(folder.path()).unwrap().checkpoints, 0);
+}
+
+#[test]
+fn conversations_without_ids_of_their_own_are_distinct_and_stay_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = json!({"role": "system", "content": "You are helpful."});
+    // Two files of one name that begin alike, each imported alone and with its folder; and one id twice in a file.
+    for (name, text) in [("a", "one"), ("b", "two")] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let own = json!({"role": "user", "content": text});
+        fs::write(folder.path().join(name).join("log.jsonl"), format!("{system}\n{own}\n")).unwrap();
+        fs::write(folder.path().join(name).join("log.json"), json!([system, own]).to_string()).unwrap();
+    }
+    let chat = |text: &str| json!({"id": "same", "conversations": [{"from": "human", "value": text}]});
+    fs::write(folder.path().join("sharegpt.json"), json!([chat("x"), chat("y")]).to_string()).unwrap();
+    let store = Store::memory();
+    let alone = Importer::new(&store).run(folder.path().join("a/log.jsonl")).unwrap();
+    assert_eq!(alone.threads_new, 1);
+    let all = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((all.threads_new, all.threads_unchanged), (5, 1));
+    for thread in store.threads().unwrap() {
+        assert_eq!(store.thread(thread.id.as_str()).unwrap().all_branches().unwrap().len(), 1, "{}", thread.id);
+    }
+    // A short array grows at its end: its id does not depend on its first bytes.
+    let grown = json!([system, {"role": "user", "content": "one"}, {"role": "assistant", "content": "three"}]);
+    fs::write(folder.path().join("a/log.json"), grown.to_string()).unwrap();
+    let again = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((again.threads_new, again.threads_grown, again.messages), (0, 1, 1));
+}
