@@ -583,3 +583,12 @@ pub use annals_messages as message;
 pub use error::{Error, ErrorKind, Result};
 /// The binding to SQLite, in the version that this build uses: a program that reads the file itself shares it.
 pub use rusqlite;
+
+/// The examples of the guides that need the engine alone.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../docs/guides/json-lines.md")]
+    struct JsonLinesGuide;
+    #[doc = include_str!("../docs/guides/file-format.md")]
+    struct FileFormatGuide;
+}

@@ -115,9 +115,12 @@ pub(crate) fn dependencies(files: &Files) -> Vec<Violation> {
 /// The results of the last full run of `crates/annals-sim`.
 const RESULTS: &str = "docs/reliability.json";
 
-/// The counts of the README are those of the results: a number of cuts, faults and flips with the number that went wrong.
+/// Documents that cite the counts.
+const CITING: &[&str] = &["README.md", "docs/guides/durability.md"];
+
+/// The counts of the README and of the guide are those of the results: a number of cuts, faults and flips with the number that
+/// went wrong.
 pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
-    let readme = files.get("README.md").map_or("", String::as_str);
     let results = files.get(RESULTS).map_or("", String::as_str);
     let phrases = [
         ("power_cuts_run", "power cuts", "power_cuts_lost", "lost"),
@@ -129,12 +132,13 @@ pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
         let (run, bad) = (number_of(results, run)?, number_of(results, bad)?);
         Some(format!("{} {of}, {} {how}", grouped(run), grouped(bad)))
     };
-    let missing = phrases.into_iter().filter_map(|names| match phrase(names) {
-        None => Some(Violation::of(RESULTS, 0, format!("it does not hold {} and {}", names.0, names.2))),
-        Some(phrase) if !readme.contains(&phrase) => {
-            Some(Violation::of("README.md", 0, format!("by {RESULTS} it must say `{phrase}`")))
-        }
-        Some(_) => None,
+    let missing = phrases.into_iter().flat_map(|names| {
+        let Some(phrase) = phrase(names) else {
+            return vec![Violation::of(RESULTS, 0, format!("it does not hold {} and {}", names.0, names.2))];
+        };
+        let cites = |document: &str| files.get(document).is_some_and(|text| text.contains(&phrase));
+        let silent = CITING.iter().filter(|document| !cites(document));
+        silent.map(|document| Violation::of(*document, 0, format!("by {RESULTS} it must say `{phrase}`"))).collect()
     });
     missing.collect()
 }
@@ -201,8 +205,10 @@ mod tests {
                        \"kills_run\": 500, \"kills_lost\": 0, \"flips_run\": 1000, \"flips_wrong\": 10}";
         let readme =
             "12,345 power cuts, 0 lost; 7 injected errors, 0 lied; 500 kills, 0 lost; 1,000 flipped bytes, 10 wrong";
-        let found = reliability(&files(&[("README.md", readme), (RESULTS, results)]));
-        assert_eq!(found.len(), 1, "7 injected errors, 1 lied");
-        assert_eq!(reliability(&files(&[("README.md", readme), (RESULTS, "{}")])).len(), 4);
+        let citing = [(CITING[0], readme), (CITING[1], readme)];
+        let found = reliability(&files(&[citing[0], citing[1], (RESULTS, results)]));
+        assert_eq!(found.len(), 2, "7 injected errors, 1 lied, in two documents");
+        assert_eq!(reliability(&files(&[citing[0], (RESULTS, results)])).len(), 1 + 4, "a document is missing");
+        assert_eq!(reliability(&files(&[citing[0], citing[1], (RESULTS, "{}")])).len(), 4);
     }
 }

@@ -866,3 +866,14 @@ pub use stream::{
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of the guides that need the executor. They are in the repository, not in the package of this crate.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/guides/langgraph.md")]
+    struct LangGraphGuide;
+    #[doc = include_str!("../../../docs/guides/durability.md")]
+    struct DurabilityGuide;
+    #[doc = include_str!("../../../docs/guides/testing.md")]
+    struct TestingGuide;
+}
