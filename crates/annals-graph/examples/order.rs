@@ -74,9 +74,6 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let status = Process::new(std::env::current_exe()?).arg(path).stderr(Stdio::null()).status()?;
     assert!(!status.success(), "it is killed while it ships");
 
-    let thread = Store::open(path.join("orders.db"))?.thread("order-17")?;
-    println!("after the kill the order is {}", thread.info()?.status());
-    drop(thread);
     println!("the second worker: {}", worker(path, false)?);
 
     // The client that heard nothing sends its request again: it gets the result, and no task runs.
