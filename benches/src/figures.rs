@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Res, append, channels, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale,
-    search, supersteps, turns,
+    Bench, Res, append, channels, disk, group, history, inside, inspect, messages, pages, peers, processes, runtime,
+    scale, search, supersteps, turns,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 90] = [
+const FIGURES: [Figure; 98] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -106,6 +106,15 @@ const FIGURES: [Figure; 90] = [
     figure("search_us_1m", "search", Target::AtMost(50_000.0)).about(
         "the 95th percentile of 1,000 searches for one to three words, drawn as often as in the 1,000,000 short messages",
     ),
+    figure("page_ms_threads", "pages", Target::AtMost(100.0)),
+    figure("page_ms_thread", "pages", Target::AtMost(100.0)),
+    figure("page_ms_talk", "pages", Target::AtMost(100.0)),
+    figure("page_ms_state", "pages", Target::AtMost(100.0)),
+    figure("page_ms_step", "pages", Target::AtMost(100.0)),
+    figure("page_ms_diff", "pages", Target::AtMost(100.0)),
+    figure("page_ms_runs", "pages", Target::AtMost(100.0)),
+    figure("page_ms_stats", "pages", Target::AtMost(100.0))
+        .about("a screen of `annals serve`, from the request to the whole response, on a store of 1,000,000 checkpoints"),
     figure("map_put_us_1k", "channels", Target::None),
     figure("map_put_us_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
     figure("map_put_us_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
@@ -328,6 +337,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("inspect", inspect::measure),
         ("scale", scale::measure),
         ("search", search::measure),
+        ("pages", pages::measure),
         ("channels", channels::measure),
         ("inside", inside::measure),
         ("supersteps", supersteps::measure),

@@ -14,6 +14,7 @@ mod history;
 mod inside;
 mod inspect;
 mod messages;
+mod pages;
 mod peers;
 mod processes;
 mod profile;
@@ -44,7 +45,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
   --only     one group (append, group, processes, disk, turns, history, inspect, channels, inside, supersteps, runtime,
-             messages, rss, langgraph, and salamander if built with the feature of this name), or the
+             messages, pages, rss, langgraph, and salamander if built with the feature of this name), or the
              group of a figure
   --python   the Python that has langgraph (default: python3)
 

@@ -35,7 +35,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// A thread whose checkpoints each add an item of 100 bytes to a list.
-struct Growing {
+pub(crate) struct Growing {
     thread: ThreadId,
     ids: IdSource,
     head: Option<CheckpointId>,
@@ -43,7 +43,7 @@ struct Growing {
 }
 
 impl Growing {
-    fn new(name: &str, seed: u64) -> Res<Self> {
+    pub(crate) fn new(name: &str, seed: u64) -> Res<Self> {
         Ok(Self { thread: ThreadId::new(name)?, ids: IdSource::from_seed(seed), head: None, items: 0 })
     }
 
@@ -63,7 +63,7 @@ impl Growing {
     }
 
     /// Commits `count` checkpoints, in batches.
-    fn grow(&mut self, store: &Opened, count: u64) -> Res<()> {
+    pub(crate) fn grow(&mut self, store: &Opened, count: u64) -> Res<()> {
         for from in (0..count).step_by(BATCH as usize) {
             let mut batch = Batch::new(self.thread.clone(), Namespace::root(), self.head);
             for _ in from..count.min(from + BATCH) {

@@ -41,6 +41,7 @@ Examples:
   annals import chat.json --format openai --name trip-43
   annals sql \"select kind, count(*) from v_messages group by 1\"
   annals tail -f
+  annals serve notes.db --open
   annals import ~/.codex/sessions
   annals check --since 1-50-2-80-9-3f1c0a9b7d2e4f60
   annals backup notes-2026-11-23.db
@@ -97,6 +98,8 @@ pub(crate) enum Verb {
     Tail(TailArgs),
     /// Run an SQL query over the views of the store, for reading only
     Sql(SqlArgs),
+    /// Show the store in a browser of this machine, and print the link
+    Serve(ServeArgs),
     /// Start a new thread from a point, and print its id
     Fork(ForkArgs),
     /// Set channels of a thread and append to lists, in one commit
@@ -366,6 +369,22 @@ pub(crate) struct SqlArgs {
     /// Print comma-separated values
     #[arg(long)]
     pub(crate) csv: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Path of the store [default: that of --store]
+    #[arg(value_name = "STORE")]
+    pub(crate) path: Option<PathBuf>,
+    /// Port of the loopback address (0: any free one)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Open the link in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Show forms that store resume values and make forks
+    #[arg(long)]
+    pub(crate) allow_write: bool,
 }
 
 #[derive(Debug, clap::Args)]

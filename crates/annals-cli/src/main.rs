@@ -30,6 +30,7 @@ mod pickaxe;
 mod point;
 mod repair;
 mod search;
+mod serve;
 mod show;
 mod since;
 mod sql;
@@ -89,6 +90,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Undo(args) => heads::undo(args, &point::open_to_write(store)?, out),
         Verb::Redo(args) => heads::redo(args, &point::open_to_write(store)?, out),
         Verb::Sql(args) => sql::run(args, store, out),
+        Verb::Serve(args) => serve::run(args, store, out),
         Verb::Completions(args) => manual::completions(args, out),
         Verb::Man(args) => manual::man(args, out),
         Verb::Update(args) => update::run(args, &point::open_to_write(store)?, out),

@@ -1,5 +1,8 @@
 //! The documents of `--json` against the shapes of `docs/cli-json.md`.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
 use super::verbs::trip;
 use super::*;
 
@@ -145,6 +148,7 @@ fn every_document_has_its_documented_shape() {
     let other = trip();
     let found = run(other.folder.path(), &["bisect", "trip", "--json", "--store", "store.db", "--", "false"]);
     compare("bisect", &document(&found.stdout));
+    compare("serve", &served(&other));
     let error = other.annals(&["show", "nobody", "--json"]);
     compare("Errors", &document(&error.stderr));
 
@@ -152,6 +156,27 @@ fn every_document_has_its_documented_shape() {
     let missing: Vec<_> =
         shapes.keys().filter(|name| !compared.contains(&name.as_str()) && !shared.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "no document was compared with {missing:?}");
+}
+
+/// Starts the server, asks it for a page with the link that it printed, and ends it. Returns its document.
+fn served(bench: &Bench) -> Json {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+    command.args(["serve", "store.db", "--json"]).current_dir(bench.folder.path()).stdout(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let printed: Json = serde_json::from_str(&line).unwrap();
+    let (address, token) = printed["url"].as_str().unwrap()["http://".len()..].split_once("/?token=").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    write!(client, "GET /.json HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n").unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let shapes = shapes();
+    let threads = document(response.split_once("\r\n\r\n").unwrap().1.as_bytes());
+    assert_eq!(mismatch(&threads, &shapes["threads"], &shapes, "the JSON of the page"), None);
+    printed
 }
 
 #[test]

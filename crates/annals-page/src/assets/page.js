@@ -1,0 +1,102 @@
+// Keys and live updates. Every screen works without this file.
+"use strict";
+
+const rows = () => [...document.querySelectorAll("[data-row]")];
+const branches = () => [...document.querySelectorAll("[data-branch]")];
+let current = -1;
+
+// Marks a row and brings it into view.
+function select(list, at) {
+  if (!list.length) return;
+  document.querySelectorAll(".current").forEach((row) => row.classList.remove("current"));
+  at = Math.max(0, Math.min(list.length - 1, at));
+  list[at].classList.add("current");
+  list[at].scrollIntoView({ block: "nearest" });
+  const link = list[at].querySelector("a");
+  if (link) link.focus({ preventScroll: true });
+  return at;
+}
+
+function tab(name) {
+  const link = document.querySelector(`a[data-key="${name}"]`);
+  if (link) location.assign(link.getAttribute("href"));
+}
+
+const keys = {
+  "/": () => document.getElementById("search").focus(),
+  "j": () => { current = select(rows(), current + 1) ?? current; },
+  "k": () => { current = select(rows(), current - 1) ?? current; },
+  "h": () => { const at = branches().findIndex((row) => row.classList.contains("current")); select(branches(), at - 1); },
+  "l": () => { const at = branches().findIndex((row) => row.classList.contains("current")); select(branches(), at + 1); },
+  "d": () => {
+    const row = document.querySelector(".current[data-diff]");
+    if (row && row.dataset.diff) location.assign(row.dataset.diff); else tab("diff");
+  },
+  "s": () => tab("state"),
+  "t": () => tab("talk"),
+  "f": () => tab("fork"),
+  "g": () => location.assign("/"),
+  "?": () => { const help = document.getElementById("keys"); help.open = !help.open; help.querySelector("summary").focus(); },
+};
+
+document.addEventListener("keydown", (event) => {
+  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+  if (event.key === "Escape" && typing) { event.target.blur(); return; }
+  if (typing || event.ctrlKey || event.altKey || event.metaKey) return;
+  const action = keys[event.key];
+  if (action) { event.preventDefault(); action(); }
+});
+
+// Live updates: the content of the screen is fetched again when its thread has new checkpoints.
+let source = null;
+let position = "";
+let waiting = false;
+
+// Replaces the content, unless somebody is typing in it.
+async function refresh(event) {
+  const main = document.getElementById("main");
+  const news = document.getElementById("news");
+  const typing = main.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
+  news.hidden = false;
+  if (typing || main.querySelector("textarea")?.value) {
+    news.textContent = "new checkpoints: load the page again to see them";
+    return;
+  }
+  if (waiting) return;
+  waiting = true;
+  try {
+    const response = await fetch(location.href, { headers: { "accept": "text/html" } });
+    if (response.ok) {
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+      const top = fresh.querySelector(".top nav");
+      main.replaceChildren(...document.importNode(fresh.getElementById("main"), true).childNodes);
+      if (top) document.querySelector(".top nav").replaceWith(document.importNode(top, true));
+      current = -1;
+      news.textContent = `live: ${event.thread} step ${event.step}`;
+    }
+  } finally {
+    setTimeout(() => { waiting = false; }, 500);
+  }
+}
+
+function follow() {
+  const thread = document.getElementById("main")?.dataset.live;
+  if (thread === undefined || source || document.hidden) return;
+  const query = new URLSearchParams();
+  if (thread) query.set("thread", thread);
+  query.set("after", position || document.getElementById("main").dataset.seq);
+  source = new EventSource(`/live?${query}`);
+  source.onmessage = (message) => {
+    position = message.lastEventId || position;
+    refresh(JSON.parse(message.data));
+  };
+}
+
+function pause() {
+  if (source) source.close();
+  source = null;
+}
+
+document.addEventListener("visibilitychange", () => { if (document.hidden) pause(); else follow(); });
+window.addEventListener("pagehide", pause);
+follow();

@@ -1,0 +1,111 @@
+//! The channels that a checkpoint changed, found in the log without decoding any value.
+
+use std::sync::Arc;
+
+use annals::base::limits::MAP_POSITION_MIN;
+use annals::history::Snapshot;
+use annals::store::{ChannelValue, ItemRange, Source, StoreError};
+use serde_json::{Value as Json, json};
+
+use crate::limits::CHANGED_ITEMS_MAX;
+use crate::words::count;
+
+/// The changes of one channel by one checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct ChannelStep {
+    pub(crate) channel: Arc<str>,
+    /// The numbers of new and of edited items of a list; `None` for a channel with one value.
+    items: Option<(u64, u64)>,
+    is_messages: bool,
+    /// Bytes of the encoded values and items.
+    pub(crate) bytes: u64,
+    /// Tokens read and written, as the messages among the items state them.
+    pub(crate) tokens: (u64, u64),
+}
+
+/// Returns whether a channel belongs to the state.
+pub(crate) fn is_state(channel: &str) -> bool {
+    !(channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__"))
+}
+
+/// Returns the channels that a checkpoint changed, messages first. The cost is that of the changes.
+pub(crate) fn changed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelStep>, StoreError> {
+    if at.source() == Source::Fork {
+        return Ok(Vec::new());
+    }
+    let (backend, ordinal) = (at.store().backend(), at.record().ordinal);
+    let mut all = Vec::new();
+    let mut lists = Vec::new();
+    backend.versions(at.point(), None, ordinal, &mut |version| {
+        let record = &version.channel;
+        if record.ordinal != ordinal || !is_state(&record.channel) {
+            return Ok(true);
+        }
+        let bytes = if let ChannelValue::Value(payload) = &record.value { payload.data.len() as u64 } else { 0 };
+        let channel = Arc::clone(&record.channel);
+        lists.extend(version.positions.clone().map(|positions| (all.len(), positions)));
+        all.push(ChannelStep { channel, items: None, is_messages: false, bytes, tokens: (0, 0) });
+        Ok(true)
+    })?;
+    for (index, positions) in lists {
+        let step: &mut ChannelStep = &mut all[index];
+        let mut end = None;
+        if let Some(parent) = parent {
+            backend.items(parent.point(), &step.channel, ItemRange::Tail(1), &mut |row| {
+                end = Some(row.position);
+                Ok(())
+            })?;
+        }
+        // The positions of a map are spread, those of a list follow each other.
+        let is_list = positions.start < MAP_POSITION_MIN;
+        let last = if is_list { positions.start.saturating_add(CHANGED_ITEMS_MAX) } else { u64::MAX };
+        let range = ItemRange::Positions(positions.start, positions.end.min(last));
+        let (mut added, mut edited) = (0, 0);
+        backend.items(at.point(), &step.channel, range, &mut |row| {
+            if row.ordinal != ordinal {
+                return Ok(());
+            }
+            *(if end.is_none_or(|end| row.position > end) { &mut added } else { &mut edited }) += 1;
+            step.bytes += row.payload.data.len() as u64;
+            if let Some(index) = row.payload.index {
+                step.is_messages |= index.kind.is_some();
+                step.bytes += index.text.map_or(0, |text| text.len() as u64);
+                step.tokens.0 += u64::from(index.input_tokens.unwrap_or(0));
+                step.tokens.1 += u64::from(index.output_tokens.unwrap_or(0));
+            }
+            Ok(())
+        })?;
+        step.items = Some((added, edited));
+    }
+    all.sort_by(|a, b| (!a.is_messages, &a.channel).cmp(&(!b.is_messages, &b.channel)));
+    debug_assert!(all.iter().all(|step| is_state(&step.channel)), "channels that trigger nodes are not shown");
+    Ok(all)
+}
+
+impl ChannelStep {
+    /// Returns a short text: `+1 message`, `notes +12`, `plan`.
+    pub(crate) fn text(&self) -> String {
+        let Some((added, edited)) = self.items else { return self.channel.to_string() };
+        let mut words = Vec::new();
+        if self.is_messages {
+            words.extend((added > 0).then(|| format!("+{}", count(added, "message"))));
+            words.extend((edited > 0).then(|| format!("~{}", count(edited, "message"))));
+        } else {
+            words.extend((added > 0).then(|| format!("{} +{added}", self.channel)));
+            words.extend((edited > 0).then(|| format!("{} ~{edited}", self.channel)));
+        }
+        if words.is_empty() { format!("{} -", self.channel) } else { words.join(" ") }
+    }
+
+    pub(crate) fn json(&self) -> Json {
+        match self.items {
+            None => json!({ "channel": &*self.channel }),
+            Some((added, edited)) => json!({ "channel": &*self.channel, "added": added, "edited": edited }),
+        }
+    }
+}
+
+/// Returns all changes as a short text.
+pub(crate) fn text(all: &[ChannelStep]) -> String {
+    all.iter().map(ChannelStep::text).collect::<Vec<_>>().join(", ")
+}

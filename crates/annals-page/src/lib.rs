@@ -1,0 +1,63 @@
+//! Pages that show the histories in an [annals](https://docs.rs/annals) store, for a browser on the same machine.
+//!
+//! | type | meaning |
+//! | --- | --- |
+//! | [`Page`], [`PageOptions`] | the pages of a store: a request in, a response out, without a socket |
+//! | [`PageServer`] | a server on the loopback address |
+//! | [`PageRequest`], [`PageResponse`], [`PageBody`] | requests and responses as plain data |
+//! | [`LiveEvents`] | new checkpoints, as server-sent events |
+//! | [`PageError`] | a failure of the server |
+//!
+//! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants: data is
+//! text in a document and never markup; a request without the token, for another host or from another origin reads nothing of
+//! the store; the cost of a screen is that of its content. *Absent:* encryption, users, and any address but the loopback.
+//!
+//! | address | screen |
+//! | --- | --- |
+//! | `/` | threads: `?q=` title, `?project=`, `?label=`, `?graph=`, `?status=`, `?archived=1` |
+//! | `/t/POINT` | a thread at a point: the tree of branches, the timeline, the state |
+//! | `/t/POINT/talk` | the messages at a point |
+//! | `/t/POINT/state/PATH` | a value, or the items of a list, with the history of it |
+//! | `/t/POINT/step`, `/t/POINT/step/N` | the superstep that made a checkpoint, or the one with a number |
+//! | `/t/POINT/fork` | a new thread from a point: preview, command and form |
+//! | `/diff/A..B`, `/diff/POINT` | the difference of two points, or of a point and its parent |
+//! | `/search?q=` | messages and other items by their text |
+//! | `/runs` | threads that wait, failed, sleep or run |
+//! | `/stats` | tokens, cost, durations and bytes of the newest checkpoints |
+//! | `/health` | sizes, index, operations; with `?check=1` a check of the whole file |
+//!
+//! # Recipe: serve a store
+//! ```no_run
+//! use annals::prelude::*;
+//! use annals_page::{PageOptions, PageServer};
+//!
+//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::open_with("chats.db", OpenOptions::new().read_only(true))?;
+//! let server = PageServer::bind(store, 4000, PageOptions::new().name("chats.db"))?;
+//! println!("{}", server.link());
+//! server.run();
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod changed;
+mod failure;
+mod guard;
+mod html;
+mod layout;
+mod limits;
+mod live;
+mod page;
+mod plot;
+mod request;
+mod screens;
+mod server;
+mod values;
+mod words;
+
+pub use failure::PageError;
+pub use live::LiveEvents;
+pub use page::{Page, PageOptions};
+pub use request::{PageBody, PageRequest, PageResponse};
+pub use server::PageServer;

@@ -1,0 +1,63 @@
+//! The maxima of requests and of what one page shows.
+
+use std::time::Duration;
+
+/// Bytes of the head of a request.
+pub(crate) const HEAD_BYTES_MAX: usize = 32 << 10;
+/// Headers of a request.
+pub(crate) const HEADERS_MAX: usize = 100;
+/// Bytes of the body of a request.
+pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the target of a request.
+pub(crate) const TARGET_BYTES_MAX: usize = 16 << 10;
+/// Connections at a time; further ones are closed.
+pub(crate) const CONNECTIONS_MAX: usize = 64;
+/// Time for a client to send a request, and to take the next part of a response.
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(10);
+/// Time after which a connection that follows the log and has nothing to report sends a comment.
+pub(crate) const LIVE_IDLE_MAX: Duration = Duration::from_secs(5);
+/// Checkpoints that one live event counts.
+pub(crate) const LIVE_BATCH_MAX: usize = 1_000;
+
+/// Threads of a page.
+pub(crate) const THREADS_MAX: usize = 50;
+/// Newest checkpoints of a thread that its row counts tokens of, and shows the activity of.
+pub(crate) const ACTIVITY_MAX: usize = 24;
+/// Checkpoints of a timeline.
+pub(crate) const STEPS_MAX: usize = 30;
+/// Branches of the tree of a thread.
+pub(crate) const BRANCHES_MAX: usize = 100;
+/// Messages of a page.
+pub(crate) const MESSAGES_MAX: usize = 50;
+/// Items of a list that are shown among other channels.
+pub(crate) const ITEMS_BRIEF_MAX: usize = 3;
+/// Items of a list of a page.
+pub(crate) const ITEMS_MAX: usize = 50;
+/// Stored positions of a list that a read of changed items visits.
+pub(crate) const CHANGED_ITEMS_MAX: u64 = 1_000;
+/// Nodes of a value that its tree shows.
+pub(crate) const TREE_NODES_MAX: usize = 400;
+/// Characters of a text that are shown; the rest is a link away.
+pub(crate) const TEXT_CHARS_MAX: usize = 4_000;
+/// Characters of a value on one line.
+pub(crate) const BRIEF_CHARS_MAX: usize = 100;
+/// Values of an evolution.
+pub(crate) const VERSIONS_MAX: usize = 20;
+/// Members, items or lines of the difference of one channel.
+pub(crate) const DIFF_ROWS_MAX: usize = 100;
+/// Lines of a text that are compared line by line.
+pub(crate) const DIFF_LINES_MAX: usize = 4_000;
+/// Hits of a page of a search.
+pub(crate) const HITS_MAX: usize = 50;
+/// Threads of one status among the runs.
+pub(crate) const RUNS_MAX: usize = 50;
+/// Operations of the page about the store.
+pub(crate) const OPERATIONS_MAX: usize = 20;
+/// Problems of a check that are listed.
+pub(crate) const FINDINGS_MAX: usize = 100;
+/// Writes of a task that are shown.
+pub(crate) const WRITES_MAX: usize = 100;
+/// Newest checkpoints that the analytics may read.
+pub(crate) const STATS_CHECKPOINTS_MAX: u64 = 50_000;
+/// Bars of a plot.
+pub(crate) const BARS_MAX: usize = 40;

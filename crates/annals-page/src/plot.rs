@@ -1,0 +1,75 @@
+//! Plots as inline SVG. The policy allows no styles within a document, so colours are classes of the stylesheet.
+
+use crate::html::Html;
+use crate::limits::BARS_MAX;
+
+/// A bar of a plot: its name, its height, and the text that states the height.
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) shown: String,
+}
+
+/// Adds a small plot of counts over time, without labels.
+pub(crate) fn sparkline(html: &mut Html, counts: &[usize], label: &str) {
+    let highest = counts.iter().copied().max().unwrap_or(0).max(1);
+    let width = (counts.len() * 5).to_string();
+    let view_box = format!("0 0 {width} 16");
+    let attributes = [
+        ("class", "spark"),
+        ("width", width.as_str()),
+        ("height", "16"),
+        ("viewBox", view_box.as_str()),
+        ("role", "img"),
+        ("aria-label", label),
+    ];
+    html.within("svg", &attributes, |html| {
+        for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let height = (16 * count / highest).max(2);
+            let (x, y) = ((at * 5).to_string(), (16 - height).to_string());
+            let height = height.to_string();
+            html.element("rect", &[("x", &x), ("y", &y), ("width", "4"), ("height", &height)], "");
+        }
+    });
+}
+
+/// Adds a bar that shows a part of a whole.
+pub(crate) fn share(html: &mut Html, part: f64, label: &str) {
+    let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };
+    let width = format!("{:.1}", part * 100.0);
+    let attributes = [
+        ("class", "share"),
+        ("width", "100"),
+        ("height", "10"),
+        ("viewBox", "0 0 100 10"),
+        ("preserveAspectRatio", "none"),
+        ("role", "img"),
+        ("aria-label", label),
+    ];
+    html.within("svg", &attributes, |html| {
+        html.element("rect", &[("x", "0"), ("y", "0"), ("width", &width), ("height", "10")], "");
+    });
+}
+
+/// Adds a table whose rows have bars on a common scale.
+pub(crate) fn bars(html: &mut Html, title: &str, bars: &[Bar]) {
+    let highest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+    html.within("figure", &[], |html| {
+        html.element("figcaption", &[], title);
+        html.within("table", &[("class", "bars")], |html| {
+            for bar in bars.iter().take(BARS_MAX) {
+                html.within("tr", &[], |html| {
+                    html.element("th", &[("scope", "row")], &bar.name);
+                    html.within("td", &[], |html| share(html, bar.value / highest, &bar.shown));
+                    html.classed("td", "number", &bar.shown);
+                });
+            }
+        });
+        if bars.is_empty() {
+            html.classed("p", "dim", "nothing was recorded");
+        }
+        if bars.len() > BARS_MAX {
+            html.classed("p", "dim", &format!("{} more", bars.len() - BARS_MAX));
+        }
+    });
+}

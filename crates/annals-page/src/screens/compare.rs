@@ -1,0 +1,379 @@
+//! The difference of two points or branches side by side, with their last common ancestor.
+
+use annals::base::Value;
+use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Patch, Snapshot, diff};
+use serde_json::{Value as Json, json};
+use similar::{Algorithm, ChangeTag, capture_diff_slices};
+
+use super::state::line;
+use super::{Screen, Shown};
+use crate::address::{self, point_text};
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::limits::{DIFF_LINES_MAX, DIFF_ROWS_MAX};
+use crate::values::kind;
+use crate::words::{ago, brief, count, place, shortened};
+
+/// Lines around a changed one that are shown.
+const AROUND: usize = 2;
+
+/// Goes to the difference of two points that a form names.
+pub(super) fn choose(screen: &Screen<'_>) -> Result<Shown, Refusal> {
+    let field = |name| screen.query.get(name).map(str::trim).filter(|text| !text.is_empty());
+    let (Some(a), Some(b)) = (field("a"), field("b")) else {
+        let mut html = Html::new();
+        html.element("h1", &[], "Compare");
+        form(&mut html, field("a").unwrap_or_default(), field("b").unwrap_or_default());
+        return Ok(View::new("compare", html).into());
+    };
+    let (before, after) = (screen.point(a)?, screen.point(b)?);
+    Ok(Shown::To(address::diff(&point_text(&before), &point_text(&after))))
+}
+
+fn form(html: &mut Html, a: &str, b: &str) {
+    html.within("form", &[("action", "/diff"), ("class", "facets")], |html| {
+        for (name, label, value) in [("a", "before", a), ("b", "after", b)] {
+            html.within("label", &[], |html| {
+                html.text(label).literal(" ").open("input", &[("name", name), ("value", value), ("size", "40")]);
+            });
+        }
+        html.element("button", &[], "compare");
+    });
+}
+
+pub(super) fn show(screen: &Screen<'_>, text: &str) -> Result<Shown, Refusal> {
+    let (before, after) = match screen.store.point(text) {
+        Ok(after) => (after.parent()?, after),
+        Err(_) if text.contains("..") => {
+            let (before, after) = screen.store.range(text)?;
+            (Some(before), after)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let found = match &before {
+        Some(before) => diff(before, &after)?,
+        None => {
+            let added = |(channel, value): (String, Value)| ChannelDiff::Added { channel: channel.into(), value };
+            Diff::new(after.values()?.into_iter().map(added).collect(), 0)
+        }
+    };
+    if screen.query.get("patch").is_some() {
+        return Ok(Shown::Json(patches(&found)));
+    }
+    if screen.json {
+        return Ok(Shown::Json(document(before.as_ref(), &after, &found)));
+    }
+    let mut html = Html::new();
+    html.element("h1", &[], "Difference");
+    html.open("div", &[("class", "sides")]);
+    for (side, at) in [("before", before.as_ref()), ("after", Some(&after))] {
+        html.within("p", &[("class", side)], |html| {
+            let Some(at) = at else {
+                html.text("nothing: the first checkpoint");
+                return;
+            };
+            html.link(&address::point(at), &shortened(&point_text(at), 90));
+            html.text(&format!(" · step {} · {}", at.step(), ago(at.store().now(), at.created_at())));
+        });
+    }
+    html.close("div");
+    if let Some(before) = &before {
+        let common = before.common_ancestor(&after)?;
+        html.open("p", &[("class", "dim")]);
+        match &common {
+            Some(common) => {
+                html.text("last common ancestor: ").link(&address::point(common), &format!("step {}", common.step()))
+            }
+            None => html.text("the two have no common ancestor"),
+        };
+        let back = address::diff(&point_text(&after), &point_text(before));
+        html.text(" · ").link(&back, "the other way round").text(" · ");
+        let patch = format!("{}?patch=1", address::diff(&point_text(before), &point_text(&after)));
+        html.link(&patch, "JSON Patch (RFC 6902)").close("p");
+        html.classed("p", "dim", &screen.command(&["diff", &point_text(before), &point_text(&after)]));
+    }
+    for channel in &found.channels {
+        channel_section(&mut html, channel, before.as_ref(), &after);
+    }
+    let same = match found.channels.len() {
+        0 => "no differences".to_owned(),
+        _ => format!("= {} unchanged", count(found.unchanged as u64, "channel")),
+    };
+    html.classed("p", "dim", &same);
+    let a = before.as_ref().map(point_text).unwrap_or_default();
+    form(&mut html, &a, &point_text(&after));
+    Ok(View::new("difference", html).into())
+}
+
+fn channel_section(html: &mut Html, channel: &ChannelDiff, before: Option<&Snapshot>, after: &Snapshot) {
+    let name = &**channel.channel();
+    let sign = match channel {
+        ChannelDiff::Added { .. } => "+",
+        ChannelDiff::Removed { .. } => "-",
+        _ => "~",
+    };
+    html.open("section", &[("class", "diff")]).open("h2", &[("dir", "auto")]);
+    html.classed("span", "mark", sign).literal(" ");
+    let side = if sign == "-" { before.unwrap_or(after) } else { after };
+    html.link(&address::state(&address::point(side), [name]), &shortened(name, 80)).close("h2");
+    html.open("table", &[("class", "rows two")]).open("tbody", &[]);
+    match channel {
+        ChannelDiff::Added { value, .. } => pair(html, "", None, Some(&brief_of(value))),
+        ChannelDiff::Removed { value, .. } => pair(html, "", Some(&brief_of(value)), None),
+        ChannelDiff::Changed { before, after, .. } => changed(html, "", before, after),
+        ChannelDiff::Items { items, .. } => {
+            for item in items.iter().take(DIFF_ROWS_MAX) {
+                item_row(html, item);
+            }
+            more(html, items.len());
+        }
+        ChannelDiff::Entries { entries, .. } => {
+            for EntryDiff { key, before, after } in entries.iter().take(DIFF_ROWS_MAX) {
+                match (before, after) {
+                    (Some(before), Some(after)) => changed(html, key, before, after),
+                    (before, after) => {
+                        let [before, after] = [before, after].map(|value| value.as_ref().map(brief_of));
+                        pair(html, key, before.as_deref(), after.as_deref());
+                    }
+                }
+            }
+            more(html, entries.len());
+        }
+        ChannelDiff::Appended { text, .. } => pair(html, "", None, Some(&shortened(text, 2_000))),
+        _ => pair(html, "", None, Some("differs")),
+    }
+    html.close("tbody").close("table").close("section");
+}
+
+fn brief_of(value: &Value) -> String {
+    format!("{} ({})", line(value), kind(value))
+}
+
+fn more(html: &mut Html, len: usize) {
+    if len > DIFF_ROWS_MAX {
+        html.within("tr", &[], |html| {
+            _ = html.element("td", &[("colspan", "3")], &format!("{} more", len - DIFF_ROWS_MAX))
+        });
+    }
+}
+
+fn pair(html: &mut Html, path: &str, before: Option<&str>, after: Option<&str>) {
+    html.open("tr", &[]).element("th", &[("scope", "row"), ("dir", "auto")], &shortened(path, 80));
+    for (class, text) in [("removed", before), ("added", after)] {
+        match text {
+            Some(text) => html.element("td", &[("class", class), ("dir", "auto")], text),
+            None => html.classed("td", "absent", ""),
+        };
+    }
+    html.close("tr");
+}
+
+fn item_row(html: &mut Html, item: &ItemDiff) {
+    match item {
+        ItemDiff::Added { to, value } => pair(html, &format!("+ {to}"), None, Some(&line(value))),
+        ItemDiff::Removed { from, value } => pair(html, &format!("- {from}"), Some(&line(value)), None),
+        ItemDiff::Moved { from, to, before, after } => {
+            pair(html, &format!("moved {from} → {to}"), Some(&line(before)), Some(&line(after)));
+        }
+        ItemDiff::Edited { from, before, after, .. } => changed(html, &format!("~ {from}"), before, after),
+        _ => {}
+    }
+}
+
+/// Adds a value that changed: members by path, texts by line or by word.
+fn changed(html: &mut Html, path: &str, before: &Value, after: &Value) {
+    let mut members = Vec::new();
+    compare(path.to_owned(), before, after, &mut members);
+    for (path, before, after) in members.iter().take(DIFF_ROWS_MAX) {
+        match (before, after) {
+            (Some(Value::Str(before)), Some(Value::Str(after))) => text_row(html, path, before, after),
+            (before, after) => {
+                let [before, after] = [before, after].map(|value| value.map(brief));
+                pair(html, path, before.as_deref(), after.as_deref());
+            }
+        }
+    }
+    more(html, members.len());
+}
+
+/// A member that differs: its path, and its value before and after.
+type ChangedMember<'v> = (String, Option<&'v Value>, Option<&'v Value>);
+
+fn compare<'v>(path: String, before: &'v Value, after: &'v Value, found: &mut Vec<ChangedMember<'v>>) {
+    match (before, after) {
+        (before, after) if before == after => {}
+        (Value::Map(old), Value::Map(new)) => {
+            for (name, value) in old.iter() {
+                match new.get(name) {
+                    Some(other) => compare(format!("{path}/{name}"), value, other, found),
+                    None => found.push((format!("{path}/{name}"), Some(value), None)),
+                }
+            }
+            for (name, value) in new.iter().filter(|(name, _)| old.get(*name).is_none()) {
+                found.push((format!("{path}/{name}"), None, Some(value)));
+            }
+        }
+        (Value::List(old), Value::List(new)) => {
+            for at in 0..old.len().max(new.len()) {
+                match (old.get(at), new.get(at)) {
+                    (Some(value), Some(other)) => compare(format!("{path}/{at}"), value, other, found),
+                    (value, other) => found.push((format!("{path}/{at}"), value, other)),
+                }
+            }
+        }
+        _ => found.push((path, Some(before), Some(after))),
+    }
+}
+
+/// Adds two texts: by line if they have several, else by word.
+fn text_row(html: &mut Html, path: &str, before: &str, after: &str) {
+    let has_lines = before.contains('\n') || after.contains('\n');
+    let split = |text: &'_ str| -> Vec<String> {
+        if has_lines {
+            text.lines().map(ToOwned::to_owned).collect()
+        } else {
+            text.split_inclusive(char::is_whitespace).map(ToOwned::to_owned).collect()
+        }
+    };
+    let (old, new) = (split(before), split(after));
+    if old.len() + new.len() > DIFF_LINES_MAX {
+        pair(html, path, Some(&shortened(before, 400)), Some(&shortened(after, 400)));
+        return;
+    }
+    let changes: Vec<(ChangeTag, String)> = capture_diff_slices(Algorithm::Myers, &old, &new)
+        .iter()
+        .flat_map(|op| op.iter_changes(&old, &new).map(|change| (change.tag(), change.value())).collect::<Vec<_>>())
+        .collect();
+    let is_near = |at: usize| {
+        let near = changes.iter().skip(at.saturating_sub(AROUND)).take(2 * AROUND + 1);
+        !has_lines || near.into_iter().any(|(tag, _)| *tag != ChangeTag::Equal)
+    };
+    html.open("tr", &[]).element("th", &[("scope", "row"), ("dir", "auto")], &shortened(path, 80));
+    for (class, own) in [("removed", ChangeTag::Delete), ("added", ChangeTag::Insert)] {
+        html.open("td", &[("class", class), ("dir", "auto")]);
+        let mut shown = 0;
+        for (at, (tag, text)) in changes.iter().enumerate() {
+            if (*tag != ChangeTag::Equal && *tag != own) || !is_near(at) {
+                continue;
+            }
+            shown += 1;
+            if shown > 4 * DIFF_ROWS_MAX {
+                html.text("…");
+                break;
+            }
+            let text = shortened(text, 1_000);
+            if *tag == own {
+                html.element(if own == ChangeTag::Delete { "del" } else { "ins" }, &[], &text);
+            } else {
+                html.text(&text);
+            }
+            if has_lines {
+                html.literal("<br>");
+            }
+        }
+        html.close("td");
+    }
+    html.close("tr");
+}
+
+/// Returns a JSON Patch for each channel that has one.
+fn patches(found: &Diff) -> Json {
+    let patch = |channel: &ChannelDiff| {
+        let whole = |op: &str, value: Option<&Value>| {
+            let mut op = json!({ "op": op, "path": "" });
+            if let Some(value) = value {
+                op["value"] = value.to_json();
+            }
+            json!([op])
+        };
+        let patch = match channel {
+            ChannelDiff::Added { value, .. } => whole("add", Some(value)),
+            ChannelDiff::Removed { .. } => whole("remove", None),
+            ChannelDiff::Items { items, .. } => {
+                let edits =
+                    items.iter().filter_map(|item| Some(json!({ "id": item.id(), "patch": item.patch()?.to_json() })));
+                return (channel.channel().to_string(), json!({ "edited": edits.collect::<Vec<_>>() }));
+            }
+            channel => channel.patch().as_ref().map_or(Json::Null, Patch::to_json),
+        };
+        (channel.channel().to_string(), json!({ "patch": patch }))
+    };
+    let channels: serde_json::Map<String, Json> = found.channels.iter().map(patch).collect();
+    json!({ "schema": 1, "channels": channels })
+}
+
+/// Returns the document of a difference, as `annals diff --json` has it.
+fn document(before: Option<&Snapshot>, after: &Snapshot, found: &Diff) -> Json {
+    json!({
+        "schema": 1,
+        "before": before.map(place),
+        "after": place(after),
+        "unchanged": found.unchanged,
+        "channels": found.channels.iter().map(channel_document).collect::<Vec<_>>(),
+    })
+}
+
+fn channel_document(channel: &ChannelDiff) -> Json {
+    let name = &**channel.channel();
+    match channel {
+        ChannelDiff::Added { value, .. } => json!({ "channel": name, "kind": "added", "value": value.to_json() }),
+        ChannelDiff::Removed { value, .. } => json!({ "channel": name, "kind": "removed", "value": value.to_json() }),
+        ChannelDiff::Changed { before, after, .. } => {
+            let mut members = Vec::new();
+            compare(String::new(), before, after, &mut members);
+            let members: Vec<Json> =
+                members.iter().map(|(path, before, after)| sides(json!({ "path": path }), *before, *after)).collect();
+            let (before, after) = (before.to_json(), after.to_json());
+            json!({ "channel": name, "kind": "changed", "before": before, "after": after, "members": members })
+        }
+        ChannelDiff::Items { items, .. } => {
+            let mut document = json!({
+                "channel": name, "kind": "items", "added": [], "removed": [], "changed": [], "moved": [],
+            });
+            for item in items {
+                let (kind, item) = match item {
+                    ItemDiff::Added { value, .. } => ("added", value.to_json()),
+                    ItemDiff::Removed { value, .. } => ("removed", value.to_json()),
+                    ItemDiff::Edited { before, after, .. } => ("changed", sides(json!({}), Some(before), Some(after))),
+                    ItemDiff::Moved { from, to, after, .. } => {
+                        ("moved", json!({ "from": from, "to": to, "item": after.to_json() }))
+                    }
+                    _ => continue,
+                };
+                if let Some(list) = document[kind].as_array_mut() {
+                    list.push(item);
+                }
+            }
+            document
+        }
+        ChannelDiff::Entries { entries, .. } => {
+            let entry =
+                |entry: &EntryDiff| sides(json!({ "key": entry.key }), entry.before.as_ref(), entry.after.as_ref());
+            json!({ "channel": name, "kind": "entries", "entries": entries.iter().map(entry).collect::<Vec<_>>() })
+        }
+        ChannelDiff::Appended { text, .. } => json!({ "channel": name, "kind": "appended", "text": text }),
+        _ => json!({ "channel": name, "kind": "other" }),
+    }
+}
+
+/// Adds the values of both sides to an object; an absent one is left out.
+fn sides(mut document: Json, before: Option<&Value>, after: Option<&Value>) -> Json {
+    debug_assert!(document.is_object(), "the sides are members");
+    for (side, value) in [("before", before), ("after", after)] {
+        if let Some(value) = value {
+            document[side] = value.to_json();
+        }
+    }
+    document
+}
+
+/// Adds the difference of two points to another screen.
+pub(super) fn preview(html: &mut Html, before: &Snapshot, found: &Diff) {
+    for channel in &found.channels {
+        channel_section(html, channel, Some(before), before);
+    }
+    if found.channels.is_empty() {
+        html.classed("p", "dim", "the new thread has the same state");
+    }
+}

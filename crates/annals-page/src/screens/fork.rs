@@ -1,0 +1,142 @@
+//! A new thread from a point, with a channel set to another value: preview, command and form.
+
+use annals::base::Value;
+use annals::history::{ChannelDiff, Diff, Snapshot};
+use serde_json::{Value as Json, json};
+
+use super::thread::{heading, name, tabs};
+use super::tree::BranchTree;
+use super::{Screen, Shown, compare};
+use crate::address::{self, point_text};
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::request::Fields;
+
+/// The fields of the form.
+struct Plan {
+    /// The id of the new thread.
+    name: String,
+    /// A channel with its value.
+    set: Option<(String, Value)>,
+    /// The text of the value.
+    text: String,
+}
+
+impl Plan {
+    fn read(fields: &Fields, at: &Snapshot) -> Self {
+        let name = fields.get("name").map(|name| name.trim().to_owned());
+        let name = name.unwrap_or_else(|| format!("{}-fork", at.point().thread.as_str()));
+        let text = fields.get("value").unwrap_or_default().to_owned();
+        let value = serde_json::from_str::<Json>(&text).map_or_else(|_| Value::from(text.as_str()), Value::from);
+        let channel = fields.get("channel").map(str::trim).filter(|channel| !channel.is_empty());
+        let set = channel.filter(|_| !text.is_empty()).map(|channel| (channel.to_owned(), value));
+        Self { name, set, text }
+    }
+
+    /// Returns the difference that the new thread has.
+    fn diff(&self, at: &Snapshot) -> Result<Diff, Refusal> {
+        let Some((channel, after)) = &self.set else { return Ok(Diff::new(Vec::new(), 0)) };
+        let change = match at.get(channel)? {
+            Some(before) if before == *after => return Ok(Diff::new(Vec::new(), 0)),
+            Some(before) => ChannelDiff::Changed { channel: channel.as_str().into(), before, after: after.clone() },
+            None => ChannelDiff::Added { channel: channel.as_str().into(), value: after.clone() },
+        };
+        Ok(Diff::new(vec![change], 0))
+    }
+
+    /// Refuses a value for a channel that holds a list: a set would be another channel.
+    fn verify(&self, at: &Snapshot) -> Result<(), Refusal> {
+        if let Some((channel, _)) = &self.set
+            && (at.len(channel)? > 0 || !crate::changed::is_state(channel))
+        {
+            return Err(Refusal::usage(format!(
+                "channel {channel} does not hold one value; a fork can set only such a channel"
+            )));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
+    if !at.point().namespace.is_root() {
+        return Err(Refusal::usage("a subgraph follows the graph that it is part of"));
+    }
+    let plan = Plan::read(screen.form.as_ref().unwrap_or(&screen.query), at);
+    plan.verify(at)?;
+    if screen.form.is_some() {
+        return write(at, &plan);
+    }
+    let found = plan.diff(at)?;
+    let commands = commands(screen, at, &plan);
+    if screen.json {
+        let point = crate::words::place(at);
+        return Ok(Shown::Json(json!({ "schema": 1, "from": point, "thread": plan.name, "commands": commands })));
+    }
+    let (thread, mut html) = (screen.thread(at)?, Html::new());
+    let info = thread.info()?;
+    heading(&mut html, &thread, &info, at, &BranchTree::read(&thread)?)?;
+    tabs(&mut html, at, "fork");
+    html.element("h2", &[], "A new thread from here");
+    let own = format!("{}/fork", address::point(at));
+    html.within("form", &[("action", &own), ("class", "facets")], |html| {
+        inputs(html, &plan);
+        html.element("button", &[], "preview");
+    });
+    html.element("h2", &[], "preview");
+    compare::preview(&mut html, at, &found);
+    html.element("h2", &[], "command");
+    for command in &commands {
+        html.element("pre", &[("class", "command")], command);
+    }
+    html.classed(
+        "p",
+        "dim",
+        "The tasks that are due stay due: the program runs them when it goes on with the new thread.",
+    );
+    if screen.page.allows_write() {
+        html.within("form", &[("method", "post"), ("action", &own), ("class", "fork")], |html| {
+            html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
+            for (name, value) in plan.fields() {
+                html.open("input", &[("type", "hidden"), ("name", name), ("value", value)]);
+            }
+            html.element("button", &[("id", "make-fork")], "make the fork");
+        });
+    }
+    Ok(View::new(format!("{} fork", name(&info)), html).into())
+}
+
+impl Plan {
+    fn fields(&self) -> [(&'static str, &str); 3] {
+        let channel = self.set.as_ref().map_or("", |(channel, _)| channel);
+        [("name", &self.name), ("channel", channel), ("value", &self.text)]
+    }
+}
+
+fn inputs(html: &mut Html, plan: &Plan) {
+    for ((name, value), label) in
+        plan.fields().into_iter().zip(["id of the new thread", "set channel", "to (JSON, or else a text)"])
+    {
+        html.within("label", &[], |html| {
+            html.text(label).literal(" ").open("input", &[("name", name), ("value", value), ("size", "24")]);
+        });
+    }
+}
+
+/// Returns the commands that do the same.
+fn commands(screen: &Screen<'_>, at: &Snapshot, plan: &Plan) -> Vec<String> {
+    let mut commands = vec![screen.command(&["fork", &point_text(at), "--name", &plan.name])];
+    if let Some((channel, value)) = &plan.set {
+        commands.push(screen.command(&["update", &plan.name, "--set", &format!("{channel}={}", value.to_json())]));
+    }
+    commands
+}
+
+fn write(at: &Snapshot, plan: &Plan) -> Result<Shown, Refusal> {
+    let fork = at.fork_to(&plan.name)?;
+    if let Some((channel, value)) = &plan.set {
+        fork.set(channel, value.clone())?;
+    }
+    debug_assert!(fork.forked_from().is_ok_and(|from| from.is_some()), "the new thread names its origin");
+    Ok(Shown::To(address::thread(fork.id().as_str())))
+}

@@ -1,0 +1,130 @@
+//! The health of the store: sizes, the search index, the newest operations, and a check on demand.
+
+use annals::history::Operation;
+use annals::store::CheckReport;
+use serde_json::{Value as Json, json};
+
+use super::{Screen, Shown};
+use crate::address;
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::limits::{FINDINGS_MAX, OPERATIONS_MAX};
+use crate::words::{ago, count, grouped, shortened, size};
+
+pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
+    let stats = screen.store.stats()?;
+    let index = screen.store.search_index()?;
+    let report = screen.query.get("check").map(|_| screen.store.check()).transpose()?;
+    let last = screen.store.backend().last_seq()?;
+    if screen.json {
+        return Ok(Shown::Json(json!({
+            "schema": 1,
+            "file_bytes": stats.file_bytes,
+            "wal_bytes": stats.wal_bytes,
+            "wal_frames": stats.wal_frames,
+            "wal_copied_frames": stats.wal_copied_frames,
+            "wal_limit_bytes": stats.wal_limit_bytes,
+            "wal_is_large": stats.is_wal_large(),
+            "erasing": stats.erasing,
+            "last_seq": last,
+            "search_index_behind": index.as_ref().map(|index| index.behind),
+            "check": report.as_ref().map(check_document),
+        })));
+    }
+    let mut html = Html::new();
+    html.element("h1", &[], "Health").open("table", &[("class", "rows")]).open("tbody", &[]);
+    let copied = format!("{} of {} frames copied", grouped(stats.wal_copied_frames), grouped(stats.wal_frames));
+    let indexed = match &index {
+        None => "none: a search reads texts".to_owned(),
+        Some(index) => format!("{} behind", count(index.behind, "checkpoint")),
+    };
+    for (name, value) in [
+        ("file", size(stats.file_bytes)),
+        ("checkpoints in the log", grouped(last)),
+        ("write-ahead log", format!("{}, {copied}", size(stats.wal_bytes))),
+        ("limit of the log", size(stats.wal_limit_bytes)),
+        ("search index", indexed),
+        ("deleted threads with bytes in the file", grouped(stats.erasing)),
+        ("version of annals", env!("CARGO_PKG_VERSION").to_owned()),
+    ] {
+        html.within("tr", &[], |html| _ = html.element("th", &[("scope", "row")], name).element("td", &[], &value));
+    }
+    html.close("tbody").close("table");
+    if stats.is_wal_large() {
+        html.classed("p", "error", "the log is past half of its limit: a reader keeps it from being copied");
+    }
+    if let Some(error) = &stats.wal_error {
+        html.classed("p", "error", error);
+    }
+    html.element("h2", &[], "check");
+    match &report {
+        Some(report) => findings(&mut html, report),
+        None => {
+            html.within("p", &[], |html| {
+                html.link("/health?check=1", "verify every row and checksum").text(": it reads the whole file");
+            });
+        }
+    }
+    html.classed("p", "dim", &screen.command(&["check"]));
+    operations(screen, &mut html)?;
+    Ok(View::new("health", html).into())
+}
+
+fn findings(html: &mut Html, report: &CheckReport) {
+    let counted = format!(
+        "{}, {} checkpoints and {} values verified",
+        count(report.threads, "thread"),
+        grouped(report.checkpoints),
+        grouped(report.values)
+    );
+    html.element("p", &[], &counted);
+    if let Some(tail) = &report.log_tail {
+        html.classed("p", "error", &tail.to_string());
+    }
+    for problem in report.problems.iter().take(FINDINGS_MAX) {
+        html.classed("p", "error", &problem.to_string());
+    }
+    html.element("p", &[], &count(report.problems.len() as u64, "problem"));
+}
+
+/// Adds the newest operations, with the command that undoes the newest one of its thread.
+fn operations(screen: &Screen<'_>, html: &mut Html) -> Result<(), Refusal> {
+    html.element("h2", &[], "operations").open("table", &[("class", "rows")]).open("tbody", &[]);
+    for operation in screen.store.operations()?.take(OPERATIONS_MAX) {
+        let operation = operation?;
+        let thread = match &operation {
+            Operation::Commits(group) => Some(group.thread.as_str()),
+            Operation::Stored(record) => record.changes.first().map(|change| change.thread.as_str()),
+            _ => None,
+        };
+        html.open("tr", &[]).element("td", &[], operation.name());
+        html.element("td", &[("title", &operation.at().to_string())], &ago(screen.store.now(), operation.at()));
+        html.element("td", &[], &shortened(operation.actor().unwrap_or_default(), 40)).open("td", &[]);
+        if let Some(thread) = thread {
+            html.link(&address::thread(thread), &shortened(thread, 60));
+        }
+        html.close("td").open("td", &[("class", "dim")]);
+        if let Some(thread) = thread {
+            html.text(&screen.command(&["operations", thread]));
+        }
+        html.close("td").close("tr");
+    }
+    html.close("tbody").close("table");
+    html.classed(
+        "p",
+        "dim",
+        &format!("{} undoes the newest operation of a thread", screen.command(&["undo", "THREAD"])),
+    );
+    Ok(())
+}
+
+fn check_document(report: &CheckReport) -> Json {
+    let problem = |problem: &annals::store::Finding| json!({ "invariant": problem.invariant.to_string(), "place": problem.place, "reason": problem.reason });
+    json!({
+        "threads": report.threads,
+        "checkpoints": report.checkpoints,
+        "values": report.values,
+        "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
+    })
+}

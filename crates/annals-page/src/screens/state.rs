@@ -1,0 +1,283 @@
+//! The screen of a state: its channels, the items of a list, a value as a tree, and the history of a value.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
+use annals::base::{Map, Value};
+use annals::history::{Blame, Damaged, ListItem, Snapshot};
+use annals::store::{ChannelRecord, ChannelValue, ItemRange};
+use serde_json::{Value as Json, json};
+
+use super::evolution;
+use super::thread::{heading, name, tabs};
+use super::tree::BranchTree;
+use super::{Screen, Shown};
+use crate::address::{self, encode, thread_text};
+use crate::changed::is_state;
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::limits::{ITEMS_BRIEF_MAX, ITEMS_MAX};
+use crate::values::{ValueTree, kind, text};
+use crate::words::{ago, brief, count, grouped, metadata, place, size, status};
+
+pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<Shown, Refusal> {
+    let Some((channel, members)) = path.split_first() else { return whole(screen, at) };
+    let state = at.store().backend().state(at.point())?;
+    let found = state.channels.into_iter().find(|record| &*record.channel == *channel && is_state(channel));
+    let record = found.filter(|record| record.value != ChannelValue::Empty);
+    let record = record.ok_or_else(|| Refusal::not_found(format!("channel {channel} is empty at this point")))?;
+    let target = Target::read(at, &record, members)?;
+    if screen.query.get("raw").is_some() {
+        return Ok(Shown::Text(match target.value(at, channel)? {
+            Value::Str(text) => text,
+            value => format!("{:#}\n", value.to_json()),
+        }));
+    }
+    let by = target.blame(at, channel, members)?;
+    if screen.json {
+        let mut document = place(at);
+        document["schema"] = json!(1);
+        document["channel"] = json!(channel);
+        document["path"] = json!(path.join("/"));
+        document["value"] = target.value(at, channel)?.to_json();
+        document["written_by"] = by.as_ref().map_or(Json::Null, |by| written_by(at, by));
+        return Ok(Shown::Json(document));
+    }
+    let base = address::state(&address::point(at), path.iter().copied());
+    let (thread, mut html) = (screen.thread(at)?, Html::new());
+    let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
+    heading(&mut html, &thread, &info, at, &tree)?;
+    tabs(&mut html, at, "state");
+    crumbs(&mut html, at, path);
+    let command = show_command(at, path);
+    html.classed("p", "dim", &screen.command(&["show", &command[0], &command[1]]));
+    if let Some(by) = &by {
+        html.within("p", &[], |html| writer(html, at, by));
+    }
+    match &target {
+        Target::List(items, len) => list(&mut html, screen, items, *len, &base),
+        Target::One(value) => {
+            html.classed("p", "dim", &kind(value));
+            match value {
+                Value::Str(content) => text(&mut html, content, &base),
+                value => ValueTree::add_to(&mut html, value, &base),
+            }
+            html.within("p", &[], |html| _ = html.link(&format!("{base}?raw=1"), "as text"));
+        }
+    }
+    evolution::section(&mut html, at, &record, members)?;
+    Ok(View::new(format!("{} {}", name(&info), path.join("/")), html).into())
+}
+
+/// A part of a state.
+enum Target {
+    /// The items of a page of a list, and the number of all.
+    List(Vec<ListItem<Value>>, u64),
+    /// A value.
+    One(Value),
+}
+
+impl Target {
+    fn read(at: &Snapshot, record: &ChannelRecord, members: &[&str]) -> Result<Self, Refusal> {
+        let channel = &*record.channel;
+        let absent = || Refusal::not_found(format!("{channel}/{} is absent at this point", members.join("/")));
+        if record.value != ChannelValue::Items {
+            let value = at.get(channel)?.ok_or_else(absent)?;
+            return part(value, members).map(Self::One).ok_or_else(absent);
+        }
+        let shape = at.read_items(channel, ItemRange::Tail(1), Damaged::Placeholder)?;
+        let position = shape.first().map_or(0, |item| item.position);
+        match members.split_first() {
+            None if position < MAP_POSITION_MIN => {
+                let items = at.read_items(channel, ItemRange::Tail(ITEMS_MAX), Damaged::Placeholder)?;
+                Ok(Self::List(items, at.len(channel)?))
+            }
+            None => Ok(Self::One(at.get(channel)?.ok_or_else(absent)?)),
+            Some((key, rest)) if (MAP_POSITION_MIN..TEXT_POSITION_MIN).contains(&position) => {
+                let value = at.entry(channel, key)?.ok_or_else(absent)?;
+                part(value, rest).map(Self::One).ok_or_else(absent)
+            }
+            Some((number, rest)) => {
+                let at_position: u64 = number.parse().map_err(|_| absent())?;
+                let range = ItemRange::Positions(at_position, at_position.saturating_add(1));
+                let value = at.items(channel, range)?.into_iter().next().ok_or_else(absent)?;
+                part(value, rest).map(Self::One).ok_or_else(absent)
+            }
+        }
+    }
+
+    /// Returns the value; of a list all of it.
+    fn value(&self, at: &Snapshot, channel: &str) -> Result<Value, Refusal> {
+        match self {
+            Self::One(value) => Ok(value.clone()),
+            Self::List(..) => Ok(at.get(channel)?.unwrap_or_default()),
+        }
+    }
+
+    fn blame(&self, at: &Snapshot, channel: &str, members: &[&str]) -> Result<Option<Blame>, Refusal> {
+        let blame = at.blame(channel);
+        Ok(match (self, members.first().and_then(|number| number.parse().ok())) {
+            (Self::List(..), _) => blame.value()?,
+            (Self::One(_), _) if members.is_empty() => blame.value()?,
+            (Self::One(_), Some(position)) if at.len(channel)? > 0 => blame.position(position)?,
+            (Self::One(_), _) if at.len(channel)? > 0 => blame.entry(members[0])?,
+            (Self::One(_), _) => blame.path(&pointer(members))?,
+        })
+    }
+}
+
+/// Returns members as a JSON Pointer (RFC 6901).
+pub(super) fn pointer(members: &[&str]) -> String {
+    members.iter().map(|member| format!("/{}", member.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
+/// Returns a part of a value.
+pub(super) fn part(value: Value, members: &[&str]) -> Option<Value> {
+    members.iter().try_fold(value, |value, member| match value {
+        Value::List(mut items) => {
+            let at = member.parse::<usize>().ok().filter(|at| *at < items.len())?;
+            Some(items.swap_remove(at))
+        }
+        Value::Map(mut map) => map.shift_remove(*member),
+        _ => None,
+    })
+}
+
+/// Returns the arguments of the command that prints a value.
+fn show_command(at: &Snapshot, path: &[&str]) -> [String; 2] {
+    let (channel, members) = path.split_first().map_or(("", &[][..]), |(channel, members)| (*channel, members));
+    [address::point_text(at), format!("{channel}{}", pointer(members))]
+}
+
+fn crumbs(html: &mut Html, at: &Snapshot, path: &[&str]) {
+    let mut address = format!("{}/state", address::point(at));
+    html.open("h2", &[("class", "crumbs")]).link(&address, "state");
+    for member in path {
+        address = format!("{address}/{}", encode(member));
+        html.literal(" / ").link(&address, member);
+    }
+    html.close("h2");
+}
+
+fn list(html: &mut Html, screen: &Screen<'_>, items: &[ListItem<Value>], len: u64, base: &str) {
+    html.classed("p", "dim", &format!("{}; the last {} by their positions", count(len, "item"), items.len()));
+    html.open("table", &[("class", "rows")]).open("tbody", &[]);
+    for item in items {
+        let address = format!("{base}/{}", item.position);
+        html.open("tr", &[("data-row", "")]);
+        html.within("td", &[("class", "number")], |html| _ = html.link(&address, &item.position.to_string()));
+        match &item.item {
+            Ok(value) => html.element("td", &[("dir", "auto")], &line(value)).classed("td", "dim", &kind(value)),
+            Err(placeholder) => html.classed("td", "error", &placeholder.to_string()),
+        };
+        html.close("tr");
+    }
+    html.close("tbody").close("table");
+    if len > items.len() as u64 {
+        let raw = format!("{base}.json");
+        let note = format!("all {} as JSON", grouped(len));
+        html.within("p", &[], |html| _ = html.link(&raw, &note));
+    }
+    debug_assert!(!screen.json, "the JSON of a list has all items");
+}
+
+/// Returns any item of a list on one line; of a message the type and the text.
+pub(super) fn line(value: &Value) -> String {
+    match (value.get("type").and_then(Value::as_str), value.get("content")) {
+        (Some(kind), Some(content)) => format!("{kind}: {}", brief(content)),
+        _ => brief(value),
+    }
+}
+
+/// Adds the writer of a value: node, step and a link to the checkpoint.
+pub(super) fn writer(html: &mut Html, at: &Snapshot, by: &Blame) {
+    let text = format!("{}@{}", thread_text(by.point.thread.as_str()), by.point.checkpoint);
+    html.text("written by ").text(by.node.as_deref().unwrap_or(by.source.as_str())).text(" at ");
+    html.link(&format!("/t/{}", encode(&text)), &format!("step {}", by.step));
+    html.text(&format!(", {}", ago(at.store().now(), by.created_at)));
+}
+
+/// Adds the channels at a point, each with a brief value and its writer.
+pub(super) fn pane(html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {
+    let by: HashMap<Arc<str>, Blame> = at.blames()?.into_iter().collect();
+    let state = at.store().backend().state(at.point())?;
+    let point = address::point(at);
+    html.element("h2", &[], "state").open("table", &[("class", "rows state")]).open("tbody", &[]);
+    let shown = state.channels.iter().filter(|record| is_state(&record.channel) && record.value != ChannelValue::Empty);
+    for record in shown {
+        let channel = &*record.channel;
+        let address = address::state(&point, [channel]);
+        html.open("tr", &[]);
+        html.within("th", &[("scope", "row"), ("dir", "auto")], |html| _ = html.link(&address, channel));
+        html.open("td", &[("dir", "auto")]);
+        match &record.value {
+            ChannelValue::Value(payload) => {
+                let value = at.get(channel)?.unwrap_or_default();
+                html.element("code", &[], &brief(&value));
+                html.literal(" ").classed("span", "dim", &size(payload.data.len() as u64));
+            }
+            _ => {
+                html.classed("span", "dim", &count(at.len(channel)?, "item"));
+                for item in at.read_items(channel, ItemRange::Tail(ITEMS_BRIEF_MAX), Damaged::Placeholder)? {
+                    let text = item.item.as_ref().map_or_else(ToString::to_string, line);
+                    html.literal("<br>").element("code", &[], &text);
+                }
+            }
+        }
+        if let Some(by) = by.get(&record.channel) {
+            html.literal("<br>").within("span", &[("class", "dim")], |html| writer(html, at, by));
+        }
+        html.close("td").close("tr");
+    }
+    html.close("tbody").close("table");
+    let next: Vec<&str> = at.next().collect();
+    let due = if next.is_empty() { "no task is due".to_owned() } else { format!("due: {}", crate::words::tally(next)) };
+    html.classed("p", "dim", &due);
+    Ok(())
+}
+
+fn written_by(at: &Snapshot, by: &Blame) -> Json {
+    let back = at.record().ordinal.saturating_sub(by.ordinal);
+    json!({ "node": by.node, "back": back, "ordinal": by.ordinal, "version": by.version })
+}
+
+/// Shows all channels at a point.
+fn whole(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
+    let record = at.record();
+    if screen.json {
+        let tasks = record.tasks.iter().map(|task| json!({ "id": task.id.to_string(), "node": &*task.name }));
+        let open = at.interrupts()?;
+        let open = open.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
+        let by: serde_json::Map<String, Json> =
+            at.blames()?.iter().map(|(channel, by)| (channel.to_string(), written_by(at, by))).collect();
+        let values: Map = at.values()?;
+        return Ok(Shown::Json(json!({
+            "schema": 1,
+            "thread": record.point.thread.as_str(),
+            "checkpoint": at.id().to_string(),
+            "parent": at.parent()?.as_ref().map(place),
+            "step": at.step(),
+            "source": at.source().as_str(),
+            "created_at": at.created_at().to_string(),
+            "run": record.run.map(|run| run.to_string()),
+            "metadata": metadata(at),
+            "status": status(at)?.as_str(),
+            "next": at.next().collect::<Vec<_>>(),
+            "tasks": tasks.collect::<Vec<_>>(),
+            "questions": open.collect::<Vec<_>>(),
+            "values": Value::Map(values).to_json(),
+            "written_by": by,
+        })));
+    }
+    let (thread, mut html) = (screen.thread(at)?, Html::new());
+    let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
+    heading(&mut html, &thread, &info, at, &tree)?;
+    tabs(&mut html, at, "state");
+    pane(&mut html, at)?;
+    html.element("h2", &[], "metadata");
+    let metadata = Value::from(metadata(at));
+    ValueTree::add_to(&mut html, &metadata, &format!("{}/state", address::point(at)));
+    Ok(View::new(format!("{} state", name(&info)), html).live(thread.id().as_str()).into())
+}

@@ -1,0 +1,250 @@
+//! Analytics of the newest checkpoints: tokens, cost, durations and bytes, by day, node, model and thread.
+//!
+//! The checkpoints are read in the order of the log from a position near its end, so the cost is that of the checkpoints that
+//! are counted, however long the log is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use annals::base::{CheckpointId, ThreadId};
+use annals::history::Snapshot;
+use annals::store::{CheckpointRecord, Source};
+use serde_json::{Value as Json, json};
+
+use super::{Screen, Shown};
+use crate::address::encode;
+use crate::changed::changed;
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::limits::STATS_CHECKPOINTS_MAX;
+use crate::plot::{Bar, bars};
+use crate::words::{cost, count, grouped, rounded, shortened, size, span};
+
+/// Checkpoints that are counted unless the address says otherwise.
+const COUNTED: u64 = 300;
+/// Other numbers of checkpoints that the screen offers.
+const CHOICES: [u64; 3] = [300, 5_000, 50_000];
+
+/// A model call that metadata states.
+pub(super) struct StatedCall {
+    model: Option<String>,
+    pub(super) input_tokens: u64,
+    pub(super) output_tokens: u64,
+    pub(super) cost_usd: f64,
+}
+
+/// The figures of the checkpoints that have a name in common.
+#[derive(Default)]
+struct Figures {
+    steps: u64,
+    calls: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_usd: f64,
+    bytes: u64,
+    micros: Vec<i64>,
+}
+
+/// The names by which figures are added up, with their title.
+const GROUPS: [(&str, &str); 4] =
+    [("day", "by day"), ("node", "by node"), ("model", "by model"), ("thread", "by thread")];
+
+pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
+    let wanted = screen.query.number("last").unwrap_or(COUNTED);
+    if wanted == 0 || wanted > STATS_CHECKPOINTS_MAX {
+        return Err(Refusal::usage(format!("last is not from 1 to {STATS_CHECKPOINTS_MAX}")));
+    }
+    let by = screen.query.get("by").map(|by| by.split(',').map(str::trim).collect::<Vec<_>>());
+    if let Some(unknown) = by.iter().flatten().find(|name| !GROUPS.iter().any(|(known, _)| known == *name)) {
+        return Err(Refusal::usage(format!("{unknown} is not one of day, node, model and thread")));
+    }
+    let groups = GROUPS.iter().filter(|(name, _)| by.as_ref().is_none_or(|by| by.contains(name)));
+    let records = newest(screen, wanted)?;
+    let figures = figures(screen, &records)?;
+    if screen.json {
+        let groups: serde_json::Map<String, Json> =
+            groups.map(|(name, _)| ((*name).to_owned(), figures[name].iter().map(document).collect())).collect();
+        return Ok(Shown::Json(json!({ "schema": 1, "checkpoints": records.len(), "by": groups })));
+    }
+    let mut html = Html::new();
+    html.element("h1", &[], "Stats");
+    html.open("p", &[("class", "dim")]);
+    html.text(&format!("of the newest {}", count(records.len() as u64, "checkpoint")));
+    if let Some(thread) = screen.query.get("thread") {
+        html.text(" of the thread ").link(&crate::address::thread(thread), &shortened(thread, 60));
+    }
+    html.text(" · read more: ");
+    for choice in CHOICES {
+        let thread = screen.query.get("thread").map(|thread| format!("&thread={}", encode(thread))).unwrap_or_default();
+        html.link(&format!("/stats?last={choice}{thread}"), &grouped(choice)).text(" ");
+    }
+    html.close("p").open("div", &[("class", "plots")]);
+    for (name, title) in groups {
+        group(&mut html, name, title, &figures[name]);
+    }
+    html.close("div");
+    Ok(View::new("stats", html).into())
+}
+
+/// Reads the newest checkpoints of the store or of a thread, oldest first.
+fn newest(screen: &Screen<'_>, wanted: u64) -> Result<Vec<CheckpointRecord>, Refusal> {
+    let backend = screen.store.backend();
+    if let Some(id) = screen.query.get("thread") {
+        let mut query = annals::store::CheckpointQuery::new(
+            ThreadId::new(id).map_err(annals::store::StoreError::from)?,
+            annals::base::Namespace::root(),
+        );
+        query.limit = usize::try_from(wanted).unwrap_or(usize::MAX).min(10_000);
+        let mut records = backend.checkpoints(&query)?;
+        records.reverse();
+        return Ok(records);
+    }
+    let last = backend.last_seq()?;
+    let limit = usize::try_from(wanted).unwrap_or(usize::MAX);
+    Ok(backend.records_after(last.saturating_sub(wanted), None, limit)?)
+}
+
+/// Returns the model calls that the metadata of a checkpoint states.
+pub(super) fn stated(record: &CheckpointRecord) -> Vec<StatedCall> {
+    let Some(text) = record.metadata.as_deref().filter(|text| text.contains("\"usage\"")) else { return Vec::new() };
+    let metadata: Json = serde_json::from_str(text).unwrap_or_default();
+    let calls = match metadata.get("usage") {
+        Some(Json::Array(calls)) => calls.clone(),
+        Some(call @ Json::Object(_)) => vec![call.clone()],
+        _ => Vec::new(),
+    };
+    let number = |call: &Json, name: &str| call.get(name).and_then(Json::as_u64).unwrap_or(0);
+    let call = |call: &Json| StatedCall {
+        model: call.get("model").and_then(Json::as_str).map(ToOwned::to_owned),
+        input_tokens: number(call, "input_tokens"),
+        output_tokens: number(call, "output_tokens"),
+        cost_usd: call.get("cost_usd").and_then(Json::as_f64).unwrap_or(0.0),
+    };
+    calls.iter().filter(|call| call.is_object()).map(call).collect()
+}
+
+/// Adds up the figures of checkpoints, by each group.
+fn figures(
+    screen: &Screen<'_>,
+    records: &[CheckpointRecord],
+) -> Result<HashMap<&'static str, BTreeMap<String, Figures>>, Refusal> {
+    let by_id: HashMap<CheckpointId, &CheckpointRecord> =
+        records.iter().map(|record| (record.point.checkpoint, record)).collect();
+    let mut all: HashMap<&'static str, BTreeMap<String, Figures>> =
+        GROUPS.iter().map(|(name, _)| (*name, BTreeMap::new())).collect();
+    for record in records {
+        let parent = record.parent.and_then(|id| by_id.get(&id)).filter(|_| record.source == Source::Loop);
+        let micros =
+            parent.map(|parent| record.created_at.as_micros().saturating_sub(parent.created_at.as_micros()).max(0));
+        let nodes: Vec<Arc<str>> =
+            parent.map(|parent| parent.tasks.iter().map(|task| Arc::clone(&task.name)).collect()).unwrap_or_default();
+        let node = nodes
+            .first()
+            .map_or_else(|| format!("({})", record.source.as_str()), |name| crate::words::tally([&**name]));
+        let mut one = Figures { steps: 1, micros: micros.into_iter().collect(), ..Figures::default() };
+        let calls = stated(record);
+        // The bytes of subgraphs are counted as well; their records are in the log like others.
+        let at = snapshot(screen, record)?;
+        for step in changed(&at, None)? {
+            one.bytes += step.bytes;
+            let is_call = calls.is_empty() && step.tokens != (0, 0);
+            one.calls += u64::from(is_call);
+            one.input_tokens += if is_call { step.tokens.0 } else { 0 };
+            one.output_tokens += if is_call { step.tokens.1 } else { 0 };
+        }
+        let mut models = Vec::new();
+        for call in &calls {
+            one.calls += 1;
+            one.input_tokens = one.input_tokens.saturating_add(call.input_tokens);
+            one.output_tokens = one.output_tokens.saturating_add(call.output_tokens);
+            one.cost_usd += call.cost_usd;
+            models.extend(call.model.clone());
+        }
+        let day: String = record.created_at.to_string().chars().take(10).collect();
+        let mut add = |group: &'static str, name: String| {
+            if let Some(group) = all.get_mut(group) {
+                group.entry(name).or_default().add(&one);
+            }
+        };
+        add("day", day);
+        add("node", node);
+        add("thread", record.point.thread.to_string());
+        if one.calls > 0 {
+            add("model", models.first().cloned().unwrap_or_else(|| "(not stated)".into()));
+        }
+    }
+    debug_assert!(all["day"].values().map(|figures| figures.steps).sum::<u64>() == records.len() as u64);
+    Ok(all)
+}
+
+fn snapshot(screen: &Screen<'_>, record: &CheckpointRecord) -> Result<Snapshot, Refusal> {
+    let thread = screen.store.thread(record.point.thread.as_str())?.with_namespace(record.point.namespace.clone());
+    Ok(thread.at(record.point.checkpoint)?)
+}
+
+impl Figures {
+    fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.calls += other.calls;
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost_usd += other.cost_usd;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.micros.extend(&other.micros);
+    }
+
+    /// Returns the duration that a share of the steps does not exceed.
+    fn percentile(&self, share: f64) -> Option<i64> {
+        let mut sorted = self.micros.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len().checked_sub(1)? as f64 * share).round() as usize;
+        sorted.get(at).copied()
+    }
+}
+
+fn group(html: &mut Html, name: &str, title: &str, figures: &BTreeMap<String, Figures>) {
+    let mut rows: Vec<(&String, &Figures)> = figures.iter().collect();
+    if name != "day" {
+        rows.sort_by_key(|(_, figures)| {
+            std::cmp::Reverse((figures.input_tokens + figures.output_tokens, figures.steps))
+        });
+    }
+    html.element("h2", &[], title);
+    let plot = |html: &mut Html, what: &str, value: &dyn Fn(&Figures) -> f64, shown: &dyn Fn(&Figures) -> String| {
+        if rows.iter().all(|(_, figures)| value(figures) <= 0.0) {
+            return;
+        }
+        let bar = |(name, figures): &(&String, &Figures)| Bar {
+            name: shortened(name, 40),
+            value: value(figures),
+            shown: shown(figures),
+        };
+        bars(html, what, &rows.iter().map(bar).collect::<Vec<_>>());
+    };
+    let tokens = |figures: &Figures| (figures.input_tokens + figures.output_tokens) as f64;
+    plot(html, "tokens", &tokens, &|figures| {
+        format!("{} in, {} out", rounded(figures.input_tokens), rounded(figures.output_tokens))
+    });
+    plot(html, "cost", &|figures| figures.cost_usd, &|figures| cost(figures.cost_usd));
+    plot(html, "median duration of a step", &|figures| figures.percentile(0.5).unwrap_or(0) as f64, &|figures| {
+        let [half, most] = [0.5, 0.95].map(|share| figures.percentile(share).map(span).unwrap_or_default());
+        format!("p50 {half}, p95 {most}")
+    });
+    plot(html, "bytes written", &|figures| figures.bytes as f64, &|figures| size(figures.bytes));
+    plot(html, "steps", &|figures| figures.steps as f64, &|figures| grouped(figures.steps));
+}
+
+fn document((name, figures): (&String, &Figures)) -> Json {
+    json!({
+        "name": name,
+        "steps": figures.steps,
+        "calls": figures.calls,
+        "input_tokens": figures.input_tokens,
+        "output_tokens": figures.output_tokens,
+        "cost_usd": figures.cost_usd,
+        "bytes": figures.bytes,
+        "p50_us": figures.percentile(0.5),
+        "p95_us": figures.percentile(0.95),
+    })
+}

@@ -1,0 +1,309 @@
+//! The messages at a point: who, when, by which step, with tool calls folded and edits shown.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use annals::base::Value;
+use annals::history::{Damaged, ListItem, Snapshot};
+use annals::store::{CheckpointRecord, ItemRange};
+use serde_json::{Value as Json, json};
+
+use super::thread::{heading, name, tabs};
+use super::tree::BranchTree;
+use super::{Screen, Shown};
+use crate::address::{self, encode, thread_text};
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::limits::MESSAGES_MAX;
+use crate::values;
+use crate::words::{ago, brief, grouped, place, rounded, shortened};
+
+/// Messages of a page whose text before an edit is read.
+const EDITED: usize = 16;
+/// Versions of the list that a search for edits visits.
+const WALKED: usize = 500;
+
+/// The writer of a message.
+#[derive(Clone)]
+struct Writer {
+    record: CheckpointRecord,
+    node: Option<String>,
+}
+
+/// A message with what its row shows.
+struct TalkRow {
+    item: ListItem<Value>,
+    by: Option<Writer>,
+    /// The text before an edit.
+    before: Option<Value>,
+    /// Positions between this message and the one before it, whose messages were removed.
+    removed: u64,
+}
+
+pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
+    let channel = match screen.query.get("channel") {
+        Some(channel) => Some(Arc::from(channel)),
+        None => message_channel(at)?,
+    };
+    let Some(channel) = channel else {
+        if screen.json {
+            return Err(Refusal::not_found("no channel holds messages at this point"));
+        }
+        let (thread, mut html) = (screen.thread(at)?, Html::new());
+        let info = thread.info()?;
+        heading(&mut html, &thread, &info, at, &BranchTree::read(&thread)?)?;
+        tabs(&mut html, at, "talk");
+        html.classed("p", "dim", "no channel holds messages at this point");
+        return Ok(View::new(name(&info), html).live(thread.id().as_str()).into());
+    };
+    let items = page(screen, at, &channel)?;
+    if screen.json {
+        let messages: Vec<Json> = items.iter().filter_map(|item| Some(item.item.as_ref().ok()?.to_json())).collect();
+        let mut document = place(at);
+        document["schema"] = json!(1);
+        document["channel"] = json!(&*channel);
+        document["messages"] = Json::Array(messages);
+        return Ok(Shown::Json(document));
+    }
+    let (first, rows) = (items.first().map_or(0, |item| item.position), rows(at, &channel, items)?);
+    let (thread, mut html) = (screen.thread(at)?, Html::new());
+    let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
+    heading(&mut html, &thread, &info, at, &tree)?;
+    tabs(&mut html, at, "talk");
+    html.classed("p", "dim", &format!("{} · {} messages", channel, grouped(at.len(&channel)?)));
+    if first > 0 {
+        let address = format!("{}/talk?channel={}&before={first}", address::point(at), encode(&channel));
+        html.within("p", &[("class", "next")], |html| _ = html.link(&address, "earlier messages"));
+    }
+    html.open("ol", &[("class", "talk")]);
+    for row in &rows {
+        message(&mut html, at, &channel, row, &tree);
+    }
+    html.close("ol");
+    if rows.is_empty() {
+        html.classed("p", "dim", "no message is here");
+    }
+    Ok(View::new(format!("{} talk", name(&info)), html).live(thread.id().as_str()).into())
+}
+
+/// Returns the first channel that holds messages.
+pub(super) fn message_channel(at: &Snapshot) -> Result<Option<Arc<str>>, Refusal> {
+    let channels = at.channels()?;
+    for channel in &channels {
+        let mut is_messages = false;
+        at.store().backend().items(at.point(), channel, ItemRange::Tail(1), &mut |row| {
+            is_messages = row.payload.index.is_some_and(|index| index.kind.is_some());
+            Ok(())
+        })?;
+        if is_messages {
+            return Ok(Some(channel.clone()));
+        }
+    }
+    Ok(channels.into_iter().find(|channel| &**channel == "messages"))
+}
+
+/// Reads the newest messages, or those before a position.
+fn page(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<Vec<ListItem<Value>>, Refusal> {
+    let range = match screen.query.number("before") {
+        Some(before) => ItemRange::Positions(before.saturating_sub(MESSAGES_MAX as u64), before),
+        None => ItemRange::Tail(MESSAGES_MAX),
+    };
+    let items = at.read_items(channel, range, Damaged::Placeholder)?;
+    debug_assert!(items.is_sorted_by(|a, b| a.position < b.position), "messages are in order");
+    Ok(items)
+}
+
+/// Adds to each message its writer, the text before an edit, and the messages removed before it.
+fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec<TalkRow>, Refusal> {
+    let Some((first, last)) = items.first().zip(items.last()).map(|(a, b)| (a.position, b.position)) else {
+        return Ok(Vec::new());
+    };
+    let mut written: HashMap<u64, (u64, Option<u32>)> = HashMap::new();
+    let visited = at.store().backend().items(
+        at.point(),
+        channel,
+        ItemRange::Positions(first, last.saturating_add(1)),
+        &mut |row| {
+            written.insert(row.position, (row.ordinal, row.task));
+            Ok(())
+        },
+    );
+    if visited.is_err() {
+        // A damaged item ends the visit; the messages are shown without the writers after it.
+        debug_assert!(items.iter().any(|item| item.item.is_err()), "an item that cannot be read is a placeholder");
+    }
+    let writers = writers(at, written.values().map(|(ordinal, _)| *ordinal))?;
+    let edited = edited(at, channel, &written)?;
+    let mut rows = Vec::with_capacity(items.len());
+    for item in items {
+        let place = written.get(&item.position).copied();
+        let id = item.item.as_ref().ok().and_then(|value| value.get("id")).and_then(Value::as_str);
+        let mut before = None;
+        if let (true, Some(id)) = (edited.contains(&item.position), id) {
+            before = at.item_evolution(channel, id)?.nth(1).transpose()?.and_then(|version| version.value);
+        }
+        let by = place.and_then(|(ordinal, task)| writer(&writers, ordinal, task));
+        rows.push(TalkRow { item, by, before, removed: 0 });
+    }
+    let mut expected = None;
+    for row in &mut rows {
+        row.removed = expected.map_or(0, |expected: u64| row.item.position.saturating_sub(expected));
+        expected = Some(row.item.position + 1);
+    }
+    Ok(rows)
+}
+
+/// Returns the positions of messages that a checkpoint before their writer may have written too. The versions of the list name
+/// the positions; the walk goes as far back as the oldest of the writers, and has an end.
+fn edited(at: &Snapshot, channel: &str, written: &HashMap<u64, (u64, Option<u32>)>) -> Result<HashSet<u64>, Refusal> {
+    let Some(oldest) = written.values().map(|(ordinal, _)| *ordinal).min() else { return Ok(HashSet::new()) };
+    let (mut found, mut visited) = (HashSet::new(), 0);
+    at.store().backend().versions(at.point(), Some(channel), oldest, &mut |version| {
+        visited += 1;
+        for (position, (ordinal, _)) in written {
+            let holds = version.positions.as_ref().is_some_and(|positions| positions.contains(position));
+            if holds && version.channel.ordinal < *ordinal && found.len() < EDITED {
+                found.insert(*position);
+            }
+        }
+        Ok(visited < WALKED)
+    })?;
+    debug_assert!(found.iter().all(|position| written.contains_key(position)), "an edited message is on the page");
+    Ok(found)
+}
+
+/// Reads the checkpoints with some ordinals and their parents, by ordinal.
+fn writers(at: &Snapshot, ordinals: impl Iterator<Item = u64>) -> Result<HashMap<u64, CheckpointRecord>, Refusal> {
+    let mut wanted: Vec<u64> = ordinals.flat_map(|ordinal| [ordinal, ordinal.saturating_sub(1)]).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let found = at.store().backend().ancestors(at.point(), &wanted)?;
+    Ok(found.into_iter().flatten().map(|record| (record.ordinal, record)).collect())
+}
+
+fn writer(writers: &HashMap<u64, CheckpointRecord>, ordinal: u64, task: Option<u32>) -> Option<Writer> {
+    let record = writers.get(&ordinal)?.clone();
+    let parent = ordinal.checked_sub(1).and_then(|before| writers.get(&before));
+    let node = task.and_then(|task| parent?.tasks.get(task as usize)).map(|task| task.name.to_string());
+    Some(Writer { record, node })
+}
+
+fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &BranchTree) {
+    if row.removed > 0 {
+        html.classed("li", "gone", &format!("{} removed", row.removed));
+    }
+    let value = match &row.item.item {
+        Ok(value) => value,
+        Err(placeholder) => {
+            html.classed("li", "error", &placeholder.to_string());
+            return;
+        }
+    };
+    let address = address::state(&address::point(at), [channel, &row.item.position.to_string()]);
+    let kind = value.get("type").and_then(Value::as_str).unwrap_or("item");
+    let other = row.by.as_ref().filter(|by| by.record.branch != at.record().branch);
+    let class = format!("{}{}", role(kind), if other.is_some() { " shared" } else { "" });
+    html.open("li", &[("class", &class), ("data-row", ""), ("id", &format!("m{}", row.item.position))]);
+    html.open("div", &[("class", "margin")]);
+    html.within("a", &[("href", &address), ("class", "role")], |html| _ = html.text(&shortened(kind, 40)));
+    if let Some(name) = value.get("name").and_then(Value::as_str) {
+        html.literal(" ").text(&shortened(name, 40));
+    }
+    if let Some(by) = &row.by {
+        let text = format!("{}@{}", thread_text(by.record.point.thread.as_str()), by.record.point.checkpoint);
+        let node = by.node.as_deref().unwrap_or(by.record.source.as_str());
+        html.literal("<br>").text("written by ").text(&shortened(node, 40)).text(" at ");
+        html.link(&format!("/t/{}", encode(&text)), &format!("step {}", by.record.step));
+        html.literal("<br>").element(
+            "time",
+            &[("datetime", &by.record.created_at.to_string())],
+            &ago(at.store().now(), by.record.created_at),
+        );
+    }
+    if let Some(branch) = other.and_then(|by| tree.name(by.record.branch)) {
+        html.literal("<br>").classed("span", "tag", &shortened(branch, 40));
+    }
+    usage(html, value);
+    html.close("div").open("div", &[("class", "said")]);
+    if let Some(before) = &row.before {
+        html.open("details", &[("class", "edited")]).element("summary", &[], "edited; the text before");
+        html.open("del", &[]);
+        content(html, before, &address);
+        html.close("del").within("p", &[], |html| _ = html.link(&address, "history of this message")).close("details");
+    }
+    if kind == "tool" {
+        let words = value.get("content").map(brief).unwrap_or_default();
+        html.open("details", &[]).element("summary", &[("dir", "auto")], &format!("result: {words}"));
+        content(html, value, &address);
+        html.close("details");
+    } else {
+        content(html, value, &address);
+    }
+    calls(html, value, &address);
+    html.close("div").close("li");
+}
+
+/// Returns the class of a role; unknown ones have one together.
+fn role(kind: &str) -> &'static str {
+    match kind {
+        "human" => "human",
+        "ai" => "ai",
+        "system" => "system",
+        "tool" => "tool",
+        _ => "other",
+    }
+}
+
+/// Adds the model and the tokens of a message.
+fn usage(html: &mut Html, value: &Value) {
+    let model = value.get("response_metadata").and_then(|metadata| metadata.get("model_name")).and_then(Value::as_str);
+    if let Some(model) = model {
+        html.literal("<br>").text(&shortened(model, 40));
+    }
+    let tokens = |name: &str| value.get("usage_metadata")?.get(name)?.as_int();
+    let total = tokens("input_tokens").unwrap_or(0).saturating_add(tokens("output_tokens").unwrap_or(0));
+    if let Ok(total @ 1..) = u64::try_from(total) {
+        html.literal("<br>").text(&format!("{} tokens", rounded(total)));
+    }
+}
+
+/// Adds the content of a message: its texts, reasoning folded, other blocks by their type.
+fn content(html: &mut Html, value: &Value, address: &str) {
+    match value.get("content") {
+        Some(Value::Str(text)) => values::text(html, text, &format!("{address}/content")),
+        Some(Value::List(blocks)) => {
+            for (at, block) in blocks.iter().enumerate() {
+                let address = format!("{address}/content/{at}");
+                let kind = block.get("type").and_then(Value::as_str).unwrap_or("text");
+                let text = block.as_str().or_else(|| block.get("text")?.as_str());
+                let thought = ["reasoning", "thinking"].iter().find_map(|name| block.get(name)?.as_str());
+                match (text, thought) {
+                    (Some(text), _) => values::text(html, text, &format!("{address}/text")),
+                    (None, Some(thought)) => {
+                        html.open("details", &[]).element("summary", &[], "reasoning");
+                        values::text(html, thought, &address);
+                        html.close("details");
+                    }
+                    (None, None) => {
+                        _ = html.within("p", &[("class", "dim")], |html| _ = html.link(&address, &shortened(kind, 40)))
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Adds the tool calls of a message, each folded to one line.
+fn calls(html: &mut Html, value: &Value, address: &str) {
+    let calls = value.get("tool_calls").and_then(Value::as_list).unwrap_or_default();
+    for (at, call) in calls.iter().enumerate() {
+        let tool = call.get("name").and_then(Value::as_str).unwrap_or("?");
+        let args = call.get("args").cloned().unwrap_or_default();
+        html.open("details", &[("class", "call")]);
+        html.element("summary", &[("dir", "auto")], &format!("calls {} {}", shortened(tool, 60), brief(&args)));
+        values::ValueTree::add_to(html, &args, &format!("{address}/tool_calls/{at}/args"));
+        html.close("details");
+    }
+}

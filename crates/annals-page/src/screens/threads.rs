@@ -1,0 +1,267 @@
+//! The screen of all threads, the last active first.
+
+use annals::base::ThreadId;
+use annals::base::{CheckpointId, Namespace, Timestamp, Value};
+use annals::history::{Snapshot, ThreadInfo, ThreadStatus, short_ids};
+use annals::store::{CheckpointQuery, CheckpointRecord, ItemRange, ThreadQuery, ThreadSize};
+use serde_json::{Value as Json, json};
+
+use super::{Screen, Shown};
+use crate::address::{self, encode};
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::limits::{ACTIVITY_MAX, THREADS_MAX};
+use crate::plot;
+use crate::words::{ago, cost, grouped, rounded, shortened, status_text, tally};
+
+/// Bars of a sparkline.
+const SPARKS: usize = 12;
+
+/// The names of statuses.
+pub(super) const STATUSES: [&str; 6] = ["interrupted", "failed", "running", "sleeping", "done", "cancelled"];
+
+/// A thread with what its row shows.
+struct ThreadRow {
+    info: ThreadInfo,
+    size: ThreadSize,
+    head: CheckpointRecord,
+    /// The timestamps of the newest checkpoints.
+    times: Vec<Timestamp>,
+    tokens: u64,
+    cost: f64,
+    short: String,
+}
+
+pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
+    let mut infos = screen.store.threads_with(query(screen)?.limit(THREADS_MAX + 1))?;
+    let more = infos.len() > THREADS_MAX;
+    infos.truncate(THREADS_MAX);
+    let rows = infos.into_iter().map(|info| row(screen, info)).collect::<Result<Vec<_>, _>>()?;
+    if screen.json {
+        let threads: Vec<Json> = rows.iter().map(document).collect();
+        return Ok(Shown::Json(json!({ "schema": 1, "threads": threads, "more": more })));
+    }
+    let mut html = Html::new();
+    html.element("h1", &[], "Threads");
+    facets(screen, &mut html);
+    table(screen, &rows, &mut html);
+    if let (true, Some(last)) = (more, rows.last()) {
+        let after = format!("after={}", encode(&format!("{}:{}", last.info.seq(), last.info.id().as_str())));
+        let kept = screen.query.pairs().filter(|pair| !pair.starts_with("after="));
+        let query: Vec<String> = kept.chain([after]).collect();
+        html.within("p", &[("class", "next")], |html| {
+            _ = html.link(&format!("/?{}", query.join("&")), "older threads")
+        });
+    }
+    Ok(View::new("threads", html).live("").into())
+}
+
+fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
+    let fields = &screen.query;
+    let mut query = ThreadQuery::new().archived(fields.get("archived").is_some());
+    for (name, field) in [("project", &mut query.project), ("label", &mut query.label), ("graph", &mut query.graph)] {
+        *field = fields.get(name).map(ToOwned::to_owned);
+    }
+    if let Some(text) = fields.get("title") {
+        query = query.title_contains(text);
+    }
+    if let Some(name) = fields.get("status") {
+        query.status = STATUSES.into_iter().find(|known| *known == name);
+        if query.status.is_none() {
+            return Err(Refusal::usage(format!("{name} is not a status: {}", STATUSES.join(", "))));
+        }
+    }
+    if let Some(after) = fields.get("after") {
+        let wrong = || Refusal::usage("after is not a position and the id of a thread");
+        let (seq, id) = after.split_once(':').ok_or_else(wrong)?;
+        let id = ThreadId::new(id).map_err(|_| wrong())?;
+        query.after = Some((id, seq.parse().map_err(|_| wrong())?));
+    }
+    Ok(query)
+}
+
+fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadRow, Refusal> {
+    let backend = screen.store.backend();
+    let mut query = CheckpointQuery::new(info.id().clone(), Namespace::root());
+    query.limit = ACTIVITY_MAX;
+    let records = backend.checkpoints(&query)?;
+    let size = backend.thread_size(info.id())?;
+    let point =
+        records.first().map(|newest| annals::store::CheckpointRef { checkpoint: info.head(), ..newest.point.clone() });
+    let known = records.iter().find(|record| record.point.checkpoint == info.head()).cloned();
+    let head = match (known, point) {
+        (Some(head), _) => Some(head),
+        (None, Some(point)) => backend.checkpoint(&point)?,
+        (None, None) => None,
+    };
+    let head = head.ok_or_else(|| Refusal::not_found("the thread was deleted meanwhile"))?;
+    let (mut tokens, cost) = stated(&records);
+    if tokens == 0 {
+        backend.items(&head.point, "messages", ItemRange::Tail(ACTIVITY_MAX), &mut |row| {
+            let index = row.payload.index.unwrap_or_default();
+            tokens += u64::from(index.input_tokens.unwrap_or(0)) + u64::from(index.output_tokens.unwrap_or(0));
+            Ok(())
+        })?;
+    }
+    let ids: Vec<CheckpointId> = records.iter().map(|record| record.point.checkpoint).collect();
+    let shorts = short_ids(&ids, screen.store.now());
+    let at = ids.iter().position(|id| *id == info.head());
+    let short = at.map_or_else(|| info.head().to_string(), |at| shorts[at].clone());
+    let times = records.iter().map(|record| record.created_at).collect();
+    Ok(ThreadRow { info, size, head, times, tokens, cost, short })
+}
+
+/// Returns the tokens and the cost that the metadata of checkpoints states.
+fn stated(records: &[CheckpointRecord]) -> (u64, f64) {
+    let (mut tokens, mut cost) = (0, 0.0);
+    for record in records {
+        let usage = crate::screens::stats::stated(record);
+        tokens += usage.iter().map(|call| call.input_tokens + call.output_tokens).sum::<u64>();
+        cost += usage.iter().map(|call| call.cost_usd).sum::<f64>();
+    }
+    (tokens, cost)
+}
+
+fn facets(screen: &Screen<'_>, html: &mut Html) {
+    html.within("form", &[("action", "/"), ("class", "facets")], |html| {
+        for (name, label) in [("title", "title"), ("project", "project"), ("label", "label"), ("graph", "graph")] {
+            html.within("label", &[], |html| {
+                html.text(label).literal(" ");
+                let value = screen.query.get(name).unwrap_or_default();
+                html.open("input", &[("name", name), ("value", value), ("size", "12")]);
+            });
+        }
+        html.within("label", &[], |html| {
+            html.literal("status ").open("select", &[("name", "status")]);
+            html.element("option", &[("value", "")], "any");
+            for status in STATUSES {
+                let mut attributes = vec![("value", status)];
+                attributes.extend((screen.query.get("status") == Some(status)).then_some(("selected", "")));
+                html.element("option", &attributes, status);
+            }
+            html.close("select");
+        });
+        html.within("label", &[], |html| {
+            let mut attributes = vec![("type", "checkbox"), ("name", "archived"), ("value", "1")];
+            attributes.extend(screen.query.get("archived").map(|_| ("checked", "")));
+            html.open("input", &attributes).text(" archived");
+        });
+        html.element("button", &[], "filter");
+    });
+}
+
+fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
+    if rows.is_empty() {
+        html.classed("p", "dim", "no thread passes the filter");
+        return;
+    }
+    let now = screen.store.now();
+    html.open("table", &[("class", "rows")]).open("thead", &[]).open("tr", &[]);
+    for title in
+        ["thread", "state", "activity", "active", "checkpoints", "branches", "tokens, newest steps", "cost", "head"]
+    {
+        html.element("th", &[("scope", "col")], title);
+    }
+    html.close("tr").close("thead").open("tbody", &[]);
+    for row in rows {
+        let id = row.info.id().as_str();
+        html.open("tr", &[("data-row", "")]).open("td", &[]);
+        let title = row.info.title().unwrap_or(id);
+        html.within("a", &[("href", &address::thread(id)), ("dir", "auto")], |html| {
+            _ = html.text(&shortened(title, 80))
+        });
+        let facts = row.info.facts();
+        if row.info.title().is_some() {
+            html.literal(" ").classed("span", "dim", &shortened(id, 40));
+        }
+        if let Some(project) = &facts.project {
+            html.literal(" ").within(
+                "a",
+                &[("class", "tag"), ("href", &format!("/?project={}", encode(project)))],
+                |html| {
+                    html.text(&shortened(project, 40));
+                },
+            );
+        }
+        for label in facts.labels.iter().take(8) {
+            html.literal(" ").within(
+                "a",
+                &[("class", "tag"), ("href", &format!("/?label={}", encode(label)))],
+                |html| {
+                    html.text(&shortened(label, 40));
+                },
+            );
+        }
+        html.close("td");
+        let due = tally(row.head.tasks.iter().map(|task| &*task.name));
+        let status = row.info.status();
+        let class = if matches!(status, ThreadStatus::Failed(_)) { "error" } else { status.as_str() };
+        html.classed("td", class, &shortened(&status_text(status, &due), 60));
+        html.within("td", &[], |html| {
+            plot::sparkline(
+                html,
+                &sparks(&row.times),
+                &format!("the newest {} checkpoints over time", row.times.len()),
+            );
+        });
+        html.element("td", &[("title", &row.info.updated_at().to_string())], &ago(now, row.info.updated_at()));
+        html.classed("td", "number", &grouped(row.size.checkpoints));
+        html.classed("td", "number", &grouped(row.size.branches));
+        html.classed("td", "number", &if row.tokens > 0 { rounded(row.tokens) } else { String::new() });
+        html.classed("td", "number", &if row.cost > 0.0 { cost(row.cost) } else { String::new() });
+        html.classed("td", "id", &row.short);
+        html.close("tr");
+    }
+    html.close("tbody").close("table");
+}
+
+/// Counts timestamps, newest first, in equal spans from the oldest to the newest.
+fn sparks(times: &[Timestamp]) -> [usize; SPARKS] {
+    let mut counts = [0; SPARKS];
+    let bounds = times.iter().map(|at| at.as_micros());
+    let (Some(first), Some(last)) = (bounds.clone().min(), bounds.max()) else { return counts };
+    let width = last.saturating_sub(first).max(1) as i128;
+    for at in times {
+        let place = (at.as_micros().saturating_sub(first)) as i128 * (SPARKS as i128 - 1) / width;
+        counts[usize::try_from(place).unwrap_or(0).min(SPARKS - 1)] += 1;
+    }
+    debug_assert_eq!(counts.iter().sum::<usize>(), times.len(), "every timestamp counts once");
+    counts
+}
+
+/// Returns the document of a thread, as `annals threads --json` has it.
+fn document(row: &ThreadRow) -> Json {
+    let (facts, status) = (row.info.facts(), row.info.status());
+    let (error, wake_at) = match status {
+        ThreadStatus::Failed(error) => (Some(error.clone()), None),
+        ThreadStatus::Cancelled(reason) => (reason.clone(), None),
+        ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
+        _ => (None, None),
+    };
+    let open: &[Value] = if let ThreadStatus::Interrupted(values) = status { values } else { &[] };
+    json!({
+        "thread": row.info.id().as_str(),
+        "title": facts.title,
+        "project": facts.project,
+        "labels": facts.labels,
+        "archived": facts.is_archived,
+        "pinned": facts.is_pinned,
+        "graph": row.info.graph(),
+        "last_activity": row.info.updated_at().to_string(),
+        "checkpoints": row.size.checkpoints,
+        "branches": row.size.branches,
+        "head": row.info.head().to_string(),
+        "step": row.head.step,
+        "status": status.as_str(),
+        "error": error,
+        "wake_at": wake_at,
+        "next": row.head.tasks.iter().map(|task| &*task.name).collect::<Vec<_>>(),
+        "questions": open.iter().map(Value::to_json).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the head of a listed thread.
+pub(super) fn head(screen: &Screen<'_>, info: &ThreadInfo) -> Result<Snapshot, Refusal> {
+    Ok(screen.store.thread(info.id().as_str())?.at(info.head())?)
+}

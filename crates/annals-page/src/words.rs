@@ -1,0 +1,202 @@
+//! Texts for the facts of a history: ages, sizes, numbers, statuses, values on one line.
+
+use annals::base::{Timestamp, Value};
+use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
+use annals::store::{Source, StoreError};
+use serde_json::{Value as Json, json};
+
+use crate::limits::BRIEF_CHARS_MAX;
+
+/// The node that stands for the start of a graph.
+const START: &str = "__start__";
+
+/// Returns the age of a timestamp.
+pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
+    match seconds {
+        ..-60 => then.to_string().chars().take(10).collect(),
+        -60..5 => "now".into(),
+        5..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..5_184_000 => format!("{} d ago", seconds / 86_400),
+        _ => then.to_string().chars().take(10).collect(),
+    }
+}
+
+/// Returns a duration with its unit.
+pub(crate) fn span(micros: i64) -> String {
+    match micros {
+        ..0 => "0 ms".into(),
+        0..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        10_000..1_000_000 => format!("{} ms", micros / 1_000),
+        1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
+        60_000_000..3_600_000_000 => format!("{} min", micros / 60_000_000),
+        3_600_000_000..172_800_000_000 => format!("{} h", micros / 3_600_000_000),
+        _ => format!("{} d", micros / 86_400_000_000),
+    }
+}
+
+/// Returns a size with its unit.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// Returns a number with its thousands set apart.
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Returns a large number in thousands.
+pub(crate) fn rounded(n: u64) -> String {
+    match n {
+        0..1_000 => n.to_string(),
+        1_000..1_000_000 => format!("{:.1}k", n as f64 / 1e3),
+        _ => format!("{:.1}M", n as f64 / 1e6),
+    }
+}
+
+/// Returns a cost in US dollars.
+pub(crate) fn cost(usd: f64) -> String {
+    if usd > 0.0 && usd < 0.1 { format!("${usd:.4}") } else { format!("${usd:.2}") }
+}
+
+/// Returns a number with its noun.
+pub(crate) fn count(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
+/// Shortens a text to a number of characters.
+pub(crate) fn shortened(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns a value on one line, shortened. A text is shown without quotes.
+pub(crate) fn brief(value: &Value) -> String {
+    match value {
+        Value::Str(text) => shortened(&text.chars().take(BRIEF_CHARS_MAX + 1).collect::<String>(), BRIEF_CHARS_MAX),
+        Value::Bytes(bytes) => format!("{} of bytes", size(bytes.len() as u64)),
+        value => shortened(&value.to_json().to_string(), BRIEF_CHARS_MAX),
+    }
+}
+
+/// Returns the text of an interrupt: its value if that is a text, or the member `question` of an object.
+pub(crate) fn interrupt(value: &Value) -> String {
+    match value.as_str().or_else(|| value.get("question").and_then(Value::as_str)) {
+        Some(text) => shortened(text, 4 * BRIEF_CHARS_MAX),
+        None => brief(value),
+    }
+}
+
+/// Returns node names with their number of occurrences: `list, read ×12`.
+pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(seen, _)| *seen == name) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let shown = |name: &str| if name == START { "(start)".to_owned() } else { name.to_owned() };
+    let word = |(name, n): (&str, usize)| if n == 1 { shown(name) } else { format!("{} ×{n}", shown(name)) };
+    counts.into_iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the nodes that ran to make a checkpoint out of its parent, one name for each task.
+pub(crate) fn ran<'a>(at: &Snapshot, parent: Option<&'a Snapshot>) -> Vec<&'a str> {
+    let parent = parent.filter(|_| at.source() == Source::Loop);
+    parent.map(|parent| parent.next().collect()).unwrap_or_default()
+}
+
+/// Returns the cause of a checkpoint: its nodes, or its source.
+pub(crate) fn made(at: &Snapshot, parent: Option<&Snapshot>) -> String {
+    match at.source() {
+        Source::Loop => tally(ran(at, parent)),
+        Source::Input => "(input)".into(),
+        Source::Update => "(edited)".into(),
+        Source::Fork => "(fork)".into(),
+    }
+}
+
+/// Derives the status from a checkpoint, as a listing of threads does from the head.
+pub(crate) fn status(at: &Snapshot) -> Result<ThreadStatus, StoreError> {
+    let head = at.record().clone();
+    let writes = if head.tasks.is_empty() { Vec::new() } else { at.writes()? };
+    let (seq, created_at) = (head.seq, head.created_at);
+    Ok(ThreadInfo::new(head, seq, created_at, Vec::new(), &writes)?.status().clone())
+}
+
+/// Returns a status with its cause: the open interrupts, the error, the time of waking.
+pub(crate) fn status_text(status: &ThreadStatus, next: &str) -> String {
+    match status {
+        ThreadStatus::Done => "done".into(),
+        ThreadStatus::Running => format!("due: {next}"),
+        ThreadStatus::Interrupted(values) => {
+            format!("waits: {}", values.iter().map(interrupt).collect::<Vec<_>>().join(" / "))
+        }
+        ThreadStatus::Failed(error) => format!("failed: {}", shortened(error, 4 * BRIEF_CHARS_MAX)),
+        ThreadStatus::Sleeping(until) => format!("sleeps until {until}"),
+        ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {}", shortened(reason, 4 * BRIEF_CHARS_MAX)),
+        status => status.to_string(),
+    }
+}
+
+/// Returns the metadata of a checkpoint.
+pub(crate) fn metadata(at: &Snapshot) -> Json {
+    let text = at.record().metadata.as_deref();
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}))
+}
+
+/// Returns the thread and the id of a checkpoint as JSON.
+pub(crate) fn place(at: &Snapshot) -> Json {
+    json!({ "thread": at.point().thread.as_str(), "checkpoint": at.id().to_string() })
+}
+
+/// Quotes an argument of a command for a shell.
+pub(crate) fn shell(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@~=,%+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('~') {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_for_people() {
+        assert_eq!(
+            (grouped(1_234_567), rounded(31_240), count(1, "step")),
+            ("1,234,567".into(), "31.2k".into(), "1 step".into())
+        );
+        assert_eq!((size(1_536), cost(0.41), cost(0.012)), ("1.5 KiB".into(), "$0.41".into(), "$0.0120".into()));
+        assert_eq!((span(120_000), span(2_100_000), span(-1)), ("120 ms".into(), "2.1 s".into(), "0 ms".into()));
+        assert_eq!(ago(Timestamp::from_micros(120_000_000), Timestamp::from_micros(0)), "2 min ago");
+        assert_eq!(shortened("äbc", 2), "äb…");
+    }
+
+    #[test]
+    fn an_argument_is_one_word_of_a_shell() {
+        assert_eq!(shell("trip@1f0c"), "trip@1f0c");
+        assert_eq!(shell("it's; rm -rf $HOME"), "'it'\\''s; rm -rf $HOME'");
+        assert_eq!(shell(""), "''");
+        assert_eq!(shell("~x"), "'~x'");
+    }
+}

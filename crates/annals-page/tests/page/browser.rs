@@ -1,0 +1,183 @@
+//! The pages in Chromium: every screen with and without JavaScript, the keyboard, a long thread, live updates, a resume value,
+//! a fork, and hostile content. Without chromedriver the test says so and ends.
+//!
+//! With the environment variable `ANNALS_PAGE_PICTURES` it makes the pictures of `docs/`.
+
+use annals::base::Encoded;
+use annals::store::batch::{Change, ChangeValue, Data};
+use annals::store::{Batch, NewCheckpoint, Parent, Payload, Source};
+use annals_page::PageServer;
+
+use super::screens::waiting;
+use super::webdriver::Browser;
+use super::*;
+
+const SCRIPT: &str = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">";
+/// Steps of the long thread.
+const STEPS: i64 = 100_000;
+
+/// Returns a browser that has the cookie of a server, and the begin of its addresses.
+fn opened(server: &PageServer, javascript: bool) -> Option<(Browser, String)> {
+    let browser = Browser::start(javascript)?;
+    browser.open(&server.link());
+    Some((browser, format!("http://{}", server.address())))
+}
+
+/// A server of a store with a trip, a waiting thread, a long thread and a hostile one.
+fn server(store: &Store, steps: i64) -> std::sync::Arc<PageServer> {
+    trip(store);
+    _ = waiting(store, "booking");
+    let hostile = store.thread("hostile").unwrap();
+    let turned = "\u{202e}txet desrever\u{202c} \u{5e9}\u{5dc}\u{5d5}\u{5dd}";
+    hostile
+        .append("messages", [Message::human(SCRIPT), Message::ai(turned), Message::ai("x".repeat(10 << 20))])
+        .unwrap();
+    hostile.set("blob", "y".repeat(10 << 20)).unwrap();
+    hostile.facts().title(SCRIPT).save().unwrap();
+    let long = store.thread("long").unwrap();
+    many_steps(&long, steps);
+    let server = PageServer::bind(store.clone(), 0, options().allow_write(true)).unwrap();
+    let server = std::sync::Arc::new(server);
+    let running = std::sync::Arc::clone(&server);
+    std::thread::spawn(move || running.run());
+    server
+}
+
+/// Commits checkpoints that set a channel, a thousand at a time.
+fn many_steps(thread: &Thread, steps: i64) {
+    let store = thread.store();
+    let mut parent = None;
+    for first in (0..steps).step_by(1_000) {
+        let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), parent);
+        for n in first..(first + 1_000).min(steps) {
+            let id = store.mint_checkpoint(n, parent.as_ref());
+            let mut new = NewCheckpoint::new(id, parent.map(Parent::Local), n, Source::Update, store.now());
+            let value = ChangeValue::Value(Data::New(Payload::from(Encoded::encode(&n).unwrap())));
+            new.changes.push(Change::new("n", n as u64 + 1, value));
+            batch.checkpoints.push(new);
+            parent = Some(id);
+        }
+        store.commit(&batch).unwrap();
+    }
+}
+
+/// The addresses of all screens, each with a text that it shows.
+const SCREENS: [(&str, &str); 14] = [
+    ("/", "Bern in May"),
+    ("/t/trip", "by train"),
+    ("/t/trip@by%20bus/talk", "The Gasthof zum B\u{e4}ren"),
+    ("/t/trip/state", "plan"),
+    ("/t/trip/state/plan/city", "Basel"),
+    ("/t/trip/step", "changed"),
+    ("/t/booking/step", "left saw"),
+    ("/t/trip/fork", "A new thread from here"),
+    ("/diff/trip@by%20bus..trip", "last common ancestor"),
+    ("/search?q=gasthof", "Gasthof"),
+    ("/runs", "Book the Gasthof?"),
+    ("/stats", "by model"),
+    ("/health", "write-ahead log"),
+    ("/t/hostile/talk", "<script>document.title='owned'</script>"),
+];
+
+fn every_screen(browser: &Browser, base: &str) {
+    for (address, text) in SCREENS {
+        browser.open(&format!("{base}{address}"));
+        assert!(browser.text("main").contains(text), "{address}: {}", browser.text("main"));
+        assert_ne!(browser.title(), "owned", "{address}");
+        assert_eq!(browser.errors(), Vec::<String>::new(), "{address}");
+    }
+}
+
+#[test]
+fn a_browser_shows_every_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = OpenOptions::new().synchronous(Synchronous::Normal);
+    let store = Store::open_with(folder.path().join("chats.db"), options).unwrap();
+    let Some(probe) = Browser::start(false) else {
+        eprintln!("skipped: chromedriver is not installed (Debian: apt-get install chromium chromium-driver)");
+        return;
+    };
+    drop(probe);
+    let server = server(&store, STEPS);
+    let (plain, base) = opened(&server, false).unwrap();
+    every_screen(&plain, &base);
+    without_javascript(&plain, &base, &store);
+    drop(plain);
+
+    let (browser, base) = opened(&server, true).unwrap();
+    assert!(!browser.address().contains("token"), "the address does not hold the token: {}", browser.address());
+    every_screen(&browser, &base);
+    keyboard(&browser, &base);
+    long_thread(&browser, &base);
+    live(&browser, &base, &store);
+    pictures(&browser, &base);
+}
+
+/// A resume value and a fork, by forms alone.
+fn without_javascript(browser: &Browser, base: &str, store: &Store) {
+    browser.open(&format!("{base}/runs?status=interrupted"));
+    browser.keys("?");
+    assert!(browser.all("details#keys[open]").is_empty(), "scripts are off");
+    browser.type_into("textarea", "{\"approved\": true}");
+    browser.click("form.resume button");
+    assert!(browser.text("main").contains("resume value: {\"approved\":true}"), "{}", browser.text("main"));
+    browser.open(&format!("{base}/t/trip/fork?name=by+plane&channel=plan&value=%22Rome%22"));
+    browser.click("#make-fork");
+    assert_eq!(browser.address(), format!("{base}/t/by%20plane"));
+    assert!(browser.text("main").contains("forked from"));
+    let plan = store.point("by plane").unwrap().get("plan").unwrap();
+    assert_eq!(plan, Some("Rome".into()));
+}
+
+/// From the threads to the difference of a step with its parent, without a mouse.
+fn keyboard(browser: &Browser, base: &str) {
+    browser.open(&format!("{base}/?title=bern"));
+    browser.keys("j\u{e007}");
+    browser.wait("the thread is open", |browser| browser.address().contains("/t/trip"));
+    browser.wait("the steps are there", |browser| !browser.all("tr[data-row]").is_empty());
+    browser.keys("jjkd");
+    browser.wait("the difference is open", |browser| browser.address().contains("/diff/"));
+    browser.keys("g");
+    browser.wait("the threads are there", |browser| browser.text("h1") == "Threads");
+    browser.keys("/gasthof\u{e007}");
+    browser.wait("the hits are there", |browser| browser.address().contains("/search?q=gasthof"));
+    browser.open(&format!("{base}/t/trip"));
+    browser.keys("t");
+    browser.wait("the messages are there", |browser| browser.address().ends_with("/talk"));
+    browser.keys("?");
+    browser.wait("the keys are shown", |browser| !browser.all("details#keys[open]").is_empty());
+}
+
+fn long_thread(browser: &Browser, base: &str) {
+    browser.open(&format!("{base}/t/long"));
+    assert!(browser.text("main").contains(&format!("({} steps)", "100,000")), "{}", browser.text("main"));
+    assert_eq!(browser.all("tr[data-row]").len(), 30);
+    browser.click(".next a");
+    browser.wait("older steps are there", |browser| browser.address().contains("from="));
+    assert_eq!(browser.all("tr[data-row]").len(), 30);
+    browser.open(&format!("{base}/t/long/step/77"));
+    assert!(browser.text("main").contains("step 77"));
+}
+
+/// A message of another handle comes into the open document.
+fn live(browser: &Browser, base: &str, store: &Store) {
+    browser.open(&format!("{base}/t/trip/talk"));
+    assert!(!browser.text("main").contains("It is live"));
+    store.thread("trip").unwrap().append("messages", [Message::human("It is live")]).unwrap();
+    browser.wait("the message is shown", |browser| browser.text("main").contains("It is live"));
+    assert!(browser.text("#news").contains("live: trip"));
+}
+
+#[allow(clippy::disallowed_methods, reason = "pictures are made when they are asked for")]
+fn pictures(browser: &Browser, base: &str) {
+    let Some(folder) = std::env::var_os("ANNALS_PAGE_PICTURES") else { return };
+    for (name, address) in [
+        ("page-thread.png", "/t/trip"),
+        ("page-talk.png", "/t/trip@by%20bus/talk"),
+        ("page-diff.png", "/diff/trip@by%20bus..trip"),
+    ] {
+        browser.open(&format!("{base}{address}"));
+        let path = std::path::Path::new(&folder).join(name);
+        std::fs::write(&path, browser.picture()).unwrap();
+    }
+}

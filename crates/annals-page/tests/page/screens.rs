@@ -1,0 +1,249 @@
+//! Each screen as HTML and as JSON.
+
+use annals::store::ThreadStatus;
+use annals_graph::prelude::*;
+
+use super::*;
+
+/// A thread whose graph waits at an interrupt after two parallel tasks.
+pub(crate) fn waiting(store: &Store, name: &str) -> CompiledGraph<annals::state::DynState> {
+    let schema = DynSchema::new().last("n").append("seen").build();
+    let graph = StateGraph::with_schema(schema)
+        .node("left", |_: &annals::state::DynState| Ok(DynUpdate::new().set("seen", "left saw")))
+        .node("right", |_: &annals::state::DynState| Ok(DynUpdate::new().set("seen", "right saw")))
+        .node("ask", |_: &annals::state::DynState, context: &Context| {
+            let resumed = context.interrupt("Book the Gasthof?")?;
+            Ok(DynUpdate::new().set("n", resumed))
+        })
+        .edge(START, "left")
+        .edge(START, "right")
+        .join(["left", "right"], "ask")
+        .compile()
+        .unwrap();
+    let thread = store.thread(name).unwrap();
+    let outcome = graph.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap();
+    assert!(!outcome.is_done());
+    graph
+}
+
+#[test]
+fn threads_are_listed_with_facets_and_pages() {
+    let store = Store::memory();
+    trip(&store);
+    for n in 0..60 {
+        store.thread(format!("other {n:02}")).unwrap().append("messages", [Message::human("hi")]).unwrap();
+    }
+    let page = page_of(&store);
+    let first = html(&page, "/");
+    assert!(first.contains(">other 59</a>") && !first.contains(">other 05</a>"), "{first}");
+    let next = first.split("href=\"/?after=").nth(1).unwrap().split('"').next().unwrap();
+    let second = html(&page, &format!("/?after={next}"));
+    assert!(second.contains("Bern in May") && second.contains(">other 05</a>") && !second.contains(">other 59</a>"));
+    assert!(second.contains("<svg class=\"spark\"") && second.contains("$0.0040"));
+    for query in ["project=travel", "label=spring", "title=bern", "status=done&title=bern"] {
+        let found = document(&page, &format!("/.json?{query}"));
+        assert_eq!(found["threads"].as_array().unwrap().len(), 1, "{query}");
+        assert_eq!(found["threads"][0]["thread"], "trip");
+    }
+    assert_eq!(document(&page, "/.json?project=none")["threads"], json!([]));
+    assert_eq!(document(&page, "/.json")["more"], true);
+}
+
+#[test]
+fn a_thread_has_a_tree_a_timeline_and_permalinks() {
+    let store = Store::memory();
+    let trip = trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/t/trip");
+    for text in
+        ["Bern in May", "by train", "by bus", "fork point", "+1 message", "aria-label=\"State\"", "no task is due"]
+    {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    let log = document(&page, "/t/trip.json");
+    let checkpoints = log["checkpoints"].as_array().unwrap();
+    assert_eq!((log["more"].as_bool(), checkpoints[0]["status"].as_str()), (Some(false), Some("done")));
+    assert_eq!(log["head"], trip.head().unwrap().unwrap().id().to_string());
+    for checkpoint in checkpoints {
+        let id = checkpoint["checkpoint"].as_str().unwrap();
+        assert!(shown.contains(&format!("href=\"/t/trip@{id}\"")), "{id}");
+        assert!(html(&page, &format!("/t/trip@{id}")).contains(id));
+    }
+    assert!(html(&page, "/t/trip@by%20bus").contains("Bern in May"), "a branch is a point");
+}
+
+#[test]
+fn a_long_thread_has_pages_of_steps() {
+    let store = Store::memory();
+    let thread = store.thread("long").unwrap();
+    for n in 0..70 {
+        thread.set("n", n).unwrap();
+    }
+    let page = page_of(&store);
+    let first = html(&page, "/t/long");
+    assert_eq!(first.matches("data-diff=\"/diff/").count(), 30);
+    let older = first.split("?from=").nth(1).unwrap().split('"').next().unwrap();
+    let second = document(&page, &format!("/t/long.json?from={older}"));
+    assert_eq!(
+        second["checkpoints"][0]["step"],
+        json!(document(&page, "/t/long.json")["checkpoints"][29]["step"].as_i64().unwrap() - 1)
+    );
+    assert!(first.contains("(70 steps)"));
+}
+
+#[test]
+fn messages_show_edits_removals_calls_and_writers() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/t/trip@by%20bus/talk");
+    for text in [
+        "A hotel in Bern",
+        "The Gasthof zum B\u{e4}ren",
+        "edited; the text before",
+        "The Gasthof zum Baeren",
+        "1 removed",
+        "calls hotels {&quot;city&quot;:&quot;Bern&quot;}",
+        "written by update at",
+        "Thanks",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    assert!(!shown.contains("To be removed") && !shown.contains("By train"));
+    let other = html(&page, "/t/trip/talk");
+    assert!(
+        other.contains("By train") && other.contains("class=\"human shared\""),
+        "messages of another branch are marked"
+    );
+    let messages = document(&page, "/t/trip@by%20bus/talk.json");
+    assert_eq!(messages["messages"].as_array().unwrap().len(), 4);
+    let many = store.thread("many").unwrap();
+    many.append("messages", (0..120).map(|n| Message::human(format!("say {n:03}")))).unwrap();
+    let last = html(&page, "/t/many/talk");
+    assert!(last.contains("say 119") && !last.contains("say 069") && last.contains("before=70"));
+    let before = html(&page, "/t/many/talk?channel=messages&before=70");
+    assert!(before.contains("say 069") && before.contains("say 020") && !before.contains("say 070"));
+}
+
+#[test]
+fn a_state_has_a_tree_a_history_and_raw_texts() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/t/trip/state/plan/stops/0");
+    assert!(
+        shown.contains("a/b") && shown.contains("history of this value") && shown.contains("written by"),
+        "{shown}"
+    );
+    let city = html(&page, "/t/trip/state/plan/city");
+    assert!(city.contains("Basel") && city.contains("<td dir=\"auto\">Bern</td>"), "the value before: {city}");
+    assert_eq!(html(&page, "/t/trip/state/plan/city?raw=1"), "Basel");
+    let found = document(&page, "/t/trip/state/plan/stops/1/name.json");
+    assert_eq!((found["value"].as_str(), found["channel"].as_str()), (Some("c"), Some("plan")));
+    let message = html(&page, "/t/trip@by%20bus/state/messages/3");
+    assert!(message.contains("The Gasthof zum Baeren") && message.contains("B\u{e4}ren"), "{message}");
+    let whole = document(&page, "/t/trip/state.json");
+    assert_eq!(whole["values"]["plan"]["city"], "Basel");
+    let map = store.thread("map").unwrap();
+    map.put("files", "a.json", "one").unwrap();
+    map.put("files", "a.json", "two").unwrap();
+    let entry = html(&page, "/t/map/state/files/a%2Ejson");
+    assert!(entry.contains("two") && entry.contains("one"), "{entry}");
+    assert!(html(&page, "/t/map/state/files").contains("/state/files/a%2Ejson"));
+}
+
+#[test]
+fn two_points_are_compared_with_words_and_patches() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/diff/trip@by%20bus..trip");
+    for text in ["last common ancestor", "unchanged", "By train", "Thanks", "class=\"removed\"", "annals diff"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    let edit = html(&page, "/diff/trip@by%20bus~3..trip@by%20bus~2");
+    assert!(edit.contains("<del>Baeren</del>") && edit.contains("<ins>B\u{e4}ren</ins>"), "{edit}");
+    let parent = document(&page, "/diff/trip@{step:1}.json");
+    let plan = parent["channels"].as_array().unwrap().iter().find(|channel| channel["channel"] == "plan").unwrap();
+    assert_eq!(plan["members"], json!([{ "path": "/city", "before": "Bern", "after": "Basel" }]));
+    let patch = document(&page, "/diff/trip@{step:1}.json?patch=1");
+    assert_eq!(patch["channels"]["plan"]["patch"], json!([{ "op": "replace", "path": "/city", "value": "Basel" }]));
+    let chosen = get(&page, "/diff?a=trip~1&b=trip");
+    assert!(chosen.status == 303 && chosen.value_of("location").unwrap().starts_with("/diff/trip@"));
+}
+
+#[test]
+fn a_search_has_snippets_and_links() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/search?q=gasthof");
+    assert!(shown.contains("<mark>Gasthof</mark>") && shown.contains("/talk\""), "{shown}");
+    let hits = document(&page, "/search.json?q=gasthof&role=ai");
+    assert_eq!(hits["hits"].as_array().unwrap().len(), 2);
+    assert!(html(&page, "/search?q=nowhere").contains("0 hits"));
+    assert!(html(&page, "/search").contains("Name words"));
+}
+
+#[test]
+fn runs_steps_and_figures_are_those_of_the_log() {
+    let store = Store::memory();
+    trip(&store);
+    waiting(&store, "booking");
+    let page = page_of(&store);
+    let runs = html(&page, "/runs?status=interrupted");
+    assert!(runs.contains("Book the Gasthof?") && runs.contains("1 waiting") && !runs.contains("<textarea"), "{runs}");
+    let listed = document(&page, "/runs.json");
+    assert_eq!((listed["runs"][0]["thread"].as_str(), listed["runs"].as_array().unwrap().len()), (Some("booking"), 1));
+    assert_eq!(listed["runs"][0]["questions"][0]["value"], "Book the Gasthof?");
+    let step = html(&page, "/t/booking/step");
+    for text in ["left, right", "left saw", "right saw", "class=\"lane\"", "due after it", "interrupted"] {
+        assert!(step.contains(text), "{text}: {step}");
+    }
+    let number = store.thread("booking").unwrap().head().unwrap().unwrap().step();
+    let named = document(&page, &format!("/t/booking/step/{number}.json"));
+    assert_eq!(named["tasks"].as_array().unwrap().len(), 2);
+    assert_eq!(named["due"][0]["node"], "ask");
+    let stats = document(&page, "/stats.json?by=model,node");
+    let model = stats["by"]["model"].as_array().unwrap();
+    assert_eq!((model[0]["name"].as_str(), model[0]["input_tokens"].as_u64()), (Some("m-1"), Some(812)));
+    assert!(stats["by"]["node"].as_array().unwrap().iter().any(|node| node["p50_us"].is_number()));
+    let plots = html(&page, "/stats");
+    assert!(plots.contains("bytes written") && plots.contains("$0.0040") && plots.contains("<svg class=\"share\""));
+    assert!(html(&page, "/stats?thread=trip").contains("of the thread"));
+    let health = html(&page, "/health?check=1");
+    assert!(health.contains("0 problems") && health.contains("annals undo"), "{health}");
+    assert_eq!(document(&page, "/health.json?check=1")["check"]["problems"], json!([]));
+    let info = store.thread("booking").unwrap().info().unwrap();
+    assert!(matches!(info.status(), ThreadStatus::Interrupted(_)));
+}
+
+#[test]
+fn the_json_of_every_screen_is_linked() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    for target in [
+        "/",
+        "/t/trip",
+        "/t/trip/talk",
+        "/t/trip/state",
+        "/t/trip/state/plan",
+        "/t/trip/step",
+        "/t/trip/fork",
+        "/diff/trip",
+        "/search?q=bern",
+        "/runs",
+        "/stats?by=day",
+        "/health",
+    ] {
+        let shown = html(&page, target);
+        let twin = shown.split("<footer><a href=\"").nth(1).unwrap().split('"').next().unwrap().replace("&amp;", "&");
+        assert_eq!(document(&page, &twin)["schema"], 1, "{target}: {twin}");
+        assert!(
+            shown.starts_with("<!doctype html>") && shown.contains("<main id=\"main\"") && shown.contains("<h1"),
+            "{target}"
+        );
+    }
+    assert!(html(&page, "/page.css").contains(":root") && html(&page, "/page.js").contains("EventSource"));
+}

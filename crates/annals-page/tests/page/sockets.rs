@@ -1,0 +1,95 @@
+//! The server on a socket: whole requests, broken ones, and live events.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use annals_page::{PageBody, PageServer};
+
+use super::*;
+
+fn serve(store: Store) -> SocketAddr {
+    let server = PageServer::bind(store, 0, PageOptions::new().token(TOKEN)).unwrap();
+    let address = server.address();
+    std::thread::spawn(move || server.run());
+    address
+}
+
+/// Sends bytes and returns all that comes back.
+fn send(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    client.write_all(bytes).unwrap();
+    _ = client.shutdown(std::net::Shutdown::Write);
+    let mut response = String::new();
+    _ = client.read_to_string(&mut response);
+    response
+}
+
+#[test]
+fn requests_come_over_a_socket() {
+    let store = Store::memory();
+    trip(&store);
+    let address = serve(store);
+    let head = format!("Host: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let response = send(address, format!("GET /t/trip/talk HTTP/1.1\r\n{head}").as_bytes());
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.contains("A hotel in Bern"), "{response}");
+    let only_head = send(address, format!("HEAD /t/trip/talk HTTP/1.1\r\n{head}").as_bytes());
+    assert!(only_head.starts_with("HTTP/1.1 200 OK\r\n") && only_head.ends_with("\r\n\r\n"), "{only_head}");
+    for bytes in [
+        b"GET / HTTP/1.1\r\n\r\n".as_slice(),
+        b"\x16\x03\x01\x02\r\n\r\n",
+        b"GET http://evil.example/ HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n Host: b\r\n\r\n",
+    ] {
+        let response = send(address, bytes);
+        assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+        assert!(response.contains("Content-Security-Policy: default-src 'none'"), "{response}");
+    }
+    let long = send(address, &[b'a'; 60_000]);
+    assert!(long.is_empty() || long.starts_with("HTTP/1.1 400 "), "{long}");
+    assert_eq!(send(address, b"GET / HT"), "", "a client that leaves gets nothing");
+    let again = send(address, format!("GET /.json HTTP/1.1\r\n{head}").as_bytes());
+    assert!(again.contains("\"thread\":\"trip\""));
+}
+
+#[test]
+fn new_checkpoints_are_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let writer = Store::open(&path).unwrap();
+    let thread = trip(&writer);
+    let address = serve(Store::open_with(&path, OpenOptions::new().read_only(true)).unwrap());
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(client, "GET /live?thread=trip HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n")
+        .unwrap();
+    let mut lines = BufReader::new(client).lines().map(Result::unwrap);
+    assert!(lines.by_ref().any(|line| line == ": the log is followed"));
+    writer.thread("another").unwrap().set("n", 1).unwrap();
+    let id = thread.append("messages", [Message::human("news")]).unwrap();
+    let data = lines.by_ref().find_map(|line| line.strip_prefix("data: ").map(ToOwned::to_owned)).unwrap();
+    let data: Json = serde_json::from_str(&data).unwrap();
+    assert_eq!((data["thread"].as_str(), data["checkpoint"].as_str()), (Some("trip"), Some(&*id.to_string())));
+}
+
+#[test]
+fn events_without_a_socket_wait_and_say_so() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let PageBody::Live(mut events) = get(&page, "/live").body else { panic!("not a stream") };
+    assert!(events.next(Duration::ZERO).unwrap().starts_with("retry: "));
+    assert_eq!(events.next(Duration::ZERO).unwrap(), ": nothing new\n\n");
+    store.thread("trip").unwrap().set("n", 1).unwrap();
+    let event = events.next(Duration::ZERO).unwrap();
+    assert!(event.starts_with("id: ") && event.contains("\"new\":1"), "{event}");
+    let position = event.split(['\n', ' ']).nth(1).unwrap();
+    store.thread("trip").unwrap().set("n", 2).unwrap();
+    let again = page.handle(&request("/live").header("last-event-id", position));
+    let PageBody::Live(mut again) = again.body else { panic!("not a stream") };
+    _ = again.next(Duration::ZERO).unwrap();
+    assert!(again.next(Duration::ZERO).unwrap().contains("\"new\":1"), "a client that comes back misses nothing");
+}
