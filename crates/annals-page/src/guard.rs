@@ -22,7 +22,7 @@ pub(crate) struct Guard {
 
 /// The decision about a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Admission {
     /// It is answered.
     Answer,
     /// It brought the token in its link: the client gets the cookie, and goes to the address without the token.
@@ -49,7 +49,7 @@ impl Guard {
     }
 
     /// Verifies a request. `path` and `query` are the parts of its target.
-    pub(crate) fn admit(&self, request: &PageRequest, path: &str, query: &Fields) -> Result<Verdict, Refusal> {
+    pub(crate) fn admit(&self, request: &PageRequest, path: &str, query: &Fields) -> Result<Admission, Refusal> {
         let mut hosts = request.values_of("host");
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host,
@@ -75,13 +75,13 @@ impl Guard {
             }
             // Not `Secure`: the loopback is not encrypted.
             let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, self.token);
-            return Ok(Verdict::Welcome { cookie, to: own_path(path) });
+            return Ok(Admission::Welcome { cookie, to: own_path(path) });
         }
         let bearer = request.value_of("authorization").and_then(|value| value.strip_prefix("Bearer "));
         let cookies = request.values_of("cookie").flat_map(|line| line.split(';'));
         let named = cookies.filter_map(|pair| pair.trim().split_once('=')).filter(|(name, _)| *name == self.cookie);
         if bearer.into_iter().chain(named.map(|(_, value)| value)).any(|token| same(token, &self.token)) {
-            return Ok(Verdict::Answer);
+            return Ok(Admission::Answer);
         }
         Err(refused_token())
     }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::address::decode;
 use crate::failure::{PageError, Refusal};
-use crate::guard::{Guard, Verdict};
+use crate::guard::{Admission, Guard};
 use crate::html::Html;
 use crate::layout;
 use crate::live::LiveEvents;
@@ -142,7 +142,7 @@ impl Page {
         let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
         let wrong = || Refusal::usage("the address is not percent-encoded UTF-8");
         let query = Fields::read(query).ok_or_else(wrong)?;
-        if let Verdict::Welcome { cookie, to } = self.guard.admit(request, path, &query)? {
+        if let Admission::Welcome { cookie, to } = self.guard.admit(request, path, &query)? {
             let mut response = PageResponse::redirect(to);
             response.headers.push(("Set-Cookie", cookie));
             return Ok(response);

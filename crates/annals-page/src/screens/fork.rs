@@ -14,7 +14,7 @@ use crate::layout::View;
 use crate::request::Fields;
 
 /// The fields of the form.
-struct Plan {
+struct ForkPlan {
     /// The id of the new thread.
     name: String,
     /// A channel with its value.
@@ -23,7 +23,7 @@ struct Plan {
     text: String,
 }
 
-impl Plan {
+impl ForkPlan {
     fn read(fields: &Fields, at: &Snapshot) -> Self {
         let name = fields.get("name").map(|name| name.trim().to_owned());
         let name = name.unwrap_or_else(|| format!("{}-fork", at.point().thread.as_str()));
@@ -62,7 +62,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     if !at.point().namespace.is_root() {
         return Err(Refusal::usage("a subgraph follows the graph that it is part of"));
     }
-    let plan = Plan::read(screen.form.as_ref().unwrap_or(&screen.query), at);
+    let plan = ForkPlan::read(screen.form.as_ref().unwrap_or(&screen.query), at);
     plan.verify(at)?;
     if screen.form.is_some() {
         return write(at, &plan);
@@ -106,14 +106,14 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     Ok(View::new(format!("{} fork", name(&info)), html).into())
 }
 
-impl Plan {
+impl ForkPlan {
     fn fields(&self) -> [(&'static str, &str); 3] {
         let channel = self.set.as_ref().map_or("", |(channel, _)| channel);
         [("name", &self.name), ("channel", channel), ("value", &self.text)]
     }
 }
 
-fn inputs(html: &mut Html, plan: &Plan) {
+fn inputs(html: &mut Html, plan: &ForkPlan) {
     for ((name, value), label) in
         plan.fields().into_iter().zip(["id of the new thread", "set channel", "to (JSON, or else a text)"])
     {
@@ -124,7 +124,7 @@ fn inputs(html: &mut Html, plan: &Plan) {
 }
 
 /// Returns the commands that do the same.
-fn commands(screen: &Screen<'_>, at: &Snapshot, plan: &Plan) -> Vec<String> {
+fn commands(screen: &Screen<'_>, at: &Snapshot, plan: &ForkPlan) -> Vec<String> {
     let mut commands = vec![screen.command(&["fork", &point_text(at), "--name", &plan.name])];
     if let Some((channel, value)) = &plan.set {
         commands.push(screen.command(&["update", &plan.name, "--set", &format!("{channel}={}", value.to_json())]));
@@ -132,7 +132,7 @@ fn commands(screen: &Screen<'_>, at: &Snapshot, plan: &Plan) -> Vec<String> {
     commands
 }
 
-fn write(at: &Snapshot, plan: &Plan) -> Result<Shown, Refusal> {
+fn write(at: &Snapshot, plan: &ForkPlan) -> Result<Shown, Refusal> {
     let fork = at.fork_to(&plan.name)?;
     if let Some((channel, value)) = &plan.set {
         fork.set(channel, value.clone())?;

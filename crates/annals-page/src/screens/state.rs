@@ -28,7 +28,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<
     let found = state.channels.into_iter().find(|record| &*record.channel == *channel && is_state(channel));
     let record = found.filter(|record| record.value != ChannelValue::Empty);
     let record = record.ok_or_else(|| Refusal::not_found(format!("channel {channel} is empty at this point")))?;
-    let target = Target::read(at, &record, members)?;
+    let target = StateTarget::read(at, &record, members)?;
     if screen.query.get("raw").is_some() {
         return Ok(Shown::Text(match target.value(at, channel)? {
             Value::Str(text) => text,
@@ -57,8 +57,8 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<
         html.within("p", &[], |html| writer(html, at, by));
     }
     match &target {
-        Target::List(items, len) => list(&mut html, screen, items, *len, &base),
-        Target::One(value) => {
+        StateTarget::List(items, len) => list(&mut html, screen, items, *len, &base),
+        StateTarget::One(value) => {
             html.classed("p", "dim", &kind(value));
             match value {
                 Value::Str(content) => text(&mut html, content, &base),
@@ -72,14 +72,14 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<
 }
 
 /// A part of a state.
-enum Target {
+enum StateTarget {
     /// The items of a page of a list, and the number of all.
     List(Vec<ListItem<Value>>, u64),
     /// A value.
     One(Value),
 }
 
-impl Target {
+impl StateTarget {
     fn read(at: &Snapshot, record: &ChannelRecord, members: &[&str]) -> Result<Self, Refusal> {
         let channel = &*record.channel;
         let absent = || Refusal::not_found(format!("{channel}/{} is absent at this point", members.join("/")));

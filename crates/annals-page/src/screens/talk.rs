@@ -26,7 +26,7 @@ const WALKED: usize = 500;
 
 /// The writer of a message.
 #[derive(Clone)]
-struct Writer {
+struct MessageOrigin {
     record: CheckpointRecord,
     node: Option<String>,
 }
@@ -34,7 +34,7 @@ struct Writer {
 /// A message with what its row shows.
 struct TalkRow {
     item: ListItem<Value>,
-    by: Option<Writer>,
+    by: Option<MessageOrigin>,
     /// The text before an edit.
     before: Option<Value>,
     /// Positions between this message and the one before it, whose messages were removed.
@@ -182,11 +182,11 @@ fn writers(at: &Snapshot, ordinals: impl Iterator<Item = u64>) -> Result<HashMap
     Ok(found.into_iter().flatten().map(|record| (record.ordinal, record)).collect())
 }
 
-fn writer(writers: &HashMap<u64, CheckpointRecord>, ordinal: u64, task: Option<u32>) -> Option<Writer> {
+fn writer(writers: &HashMap<u64, CheckpointRecord>, ordinal: u64, task: Option<u32>) -> Option<MessageOrigin> {
     let record = writers.get(&ordinal)?.clone();
     let parent = ordinal.checked_sub(1).and_then(|before| writers.get(&before));
     let node = task.and_then(|task| parent?.tasks.get(task as usize)).map(|task| task.name.to_string());
-    Some(Writer { record, node })
+    Some(MessageOrigin { record, node })
 }
 
 fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &BranchTree) {

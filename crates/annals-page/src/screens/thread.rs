@@ -105,13 +105,12 @@ pub(super) fn heading(
     at: &Snapshot,
     tree: &BranchTree,
 ) -> Result<(), Refusal> {
-    let size = thread.store().backend().thread_size(thread.id())?;
     let from = thread.forked_from()?;
     let forks = thread.forks()?;
     html.element("h1", &[("dir", "auto")], &name(info));
     html.within("p", &[("class", "facts")], |html| {
         html.classed("span", "id", &shortened(thread.id().as_str(), 80));
-        html.text(&format!(" · {} checkpoints · {} branches", grouped(size.checkpoints), tree.count));
+        html.text(&format!(" · {} checkpoints · {} branches", grouped(tree.checkpoints), tree.count));
         if let Some(name) = tree.name(at.record().branch) {
             html.text(" · branch ").classed("span", "tag", &shortened(name, 40));
         }

@@ -24,7 +24,8 @@ pub(super) const STATUSES: [&str; 6] = ["interrupted", "failed", "running", "sle
 /// A thread with what its row shows.
 struct ThreadRow {
     info: ThreadInfo,
-    size: ThreadSize,
+    /// The size, which is counted for the JSON alone: it costs a visit of every checkpoint.
+    size: Option<ThreadSize>,
     head: CheckpointRecord,
     /// The timestamps of the newest checkpoints.
     times: Vec<Timestamp>,
@@ -86,7 +87,7 @@ fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadRow, Refusal> {
     let mut query = CheckpointQuery::new(info.id().clone(), Namespace::root());
     query.limit = ACTIVITY_MAX;
     let records = backend.checkpoints(&query)?;
-    let size = backend.thread_size(info.id())?;
+    let size = if screen.json { Some(backend.thread_size(info.id())?) } else { None };
     let point =
         records.first().map(|newest| annals::store::CheckpointRef { checkpoint: info.head(), ..newest.point.clone() });
     let known = records.iter().find(|record| record.point.checkpoint == info.head()).cloned();
@@ -158,9 +159,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
     }
     let now = screen.store.now();
     html.open("table", &[("class", "rows")]).open("thead", &[]).open("tr", &[]);
-    for title in
-        ["thread", "state", "activity", "active", "checkpoints", "branches", "tokens, newest steps", "cost", "head"]
-    {
+    for title in ["thread", "state", "activity", "active", "steps", "tokens, newest steps", "cost", "head"] {
         html.element("th", &[("scope", "col")], title);
     }
     html.close("tr").close("thead").open("tbody", &[]);
@@ -206,8 +205,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
             );
         });
         html.element("td", &[("title", &row.info.updated_at().to_string())], &ago(now, row.info.updated_at()));
-        html.classed("td", "number", &grouped(row.size.checkpoints));
-        html.classed("td", "number", &grouped(row.size.branches));
+        html.classed("td", "number", &grouped(row.head.ordinal + 1));
         html.classed("td", "number", &if row.tokens > 0 { rounded(row.tokens) } else { String::new() });
         html.classed("td", "number", &if row.cost > 0.0 { cost(row.cost) } else { String::new() });
         html.classed("td", "id", &row.short);
@@ -249,8 +247,8 @@ fn document(row: &ThreadRow) -> Json {
         "pinned": facts.is_pinned,
         "graph": row.info.graph(),
         "last_activity": row.info.updated_at().to_string(),
-        "checkpoints": row.size.checkpoints,
-        "branches": row.size.branches,
+        "checkpoints": row.size.map(|size| size.checkpoints),
+        "branches": row.size.map(|size| size.branches),
         "head": row.info.head().to_string(),
         "step": row.head.step,
         "status": status.as_str(),

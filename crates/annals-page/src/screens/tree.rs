@@ -26,6 +26,8 @@ pub(super) struct BranchTree {
     lines: Vec<BranchLine>,
     /// The number of branches, those that are not shown included.
     pub(super) count: usize,
+    /// The checkpoints of all branches.
+    pub(super) checkpoints: u64,
     names: HashMap<u64, Vec<String>>,
 }
 
@@ -34,6 +36,7 @@ impl BranchTree {
     pub(super) fn read(thread: &Thread) -> Result<Self, StoreError> {
         let mut records = thread.store().backend().branches(thread.id(), thread.namespace())?;
         let count = records.len();
+        let checkpoints = records.iter().map(len).sum();
         records.truncate(BRANCHES_MAX);
         let mut names: HashMap<u64, Vec<String>> = HashMap::new();
         let mut current = None;
@@ -52,7 +55,7 @@ impl BranchTree {
                 BranchLine { depth, names, is_current: current == Some(id), record }
             })
             .collect();
-        Ok(Self { lines, count, names })
+        Ok(Self { lines, count, checkpoints, names })
     }
 
     /// Returns the name of a branch.
@@ -78,8 +81,7 @@ impl BranchTree {
                 html.literal(" ").classed("span", "tag", &shortened(name, 40));
             }
             html.literal("<br>").classed("span", "fold", "~").literal(" ");
-            let begin = line.record.leaves.map_or(0, |(_, upto)| upto + 1);
-            let len = (last.ordinal + 1).saturating_sub(begin);
+            let len = len(&line.record);
             html.classed("span", "dim", &format!("({})", count(len, "step")));
             if line.record.leaves.is_some() {
                 let from = format!("/t/{}", encode(&format!("{quoted}@{}~{len}", last.point.checkpoint)));
@@ -94,6 +96,11 @@ impl BranchTree {
             html.classed("p", "dim", &format!("{} more", count((self.count - self.lines.len()) as u64, "branch")));
         }
     }
+}
+
+/// Returns the number of checkpoints of a branch.
+fn len(branch: &BranchRecord) -> u64 {
+    (branch.last.ordinal + 1).saturating_sub(branch.leaves.map_or(0, |(_, upto)| upto + 1))
 }
 
 /// Brings branches in the order of the tree, a branch before those that leave it, each with its depth.

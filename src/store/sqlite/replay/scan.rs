@@ -9,12 +9,12 @@ use crate::base::limits::{SCAN_FAILURES_MAX, SCAN_ROWS};
 use crate::store::sqlite::fault::{Res, corrupt};
 
 /// Reads rows whose key is at least the first argument, at most as many as the second.
-type Page<'p, T> = &'p mut dyn FnMut(i64, usize) -> Res<Vec<(i64, T)>>;
+type ReadPage<'p, T> = &'p mut dyn FnMut(i64, usize) -> Res<Vec<(i64, T)>>;
 
 /// Visits all rows with a key of at least `first`. `lost` gets the ends of each range that cannot be read, and the reason.
 pub(in super::super) fn scan<T>(
     first: i64,
-    page: Page<'_, T>,
+    page: ReadPage<'_, T>,
     visit: &mut dyn FnMut((i64, T)) -> Res<()>,
     lost: &mut dyn FnMut(i64, Option<i64>, String) -> Res<()>,
 ) -> Res<()> {
@@ -50,7 +50,7 @@ pub(in super::super) fn scan<T>(
 }
 
 /// Returns the least key above `from` from which on a row can be read; `None` if there is none.
-fn next_readable<T>(from: i64, page: Page<'_, T>) -> Option<i64> {
+fn next_readable<T>(from: i64, page: ReadPage<'_, T>) -> Option<i64> {
     // Some(true): a row; Some(false): the end; None: damage.
     let mut read = |key: i64| match page(key, 1) {
         Ok(rows) => match rows.first() {
