@@ -3,6 +3,7 @@
 mod compare;
 mod evolution;
 mod fork;
+mod graph;
 mod health;
 mod resume;
 mod runs;
@@ -60,6 +61,7 @@ pub(crate) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         _ if is_write => Err(Refusal::new(405, "method", "this address does not write")),
         [] | ["threads"] => threads::show(screen),
         ["t", point] => thread::show(screen, &screen.point(point)?),
+        ["t", point, "graph"] => graph::show(screen, &screen.point(point)?),
         ["t", point, "talk"] => talk::show(screen, &screen.point(point)?),
         ["t", point, "state", ref path @ ..] => state::show(screen, &screen.point(point)?, path),
         ["t", point, "step"] => step::show(screen, &screen.point(point)?, None),

@@ -66,7 +66,12 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         document["messages"] = Json::Array(messages);
         return Ok(Shown::Json(document));
     }
-    let (first, rows) = (items.first().map_or(0, |item| item.position), rows(at, &channel, items)?);
+    // A page whose messages were all removed has an earlier one as well.
+    let first = match screen.query.number("before") {
+        Some(before) => before.saturating_sub(MESSAGES_MAX as u64),
+        None => items.first().map_or(0, |item| item.position),
+    };
+    let rows = rows(at, &channel, items)?;
     let (thread, mut html) = (screen.thread(at)?, Html::new());
     let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
     heading(&mut html, &thread, &info, at, &tree)?;
@@ -120,19 +125,12 @@ fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec
         return Ok(Vec::new());
     };
     let mut written: HashMap<u64, (u64, Option<u32>)> = HashMap::new();
-    let visited = at.store().backend().items(
-        at.point(),
-        channel,
-        ItemRange::Positions(first, last.saturating_add(1)),
-        &mut |row| {
-            written.insert(row.position, (row.ordinal, row.task));
-            Ok(())
-        },
-    );
-    if visited.is_err() {
-        // A damaged item ends the visit; the messages are shown without the writers after it.
-        debug_assert!(items.iter().any(|item| item.item.is_err()), "an item that cannot be read is a placeholder");
-    }
+    let range = ItemRange::Positions(first, last.saturating_add(1));
+    // A damaged item ends the visit; the messages are shown without the writers after it.
+    _ = at.store().backend().items(at.point(), channel, range, &mut |row| {
+        written.insert(row.position, (row.ordinal, row.task));
+        Ok(())
+    });
     let writers = writers(at, written.values().map(|(ordinal, _)| *ordinal))?;
     let edited = edited(at, channel, &written)?;
     let mut rows = Vec::with_capacity(items.len());

@@ -145,6 +145,7 @@ pub(super) fn tabs(html: &mut Html, at: &Snapshot, selected: &'static str) {
         ("talk", format!("{point}/talk")),
         ("state", format!("{point}/state")),
         ("step", format!("{point}/step")),
+        ("graph", format!("{point}/graph")),
         ("diff", compare),
         ("fork", format!("{point}/fork")),
     ] {

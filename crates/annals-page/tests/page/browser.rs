@@ -62,7 +62,7 @@ fn many_steps(thread: &Thread, steps: i64) {
 }
 
 /// The addresses of all screens, each with a text that it shows.
-const SCREENS: [(&str, &str); 14] = [
+const SCREENS: [(&str, &str); 15] = [
     ("/", "Bern in May"),
     ("/t/trip", "by train"),
     ("/t/trip@by%20bus/talk", "The Gasthof zum B\u{e4}ren"),
@@ -70,6 +70,7 @@ const SCREENS: [(&str, &str); 14] = [
     ("/t/trip/state/plan/city", "Basel"),
     ("/t/trip/step", "changed"),
     ("/t/booking/step", "left saw"),
+    ("/t/booking/graph", "transitions"),
     ("/t/trip/fork", "A new thread from here"),
     ("/diff/trip@by%20bus..trip", "last common ancestor"),
     ("/search?q=gasthof", "Gasthof"),

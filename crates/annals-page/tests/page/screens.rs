@@ -204,6 +204,10 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     let named = document(&page, &format!("/t/booking/step/{number}.json"));
     assert_eq!(named["tasks"].as_array().unwrap().len(), 2);
     assert_eq!(named["due"][0]["node"], "ask");
+    let graph = html(&page, "/t/booking/graph");
+    assert!(graph.contains("left → ask") && graph.contains("left, right</a>"), "{graph}");
+    let seen = document(&page, "/t/booking/graph.json");
+    assert!(seen["transitions"].as_array().unwrap().contains(&json!({ "from": "right", "to": "ask", "times": 1 })));
     let stats = document(&page, "/stats.json?by=model,node");
     let model = stats["by"]["model"].as_array().unwrap();
     assert_eq!((model[0]["name"].as_str(), model[0]["input_tokens"].as_u64()), (Some("m-1"), Some(812)));
@@ -230,6 +234,7 @@ fn the_json_of_every_screen_is_linked() {
         "/t/trip/state",
         "/t/trip/state/plan",
         "/t/trip/step",
+        "/t/trip/graph",
         "/t/trip/fork",
         "/diff/trip",
         "/search?q=bern",

@@ -1,0 +1,142 @@
+//! The graph as the log shows it: the nodes that ran on the lineage of a point, with durations and tokens, and the transitions
+//! between them. *Absent:* nodes and edges that no step took; the log does not hold the compiled graph.
+
+use std::collections::BTreeMap;
+
+use annals::history::Snapshot;
+use annals::store::Source;
+use serde_json::{Value as Json, json};
+
+use super::thread::{heading, name, tabs};
+use super::tree::BranchTree;
+use super::{Screen, Shown};
+use crate::address;
+use crate::changed::changed;
+use crate::failure::Refusal;
+use crate::html::Html;
+use crate::layout::View;
+use crate::limits::GRAPH_STEPS_MAX;
+use crate::plot::{Bar, bars};
+use crate::words::{count, grouped, rounded, shortened, span};
+
+/// The end of a graph, as a transition shows it.
+const END: &str = "(end)";
+/// Steps of the path that is shown in one line.
+const PATH: usize = 40;
+
+/// The figures of a node.
+#[derive(Default)]
+struct NodeFigures {
+    tasks: u64,
+    /// The durations of the supersteps in which it ran, in microseconds.
+    micros: Vec<i64>,
+    tokens: u64,
+}
+
+/// The nodes and transitions of a lineage.
+#[derive(Default)]
+struct SeenGraph {
+    nodes: BTreeMap<String, NodeFigures>,
+    transitions: BTreeMap<(String, String), u64>,
+    /// The steps, newest first, each with its nodes.
+    path: Vec<(Snapshot, Vec<String>)>,
+    steps: usize,
+}
+
+pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
+    let seen = SeenGraph::read(at)?;
+    if screen.json {
+        return Ok(Shown::Json(seen.document()));
+    }
+    let (thread, mut html) = (screen.thread(at)?, Html::new());
+    let info = thread.info()?;
+    heading(&mut html, &thread, &info, at, &BranchTree::read(&thread)?)?;
+    tabs(&mut html, at, "graph");
+    html.classed("p", "dim", &format!("of the newest {} of the lineage", count(seen.steps as u64, "checkpoint")));
+    html.open("p", &[("class", "path"), ("dir", "auto")]);
+    for (at, (snapshot, nodes)) in seen.path.iter().take(PATH).collect::<Vec<_>>().into_iter().rev().enumerate() {
+        html.text(if at > 0 { " → " } else { "" });
+        let names = crate::words::tally(nodes.iter().map(String::as_str));
+        html.link(&format!("{}/step", address::point(snapshot)), &shortened(&names, 60));
+    }
+    html.close("p").open("div", &[("class", "plots")]);
+    let bar = |name: &str, value: f64, shown: String| Bar { name: shortened(name, 40), value, shown };
+    let nodes = seen.nodes.iter();
+    let runs = nodes.clone().map(|(name, node)| bar(name, node.tasks as f64, grouped(node.tasks)));
+    bars(&mut html, "tasks of a node", &runs.collect::<Vec<_>>());
+    let times = nodes.clone().map(|(name, node)| bar(name, node.median() as f64, span(node.median())));
+    bars(&mut html, "median duration of its supersteps", &times.collect::<Vec<_>>());
+    if seen.nodes.values().any(|node| node.tokens > 0) {
+        let tokens = nodes.map(|(name, node)| bar(name, node.tokens as f64, rounded(node.tokens)));
+        bars(&mut html, "tokens of its messages", &tokens.collect::<Vec<_>>());
+    }
+    let transitions = seen.transitions.iter();
+    let transitions = transitions.map(|((from, to), n)| bar(&format!("{from} → {to}"), *n as f64, grouped(*n)));
+    bars(&mut html, "transitions", &transitions.collect::<Vec<_>>());
+    html.close("div");
+    Ok(View::new(format!("{} graph", name(&info)), html).live(thread.id().as_str()).into())
+}
+
+impl NodeFigures {
+    fn median(&self) -> i64 {
+        let mut sorted = self.micros.clone();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied().unwrap_or(0)
+    }
+}
+
+impl SeenGraph {
+    /// Reads the newest steps of a lineage.
+    fn read(at: &Snapshot) -> Result<Self, Refusal> {
+        let mut seen = Self::default();
+        let mut child: Option<Snapshot> = None;
+        for snapshot in at.lineage().take(GRAPH_STEPS_MAX + 1) {
+            let parent = snapshot?;
+            if let Some(child) = child.filter(|child| child.source() == Source::Loop) {
+                seen.add(&child, &parent)?;
+            }
+            child = Some(parent);
+            seen.steps += 1;
+        }
+        debug_assert!(seen.path.len() <= seen.steps, "a step is one of the lineage");
+        Ok(seen)
+    }
+
+    fn add(&mut self, child: &Snapshot, parent: &Snapshot) -> Result<(), Refusal> {
+        let micros = child.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0);
+        let ran: Vec<String> = parent.next().map(ToOwned::to_owned).collect();
+        let tokens = changed(child, None)?.iter().map(|step| step.tokens.0 + step.tokens.1).sum::<u64>();
+        let mut names = ran.clone();
+        names.sort_unstable();
+        names.dedup();
+        for (at, name) in names.iter().enumerate() {
+            let node = self.nodes.entry(name.clone()).or_default();
+            node.tasks += ran.iter().filter(|of| *of == name).count() as u64;
+            node.micros.push(micros);
+            // The messages of parallel tasks are counted once.
+            node.tokens += if at == 0 { tokens } else { 0 };
+            let mut next: Vec<&str> = child.next().collect();
+            next.sort_unstable();
+            next.dedup();
+            if next.is_empty() {
+                next.push(END);
+            }
+            for to in next {
+                *self.transitions.entry((name.clone(), to.to_owned())).or_default() += 1;
+            }
+        }
+        self.path.push((child.clone(), ran));
+        Ok(())
+    }
+
+    fn document(&self) -> Json {
+        let node = |(name, node): (&String, &NodeFigures)| json!({ "node": name, "tasks": node.tasks, "median_us": node.median(), "tokens": node.tokens });
+        let transition = |((from, to), n): (&(String, String), &u64)| json!({ "from": from, "to": to, "times": n });
+        json!({
+            "schema": 1,
+            "checkpoints": self.steps,
+            "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
+            "transitions": self.transitions.iter().map(transition).collect::<Vec<_>>(),
+        })
+    }
+}
