@@ -150,7 +150,7 @@ impl Error {
 fn store_kind(error: &StoreError) -> ErrorKind {
     use StoreError as E;
     match error {
-        E::Conflict { .. } | E::FieldConflict { .. } => ErrorKind::Conflict,
+        E::Conflict { .. } | E::StaleId { .. } | E::FieldConflict { .. } => ErrorKind::Conflict,
         E::Busy { .. } | E::WalLimit { .. } => ErrorKind::Busy,
         E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,

@@ -11,9 +11,10 @@ use crate::base::{CheckpointId, Encoded, Payload, TaskId};
 use crate::store::batch::{ChangeValue, Data, Expect, ItemOp};
 use crate::store::{
     Batch, CheckpointQuery, NewCheckpoint, NewOperation, NewWrite, NewWrites, OperationChange, OperationField,
-    OperationKind, OperationValue, Parent, StoreError,
+    OperationKind, OperationValue, StoreError,
 };
 
+use super::partial::PartialMessage;
 use super::thread::Thread;
 
 /// The result of losing a race against another writer.
@@ -41,7 +42,8 @@ pub struct StoredBranch {
 impl Thread {
     /// Stores a batch of the root namespace that was refused with a conflict as a branch with a name, off the checkpoint that
     /// its first one is a child of: for executors. The head stays where it is. The writes of tasks that the batch
-    /// consumes become part of its changes, because the other writer may have stored writes of the same tasks.
+    /// consumes become part of its changes, because the other writer may have stored writes of the same tasks; its other writes,
+    /// and the changes of its operation but for the head, are stored with it.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the batch has no checkpoints, is of a subgraph or takes others along;
@@ -56,7 +58,9 @@ impl Thread {
         loop {
             let (aside, stored) = self.aside(batch)?;
             match self.store().commit(&aside) {
-                Err(StoreError::Conflict { .. }) if attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
+                Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
+                    attempt += 1
+                }
                 Err(error) => return Err(error),
                 Ok(()) => return Ok(stored),
             }
@@ -66,35 +70,40 @@ impl Thread {
     /// Returns the batch on the present heads, with the operation that leaves them where they are.
     fn aside(&self, batch: &Batch) -> Result<(Batch, StoredBranch), StoreError> {
         let backend = self.store().backend();
+        let mut heads = Vec::with_capacity(batch.expect.len());
+        for expect in &batch.expect {
+            let head = backend.head_id(self.id(), &expect.namespace)?;
+            heads.push(Expect::new(expect.namespace.clone(), head));
+        }
+        let found = backend.head_id(self.id(), self.namespace())?;
+        // After the heads: a checkpoint that another writer stores meanwhile has moved one of them, or is the newest.
         let mut query = CheckpointQuery::new(self.id().clone(), self.namespace().clone());
         query.limit = 1;
         let newest = backend.checkpoints(&query)?.first().map(|record| record.point.checkpoint);
-        let mut aside = Batch::new(self.id().clone(), self.namespace().clone(), None);
-        aside.expect.clear();
-        for expect in &batch.expect {
-            let head = backend.head_id(self.id(), &expect.namespace)?;
-            aside.expect.push(Expect::new(expect.namespace.clone(), head));
-        }
-        let found = backend.head_id(self.id(), self.namespace())?;
         let mut new_ids: HashMap<CheckpointId, CheckpointId> = HashMap::new();
         let mut above = newest;
         for checkpoint in &batch.checkpoints {
-            let mut own = checkpoint.clone();
-            if above.is_some_and(|above| own.id <= above) {
-                own.id = self.store().mint_checkpoint(own.step, above.as_ref());
+            let mut id = checkpoint.id;
+            if above.is_some_and(|above| id <= above) {
+                id = self.store().mint_checkpoint(checkpoint.step, above.as_ref());
+                new_ids.insert(checkpoint.id, id);
             }
-            if let Some(Parent::Local(parent)) = &mut own.parent {
-                *parent = new_ids.get(parent).copied().unwrap_or(*parent);
-            }
-            new_ids.insert(checkpoint.id, own.id);
-            above = Some(own.id);
-            hold(&mut own);
-            aside.checkpoints.push(own);
+            above = Some(id);
         }
+        let mut aside = Batch { chain: None, ..batch.clone() };
+        aside.rename(&new_ids);
+        aside.expect = heads;
+        let held: Vec<NewWrites> = aside.checkpoints.iter_mut().flat_map(hold).collect();
+        let is_stored = |writes: &NewWrites| aside.checkpoints.iter().all(|own| own.id != writes.checkpoint);
+        aside.writes.extend(held.into_iter().filter(is_stored));
         let last = above.unwrap_or_default();
         let stored = StoredBranch { name: format!("conflict {last}"), last };
         let mut operation = NewOperation::new(OperationKind::Switch, self.store().now());
         operation.actor = self.actor().map(ToOwned::to_owned);
+        // The head stays where the other writer moved it, whatever the batch would have done with it.
+        let own = aside.operation.take().map(|own| own.changes).unwrap_or_default();
+        let is_head = |change: &OperationChange| change.field == OperationField::Head && change.namespace.is_root();
+        operation.changes = own.into_iter().filter(|change| !is_head(change) || change.thread != *self.id()).collect();
         let (thread, namespace) = (self.id().clone(), self.namespace().clone());
         let end = Some(OperationValue::Checkpoint(last));
         let name = OperationField::Branch(stored.name.clone());
@@ -105,8 +114,9 @@ impl Thread {
     }
 }
 
-/// Puts the bytes of the writes that a checkpoint consumes into its changes.
-fn hold(checkpoint: &mut NewCheckpoint) {
+/// Puts the bytes of the writes that a checkpoint consumes into its changes. Returns those that clear a partial message, which
+/// another writer has no use for.
+fn hold(checkpoint: &mut NewCheckpoint) -> Vec<NewWrites> {
     let consumed: Vec<NewWrites> = std::mem::take(&mut checkpoint.consumed);
     let mut writes: HashMap<(TaskId, i32), &NewWrite> = HashMap::new();
     for task in &consumed {
@@ -129,4 +139,7 @@ fn hold(checkpoint: &mut NewCheckpoint) {
             ChangeValue::Empty => {}
         }
     }
+    let clearing = PartialMessage::clearing();
+    let cleared = consumed.iter().filter(|task| task.writes.contains(&clearing));
+    cleared.map(|task| NewWrites::clone(task).with(vec![clearing.clone()])).collect()
 }

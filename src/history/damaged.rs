@@ -289,7 +289,7 @@ impl Thread {
         checkpoint.changes = vec![Change::new(list.channel.clone(), version, ChangeValue::Items(items))];
         let mut batch = Batch::new(self.id().clone(), self.namespace().clone(), Some(head.id()));
         batch.checkpoints.push(checkpoint);
-        store.commit(&batch)?;
-        Ok(id)
+        store.commit_raised(&mut batch)?;
+        Ok(batch.head_after().unwrap_or(id))
     }
 }

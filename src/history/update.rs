@@ -333,11 +333,11 @@ pub(super) fn commit_on(
     checkpoint.tasks.clone_from(&head.tasks);
     checkpoint.changes = changes;
     batch.checkpoints.push(checkpoint);
-    let id = match store.commit(&batch) {
+    let id = match store.commit_raised(&mut batch) {
         Err(StoreError::Conflict { .. }) if with.on_conflict == OnConflict::Branch => {
             thread.commit_branch(&batch)?.last
         }
-        done => done.map(|()| id)?,
+        done => done.map(|()| batch.head_after().unwrap_or(id))?,
     };
     head.reset_untracked(layout);
     (head.checkpoint, head.step) = (Some(id), step);

@@ -8,6 +8,7 @@
 //! start empty and are public. So a new optional column changes this file and the backends, and no caller. The enums are
 //! exhaustive, because a backend that does not know a variant must not compile.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::limits::{
@@ -385,6 +386,50 @@ impl Batch {
             return Err(chain.refusal());
         }
         write().inspect_err(|error| chain.end(error))
+    }
+
+    /// Gives its checkpoints of a namespace new ids above `newest`, in their order, and renames them wherever the batch names
+    /// them. Returns each old id with the new one.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::{Batch, NewCheckpoint, Parent, Source};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let thread = store.thread("trip")?;
+    /// let early = store.mint_checkpoint(0, None);
+    /// let head = thread.append("messages", [Message::human("hi")])?;
+    /// let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head));
+    /// batch.checkpoints.push(NewCheckpoint::new(early, Some(Parent::Local(head)), 1, Source::Update, store.now()));
+    /// assert!(store.commit(&batch).is_err(), "the id is less than that of the head");
+    ///
+    /// let raised = batch.raise_ids(thread.namespace(), &head);
+    /// store.commit(&batch)?;
+    /// assert_eq!(thread.head()?.expect("a head").id(), raised[0].1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn raise_ids(&mut self, namespace: &Namespace, newest: &CheckpointId) -> Vec<(CheckpointId, CheckpointId)> {
+        let mut above = *newest;
+        let parts = self.parts().filter(|part| part.namespace == *namespace);
+        let raised: Vec<_> = parts
+            .flat_map(|part| &part.checkpoints)
+            .map(|checkpoint| {
+                above = checkpoint.id.after(&above);
+                (checkpoint.id, above)
+            })
+            .collect();
+        self.rename(&raised.iter().copied().collect());
+        raised
+    }
+
+    /// Renames checkpoints wherever the batch names them.
+    pub fn rename(&mut self, ids: &HashMap<CheckpointId, CheckpointId>) {
+        if !ids.is_empty() {
+            super::rename::batch(self, ids);
+        }
     }
 
     /// Returns the head after this batch: its last checkpoint, or the one it was built on.

@@ -116,6 +116,9 @@ pub(super) fn repeated(error: &StoreError) -> StoreError {
             expected: *expected,
             found: *found,
         },
+        StoreError::StaleId { thread, namespace, id, newest } => {
+            StoreError::StaleId { thread: thread.clone(), namespace: namespace.clone(), id: *id, newest: *newest }
+        }
         other => StoreError::Write { reason: other.to_string(), source: None },
     }
 }

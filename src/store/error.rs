@@ -52,6 +52,23 @@ pub enum StoreError {
         /// The head in the file.
         found: Option<CheckpointId>,
     },
+    /// The heads are those the batch builds on, but the namespace has a checkpoint with a greater id than the first one of the
+    /// batch: another writer stored a branch after the id was minted, and left the head where it was. Nothing was written;
+    /// give the checkpoints [new ids](super::Batch::raise_ids) and commit again, as [`Store::commit_raised`](super::Store::commit_raised)
+    /// does.
+    #[error(
+        "checkpoint {id} is not greater than {newest}, the newest of thread {thread}: another writer stored a branch; nothing was written"
+    )]
+    StaleId {
+        /// The thread.
+        thread: ThreadId,
+        /// The namespace.
+        namespace: Namespace,
+        /// The first checkpoint of the batch.
+        id: CheckpointId,
+        /// The newest checkpoint of the namespace.
+        newest: CheckpointId,
+    },
     /// A field of a thread, such as the name of a branch, has changed since it was read. Nothing was written; read it again
     /// and decide.
     #[error("{field} of thread {thread} has changed; nothing was written")]
@@ -292,6 +309,7 @@ impl StoreError {
             Self::Embedding { .. } => ("Exception", "EMBEDDING_FAILED"),
             Self::Id(_) => ("ValueError", "INVALID_ID"),
             Self::Conflict { .. } => ("Exception", "CONFLICT"),
+            Self::StaleId { .. } => ("Exception", "STALE_ID"),
             Self::FieldConflict { .. } => ("Exception", "FIELD_CONFLICT"),
             Self::Duplicate { .. } => ("Exception", "DUPLICATE_CHECKPOINT"),
             // Raised by a run that continues from there; reading it reports nothing.
@@ -368,6 +386,7 @@ mod tests {
                 "Conflict",
                 StoreError::Conflict { thread: thread(), namespace: namespace(), expected: None, found: None },
             ),
+            ("StaleId", StoreError::StaleId { thread: thread(), namespace: namespace(), id, newest: id }),
             ("FieldConflict", StoreError::FieldConflict { thread: thread(), field: reason() }),
             ("Duplicate", StoreError::Duplicate { id }),
             ("ThreadNotFound", StoreError::ThreadNotFound { id: thread() }),

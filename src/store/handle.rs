@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, WAL_LIMIT_BYTES_DEFAULT};
+use crate::base::limits::{
+    BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, UPDATE_ATTEMPTS_MAX, WAL_LIMIT_BYTES_DEFAULT,
+};
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
 use crate::span::span;
 
@@ -323,6 +325,43 @@ impl Store {
     pub fn commit(&self, batch: &super::Batch) -> Result<(), StoreError> {
         span!("commit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.commit(batch)
+    }
+
+    /// Writes a batch as [`Store::commit`]. If another writer has stored a branch with greater ids, while the heads are those
+    /// that the batch expects, its checkpoints get [new ids](super::Batch::raise_ids). The batch has no chain.
+    ///
+    /// # Errors
+    /// [`StoreError::StaleId`] if other writers were faster 64 times in a row; as [`Backend::commit`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::{Batch, NewCheckpoint, Parent, Source};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let thread = store.thread("trip")?;
+    /// let early = store.mint_checkpoint(0, None);
+    /// let head = thread.append("messages", [Message::human("hi")])?;
+    /// let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head));
+    /// batch.checkpoints.push(NewCheckpoint::new(early, Some(Parent::Local(head)), 1, Source::Update, store.now()));
+    /// store.commit_raised(&mut batch)?;
+    /// assert_eq!(thread.head()?.expect("a head").id(), batch.checkpoints[0].id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn commit_raised(&self, batch: &mut super::Batch) -> Result<(), StoreError> {
+        debug_assert!(batch.chain.is_none(), "the chain of a batch that was refused has ended");
+        let mut attempt = 1;
+        loop {
+            match self.commit(batch) {
+                Err(StoreError::StaleId { namespace, newest, .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
+                    _ = batch.raise_ids(&namespace, &newest);
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Hands a batch to the background writer; the handle tells when it is durable.

@@ -27,6 +27,7 @@ mod operation;
 mod query;
 pub mod record;
 mod recovery;
+mod rename;
 mod search;
 mod spin;
 mod sqlite;

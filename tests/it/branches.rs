@@ -1,8 +1,14 @@
 //! Heads that move: rewinds, named branches, undo and redo, on both backends.
 
+use std::time::Duration;
+
+use annals::base::{CheckpointId, IdSource, TaskId};
 use annals::history::{Operation, ThreadBranch};
 use annals::prelude::*;
-use annals::store::{OpenOptions, StoreError};
+use annals::store::{
+    Batch, NewCheckpoint, NewOperation, NewWrite, NewWrites, OpenOptions, OperationChange, OperationField,
+    OperationKind, OperationValue, Parent, Source, StoreError, WriteValue,
+};
 
 use super::both::on_both;
 
@@ -312,5 +318,74 @@ fn a_deleted_thread_takes_its_operations_along() {
         assert_eq!((log(&thread), names(&thread)), (vec![3], vec!["update"]));
         assert_eq!(shown(&thread.branches().unwrap()), [(None, 3, true)]);
         assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn an_update_of_a_head_that_stays_is_stored_although_a_branch_has_a_greater_id() {
+    on_both(|store| {
+        let thread = store.thread("late").unwrap();
+        let head = add(&thread, 1).id();
+        let later = store.now().saturating_add(Duration::from_secs(3_600));
+        let aside = |seed: u64, ahead: &CheckpointId| {
+            let id = IdSource::from_seed(seed).checkpoint(later, 1, Some(ahead));
+            let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head));
+            batch.checkpoints.push(NewCheckpoint::new(id, Some(Parent::Local(head)), 1, Source::Update, store.now()));
+            thread.commit_branch(&batch).unwrap().last
+        };
+        let newest = aside(1, &head);
+        let second = thread.with_state::<Note>().update_at(Some(head), Note::update().n(2).log([2])).unwrap();
+        assert!(second > newest, "it got a new id");
+        let newest = aside(2, &second);
+        let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head));
+        let early = store.mint_checkpoint(2, None);
+        batch.checkpoints.push(NewCheckpoint::new(early, Some(Parent::Local(head)), 1, Source::Update, store.now()));
+        let moved = store.commit(&batch).unwrap_err();
+        assert!(matches!(moved, StoreError::Conflict { found: Some(found), .. } if found == second), "{moved}");
+        batch.expect[0].head = Some(second);
+        let refused = store.commit(&batch).unwrap_err();
+        assert!(matches!(refused, StoreError::StaleId { newest: found, .. } if found == newest), "{refused}");
+        assert!(annals::Error::from(refused).kind().is_retryable());
+        assert_eq!(log(&thread), [1, 2], "nothing was written");
+        add(&thread, 3);
+        assert_eq!(log(&thread), [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_batch_that_is_stored_aside_keeps_its_writes_and_its_operation() {
+    on_both(|store| {
+        let thread = store.thread("late").unwrap();
+        let head = add(&thread, 1).id();
+        let id = |after: &CheckpointId| store.mint_checkpoint(1, Some(after));
+        let first = id(&head);
+        let second = id(&first);
+        let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head));
+        let checkpoint =
+            |id, parent| NewCheckpoint::new(id, Some(Parent::Local(parent)), 1, Source::Update, store.now());
+        batch.checkpoints = vec![checkpoint(first, head), checkpoint(second, first)];
+        let (task, note) = (TaskId::from_bytes([3; 16]), NewWrite::new(-8, "__attempt__", WriteValue::Null));
+        batch.writes.push(NewWrites::new(head, task, "").with(vec![note]));
+        let (of, root) = (thread.id().clone(), thread.namespace().clone());
+        let mut operation = NewOperation::new(OperationKind::Facts, store.now());
+        let text = Some(OperationValue::Text("late".into()));
+        let end = Some(OperationValue::Checkpoint(second));
+        let (title, tip) = (OperationField::Fact("title".into()), OperationField::Branch("tip".into()));
+        operation.changes = vec![
+            OperationChange::head(of.clone(), root.clone(), Some(second), Some(first)),
+            OperationChange::new(of.clone(), root.clone(), title, None, text),
+            OperationChange::new(of, root, tip, None, end),
+        ];
+        batch.operation = Some(operation);
+        let moved = add(&thread, 2).id();
+        assert!(matches!(store.commit(&batch), Err(StoreError::Conflict { .. })));
+        let stored = thread.commit_branch(&batch).unwrap();
+        assert!(stored.last > moved, "the ids are new");
+        assert_eq!(thread.head().unwrap().unwrap().id(), moved, "the head stays");
+        assert_eq!(thread.info().unwrap().title(), Some("late"));
+        let named = |name: &str| thread.branch(name).unwrap().last().id();
+        assert_eq!((named("tip"), named(&stored.name)), (stored.last, stored.last), "it names the stored checkpoint");
+        let written = store.backend().writes(&thread.point(head)).unwrap();
+        assert_eq!(written.iter().map(|write| (write.task, write.index)).collect::<Vec<_>>(), [(task, -8)]);
     });
 }

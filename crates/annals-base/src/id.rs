@@ -164,6 +164,23 @@ impl CheckpointId {
         Self::from_parts(ticks_at(at), 0, 0)
     }
 
+    /// Returns the id with the same step and the same random part whose time directly follows that of another id.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_base::{IdSource, Timestamp};
+    ///
+    /// let mut ids = IdSource::new();
+    /// let early = ids.checkpoint(Timestamp::from_micros(0), 3, None);
+    /// let late = ids.checkpoint(Timestamp::from_micros(1), 3, None);
+    /// assert!(early < late && early.after(&late) > late);
+    /// ```
+    pub fn after(&self, other: &Self) -> Self {
+        let mut bytes = Self::from_parts(other.ticks().saturating_add(1).min(ID_TICKS_MAX), 0, 0).0;
+        bytes[8..].copy_from_slice(&self.0[8..]);
+        Self(bytes)
+    }
+
     fn from_parts(ticks: u64, step: i64, node: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&(ticks >> 12 << 16).to_be_bytes()[..6]);

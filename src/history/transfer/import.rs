@@ -311,8 +311,8 @@ impl Import<'_> {
         checkpoint.metadata = Some(format!("{{\"imported\":\"{}\"}}", self.options.format.name()));
         checkpoint.changes.push(change);
         batch.checkpoints.push(checkpoint);
-        store.commit(&batch)?;
-        self.head = Some(id);
+        store.commit_raised(&mut batch)?;
+        self.head = batch.head_after();
         self.position += messages;
         self.report.messages += messages;
         self.report.checkpoints += 1;

@@ -7,6 +7,7 @@ use super::build::{
 };
 use crate::store::backend::Backend;
 use crate::store::batch::{Batch, ChangeValue, Data, NewWrite, WriteRef, WriteValue};
+use crate::store::error::StoreError;
 
 /// Every strict case with its title.
 pub(super) const CASES: &[(&str, Case)] = &[
@@ -56,13 +57,17 @@ fn parents(backend: &dyn Backend) {
 
 fn ids_below(backend: &dyn Backend) {
     let place = started(backend);
-    refuse(backend, &place, &place.batch(Some(5), [CheckpointDraft::on(4, 1)]), "checkpoint.id");
-    refuse(
-        backend,
-        &place,
-        &place.batch(Some(5), [CheckpointDraft::on(2, 1), CheckpointDraft::on(9, 5)]),
-        "checkpoint.id",
-    );
+    for drafts in [vec![CheckpointDraft::on(4, 1)], vec![CheckpointDraft::on(2, 1), CheckpointDraft::on(9, 5)]] {
+        let (first, count) = (drafts[0].0.id, drafts.len());
+        let mut batch = place.batch(Some(5), drafts);
+        match backend.commit(&batch) {
+            Err(StoreError::StaleId { id: stale, newest, .. }) => assert_eq!((stale, newest), (first, id(5))),
+            other => panic!("expected a stale id, got {other:?}"),
+        }
+        let raised = batch.raise_ids(&place.namespace, &id(5));
+        assert!(raised.len() == count && raised.iter().all(|(_, new)| *new > id(5)), "{raised:?}");
+        assert!(raised.is_sorted_by(|a, b| a.1 < b.1));
+    }
 }
 
 fn versions(backend: &dyn Backend) {

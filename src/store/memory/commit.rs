@@ -261,7 +261,8 @@ impl<'a> Next<'a> {
             return match self.checkpoint(&new.id) {
                 Some(_) => Err(StoreError::Duplicate { id: new.id }),
                 None => {
-                    invalid("checkpoint.id", format!("{} is not above {newest}, the newest of the namespace", new.id))
+                    let (thread, namespace) = (self.batch.thread.clone(), self.batch.namespace.clone());
+                    Err(StoreError::StaleId { thread, namespace, id: new.id, newest })
                 }
             };
         }

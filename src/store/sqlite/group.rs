@@ -305,7 +305,7 @@ impl Core {
             Ok(second) => {
                 let mut second = accepted.iter().zip(second).map(|(job, outcome)| match outcome {
                     // A checkpoint that is not stored and no longer fits was not stored by the first attempt either.
-                    Err(StoreError::Conflict { .. }) if job.stores_checkpoint() => outcome,
+                    Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) if job.stores_checkpoint() => outcome,
                     Err(error) => Err(unknown(&format!("{text}; when it was repeated: {error}"))),
                     Ok(()) => Ok(()),
                 });

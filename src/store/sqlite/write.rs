@@ -297,10 +297,13 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if let (Some(first), Some((_, newest))) = (batch.checkpoints.first(), newest)
         && first.id <= newest
     {
-        return Err(invalid(
-            "checkpoint.id",
-            format!("{} is not greater than {newest}, the newest of the namespace", first.id),
-        ));
+        if let Some(namespace) = namespace
+            && find(conn, namespace, &first.id)?.is_some()
+        {
+            return Err(Fault::Store(StoreError::Duplicate { id: first.id }));
+        }
+        let (thread, namespace) = (batch.thread.clone(), batch.namespace.clone());
+        return Err(Fault::Store(StoreError::StaleId { thread, namespace, id: first.id, newest }));
     }
     if namespace.is_none()
         && let Some(first) = batch.checkpoints.first()

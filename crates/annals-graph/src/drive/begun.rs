@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{Clock, Encoded, Namespace, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
@@ -104,9 +105,37 @@ impl Begun {
         Ok(())
     }
 
-    /// Returns a copy of a batch, if it may have to be stored as a branch.
+    /// Gives the checkpoints of a batch new ids, if it was refused because another writer stored a branch with greater ones.
+    /// Returns whether it can be committed again.
+    pub(super) fn raise(&mut self, batch: &mut Batch, refused: &StoreError, attempt: usize) -> bool {
+        let StoreError::StaleId { namespace, newest, .. } = refused else { return false };
+        if attempt >= UPDATE_ATTEMPTS_MAX {
+            return false;
+        }
+        let raised = self.host.session.lock().raise(batch, namespace, newest);
+        self.machine.rename(&raised);
+        true
+    }
+
+    /// Commits a batch that is awaited, and returns whether it is stored as it is: one that lost a race is stored as a branch,
+    /// if the run retains its work.
+    ///
+    /// # Errors
+    /// That of the commit; as [`RunHost::branch_off`].
+    pub(super) fn commit_awaited(&mut self, store: &Store, mut batch: Batch) -> Result<bool, Error> {
+        let (mut attempt, retains) = (1, self.host.retains());
+        while let Err(refused) = store.commit(&batch) {
+            if !self.raise(&mut batch, &refused, attempt) {
+                return self.branch_off(retains.then_some(&batch), refused).map(|()| false);
+            }
+            attempt += 1;
+        }
+        Ok(true)
+    }
+
+    /// Returns a copy of a batch, if it may have to be stored with other ids or as a branch.
     pub(super) fn retained(&self, batch: &Batch) -> Option<Batch> {
-        self.host.retains().then(|| batch.clone())
+        (!batch.checkpoints.is_empty()).then(|| batch.clone())
     }
 
     /// Ends the run with a branch, as [`Self::branch_off`], without blocking.

@@ -107,14 +107,11 @@ impl Driver {
             }
         }
         match (&self.run.store, self.run.take_held()) {
-            (Some(store), Some(batch)) if self.run.host.is_sync() => {
-                let retains = self.run.host.retains();
-                match store.commit(&batch) {
-                    Err(refused) => self.run.branch_off(retains.then_some(&batch), refused),
-                    Ok(()) => Ok(()),
-                }
+            // It is the only commit of the run.
+            (Some(store), Some(batch)) => {
+                let store = store.clone();
+                self.run.commit_awaited(&store, batch).map(|_| ())
             }
-            (Some(store), Some(batch)) => self.tickets.submit(store, batch),
             _ => Ok(()),
         }
     }
@@ -216,15 +213,14 @@ impl Driver {
     }
 
     fn commit(&mut self, batch: Batch) -> Result<(), Error> {
-        let Some(store) = &self.run.store else { return Ok(()) };
+        let Some(store) = self.run.store.clone() else { return Ok(()) };
         match self.run.next_commit(batch) {
             Some(batch) if self.run.host.awaits_commit() => {
-                let retains = self.run.host.retains();
-                if let Err(refused) = store.commit(&batch) {
-                    return self.run.branch_off(retains.then_some(&batch), refused);
+                if !self.run.commit_awaited(&store, batch)? {
+                    return Ok(());
                 }
             }
-            Some(batch) => self.tickets.submit(store, batch)?,
+            Some(batch) => self.tickets.submit(&store, batch)?,
             None => {}
         }
         self.run.machine.handle_committed();

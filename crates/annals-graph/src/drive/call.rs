@@ -488,6 +488,7 @@ impl RunHost {
         }
         let mut batch = Batch::new(context.thread()?.clone(), namespace, context.calls().head);
         batch.writes = vec![writes];
+        self.session.lock().rename(&mut batch);
         Some(batch)
     }
 

@@ -210,9 +210,12 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         for updates in supersteps {
             superstep(&self.graph, &thread, &mut editor, updates)?;
         }
-        let (batch, head) = editor.finish();
-        store.commit(&batch)?;
-        keep(&self.graph, &thread, head);
+        let (mut batch, head) = editor.finish();
+        let planned = batch.head_after();
+        store.commit_raised(&mut batch)?;
+        if batch.head_after() == planned {
+            keep(&self.graph, &thread, head);
+        }
         let id = batch.head_after().ok_or(RunError::EmptyInput)?;
         Ok(thread.at(id)?)
     }

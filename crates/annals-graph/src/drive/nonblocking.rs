@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use crate::exec::{Closing, Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::{NodeInput, Work};
-use crate::store::Batch;
+use crate::store::{Batch, Store};
 use crate::task::Called;
 
 use super::attempt::{attempt, attempt_begun, attempt_here, closed, wait_before};
@@ -165,14 +165,11 @@ impl AsyncDriver {
             }
         }
         match (&self.run.store, self.run.take_held()) {
-            (Some(store), Some(batch)) if self.run.host.is_sync() => {
-                let retained = self.run.retained(&batch);
-                match self.tickets.write(store, batch).await {
-                    Err(refused) => self.run.branch_off_async(retained, refused).await,
-                    Ok(()) => Ok(()),
-                }
+            // It is the only commit of the run.
+            (Some(store), Some(batch)) => {
+                let store = store.clone();
+                self.commit_awaited(&store, batch).await.map(|_| ())
             }
-            (Some(store), Some(batch)) => self.tickets.submit(store, batch),
             _ => Ok(()),
         }
     }
@@ -317,19 +314,36 @@ impl AsyncDriver {
     }
 
     async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
-        let Some(store) = &self.run.store else { return Ok(()) };
+        let Some(store) = self.run.store.clone() else { return Ok(()) };
         match self.run.next_commit(batch) {
             Some(batch) if self.run.host.awaits_commit() => {
-                let retained = self.run.retained(&batch);
-                if let Err(refused) = self.tickets.write(store, batch).await {
-                    return self.run.branch_off_async(retained, refused).await;
+                if !self.commit_awaited(&store, batch).await? {
+                    return Ok(());
                 }
             }
-            Some(batch) => self.tickets.submit(store, batch)?,
+            Some(batch) => self.tickets.submit(&store, batch)?,
             None => {}
         }
         self.run.machine.handle_committed();
         Ok(())
+    }
+
+    /// Commits a batch as [`Begun::commit_awaited`], without blocking.
+    async fn commit_awaited(&mut self, store: &Store, mut batch: Batch) -> Result<bool, Error> {
+        let (mut attempt, retains) = (1, self.run.host.retains());
+        loop {
+            let mut retained = self.run.retained(&batch);
+            let Err(refused) = self.tickets.write(store, batch).await else { return Ok(true) };
+            let is_raised = retained.as_mut().is_some_and(|again| self.run.raise(again, &refused, attempt));
+            match retained {
+                Some(again) if is_raised => batch = again,
+                retained => {
+                    let retained = retained.filter(|_| retains);
+                    return self.run.branch_off_async(retained, refused).await.map(|()| false);
+                }
+            }
+            attempt += 1;
+        }
     }
 }
 

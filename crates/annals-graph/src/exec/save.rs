@@ -1,14 +1,15 @@
 //! Builds the batches of a run: checkpoints and the writes of tasks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::base::{Encoded, Value, WriteValue};
+use crate::base::{CheckpointId, Encoded, Value, WriteValue};
 use crate::graph::Graph;
 use crate::store::batch::{ChangeValue, Data};
 use crate::store::{NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, TaskRecord};
 use crate::task::Interrupt;
 
-use super::effect::{Effect, Status};
+use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
 use super::head::{ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL, RESUME};
@@ -16,6 +17,7 @@ use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan_into};
+use super::shown::DebugPayload;
 use super::task::{StepTask, TaskStatus, TaskWrite};
 
 impl Machine {
@@ -137,6 +139,26 @@ impl Machine {
             change.value = ChangeValue::Value(Data::New(value.into()));
         }
         Ok(())
+    }
+
+    /// Takes the ids under which checkpoints were stored.
+    pub(crate) fn rename(&mut self, ids: &HashMap<CheckpointId, CheckpointId>) {
+        let rename = |id: &mut CheckpointId| *id = ids.get(id).copied().unwrap_or(*id);
+        self.head.checkpoint.iter_mut().for_each(|checkpoint| rename(&mut checkpoint.id));
+        self.head.parent.iter_mut().for_each(rename);
+        self.commits.head.iter_mut().for_each(rename);
+        for event in &mut self.showing.events {
+            let part = match &mut event.kind {
+                EventKind::Checkpoint(part) => &mut **part,
+                EventKind::Debug(line) => match &mut line.payload {
+                    DebugPayload::Checkpoint(part) => part,
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            rename(&mut part.checkpoint);
+            part.parent.iter_mut().for_each(rename);
+        }
     }
 
     pub(super) fn commit(&mut self, checkpoints: Vec<NewCheckpoint>, writes: Vec<NewWrites>) {

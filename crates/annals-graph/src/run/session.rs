@@ -27,6 +27,8 @@ pub(crate) struct Session {
     held: Held,
     /// The commits of the run and of its subgraphs: each counts only with those before it.
     sequence: CommitChain,
+    /// The new ids of checkpoints that were stored with others than the machines know.
+    renamed: HashMap<CheckpointId, CheckpointId>,
     starts: Starts,
     /// The heads at which subgraphs were left, until their parent graphs have stored the results.
     left: Vec<Left>,
@@ -97,6 +99,7 @@ impl Session {
             holds,
             held: Held::default(),
             sequence: CommitChain::begin(),
+            renamed: HashMap::new(),
             starts: Starts::default(),
             left: Vec::new(),
             calls: Vec::new(),
@@ -240,13 +243,37 @@ impl Session {
     }
 
     /// Makes a batch the next commit of the run, as it is. Returns `None` if it is held back until the run ends.
-    pub(crate) fn append(&mut self, batch: Batch) -> Option<Batch> {
+    pub(crate) fn append(&mut self, mut batch: Batch) -> Option<Batch> {
         debug_assert!(batch.chain.is_none(), "a batch is appended once");
+        self.rename(&mut batch);
         if self.holds {
             self.held.add(batch);
             return None;
         }
         Some(self.sequence.append(batch))
+    }
+
+    /// Names the checkpoints of a batch as they are stored.
+    pub(crate) fn rename(&self, batch: &mut Batch) {
+        batch.rename(&self.renamed);
+    }
+
+    /// Gives the checkpoints of a refused batch ids above `newest`, which another writer stored as a branch, and begins the
+    /// commits of the run anew with it. Returns the ids that changed.
+    pub(crate) fn raise(
+        &mut self,
+        batch: &mut Batch,
+        namespace: &Namespace,
+        newest: &CheckpointId,
+    ) -> HashMap<CheckpointId, CheckpointId> {
+        let raised: HashMap<_, _> = batch.raise_ids(namespace, newest).into_iter().collect();
+        for id in self.renamed.values_mut() {
+            *id = raised.get(id).copied().unwrap_or(*id);
+        }
+        self.renamed.extend(&raised);
+        self.restart_commits();
+        batch.chain = Some(self.sequence.clone());
+        raised
     }
 
     /// Ends the commits of the run: those that follow are refused.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use annals::base::{CheckpointId, IdSource};
 use annals::history::OnConflict;
+use annals::store::{Batch, NewCheckpoint, Parent, Source};
 use annals_graph::Durability;
 use annals_graph::graph::{Entry, Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
@@ -326,5 +328,50 @@ fn two_runs_that_begin_at_once_are_both_stored() {
         assert_eq!(branch.last().state::<Log>().unwrap().lines.to_vec(), lost.state().lines.to_vec());
         assert_eq!(graph.get_state(&thread).unwrap().values.lines.to_vec(), won.state().lines.to_vec());
         assert!(thread.store().check().unwrap().problems.is_empty());
+    }
+}
+
+/// Stores a branch off the head whose checkpoint has an id of the next hour, as a writer with another clock does.
+fn store_aside(thread: &Thread) -> CheckpointId {
+    let (store, head) = (thread.store(), thread.head().unwrap().map(|head| head.id()));
+    let later = store.now().saturating_add(Duration::from_secs(3_600));
+    let id = IdSource::from_seed(7).checkpoint(later, 1, None);
+    let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), head);
+    batch.checkpoints.push(NewCheckpoint::new(id, head.map(Parent::Local), 1, Source::Update, store.now()));
+    thread.commit_branch(&batch).unwrap().last
+}
+
+#[apply(each_backend)]
+fn a_run_whose_head_stays_is_stored_although_a_branch_has_a_greater_id() {
+    for (driver, durability) in EVERY_WAY {
+        let thread = new_thread();
+        thread.update(line("seed")).unwrap();
+        let aside = Arc::new(std::sync::Mutex::new(None));
+        let (other, stored) = (thread.clone(), Arc::clone(&aside));
+        let slow = move |_: &Log| {
+            while durability == Durability::Async && other.head().unwrap().unwrap().step() < 1 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stored.lock().unwrap().get_or_insert_with(|| store_aside(&other));
+            Ok(line("slow"))
+        };
+        let graph = StateGraph::<Log>::new().node("slow", slow).node("after", |_: &Log| Ok(line("after")));
+        let graph = graph.edge(START, "slow").edge("slow", "after").compile().unwrap();
+        let ended = run_on(driver, graph.run(&thread).durability(durability), start());
+        let case = format!("{driver} {durability:?}");
+        if durability == Durability::Async {
+            // The supersteps after the refused one were made already: the run is repeated, and finds its input.
+            assert!(ended.as_ref().is_err_and(|error| error.is_conflict()), "{case}: {ended:?}");
+        } else {
+            assert!(ended.unwrap().is_done(), "{case}");
+            let state = graph.get_state(&thread).unwrap();
+            assert_eq!(state.values.lines.to_vec(), ["seed", "slow", "after"], "{case}");
+            assert!(thread.head().unwrap().unwrap().id() > aside.lock().unwrap().unwrap(), "{case}");
+            assert_eq!(thread.branches().unwrap().len(), 2, "{case}");
+            // The next run builds on the ids that are stored.
+            run_on(driver, graph.run(&thread).durability(durability), start()).unwrap();
+            assert_eq!(graph.get_state(&thread).unwrap().values.lines.len(), 5, "{case}");
+        }
+        assert_eq!(thread.store().check().unwrap().problems, [], "{case}");
     }
 }
