@@ -9,7 +9,7 @@ use std::fmt;
 use crate::base::limits::{PAGE_ROWS_MAX, THREADS_LISTED_DEFAULT};
 use crate::base::{CheckpointId, ThreadId, Timestamp, Value};
 
-use super::batch::WriteValue;
+use super::batch::{NewWrite, NewWrites, WriteValue};
 use super::error::StoreError;
 use super::operation::{OperationField, OperationValue, TRASHED, trashed_until};
 use super::record::{CheckpointRecord, WriteRecord, plain_value};
@@ -22,6 +22,10 @@ pub(crate) const PINNED: &str = "pinned";
 
 /// The member of the metadata of a checkpoint that names its graph.
 const GRAPH: &str = "graph";
+/// The channel and the index of the write of a task that failed.
+const ERROR: (&str, i32) = ("__error__", -1);
+/// The channel and the index of the write of a task that interrupted.
+const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 /// The member of the metadata of a checkpoint that cancels the thread: the reason, or true.
 const CANCELLED: &str = "cancelled";
 
@@ -112,6 +116,34 @@ impl ThreadStatus {
         }
     }
 
+    /// Returns whether a thread whose status has a number keeps the name of its status, whatever else is stored, when its
+    /// tasks store these writes without a checkpoint. `false` if that depends on other writes.
+    pub(crate) fn remains(number: usize, writes: &[NewWrites]) -> bool {
+        let all = || writes.iter().flat_map(|task| &task.writes);
+        // The special writes of a task count until it has another one.
+        let ends = all().any(|write| write.index >= 0);
+        let is_error = |write: &NewWrite| write.index == ERROR.1 && &*write.channel == ERROR.0;
+        let is_interrupt = |write: &NewWrite| write.index == INTERRUPT.1 && &*write.channel == INTERRUPT.0;
+        let sleeps = |write: &NewWrite| match special_value(&write.value) {
+            Value::List(interrupts) => interrupts.iter().all(|interrupt| wakes_at(interrupt).is_some()),
+            _ => false,
+        };
+        let decides = |write: &&NewWrite| {
+            let is_of_slot = [ERROR.1, INTERRUPT.1].contains(&write.index);
+            write.index < 0 && (is_of_slot || [ERROR.0, INTERRUPT.0].contains(&&*write.channel))
+        };
+        let mut deciding = all().filter(decides);
+        match number {
+            // No task is due, or the metadata decide.
+            0 | 5 => true,
+            1 => deciding.next().is_none(),
+            2 => !ends && deciding.all(|write| is_interrupt(write) && !sleeps(write)),
+            3 => !ends && deciding.all(|write| is_error(write) || is_interrupt(write)),
+            4 => !ends && deciding.all(|write| is_interrupt(write) && sleeps(write)),
+            _ => false,
+        }
+    }
+
     /// Derives the status from a head, its metadata and the stored writes of its tasks.
     fn of(head: &CheckpointRecord, metadata: &serde_json::Value, writes: &[WriteRecord]) -> Self {
         match metadata.get(CANCELLED) {
@@ -126,14 +158,14 @@ impl ThreadStatus {
             }
             for write in of_task() {
                 match &*write.channel {
-                    "__error__" => {
+                    channel if channel == ERROR.0 => {
                         let message = special_value(&write.value).as_str().unwrap_or_default().to_owned();
                         failed = failed.or(Some(message));
                     }
-                    "__interrupt__" => match special_value(&write.value) {
+                    channel if channel == INTERRUPT.0 => match special_value(&write.value) {
                         Value::List(interrupts) => {
                             for interrupt in interrupts {
-                                match interrupt.get("wake_at").and_then(Value::as_int) {
+                                match wakes_at(&interrupt) {
                                     Some(at) => wake_at = Some(wake_at.map_or(at, |first| first.min(at))),
                                     None => values.push(interrupt.get("value").cloned().unwrap_or_default()),
                                 }
@@ -153,6 +185,11 @@ impl ThreadStatus {
             (None, true, None) => Self::Running,
         }
     }
+}
+
+/// Returns the timestamp from which on an interrupt can resume, if it is of a task that sleeps.
+fn wakes_at(interrupt: &Value) -> Option<i64> {
+    interrupt.get("wake_at").and_then(Value::as_int)
 }
 
 /// Decodes the value of a special write. One that cannot be decoded counts as null: another program may have written it,

@@ -335,7 +335,9 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     caches.next_seq = Some(next_seq);
     match newest {
         _ if !batch.checkpoints.is_empty() => threads::after_checkpoints(conn, caches, next_seq - 1),
-        Some((newest, _)) if batch.namespace.is_root() => threads::after_change(conn, caches, namespace, newest),
+        Some((newest, _)) if batch.namespace.is_root() => {
+            threads::after_writes(conn, caches, (namespace, newest), &batch.writes)
+        }
         _ => Ok(()),
     }
 }

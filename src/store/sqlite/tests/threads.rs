@@ -101,3 +101,74 @@ fn damage_of_a_thread_refuses_no_commit_of_another() {
     assert_eq!(listed(&bench, &ThreadQuery::new()), ["b"]);
     assert_eq!(bench.check(), Vec::<String>::new());
 }
+
+/// Returns the seconds that the writes of each task of a superstep take, one commit for each, on a thread whose row is in the
+/// table.
+fn seconds_of_superstep(tasks: usize) -> f64 {
+    let mut bench = Bench::new();
+    let wide = thread("wide");
+    let id = bench.ids.checkpoint(Timestamp::from_micros(1), 0, None);
+    let mut batch = Batch::new(wide.clone(), Namespace::root(), None);
+    let kind = |n: usize| TaskKind::Push { index: n as u32 };
+    let numbered = |n: usize| TaskRecord::new(TaskId::from_bytes((n as u128 + 1).to_be_bytes()), "node", kind(n));
+    batch.checkpoints.push(NewCheckpoint { tasks: (0..tasks).map(numbered).collect(), ..checkpoint(id) });
+    bench.store.commit(&batch).unwrap();
+    chain(&mut bench, "busy", 200);
+    assert_eq!(number(&bench, "SELECT status FROM thread_state WHERE thread = 1"), 1, "it is in the table");
+    let begin = std::time::Instant::now();
+    for n in 0..tasks {
+        let mut batch = Batch::new(wide.clone(), Namespace::root(), Some(id));
+        batch.writes.push(writes(id, &numbered(n), vec![write(0, "x", WriteValue::One(plain(&[1])))]));
+        bench.store.commit(&batch).unwrap();
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    assert_eq!(bench.check(), Vec::<String>::new());
+    seconds
+}
+
+#[test]
+fn the_writes_of_a_task_cost_the_same_beside_a_thousand_and_four_thousand() {
+    let (few, many) = (seconds_of_superstep(1_000) / 1_000.0, seconds_of_superstep(4_000) / 4_000.0);
+    assert!(many < 2.5 * few, "{few} s for one of 1,000 tasks, {many} s for one of 4,000");
+}
+
+#[test]
+fn the_status_follows_each_write_that_decides_it() {
+    let mut bench = Bench::new();
+    let (asks, id) = (thread("asks"), bench.ids.checkpoint(Timestamp::from_micros(1), 0, None));
+    let mut batch = Batch::new(asks.clone(), Namespace::root(), None);
+    let tasks = [task(1, "a"), task(2, "b")];
+    batch.checkpoints.push(NewCheckpoint { tasks: tasks.to_vec(), ..checkpoint(id) });
+    bench.store.commit(&batch).unwrap();
+    chain(&mut bench, "busy", 200);
+    let interrupt = |member: (&str, i64)| {
+        let map = crate::base::Map::from_iter([(member.0.to_owned(), crate::base::Value::from(member.1))]);
+        let value = crate::base::Value::List(vec![crate::base::Value::Map(map)]);
+        let encoded = crate::base::Encoded::encode(&value).unwrap();
+        write(-3, "__interrupt__", WriteValue::One(encoded.into()))
+    };
+    let result = || write(0, "x", WriteValue::One(plain(&[1])));
+    let error = || write(-1, "__error__", WriteValue::One(crate::base::Encoded::encode("no").unwrap().into()));
+    let resume = || write(-4, "__resume__", WriteValue::Null);
+    let steps = [
+        (0, resume(), "running"),
+        (0, interrupt(("wake_at", 7)), "sleeping"),
+        (1, interrupt(("wake_at", 8)), "sleeping"),
+        (0, interrupt(("value", 1)), "interrupted"),
+        (0, interrupt(("wake_at", 9)), "sleeping"),
+        (1, interrupt(("value", 2)), "interrupted"),
+        (0, error(), "failed"),
+        (1, interrupt(("value", 3)), "failed"),
+        (0, result(), "interrupted"),
+        (1, result(), "running"),
+        (1, error(), "running"),
+    ];
+    for (n, (of, new, expected)) in steps.into_iter().enumerate() {
+        let mut batch = Batch::new(asks.clone(), Namespace::root(), Some(id));
+        batch.writes.push(writes(id, &tasks[of], vec![new]));
+        bench.store.commit(&batch).unwrap();
+        let status = bench.store.thread_info(&asks).unwrap().unwrap().status().as_str();
+        assert_eq!(status, expected, "step {n}");
+        assert_eq!(bench.check(), Vec::<String>::new(), "the row is that of the log after step {n}");
+    }
+}

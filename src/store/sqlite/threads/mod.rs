@@ -22,9 +22,10 @@ use super::write::{self, Caches};
 use super::writer::SqliteWriter;
 use crate::base::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
 use crate::base::{Namespace, ThreadId};
+use crate::store::batch::NewWrites;
 use crate::store::error::StoreError;
 use crate::store::record::CheckpointRecord;
-use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
+use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, HashSet};
@@ -125,6 +126,25 @@ pub(super) fn after_change(conn: &Connection, caches: &mut Caches, namespace: i6
     debug_assert!(newest > 0, "a thread has a checkpoint");
     let thread = conn.prepare_cached(super::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
     undamaged(renew(caches.view(conn), thread, newest)).map(|_| ())
+}
+
+/// Renews the row of a thread after writes of its tasks, whose root namespace and newest checkpoint are given. Its status is
+/// derived again only if these writes may change it: a superstep of many tasks is many batches.
+pub(super) fn after_writes(
+    conn: &Connection,
+    caches: &mut Caches,
+    (namespace, newest): (i64, i64),
+    writes: &[NewWrites],
+) -> Res<()> {
+    if newest > marked(conn, caches)? {
+        return Ok(());
+    }
+    let thread = conn.prepare_cached(super::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
+    let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
+    match row.and_then(|row| row.status).map(usize::try_from) {
+        Some(Ok(status)) if ThreadStatus::remains(status, writes) => Ok(()),
+        _ => undamaged(renew(caches.view(conn), thread, newest)).map(|_| ()),
+    }
 }
 
 /// Follows the next checkpoints, as many as one transaction may.
