@@ -379,8 +379,8 @@ impl ThreadQuery {
         self
     }
 
-    /// Lists only threads with a checkpoint at this timestamp or later. In the order of the last activity the listing ends at
-    /// the first thread without one.
+    /// Lists only threads with a checkpoint at this timestamp or later. The cost is that of the threads that are passed over:
+    /// the order of the log is not that of the timestamps, since a copy or an import has those of its original.
     pub fn since(mut self, at: Timestamp) -> Self {
         self.since = Some(at);
         self
@@ -446,9 +446,6 @@ impl<'q> ThreadPage<'q> {
             ThreadOrder::Activity => info.seq >= *seq,
             ThreadOrder::Id => info.id() <= id,
         });
-        if is_old && self.query.order == ThreadOrder::Activity {
-            return false;
-        }
         debug_assert!(
             self.query.order == ThreadOrder::Activity || self.found.last().is_none_or(|last| last.id() < info.id())
         );

@@ -151,3 +151,18 @@ fn facts_are_not_in_the_clear_in_an_encrypted_file() {
     let bytes = std::fs::read(&path).unwrap();
     assert!(!bytes.windows(7).any(|window| window == b"Gasthof"));
 }
+
+#[test]
+fn a_listing_since_a_timestamp_goes_on_after_an_older_thread() {
+    on_all(|store| {
+        let old = thread(store, "old");
+        while store.now() == old.info().unwrap().updated_at() {}
+        let (at, _) = (store.now(), thread(store, "new"));
+        // Its checkpoints have the timestamps of the original, and are the last ones of the log.
+        old.copy_to("a copy").unwrap();
+        assert_eq!(ids(&store.threads_with(ThreadQuery::new()).unwrap()), ["a copy", "new", "old"]);
+        for query in [ThreadQuery::new().since(at), ThreadQuery::new().since(at).by_id()] {
+            assert_eq!(ids(&store.threads_with(query).unwrap()), ["new"]);
+        }
+    });
+}
