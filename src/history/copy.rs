@@ -2,7 +2,7 @@
 //!
 //! Each checkpoint is read through the backend and becomes a batch with the same id; all batches are one commit. A value that a
 //! task wrote refers to the copied write, so that its bytes are stored once. *Absent:* the operations of the thread; its
-//! facts, the names of its branches and its heads are copied by one new operation.
+//! facts, the names of its branches and its heads are copied by one new operation in the same commit.
 //!
 //! Invariant: no row of the copy refers to the thread that was copied.
 
@@ -10,14 +10,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Seen, WriteRef, WriteValue,
 };
 use crate::store::{
     Backend, Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
-    NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, Parent, Payload,
-    StoreError, TRASHED, WriteRecord,
+    NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
+    Parent, Payload, StoreError, TRASHED, WriteRecord,
 };
 
 use super::snapshot::write_value;
@@ -35,13 +36,13 @@ impl Thread {
     /// a copy of a fork is a fork of the same checkpoint, and that of a thread in the trash is not in the trash. Operations are
     /// not copied: an undo in the copy begins with the copy.
     ///
-    /// All checkpoints are one commit, so a crash leaves the whole history or nothing. Facts, names of branches and moved heads
-    /// follow in an operation; after a crash between the two, the same call completes the copy. The cost is that of
-    /// the whole thread, also in memory, and other writers wait for the commit.
+    /// The copy is one commit, so a crash leaves all of it or nothing, and it is the thread as it was at one time: what another
+    /// writer changes meanwhile is copied whole, or not at all. The cost is that of the whole thread, also in memory, and other
+    /// writers wait for the commit.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`]; [`StoreError::Conflict`] if the other thread exists already; [`StoreError::Id`]; as
-    /// [`Backend::commit`].
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::Conflict`] if the other thread exists already, or if other writers changed
+    /// this one while it was read, 64 times in a row; [`StoreError::Id`]; as [`Backend::commit`].
     ///
     /// # Example
     /// ```
@@ -62,20 +63,30 @@ impl Thread {
     pub fn copy_to(&self, id: impl AsRef<str>) -> Result<Self, StoreError> {
         let copy = self.store().thread(id)?;
         self.store().settle_abandoned();
-        let mut copying = Copying::new(&**self.store().backend(), self.id(), copy.id());
-        let records = copying.records()?;
-        if records.is_empty() {
-            return Err(StoreError::ThreadNotFound { id: self.id().clone() });
-        }
-        copying.must_be_new(&records)?;
-        let batches = copying.batches(&records)?;
-        if let Some(batch) = Batch::of_all(batches) {
+        for _ in 0..UPDATE_ATTEMPTS_MAX {
+            let mut copying = Copying::new(&**self.store().backend(), self.id(), copy.id());
+            let targets = copying.targets()?;
+            let records = copying.records()?;
+            if records.is_empty() {
+                return Err(StoreError::ThreadNotFound { id: self.id().clone() });
+            }
+            copying.must_be_new(&records)?;
+            let batches = copying.batches(&records)?;
+            // Checkpoints only come with new heads, or with a greater newest one.
+            if copying.targets()? != targets {
+                continue;
+            }
+            let Some(mut batch) = Batch::of_all(batches) else { break };
+            batch.operation = copying.operation(targets, self.store().now()).map(|mut operation| {
+                operation.actor = self.actor().map(ToOwned::to_owned);
+                operation
+            });
             self.store().commit(&batch)?;
+            return Ok(copy);
         }
-        if let Some(operation) = copying.operation(self.store().now())? {
-            copy.operate(operation)?;
-        }
-        Ok(copy)
+        let (thread, namespace) = (self.id().clone(), self.namespace().clone());
+        let found = self.store().backend().head_id(&thread, &namespace)?;
+        Err(StoreError::Conflict { thread, namespace, expected: found, found })
     }
 }
 
@@ -279,39 +290,50 @@ impl<'a> Copying<'a> {
         Ok(items)
     }
 
-    /// Returns the operation that gives the copy the facts, the names of branches and the heads of the thread.
-    fn operation(&self, at: Timestamp) -> Result<Option<NewOperation>, StoreError> {
-        let mut operation = NewOperation::new(OperationKind::Facts, at);
-        let present = self.backend.fields(self.to)?;
-        for (field, value) in self.backend.fields(self.from)? {
-            if field == OperationField::Fact(TRASHED.to_owned()) {
-                continue;
-            }
-            let before = present.iter().find(|(other, _)| *other == field).map(|(_, value)| value.clone());
-            if before.as_ref() != Some(&value) {
-                let root = Namespace::root();
-                operation.changes.push(OperationChange::new(self.to.clone(), root, field, before, Some(value)));
-            }
-        }
+    /// Reads the facts, the names of branches, and the head and the newest checkpoint of each namespace.
+    fn targets(&self) -> Result<Targets, StoreError> {
         let mut heads = Vec::new();
-        for namespace in self.newest.keys() {
-            let head = |thread| self.backend.head_id(thread, namespace);
-            let (wanted, found) = (head(self.from)?, head(self.to)?);
-            if wanted != found {
-                heads.push(OperationChange::head(self.to.clone(), namespace.clone(), found, wanted));
+        for namespace in self.backend.namespaces(self.from)? {
+            let mut query = CheckpointQuery::new(self.from.clone(), namespace.clone());
+            query.limit = 1;
+            let newest = self.backend.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
+            heads.push((self.backend.head_id(self.from, &namespace)?, newest, namespace));
+        }
+        Ok(Targets { fields: self.backend.fields(self.from)?, heads })
+    }
+
+    /// Returns the operation that gives the copy the facts, the names of branches and the heads of the thread.
+    fn operation(&self, targets: Targets, at: Timestamp) -> Option<NewOperation> {
+        let mut operation = NewOperation::new(OperationKind::Facts, at);
+        let root = Namespace::root;
+        for (field, value) in targets.fields {
+            if field != OperationField::Fact(TRASHED.to_owned()) {
+                operation.changes.push(OperationChange::new(self.to.clone(), root(), field, None, Some(value)));
             }
         }
+        let moved = targets.heads.iter().filter(|(head, newest, _)| head != newest);
+        let mut heads: Vec<OperationChange> = moved
+            .map(|(head, newest, namespace)| OperationChange::head(self.to.clone(), namespace.clone(), *newest, *head))
+            .collect();
         if !heads.is_empty() {
             operation.kind = OperationKind::Rewind;
             if operation.changes.is_empty() && heads.iter().all(|change| !change.namespace.is_root()) {
                 // An operation on a subgraph names the head of the root namespace.
-                let root = self.backend.head_id(self.to, &Namespace::root())?;
-                heads.push(OperationChange::head(self.to.clone(), Namespace::root(), root, root));
+                let of_root = self.newest.get(&root()).copied();
+                heads.push(OperationChange::head(self.to.clone(), root(), of_root, of_root));
             }
             operation.changes.extend(heads);
         }
-        Ok(Some(operation).filter(|operation| !operation.changes.is_empty()))
+        Some(operation).filter(|operation| !operation.changes.is_empty())
     }
+}
+
+/// The state of a thread that operations change.
+#[derive(PartialEq)]
+struct Targets {
+    fields: Vec<(OperationField, OperationValue)>,
+    /// The head and the newest checkpoint of each namespace.
+    heads: Vec<(Option<CheckpointId>, Option<CheckpointId>, Namespace)>,
 }
 
 /// The writes of the tasks of a parent, by their content.

@@ -1,7 +1,10 @@
 //! Copies of threads, and the trash, on both backends.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use annals::base::{Clock, SystemClock, Timestamp};
 use annals::history::ThreadQuery;
 use annals::prelude::*;
 use annals::store::StoreError;
@@ -61,10 +64,50 @@ fn a_copy_has_the_history_the_branches_and_the_facts() {
         let plain = store.thread("plain").unwrap();
         add(&plain, 1);
         let copy = plain.copy_to("plain copy").unwrap();
-        plain.copy_to("plain copy").expect("the same call completes a copy");
+        plain.copy_to("plain copy").expect("a repeat changes nothing");
         add(&copy, 2);
         assert!(matches!(plain.copy_to("plain copy"), Err(StoreError::Conflict { .. })), "the copy was written to");
     });
+}
+
+/// A clock that lets another writer change a thread when it is read while it is armed.
+#[derive(Clone, Default)]
+struct MeddlingClock {
+    thread: Arc<OnceLock<Thread>>,
+    is_armed: Arc<AtomicBool>,
+}
+
+impl Clock for MeddlingClock {
+    fn now(&self) -> Timestamp {
+        if self.is_armed.swap(false, Ordering::SeqCst) {
+            let thread = self.thread.get().unwrap();
+            thread.facts().title("after").save().unwrap();
+            thread.rewind_to(&thread.at("~1").unwrap()).unwrap();
+        }
+        SystemClock.now()
+    }
+}
+
+#[test]
+fn a_copy_is_the_thread_at_one_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, clock) = (folder.path().join("copies.db"), MeddlingClock::default());
+    let store = Store::open_with(&path, OpenOptions::new().clock(clock.clone())).unwrap();
+    let other = Store::open(&path).unwrap();
+    let trip = store.thread("trip").unwrap();
+    [1, 2, 3].into_iter().for_each(|n| _ = add(&trip, n));
+    trip.facts().title("before").save().unwrap();
+    trip.rewind_to(&trip.at("~1").unwrap()).unwrap();
+    let head = trip.head().unwrap().unwrap().id();
+    clock.thread.set(other.thread("trip").unwrap()).unwrap();
+    clock.is_armed.store(true, Ordering::SeqCst);
+    let copy = trip.copy_to("copy").unwrap();
+    assert!(!clock.is_armed.load(Ordering::SeqCst), "another writer was faster");
+    let found = (copy.info().unwrap().title().map(str::to_owned), copy.head().unwrap().unwrap().id());
+    assert_eq!(found, (Some("before".to_owned()), head));
+    assert_eq!(trip.info().unwrap().title(), Some("after"));
+    assert_eq!(copy.operations().unwrap().count(), 1, "the facts and the head are one operation");
+    assert_eq!(store.check().unwrap().problems, []);
 }
 
 #[test]
