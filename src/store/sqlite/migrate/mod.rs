@@ -16,13 +16,15 @@ use super::open::{self, FilePlace};
 use super::read::ReadView;
 use super::replay::LogReplay;
 use super::sql as engine_sql;
-use super::{check, schema};
+use super::write::Caches;
+use super::{check, schema, threads};
 use crate::store::check::Finding;
 use crate::store::error::StoreError;
 use crate::store::stats::FormatMigration;
 use rusqlite::Connection;
 use rusqlite::limits::Limit;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A step from one format to the next.
 pub(super) struct FormatStep {
@@ -134,6 +136,9 @@ fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
         conn.execute_batch(&schema::statements(next.schema))?;
         let old = open::connect_unlocked(&copy)?;
         LogReplay::new(&old, format, conn, true)?.run()?;
+        if format > 0 {
+            threads::fill(conn, &mut Caches::new(Arc::new(Keys::default())))?;
+        }
         conn.execute_batch(next.finish)?;
         if self::format(conn)? != format + 1 {
             return Err(corrupt("the format", format!("it is not {} after the step from {format}", format + 1)));

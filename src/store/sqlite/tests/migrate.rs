@@ -144,3 +144,23 @@ fn free_pages_of_a_migrated_file_can_be_returned() {
     let schema = pragma("SELECT sum(length(sql)) FROM sqlite_schema") as u64;
     assert!(fs::metadata(&path).unwrap().len() < bytes * 3 / 2 + schema, "the rewrite leaves no free pages");
 }
+
+#[test]
+fn a_migrated_file_has_its_table_of_threads() {
+    let (_folder, path) = format_1();
+    let store = open(&path);
+    let count = |query: &str| raw(&path).query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
+    let roots = count(
+        "SELECT count(*) FROM thread t WHERE EXISTS (SELECT 1 FROM namespace n WHERE n.thread = t.id AND n.path = '')",
+    );
+    assert!(roots > 0, "the file has threads");
+    assert_eq!(count("SELECT count(*) FROM thread_state WHERE thread > 0"), roots);
+    assert_eq!(
+        count("SELECT newest FROM thread_state WHERE thread = 0"),
+        count("SELECT max(seq) FROM checkpoint"),
+        "the table follows the whole log"
+    );
+    let listed = store.list_threads(&crate::store::threads::ThreadQuery::new().limit(1_000)).unwrap();
+    assert_eq!(listed.len() as i64, roots);
+    assert_eq!(store.check().unwrap().problems, []);
+}

@@ -80,6 +80,17 @@ pub(super) fn rebuild(writer: &SqliteWriter) -> Result<(), StoreError> {
     }
 }
 
+/// Makes the table anew in the transaction that is open.
+pub(super) fn fill(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    conn.execute_batch(sql::CLEAR)?;
+    set_mark(conn, caches, 0)?;
+    let mut behind = conn.prepare_cached(sql::BEHIND)?;
+    while behind.query_row([marked(conn, caches)?], |row| row.get::<_, i64>(0))? > 0 {
+        follow(conn, caches)?;
+    }
+    Ok(())
+}
+
 /// Returns the mark that a file holds.
 fn mark(view: ReadView<'_>) -> Res<i64> {
     Ok(StateRow::read(view.conn, view.keys, MARK)?.map_or(0, |row| row.newest))
