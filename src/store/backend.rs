@@ -16,9 +16,7 @@ use super::beside::Beside;
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::Key;
 use super::error::StoreError;
-use super::operation::{
-    BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue, TRASHED, trashed_until,
-};
+use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
@@ -28,6 +26,7 @@ use super::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::spin::spin_until;
 use super::stats::{Compaction, FormatMigration, StoreStats};
 use super::threads::{ThreadInfo, ThreadQuery};
+use super::trash::{deletable, delete_unforked, trash_is_due};
 use super::watch::LogWatch;
 
 /// A storage of the log.
@@ -525,11 +524,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
             after = Some(last.id.clone());
             for thread in page {
                 let is_due = |(field, value): &(OperationField, OperationValue)| trash_is_due(field, value, now);
-                if due.len() < DELETED_THREADS_MAX && self.fields(&thread.id)?.iter().any(is_due) {
+                if self.fields(&thread.id)?.iter().any(is_due) {
                     due.push(thread.id);
                 }
             }
         }
+        let due = deletable(due, DELETED_THREADS_MAX, |thread| self.forks(thread))?;
         let erasure = delete_unforked(due, |threads| self.delete_threads(threads), StoreError::forked_off)?;
         Ok(erasure.unwrap_or(Erasure::Erased))
     }
@@ -608,35 +608,6 @@ pub trait Backend: Send + Sync + fmt::Debug {
         let _ = point;
         self.check()
     }
-}
-
-/// Returns whether a field says that the time of its thread in the trash has ended.
-pub(crate) fn trash_is_due(field: &OperationField, value: &OperationValue, now: Timestamp) -> bool {
-    match (field, value) {
-        (OperationField::Fact(name), OperationValue::Text(text)) if name == TRASHED => {
-            trashed_until(text).is_some_and(|until| until <= now)
-        }
-        _ => false,
-    }
-}
-
-/// Deletes threads in one call, without those from which others were forked that stay. Returns `None` if none is left.
-pub(crate) fn delete_unforked<T, E>(
-    mut threads: Vec<ThreadId>,
-    mut delete: impl FnMut(&[ThreadId]) -> Result<T, E>,
-    forked_off: impl Fn(&E) -> Option<&ThreadId>,
-) -> Result<Option<T>, E> {
-    while !threads.is_empty() {
-        let deleted = delete(&threads);
-        match deleted.as_ref().err().and_then(&forked_off) {
-            Some(thread) => {
-                let stays = thread.clone();
-                threads.retain(|other| *other != stays);
-            }
-            None => return deleted.map(Some),
-        }
-    }
-    Ok(None)
 }
 
 fn not_followed() -> StoreError {

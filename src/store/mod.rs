@@ -33,6 +33,7 @@ mod spin;
 mod sqlite;
 mod stats;
 pub(crate) mod threads;
+mod trash;
 mod watch;
 
 pub use backend::{Backend, CommitHandle, CommitSettler, Erasure};

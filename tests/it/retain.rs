@@ -208,3 +208,41 @@ fn the_background_empties_the_trash() {
     assert!(store.reclaim().unwrap().is_erased());
     assert_eq!(store.check().unwrap().problems, []);
 }
+
+#[test]
+fn threads_with_forks_do_not_hold_up_the_trash() {
+    on_both(|store| {
+        let names = |kind: &str, count: usize| (0..count).map(|n| format!("{kind} {n:04}")).collect::<Vec<_>>();
+        // More than one call deletes, all of which have forks that stay.
+        let (forked, plain) = (names("a forked", 1_001), names("plain", 2));
+        let root = store.thread("a forked 0000").unwrap();
+        add(&root, 1);
+        for name in &forked[1..] {
+            root.at("@").unwrap().fork_to(name).unwrap();
+        }
+        for name in &forked {
+            store.thread(name).unwrap().at("@").unwrap().fork_to(format!("stays {name}")).unwrap();
+        }
+        plain.iter().for_each(|name| _ = add(&store.thread(name).unwrap(), 1));
+        for name in forked.iter().chain(&plain) {
+            store.thread(name).unwrap().trash(Duration::ZERO).unwrap();
+        }
+        _ = store.empty_trash().unwrap();
+        let trashed = ThreadQuery::new().trashed(true).limit(9_999).by_id();
+        let (mut left, mut query) = (Vec::new(), trashed.clone());
+        loop {
+            let page = store.threads_with(query).unwrap();
+            let Some(last) = page.last() else { break };
+            query = trashed.clone().after(last);
+            left.extend(page.into_iter().map(|info| info.id().to_string()));
+        }
+        assert_eq!(left, forked, "only those with forks stay");
+        // A fork and its source are deleted in one call.
+        let (a, b) = (store.thread("source").unwrap(), "its fork");
+        add(&a, 1);
+        a.at("@").unwrap().fork_to(b).unwrap();
+        [&a, &store.thread(b).unwrap()].into_iter().for_each(|thread| thread.trash(Duration::ZERO).unwrap());
+        _ = store.empty_trash().unwrap();
+        assert!(a.head().unwrap().is_none() && store.thread(b).unwrap().head().unwrap().is_none());
+    });
+}

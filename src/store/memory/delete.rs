@@ -1,19 +1,29 @@
 //! Deleting threads: all that are named, or none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
 
 use super::operation;
 use super::stored::{MemoryLog, StoredThread};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
 use crate::base::{ThreadId, Timestamp};
-use crate::store::backend::trash_is_due;
 use crate::store::error::StoreError;
+use crate::store::trash::{deletable, trash_is_due};
 
-/// Returns the threads whose time in the trash has ended, at most as many as one call deletes.
+/// Returns the threads whose time in the trash has ended and that can be deleted, at most as many as one call deletes.
 pub(super) fn due(log: &MemoryLog, now: Timestamp) -> Vec<ThreadId> {
     let is_due = |thread: &StoredThread| thread.fields.iter().any(|(field, value)| trash_is_due(field, value, now));
-    let due = log.threads.iter().filter(|(_, thread)| is_due(thread));
-    due.map(|(id, _)| id.clone()).take(DELETED_THREADS_MAX).collect()
+    let due = log.threads.iter().filter(|(_, thread)| is_due(thread)).map(|(id, _)| id.clone()).collect();
+    let mut forks: HashMap<ThreadId, BTreeSet<ThreadId>> = HashMap::new();
+    for (id, thread) in &log.threads {
+        for (_, stored) in thread.spaces.values().flat_map(|space| space.checkpoints.walk_up(None)) {
+            if let Some(from) = stored.record.forked_from.as_ref().filter(|from| from.thread != *id) {
+                forks.entry(from.thread.clone()).or_default().insert(id.clone());
+            }
+        }
+    }
+    let forks_of = |thread: &ThreadId| Ok(forks.get(thread).into_iter().flatten().cloned().collect());
+    deletable(due, DELETED_THREADS_MAX, forks_of).unwrap_or_else(|never: Infallible| match never {})
 }
 
 /// Deletes threads, unless one that stays was forked off one of them.

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::stored::{MemoryLog, StoredCheckpoint};
-use super::backend::{Backend, CommitHandle, Erasure, delete_unforked};
+use super::backend::{Backend, CommitHandle, Erasure};
 use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use super::check::CheckReport;
@@ -36,6 +36,7 @@ use super::record::{
 };
 use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::threads::{ThreadInfo, ThreadQuery};
+use super::trash::delete_unforked;
 use super::watch::{LogSignal, LogWatch};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 

@@ -15,8 +15,8 @@ use super::write::Caches;
 use super::{search, sql, threads};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::base::{ThreadId, Timestamp};
-use crate::store::backend::delete_unforked;
 use crate::store::error::StoreError;
+use crate::store::trash::{deletable, delete_unforked};
 use parking_lot::Mutex;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeMap, HashSet};
@@ -28,8 +28,6 @@ pub(super) struct EraseJob {
     pub(super) step: EraseStep,
     /// The tombstones after the step.
     pub(super) left: Arc<Mutex<Tombstones>>,
-    /// The end of the time of the next thread in the trash, after [`EraseStep::HideTrash`].
-    pub(super) next_trash: Arc<Mutex<Option<Timestamp>>>,
 }
 
 /// The work of a step of an erasure.
@@ -39,8 +37,8 @@ pub(super) enum EraseStep {
     Hide(Vec<ThreadId>),
     /// Hides threads, which changes a few pages.
     HideAlone(Vec<ThreadId>),
-    /// Hides the threads whose time in the trash has ended at a timestamp.
-    HideTrash(Timestamp),
+    /// Hides the threads whose time in the trash has ended at a timestamp: all of them, or those among some.
+    HideTrash(Timestamp, Option<Vec<ThreadId>>),
     /// Reclaims the rows of a slice.
     Reclaim,
     /// Forgets threads without rows, once the log beside the file has been emptied.
@@ -71,7 +69,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Re
             reclaim(conn, caches)?;
         }
         EraseStep::HideAlone(threads) => hide(conn, caches, threads)?,
-        EraseStep::HideTrash(now) => *job.next_trash.lock() = hide_trash(conn, caches, *now)?,
+        EraseStep::HideTrash(now, threads) => hide_trash(conn, caches, *now, threads.as_deref())?,
         EraseStep::Reclaim => reclaim(conn, caches)?,
         EraseStep::Forget(threads) => {
             let mut forget = conn.prepare_cached(sql::TOMBSTONE_DELETE)?;
@@ -118,13 +116,24 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
     Ok(())
 }
 
-/// Hides the threads whose time in the trash has ended. Returns the end of the time of the next one; it has passed if threads
-/// stay that cannot be deleted yet.
-fn hide_trash(conn: &Connection, caches: &mut Caches, now: Timestamp) -> Res<Option<Timestamp>> {
-    let due = caches.view(conn).trash()?.into_iter().filter(|(_, until)| *until <= now);
-    let due = due.map(|(thread, _)| thread).take(DELETED_THREADS_MAX).collect();
-    delete_unforked(due, |threads| hide(conn, caches, threads), forked_off)?;
-    Ok(caches.view(conn).trash()?.into_iter().map(|(_, until)| until).min())
+/// Hides the threads whose time in the trash has ended, without those from which others were forked that stay: all of them, or
+/// those among `threads`.
+fn hide_trash(conn: &Connection, caches: &mut Caches, now: Timestamp, threads: Option<&[ThreadId]>) -> Res<()> {
+    let view = caches.view(conn);
+    let due: Vec<ThreadId> = match threads {
+        None => view.trash()?.into_iter().filter(|(_, until)| *until <= now).map(|(thread, _)| thread).collect(),
+        Some(threads) => {
+            let mut due = Vec::with_capacity(threads.len());
+            for thread in threads {
+                if view.trashed(thread)?.is_some_and(|until| until <= now) {
+                    due.push(thread.clone());
+                }
+            }
+            due
+        }
+    };
+    let due = deletable(due, DELETED_THREADS_MAX, |thread| view.forks(thread))?;
+    delete_unforked(due, |threads| hide(conn, caches, threads), forked_off).map(|_| ())
 }
 
 /// Returns the thread that was not hidden because another one was forked from it.

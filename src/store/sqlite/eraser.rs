@@ -8,22 +8,27 @@
 //! [`worker`]: super::worker
 
 use super::erase::{EraseJob, EraseStep, Tombstones};
-use super::fault::is_full;
+use super::fault::{Res, is_full};
 use super::job::JobRef;
+use super::pool::ReaderPool;
+use super::read::ReadView;
 use super::worker::{Upkeep, UpkeepKind, Worker};
 use super::writer::SqliteWriter;
-use crate::base::limits::{RECLAIM_INTERVAL, RECLAIM_RETRY, RECLAIM_SLICES, TRASH_INTERVAL};
+use crate::base::limits::{DELETED_THREADS_MAX, RECLAIM_INTERVAL, RECLAIM_RETRY, RECLAIM_SLICES, TRASH_INTERVAL};
 use crate::base::{Clock, ThreadId, Timestamp};
 use crate::store::backend::Erasure;
 use crate::store::error::StoreError;
+use crate::store::trash::deletable;
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The eraser of a file that is open for writing.
 pub(super) struct Eraser {
     worker: Worker,
-    clock: Arc<dyn Clock>,
+    trash: Arc<TrashUpkeep>,
 }
 
 impl fmt::Debug for Eraser {
@@ -34,25 +39,31 @@ impl fmt::Debug for Eraser {
 
 impl Eraser {
     /// Makes an eraser that leaves the rest of its work to a background.
-    pub(super) fn new(worker: Worker, clock: Arc<dyn Clock>) -> Self {
-        Self { worker, clock }
+    pub(super) fn new(worker: Worker, clock: Arc<dyn Clock>, pool: &Arc<ReaderPool>) -> Self {
+        let trash = Arc::new(TrashUpkeep { clock, pool: Arc::downgrade(pool), schedule: Mutex::default() });
+        Self { worker, trash }
     }
 
     /// Hides the threads whose time in the trash has ended, and reclaims their rows if they are few.
     pub(super) fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
-        let (left, _) = step(self.worker.writer(), EraseStep::HideTrash(now))?;
+        let left = step(self.worker.writer(), EraseStep::HideTrash(now, None))?;
         self.reclaim_some(left)
     }
 
-    /// Lets the background empty the trash: it deletes each thread when its time there has ended.
+    /// Lets the background look at the trash now: it deletes each thread when its time there has ended.
     pub(super) fn watch_trash(&self) {
-        self.worker.wake(UpkeepKind::Trash, Arc::new(TrashUpkeep(Arc::clone(&self.clock))));
+        self.worker.wake(UpkeepKind::Trash, Arc::clone(&self.trash) as Arc<dyn Upkeep>);
+    }
+
+    /// Lets the background look at the trash after the interval: another process may put threads there.
+    pub(super) fn watch_trash_later(&self) {
+        self.worker.wake_after(UpkeepKind::Trash, Arc::clone(&self.trash) as Arc<dyn Upkeep>, TRASH_INTERVAL);
     }
 
     /// Hides threads, and reclaims their rows if they are few.
     pub(super) fn delete(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         let writer = self.worker.writer();
-        let (left, _) = match step(writer, EraseStep::Hide(threads.to_vec())) {
+        let left = match step(writer, EraseStep::Hide(threads.to_vec())) {
             Err(error) if is_full(&error) => {
                 // An emptied log has room for a few pages; if it cannot be emptied, its rest may have.
                 _ = writer.checkpoint_wal();
@@ -76,7 +87,7 @@ impl Eraser {
 
     /// Reclaims until no deleted thread is left, or a reader holds the log.
     pub(super) fn reclaim(&self) -> Result<Erasure, StoreError> {
-        let (left, _) = step(self.worker.writer(), EraseStep::Reclaim)?;
+        let left = step(self.worker.writer(), EraseStep::Reclaim)?;
         advance(self.worker.writer(), left, usize::MAX, RECLAIM_INTERVAL)
     }
 
@@ -86,13 +97,12 @@ impl Eraser {
     }
 }
 
-/// Makes a step. Returns the tombstones after it, and when the time of the next thread in the trash ends.
-fn step(writer: &SqliteWriter, step: EraseStep) -> Result<(Tombstones, Option<Timestamp>), StoreError> {
-    let job = EraseJob { step, left: Arc::default(), next_trash: Arc::default() };
+/// Makes a step. Returns the tombstones after it.
+fn step(writer: &SqliteWriter, step: EraseStep) -> Result<Tombstones, StoreError> {
+    let job = EraseJob { step, left: Arc::default() };
     writer.commit(JobRef::Erase(&job))?;
     let left = std::mem::take(&mut *job.left.lock());
-    let next_trash = *job.next_trash.lock();
-    Ok((left, next_trash))
+    Ok(left)
 }
 
 /// Reclaims at most `slices` slices, with a pause before each, then empties the log if no rows are left.
@@ -103,12 +113,12 @@ fn advance(writer: &SqliteWriter, mut left: Tombstones, slices: usize, pause: Du
         }
         // A process that waits for the lock finds it free.
         std::thread::sleep(pause);
-        (left, _) = step(writer, EraseStep::Reclaim)?;
+        left = step(writer, EraseStep::Reclaim)?;
     }
     if left.stored.is_empty() && !left.logged.is_empty() {
         // The log still holds the pages as they were.
         match writer.checkpoint_wal() {
-            Ok(()) => (left, _) = step(writer, EraseStep::Forget(left.logged))?,
+            Ok(()) => left = step(writer, EraseStep::Forget(left.logged))?,
             Err(StoreError::Busy { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -124,7 +134,7 @@ struct ReclaimUpkeep;
 
 impl Upkeep for ReclaimUpkeep {
     fn step(&self, writer: &SqliteWriter, _worker: &Worker) -> Result<Option<Duration>, StoreError> {
-        let (left, _) = step(writer, EraseStep::Reclaim)?;
+        let left = step(writer, EraseStep::Reclaim)?;
         let rows_are_left = !left.stored.is_empty();
         Ok(match (advance(writer, left, 0, Duration::ZERO)?, rows_are_left) {
             (Erasure::Erased, _) => None,
@@ -134,25 +144,103 @@ impl Upkeep for ReclaimUpkeep {
     }
 }
 
-/// Empties the trash in the background.
-struct TrashUpkeep(Arc<dyn Clock>);
+/// Empties the trash in the background. Each step reads the operations since the one before it, also those of other
+/// processes, and deletes the threads that are due.
+struct TrashUpkeep {
+    clock: Arc<dyn Clock>,
+    pool: Weak<ReaderPool>,
+    schedule: Mutex<TrashSchedule>,
+}
+
+/// The threads in the trash, in the order in which their time there ends.
+#[derive(Default)]
+struct TrashSchedule {
+    /// The newest operation that was read; `None` if none was.
+    read: Option<i64>,
+    ends: HashMap<ThreadId, Timestamp>,
+    order: BTreeSet<(Timestamp, ThreadId)>,
+}
+
+impl TrashSchedule {
+    /// Reads what operations changed since the last call.
+    fn read(&mut self, view: ReadView<'_>) -> Res<()> {
+        let newest = view.newest_operation()?;
+        let changed = match self.read {
+            Some(read) if newest <= read => return Ok(()),
+            Some(read) => view.trash_since(read)?,
+            None => view.trash()?.into_iter().map(|(thread, until)| (thread, Some(until))).collect(),
+        };
+        changed.into_iter().for_each(|(thread, until)| self.set(thread, until));
+        self.read = Some(newest);
+        Ok(())
+    }
+
+    fn set(&mut self, thread: ThreadId, until: Option<Timestamp>) {
+        if let Some(before) = self.ends.remove(&thread) {
+            _ = self.order.remove(&(before, thread.clone()));
+        }
+        if let Some(until) = until {
+            _ = self.ends.insert(thread.clone(), until);
+            _ = self.order.insert((until, thread));
+        }
+        debug_assert_eq!(self.ends.len(), self.order.len(), "a thread has one end");
+    }
+
+    fn due(&self, now: Timestamp) -> Vec<ThreadId> {
+        self.order.iter().take_while(|(until, _)| *until <= now).map(|(_, thread)| thread.clone()).collect()
+    }
+
+    /// Returns the pause until the next thread is due. The time of day may be set, other processes put threads into the trash,
+    /// and a thread from which others were forked waits for their deletion, so it is bounded.
+    fn pause(&self, now: Timestamp) -> Duration {
+        let next = self.order.iter().map(|(until, _)| until.as_micros().saturating_sub(now.as_micros()));
+        let next = next.map(u64::try_from).find_map(|micros| micros.ok().filter(|micros| *micros > 0));
+        next.map_or(TRASH_INTERVAL, |micros| Duration::from_micros(micros).min(TRASH_INTERVAL))
+    }
+}
+
+impl TrashUpkeep {
+    /// Returns whether a thread was deleted of which rows are left, and the pause before the next step.
+    fn empty(&self, pool: &ReaderPool, writer: &SqliteWriter) -> Result<(bool, Duration), StoreError> {
+        let now = self.clock.now();
+        let mut schedule = self.schedule.lock();
+        let due = pool.read(|view| {
+            schedule.read(view)?;
+            deletable(schedule.due(now), DELETED_THREADS_MAX, |thread| view.forks(thread))
+        })?;
+        if due.is_empty() {
+            return Ok((false, schedule.pause(now)));
+        }
+        let left = step(writer, EraseStep::HideTrash(now, Some(due.clone())))?;
+        let is_full = due.len() == DELETED_THREADS_MAX;
+        pool.read(|view| {
+            due.into_iter().try_for_each(|thread| {
+                let until = view.trashed(&thread)?;
+                schedule.set(thread, until);
+                Ok(())
+            })
+        })?;
+        Ok((left.len() > 0, if is_full { RECLAIM_INTERVAL } else { schedule.pause(now) }))
+    }
+}
 
 impl Upkeep for TrashUpkeep {
     fn step(&self, writer: &SqliteWriter, worker: &Worker) -> Result<Option<Duration>, StoreError> {
-        let now = self.0.now();
-        let (left, next) = match step(writer, EraseStep::HideTrash(now)) {
+        let Some(pool) = self.pool.upgrade() else { return Ok(None) };
+        match self.empty(&pool, writer) {
             // A check reports the damage, and nothing is deleted meanwhile.
-            Err(StoreError::Corrupt { .. }) => return Ok(None),
-            made => made?,
-        };
-        if left.len() > 0 {
-            worker.wake(UpkeepKind::Reclaim, Arc::new(ReclaimUpkeep));
+            Err(StoreError::Corrupt { .. }) => {
+                *self.schedule.lock() = TrashSchedule::default();
+                Ok(Some(TRASH_INTERVAL))
+            }
+            Err(error) => Err(error),
+            Ok((is_left, pause)) => {
+                if is_left {
+                    worker.wake(UpkeepKind::Reclaim, Arc::new(ReclaimUpkeep));
+                }
+                Ok(Some(pause))
+            }
         }
-        // The time of day may be set, and a thread from which others were forked waits for their deletion.
-        Ok(next.map(|next| match u64::try_from(next.as_micros().saturating_sub(now.as_micros())) {
-            Ok(micros @ 1..) => Duration::from_micros(micros).min(TRASH_INTERVAL),
-            _ => TRASH_INTERVAL,
-        }))
     }
 }
 

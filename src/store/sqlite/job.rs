@@ -89,7 +89,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => CacheChange::validate(changes),
             Self::Erase(job) => match &job.step {
                 EraseStep::Hide(threads) | EraseStep::HideAlone(threads) => validate_deleted(threads),
-                EraseStep::HideTrash(_) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
+                EraseStep::HideTrash(..) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
             Self::Keys(change) => change.validate(),
             Self::Compact(_) | Self::Index(_) | Self::Threads(_) => Ok(()),
@@ -141,7 +141,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
             Self::Erase(job) => match &job.step {
                 EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
-                EraseStep::HideAlone(_) | EraseStep::HideTrash(_) | EraseStep::Forget(_) => 0,
+                EraseStep::HideAlone(_) | EraseStep::HideTrash(..) | EraseStep::Forget(_) => 0,
             },
             Self::Keys(_) => 0,
             Self::Operation(job) => 512 * job.operation.changes.len(),

@@ -150,13 +150,15 @@ impl SqliteBackend {
         let writer = Arc::new(SqliteWriter::new(&place, conn));
         let pool = Arc::new(ReaderPool::beside_writer(place)?);
         let worker = Worker::new(Arc::clone(&writer));
-        let eraser = Eraser::new(worker.clone(), Arc::clone(&options.clock));
+        let eraser = Eraser::new(worker.clone(), Arc::clone(&options.clock), &pool);
         if pool.read(|view| erase::tombstones(view.conn))?.len() > 0 {
             eraser.wake();
         }
         // A damaged row does not keep the file from being opened: the trash is not emptied, and a check reports it.
         if pool.read(|view| view.trash()).is_ok_and(|trash| !trash.is_empty()) {
             eraser.watch_trash();
+        } else {
+            eraser.watch_trash_later();
         }
         let indexer = Indexer::new(worker.clone());
         if let Some(index) = pool.read(|view| search::status(view.conn))? {

@@ -122,6 +122,14 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
     Ok(())
 }
 
+/// Reads the content of the fact `trashed`.
+fn end_in_trash(value: Option<OperationValue>) -> Option<Timestamp> {
+    match value {
+        Some(OperationValue::Text(until)) => trashed_until(&until),
+        _ => None,
+    }
+}
+
 /// Returns the number of the operation if it is stored already: a repeat after an unknown outcome writes nothing.
 fn stored(conn: &Connection, caches: &Caches, new: &NewOperation, namespace: i64) -> Res<Option<u64>> {
     let Some(first) = new.changes.first() else { return Ok(None) };
@@ -354,19 +362,52 @@ impl ReadView<'_> {
 
     /// Returns the threads in the trash, each with the end of its time there. The cost is that of the changes of this fact.
     pub(super) fn trash(self) -> Res<Vec<(ThreadId, Timestamp)>> {
-        let field = OperationField::Fact(TRASHED.to_owned());
+        let mut trash = Vec::new();
         let mut statement = self.conn.prepare_cached(sql::TRASH)?;
         let mut rows = statement.query([])?;
-        let mut trash = Vec::new();
         while let Some(row) = rows.next()? {
-            verify_change(self.keys, row)?;
-            let wrong = || corrupt("operation_change", "a row does not match the format");
-            let thread = ThreadId::new(row.get::<_, String>(8)?).map_err(|_| wrong())?;
-            if let Some(OperationValue::Text(until)) = self.value_of(row, &field, ChangeSide::After)? {
-                trash.extend(trashed_until(&until).map(|until| (thread, until)));
-            }
+            let (thread, until) = self.trash_row(row)?;
+            trash.extend(until.map(|until| (thread, until)));
         }
         Ok(trash)
+    }
+
+    /// Returns the number of the newest operation, 0 without one.
+    pub(super) fn newest_operation(self) -> Res<i64> {
+        let mut statement = self.conn.prepare_cached(sql::OPERATION_MAX)?;
+        Ok(statement.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0))
+    }
+
+    /// Returns the threads that operations after one of a number put into the trash or took out of it, with the end of their
+    /// time there. The cost is that of the changes by these operations.
+    pub(super) fn trash_since(self, operation: i64) -> Res<Vec<(ThreadId, Option<Timestamp>)>> {
+        let mut changed = Vec::new();
+        let mut statement = self.conn.prepare_cached(sql::TRASH_SINCE)?;
+        let mut rows = statement.query([operation])?;
+        while let Some(row) = rows.next()? {
+            changed.push(self.trash_row(row)?);
+        }
+        Ok(changed)
+    }
+
+    /// Returns the end of the time of a thread in the trash; `None` if it is not there.
+    pub(super) fn trashed(self, thread: &ThreadId) -> Res<Option<Timestamp>> {
+        let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(None) };
+        let field = OperationField::Fact(TRASHED.to_owned());
+        let (kind, key) = field_columns(&field);
+        let mut statement = self.conn.prepare_cached(sql::FIELD_CHANGE)?;
+        let mut rows = statement.query(params![namespace, kind, key])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        verify_change(self.keys, row)?;
+        Ok(end_in_trash(self.value_of(row, &field, ChangeSide::After)?))
+    }
+
+    fn trash_row(self, row: &Row<'_>) -> Res<(ThreadId, Option<Timestamp>)> {
+        verify_change(self.keys, row)?;
+        let field = OperationField::Fact(TRASHED.to_owned());
+        let wrong = |_| corrupt("operation_change", "a row does not match the format");
+        let thread = ThreadId::new(row.get::<_, String>(8)?).map_err(wrong)?;
+        Ok((thread, end_in_trash(self.value_of(row, &field, ChangeSide::After)?)))
     }
 
     /// Returns the branches of a namespace, the newest first. In the order of the ids each branch is one run, and later

@@ -158,6 +158,12 @@ pub(super) const TRASH: &str = "SELECT c.namespace, c.kind, c.key, c.operation, 
      CROSS JOIN thread t ON t.id = n.thread WHERE c.kind = 3 AND c.key = 'trashed' AND c.after IS NOT NULL \
      AND c.operation = (SELECT max(o.operation) FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = 3 \
      AND o.key = 'trashed')";
+pub(super) const OPERATION_MAX: &str = "SELECT max(id) FROM operation";
+/// The changes of the fact `trashed` by the operations after one, the oldest first.
+pub(super) const TRASH_SINCE: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
+     t.public_id FROM operation_change c INDEXED BY operation_change_operation CROSS JOIN namespace n \
+     ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
+     WHERE c.operation > ?1 AND c.kind = 3 AND c.key = 'trashed' ORDER BY c.operation";
 pub(super) const OPERATION_INSERT: &str = "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 pub(super) const OPERATION_CHANGE_INSERT: &str = "INSERT INTO operation_change (namespace, kind, key, operation, \

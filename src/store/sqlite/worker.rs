@@ -70,7 +70,12 @@ impl Worker {
 
     /// Lets the thread do the work of a task, from now on.
     pub(super) fn wake(&self, kind: UpkeepKind, task: Arc<dyn Upkeep>) {
-        self.0.state.lock().waiting.insert(kind, (task, Duration::ZERO));
+        self.wake_after(kind, task, Duration::ZERO);
+    }
+
+    /// Lets the thread do the work of a task after a pause.
+    pub(super) fn wake_after(&self, kind: UpkeepKind, task: Arc<dyn Upkeep>, pause: Duration) {
+        self.0.state.lock().waiting.insert(kind, (task, pause));
         self.0.wake.notify_all();
         let mut thread = self.0.thread.lock();
         if thread.is_none() {
