@@ -128,7 +128,7 @@ impl Partial {
     pub fn keep(self) -> Result<CheckpointId, Error> {
         let message = self.content.message.clone().with_response_metadata("aborted", true);
         let write = self.thread.write().append(&self.content.channel, [message]).on_head(Some(self.checkpoint));
-        write.clearing(Some(self.clear())).commit()
+        write.clearing(vec![self.clear()]).commit()
     }
 
     /// Clears the message; its bytes are deleted.
@@ -172,13 +172,15 @@ pub struct MessageWriter {
     attempted: Duration,
     /// The checkpoint at which it was persisted last, and the outcome of that.
     persisted: Option<(CheckpointId, CommitHandle)>,
+    /// Other checkpoints that may hold it, because another writer moved the head.
+    left: Vec<CheckpointId>,
     /// True if a chunk arrived since.
     is_changed: bool,
     append: AppendMessage,
 }
 
-/// Appends a whole message to its channel, and clears the writes of its parent checkpoint.
-type AppendMessage = Box<dyn Fn(Message, Option<NewWrites>) -> Result<CheckpointId, Error> + Send>;
+/// Appends a whole message to its channel, and stores writes that clear partial messages.
+type AppendMessage = Box<dyn Fn(Message, Vec<NewWrites>) -> Result<CheckpointId, Error> + Send>;
 
 impl Thread {
     /// Returns the partial message at the head that was persisted last, if there is one: a message that is being streamed,
@@ -297,7 +299,7 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// appended by the rules of the state.
     pub fn message_writer(&self, channel: &str, interval: Duration) -> MessageWriter {
         let (thread, name) = (self.clone(), channel.to_owned());
-        let append = move |message, clears: Option<NewWrites>| {
+        let append = move |message, clears: Vec<NewWrites>| {
             thread.update_clearing(DynUpdate::new().messages(name.as_str(), [message]), clears)
         };
         MessageWriter::new(self.thread(), channel, interval, Box::new(append))
@@ -336,6 +338,7 @@ impl MessageWriter {
             started: thread.store().now(),
             attempted: thread.store().elapsed(),
             persisted: None,
+            left: Vec::new(),
             is_changed: false,
             append,
         }
@@ -395,11 +398,18 @@ impl MessageWriter {
             Some(sum) => message_chunk_to_message(sum.clone().into_message()),
             None => Message::ai("").with_id(self.id()),
         };
-        let clears = self.persisted.take().map(|(checkpoint, handle)| {
+        if let Some((checkpoint, handle)) = self.persisted.take() {
             // Written later, it would be a partial message that nothing clears.
             handle.wait_until_settled();
-            self.writes(checkpoint, PartialMessage::clearing())
-        });
+            self.left.push(checkpoint);
+        }
+        let mut clears = Vec::with_capacity(self.left.len());
+        for checkpoint in std::mem::take(&mut self.left) {
+            // The thread may have been deleted meanwhile.
+            if self.thread.store().backend().checkpoint(&self.thread.point(checkpoint))?.is_some() {
+                clears.push(self.writes(checkpoint, PartialMessage::clearing()));
+            }
+        }
         (self.append)(message.clone(), clears)?;
         self.is_changed = false;
         Ok(message)
@@ -408,7 +418,7 @@ impl MessageWriter {
     /// Hands the message so far to the background writer.
     fn persist(&mut self) -> Result<(), Error> {
         let Some(sum) = &self.sum else { return Ok(()) };
-        let store = self.thread.store();
+        let store = self.thread.store().clone();
         let content = PartialMessage::new(&*self.channel, sum.clone().into_message(), self.started, store.now());
         let checkpoint = match newest(&self.thread)? {
             Some(head) => head,
@@ -416,10 +426,28 @@ impl MessageWriter {
         };
         let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
         let mut batch = Batch::new(thread, namespace, Some(checkpoint));
-        batch.writes.push(self.writes(checkpoint, content.to_write()?));
+        let write = content.to_write()?;
+        if let Some((before, handle)) = self.persisted.take() {
+            if handle.is_settled() { self.settled(before, &handle.wait()) } else { self.left.push(before) }
+        }
+        self.left.retain(|other| *other != checkpoint);
+        // The message moves along with the head.
+        batch.writes.extend(self.left.iter().map(|other| self.writes(*other, PartialMessage::clearing())));
+        batch.writes.push(self.writes(checkpoint, write));
         self.persisted = Some((checkpoint, store.submit(batch)));
         self.is_changed = false;
         Ok(())
+    }
+
+    /// Notes where the message is after it was persisted at a checkpoint.
+    fn settled(&mut self, at: CheckpointId, done: &Result<(), StoreError>) {
+        match done {
+            // It was cleared at the others in the same commit.
+            Ok(()) => self.left = vec![at],
+            Err(StoreError::Conflict { .. }) => {}
+            // The thread was deleted, or the next attempt has the same error.
+            Err(_) => self.left.clear(),
+        }
     }
 
     fn writes(&self, checkpoint: CheckpointId, write: NewWrite) -> NewWrites {
@@ -445,12 +473,16 @@ impl Drop for MessageWriter {
         for attempt in 1..UPDATE_ATTEMPTS_MAX {
             let is_stored = match self.persisted.take() {
                 None => !self.is_changed,
-                Some((at, handle)) => match handle.wait() {
-                    // Another writer may have moved the head meanwhile.
-                    Ok(()) => !self.is_changed && newest(&self.thread).is_ok_and(|head| head == Some(at)),
-                    Err(StoreError::Conflict { .. }) => false,
-                    Err(_) => attempt > 1,
-                },
+                Some((at, handle)) => {
+                    let done = handle.wait();
+                    self.settled(at, &done);
+                    match done {
+                        // Another writer may have moved the head meanwhile.
+                        Ok(()) => !self.is_changed && newest(&self.thread).is_ok_and(|head| head == Some(at)),
+                        Err(StoreError::Conflict { .. }) => false,
+                        Err(_) => attempt > 1,
+                    }
+                }
             };
             if is_stored || self.persist().is_err() {
                 return;

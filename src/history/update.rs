@@ -157,14 +157,14 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
     /// [`Backend::commit`](crate::store::Backend::commit).
     pub fn update(&self, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
-        self.update_clearing(change, None)
+        self.update_clearing(change, Vec::new())
     }
 
-    /// Changes the state as [`StateThread::update`], and clears special writes of the head if they are of it.
+    /// Changes the state as [`StateThread::update`], and stores writes that clear special writes of stored checkpoints.
     pub(super) fn update_clearing(
         &self,
         change: impl IntoUpdate<S>,
-        clears: Option<NewWrites>,
+        clears: Vec<NewWrites>,
     ) -> Result<CheckpointId, Error> {
         let layout = &*self.schema;
         let writes = prepared(&self.thread, layout, change.into_writes())?;
@@ -303,8 +303,8 @@ fn commit(
 pub(super) struct CommitExtras {
     /// The text of a JSON object.
     pub(super) metadata: Option<String>,
-    /// Writes that clear special writes of the parent, if they are of it.
-    pub(super) clears: Option<NewWrites>,
+    /// Writes that clear special writes of stored checkpoints.
+    pub(super) clears: Vec<NewWrites>,
     /// The result of a conflict.
     pub(super) on_conflict: OnConflict,
 }
@@ -327,7 +327,10 @@ pub(super) fn commit_on(
     let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), newest);
     let mut checkpoint = NewCheckpoint::new(id, newest.map(Parent::Local), step, Source::Update, store.now());
     checkpoint.metadata.clone_from(&with.metadata);
-    checkpoint.consumed.extend(with.clears.clone().filter(|writes| Some(writes.checkpoint) == newest));
+    for writes in &with.clears {
+        let of = if Some(writes.checkpoint) == newest { &mut checkpoint.consumed } else { &mut batch.writes };
+        of.push(writes.clone());
+    }
     checkpoint.parents = Arc::clone(&head.parents);
     // The tasks stay due; they get new ids when a graph runs.
     checkpoint.tasks.clone_from(&head.tasks);

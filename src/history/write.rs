@@ -170,7 +170,7 @@ pub struct ThreadWrite {
     values: Vec<(String, WriteRule, Value)>,
     expected: Option<Option<CheckpointId>>,
     metadata: Map,
-    clears: Option<NewWrites>,
+    clears: Vec<NewWrites>,
     on_conflict: OnConflict,
 }
 
@@ -263,7 +263,7 @@ impl Thread {
             values: Vec::new(),
             expected: None,
             metadata: Map::new(),
-            clears: None,
+            clears: Vec::new(),
             on_conflict: OnConflict::Refuse,
         }
     }
@@ -346,8 +346,8 @@ impl ThreadWrite {
         self
     }
 
-    /// Clears special writes of the head with the commit, if they are of it.
-    pub(super) fn clearing(mut self, clears: Option<NewWrites>) -> Self {
+    /// Stores writes with the commit that clear special writes of stored checkpoints.
+    pub(super) fn clearing(mut self, clears: Vec<NewWrites>) -> Self {
         self.clears = clears;
         self
     }

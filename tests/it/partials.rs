@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, Timestamp, Value};
-use annals::history::MessageWriter;
+use annals::history::{MessageWriter, PartialMessage};
 use annals::prelude::*;
 use annals::store::{ItemRange, OpenOptions, StoreError};
 
@@ -118,6 +118,38 @@ fn a_partial_message_follows_a_head_that_another_writer_moves() {
         thread.set("title", "u").unwrap();
         drop(writer);
         assert_eq!(partial_text(&thread).as_deref(), Some("three"), "the drop moves it to the new head");
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+/// Returns the number of checkpoints of a thread at which a partial message is stored.
+fn partials_stored(thread: &Thread) -> usize {
+    thread.store().backend().write_submitted();
+    let holds = |at: &Snapshot| {
+        let writes = thread.store().backend().writes(at.point()).unwrap();
+        writes.iter().any(|write| PartialMessage::of_write(write.index, &write.value).unwrap().is_some())
+    };
+    thread.history().unwrap().filter(|at| holds(at.as_ref().unwrap())).count()
+}
+
+#[test]
+fn a_partial_message_is_cleared_at_every_checkpoint_that_held_it() {
+    on_both(|store| {
+        let thread = prompt(store);
+        let mut writer = thread.message_writer("messages", ALWAYS);
+        for (n, whole) in ["one", "one two", "one two three"].into_iter().enumerate() {
+            push(&mut writer, &thread, if n == 0 { "one" } else { &whole[whole.rfind(' ').unwrap()..] }, whole);
+            thread.set("title", whole).unwrap();
+            assert!(partials_stored(&thread) <= 2, "it moves along with the head");
+        }
+        writer.finish().unwrap();
+        assert_eq!(partials_stored(&thread), 0);
+        assert_eq!(texts(&thread), ["hi", "one two three"]);
+        let mut writer = thread.message_writer("messages", ALWAYS);
+        push(&mut writer, &thread, "four", "four");
+        thread.set("title", "t").unwrap();
+        drop(writer);
+        assert_eq!((partial_text(&thread).as_deref(), partials_stored(&thread)), (Some("four"), 1));
         assert!(store.check().unwrap().problems.is_empty());
     });
 }
