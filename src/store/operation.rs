@@ -8,6 +8,7 @@ use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 
 use super::error::StoreError;
 use super::record::CheckpointRecord;
+use super::threads::{LABELS, labels_of};
 
 /// The fact of a thread in the trash: the timestamp in microseconds, in decimal digits, from which on it is to be deleted.
 pub(crate) const TRASHED: &str = "trashed";
@@ -237,7 +238,10 @@ impl OperationChange {
         if ![&self.before, &self.after].into_iter().flatten().all(fits) {
             return wrong("the field does not hold such a value");
         }
-        Ok(())
+        match (&self.field, &self.after) {
+            (OperationField::Fact(name), Some(OperationValue::Text(text))) => fact_is_readable(name, text),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -309,6 +313,19 @@ impl OperationQuery {
         self.limit = limit;
         self
     }
+}
+
+/// Refuses a fact that could not be read as its name demands.
+fn fact_is_readable(name: &str, text: &str) -> Result<(), StoreError> {
+    let reason = match name {
+        LABELS => match labels_of(text) {
+            Ok(labels) if labels.is_sorted_by(|a, b| a < b) => return Ok(()),
+            _ => "labels are a JSON list of texts, ascending, each once",
+        },
+        TRASHED if trashed_until(text).is_none() => "the end of the time in the trash is a number of microseconds",
+        _ => return Ok(()),
+    };
+    invalid("fact", format!("{name}: {reason}"))
 }
 
 /// Sorts changes as records hold them.

@@ -70,7 +70,7 @@ impl ThreadFacts {
     }
 }
 
-fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
+pub(super) fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
     let wrong = || StoreError::Corrupt { place: "fact labels".into(), reason: "it is not a list of texts".into() };
     let parsed: serde_json::Value = serde_json::from_str(text).map_err(|_| wrong())?;
     let labels = parsed.as_array().ok_or_else(wrong)?.iter();

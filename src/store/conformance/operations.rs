@@ -165,6 +165,21 @@ pub(super) fn refused(backend: &dyn Backend) {
     actor.actor = Some("a".repeat(257));
     let actor = backend.operate(&actor);
     assert!(matches!(actor, Err(StoreError::Invalid { field: "operation.actor", .. })), "{actor:?}");
+    for (name, text) in [
+        ("labels", "["),
+        ("labels", "{}"),
+        ("labels", "[1]"),
+        ("labels", r#"["b","a"]"#),
+        ("labels", r#"["a","a"]"#),
+        ("trashed", "soon"),
+        ("trashed", "9223372036854775808"),
+    ] {
+        let after = Some(OperationValue::Text(text.into()));
+        let (thread, field) = (a.thread.clone(), OperationField::Fact(name.into()));
+        let change = OperationChange::new(thread, a.namespace.clone(), field, None, after);
+        let refused = backend.operate(&operation(10, vec![change]));
+        assert!(matches!(refused, Err(StoreError::Invalid { field: "fact", .. })), "{name} {text}: {refused:?}");
+    }
     assert!(listed(backend, OperationQuery::new()).is_empty(), "nothing was stored");
     clean(backend);
 }
