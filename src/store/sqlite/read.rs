@@ -388,6 +388,14 @@ impl<'a> ReadView<'a> {
     /// Reads checkpoints in the order of the log.
     pub(super) fn records_after(self, seq: u64, thread: Option<&ThreadId>, limit: usize) -> Res<Vec<CheckpointRecord>> {
         let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+        if let Some(thread) = thread {
+            // A follower of one thread is woken by the commits of all: it does not read theirs.
+            let mut newest = self.conn.prepare_cached(sql::NEWEST_OF_THREAD)?;
+            let newest: Option<i64> = newest.query_row([thread.as_str()], |row| row.get(0))?;
+            if newest.is_none_or(|newest| newest <= seq) {
+                return Ok(Vec::new());
+            }
+        }
         self.records(sql::RECORDS_AFTER, params![seq, thread.map(ThreadId::as_str), page(limit)])
     }
 

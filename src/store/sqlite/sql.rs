@@ -268,6 +268,9 @@ pub(super) const RECORDS_AFTER: &str = concat!(
     record_joins!(),
     "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3"
 );
+/// The newest checkpoint of a thread: one read of an index for each of its namespaces.
+pub(super) const NEWEST_OF_THREAD: &str = "SELECT max((SELECT c.seq FROM checkpoint c WHERE c.namespace = n.id \
+     ORDER BY c.prefix DESC, c.seq DESC LIMIT 1)) FROM thread t CROSS JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1";
 pub(super) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
 /// The last row of `version` of a checkpoint names its `seq`.
 pub(super) const RECORD_AT_PLACE: &str = concat!(

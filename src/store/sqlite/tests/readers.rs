@@ -61,3 +61,36 @@ fn a_reader_sees_a_write_of_the_same_size_at_once() {
         assert_eq!(reader.head_id(&t, &Namespace::root()).unwrap(), Some(head));
     }
 }
+
+#[test]
+fn a_follower_of_a_thread_does_not_read_the_checkpoints_of_others() {
+    let mut bench = Bench::new();
+    let own = bench.add(&thread("own"), None, Vec::new());
+    let others = |bench: &mut Bench, count: usize| {
+        let mut head = bench.store.head_id(&thread("other"), &Namespace::root()).unwrap();
+        for _ in 0..count / 1_000 {
+            let mut batch = Batch::new(thread("other"), Namespace::root(), head);
+            for _ in 0..1_000 {
+                let id = bench.ids.checkpoint(Timestamp::from_micros(1), 0, head.as_ref());
+                batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), ..checkpoint(id) });
+                head = Some(id);
+            }
+            bench.store.commit(&batch).unwrap();
+        }
+    };
+    let seconds = |bench: &Bench| {
+        let begin = std::time::Instant::now();
+        (0..200).for_each(|_| {
+            assert_eq!(bench.store.records_after(1, Some(&thread("own")), 9).unwrap(), []);
+        });
+        begin.elapsed().as_secs_f64()
+    };
+    others(&mut bench, 1_000);
+    let few = seconds(&bench);
+    others(&mut bench, 20_000);
+    let many = seconds(&bench);
+    assert!(many < 4.0 * few, "{few} s beside 1,000 checkpoints of others, {many} s beside 21,000");
+    let newest = bench.add(&thread("own"), Some(own), Vec::new());
+    let found = bench.store.records_after(1, Some(&thread("own")), 9).unwrap();
+    assert_eq!(found.iter().map(|record| record.point.checkpoint).collect::<Vec<_>>(), [newest]);
+}
