@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::recovery::{LostKind, Recovery};
 use crate::store::{Store, StoreError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// Texts at each checkpoint of a store, by its id.
@@ -61,6 +61,15 @@ fn recovered(path: &Path, whole: &Contents, name: &str) -> Result<Recovery, Stor
         assert_eq!(Some(texts), whole.get(id), "{name}: {id}");
     }
     assert!(report.lost_count > 0 || found.len() == whole.len(), "{name}: what is missing is listed");
+    let of_kind = |kind| report.lost.iter().filter(move |lost| lost.kind == kind);
+    let lost: BTreeSet<String> =
+        of_kind(LostKind::Checkpoint).filter_map(|lost| Some(lost.checkpoint?.to_string())).collect();
+    let missing: BTreeSet<String> = whole.keys().filter(|id| !found.contains_key(*id)).cloned().collect();
+    assert!(lost.is_subset(&missing), "{name}: nothing is listed that was recovered: {lost:?}");
+    let is_counted = [LostKind::Log, LostKind::Range].into_iter().all(|kind| of_kind(kind).next().is_none())
+        && of_kind(LostKind::Thread).all(|lost| lost.thread.is_some())
+        && of_kind(LostKind::Checkpoint).all(|lost| lost.checkpoint.is_some());
+    assert!(!is_counted || lost == missing, "{name}: all that is missing is listed");
     drop(store);
     fs::remove_file(&to).unwrap();
     Ok(report)
@@ -211,4 +220,117 @@ fn a_file_of_format_1_is_recovered_to_the_newest_format() {
     assert_eq!(contents(&recovered), contents(&migrated));
     assert_eq!(recovered.timers(None, 99).unwrap(), migrated.timers(None, 99).unwrap());
     assert!(report.timers > 0 && report.entries > 0 && report.writes > 0, "{report:?}");
+}
+
+#[test]
+fn a_damaged_checkpoint_costs_itself_and_its_descendants_and_nothing_else() {
+    let (folder, path) = closed();
+    let whole = contents(&open(&path));
+    let store = open(&path);
+    let mut records = Vec::new();
+    for of in ["a", "b"].map(thread) {
+        let mut query = crate::store::CheckpointQuery::new(of, Namespace::root());
+        query.limit = 1_000;
+        records.extend(store.checkpoints(&query).unwrap());
+    }
+    drop(store);
+    records.sort_by_key(|record| record.seq);
+    assert_eq!(records.len(), 96);
+    let (sound, damaged) = (fs::read(&path).unwrap(), folder.path().join("damaged.db"));
+    // The first one, the one that was forked, both of its children, the ends of both branches, and the other thread.
+    for (seq, count) in [(1, 95), (41, 55), (42, 49), (91, 5), (90, 1), (95, 1), (96, 1)] {
+        fs::write(&damaged, &sound).unwrap();
+        let harm = format!("UPDATE checkpoint SET created_at = created_at + 1 WHERE seq = {seq}");
+        without_triggers(&damaged).execute_batch(&harm).unwrap();
+        let mut expected = BTreeSet::new();
+        for record in &records {
+            if record.seq == seq || record.parent.is_some_and(|parent| expected.contains(&parent)) {
+                expected.insert(record.point.checkpoint);
+            }
+        }
+        assert_eq!(expected.len(), count, "{seq}");
+        let report = recovered(&damaged, &whole, "row").unwrap();
+        let of_checkpoints = report.lost.iter().filter(|lost| lost.kind == LostKind::Checkpoint);
+        let lost: BTreeSet<CheckpointId> = of_checkpoints.filter_map(|lost| lost.checkpoint).collect();
+        assert_eq!(lost, expected, "{seq}");
+        let threads = report.lost.iter().filter(|lost| lost.kind == LostKind::Thread);
+        let threads: Vec<_> = threads.filter_map(|lost| lost.thread.clone()).collect();
+        let whole_threads = [(1, "a"), (96, "b")].into_iter().filter(|(first, _)| *first == seq);
+        assert_eq!(threads, whole_threads.map(|(_, name)| thread(name)).collect::<Vec<_>>(), "{seq}");
+        assert_eq!(report.lost_count as usize, count + threads.len(), "{seq}: nothing else is lost: {:?}", report.lost);
+        assert_eq!(report.checkpoints as usize, records.len() - count, "{seq}");
+    }
+}
+
+#[test]
+fn a_damaged_row_beside_the_checkpoints_costs_itself_alone() {
+    let mut bench = Bench::new();
+    let (of, a) = (thread("a"), task(1, "a"));
+    let id = bench.ids.checkpoint(Timestamp::from_micros(1), 0, None);
+    let mut batch = Batch::new(of.clone(), Namespace::root(), None);
+    batch.checkpoints.push(NewCheckpoint { tasks: vec![a.clone(), task(2, "b")], ..checkpoint(id) });
+    bench.store.commit(&batch).unwrap();
+    for (n, due) in [(1, &a), (2, &task(2, "b"))] {
+        let mut batch = Batch::new(of.clone(), Namespace::root(), Some(id));
+        batch.writes.push(writes(id, due, vec![write(0, "x", WriteValue::One(plain(&[n])))]));
+        let wake_at = Some(Timestamp::from_micros(i64::from(n)));
+        batch.timers.push(crate::store::NewTimer { checkpoint: id, task: due.id, wake_at });
+        bench.store.commit(&batch).unwrap();
+    }
+    for name in ["one", "two"] {
+        use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+        let mut operation = NewOperation::new(OperationKind::Facts, Timestamp::from_micros(3));
+        let (field, text) = (OperationField::Fact(name.into()), OperationValue::Text(name.into()));
+        operation.changes.push(OperationChange::new(of.clone(), Namespace::root(), field, None, Some(text)));
+        bench.store.operate(&operation).unwrap();
+    }
+    let path = bench.path();
+    let Bench { folder, store, .. } = bench;
+    drop(store);
+    let store = Store::open(&path).unwrap();
+    ["one", "two"].into_iter().for_each(|key| store.kv().put(["notes"], key, key).unwrap());
+    drop(store);
+    let (sound, damaged) = (fs::read(&path).unwrap(), folder.path().join("damaged.db"));
+    let recover = |name: &str| {
+        let to = folder.path().join(format!("{name}.db"));
+        (Store::recover(&damaged, &to).unwrap(), open(&to))
+    };
+    fs::write(&damaged, &sound).unwrap();
+    let (whole, _) = recover("whole");
+    assert!(whole.is_complete(), "{:?}", whole.lost);
+    assert_eq!((whole.checkpoints, whole.writes, whole.timers, whole.operations, whole.entries), (1, 2, 2, 2, 2));
+    let harms = [
+        (LostKind::Writes, "UPDATE write SET channel = channel + 1 WHERE task = (SELECT min(task) FROM write)"),
+        (LostKind::Timer, "UPDATE timer SET wake_at = 9 WHERE wake_at = 1"),
+        (LostKind::Operation, "UPDATE operation SET at = 8 WHERE id = 1"),
+        (LostKind::Entry, "UPDATE kv SET updated_at = updated_at + 1 WHERE key = 'one'"),
+    ];
+    for (kind, harm) in harms {
+        fs::write(&damaged, &sound).unwrap();
+        without_triggers(&damaged).execute_batch(harm).unwrap();
+        let (report, store) = recover(kind.as_str());
+        let lost: Vec<LostKind> = report.lost.iter().map(|lost| lost.kind).collect();
+        assert_eq!((lost, report.lost_count), (vec![kind], 1), "{harm}: {:?}", report.lost);
+        let less = |of: LostKind| u64::from(of == kind);
+        let expected = Recovery {
+            writes: whole.writes - less(LostKind::Writes),
+            timers: whole.timers - less(LostKind::Timer),
+            operations: whole.operations - less(LostKind::Operation),
+            entries: whole.entries - less(LostKind::Entry),
+            lost_count: 1,
+            lost: report.lost.clone(),
+            ..whole.clone()
+        };
+        assert_eq!(report, expected, "{harm}");
+        assert_eq!(store.check().unwrap().problems, [], "{harm}");
+        // The other row of its kind is there, with its content.
+        let timers: Vec<i64> = store.timers(None, 9).unwrap().iter().map(|timer| timer.wake_at.as_micros()).collect();
+        assert_eq!(timers, if kind == LostKind::Timer { vec![2] } else { vec![1, 2] }, "{harm}");
+        let written = store.writes(&at(&of, id)).unwrap();
+        let values: Vec<u8> =
+            written.iter().filter_map(|write| write.value.payload(0)).map(|value| value.data[0]).collect();
+        assert_eq!(values, if kind == LostKind::Writes { vec![2] } else { vec![1, 2] }, "{harm}");
+        let facts: Vec<String> = store.fields(&of).unwrap().into_iter().map(|(field, _)| field.to_string()).collect();
+        assert_eq!(facts.len(), if kind == LostKind::Operation { 1 } else { 2 }, "{harm}: {facts:?}");
+    }
 }
