@@ -250,3 +250,54 @@ fn full(error: StoreError) -> StoreError {
                   much on its file system, or end the reads that hold the log, and delete again";
     StoreError::Write { reason: reason.into(), source: Some(Box::new(error)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::SqliteBackend;
+    use super::*;
+    use crate::base::{CheckpointId, Namespace};
+    use crate::store::operation::{
+        NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED,
+    };
+    use crate::store::{Backend, Batch, NewCheckpoint, OpenOptions, Source};
+
+    /// Puts a thread into the trash until a timestamp, or takes it out.
+    fn trash(store: &SqliteBackend, thread: &ThreadId, before: Option<&str>, until: Option<&str>) {
+        let mut operation = NewOperation::new(OperationKind::Facts, Timestamp::from_micros(1));
+        let text = |until: Option<&str>| until.map(|until| OperationValue::Text(until.into()));
+        let field = OperationField::Fact(TRASHED.to_owned());
+        let change = OperationChange::new(thread.clone(), Namespace::root(), field, text(before), text(until));
+        operation.changes.push(change);
+        store.operate(&operation).unwrap();
+    }
+
+    #[test]
+    fn a_step_empties_the_trash_of_another_handle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        let open = |micros: i64| {
+            SqliteBackend::open(&path, &OpenOptions::new().clock(Timestamp::from_micros(micros))).unwrap()
+        };
+        // For the clock of the other handle no thread is due.
+        let (own, other) = (open(1_000), open(0));
+        let threads = ["due", "restored", "later"].map(|name| ThreadId::new(name).unwrap());
+        for thread in &threads {
+            let mut batch = Batch::new(thread.clone(), Namespace::root(), None);
+            let id = CheckpointId::first_at(Timestamp::from_micros(1));
+            batch.checkpoints.push(NewCheckpoint::new(id, None, 0, Source::Update, Timestamp::from_micros(1)));
+            other.commit(&batch).unwrap();
+        }
+        let eraser = own.eraser.as_ref().unwrap();
+        let step = || eraser.trash.empty(&own.pool, eraser.worker.writer()).unwrap().1;
+        assert_eq!(step(), TRASH_INTERVAL, "it looks again, although the trash is empty");
+        for (thread, until) in threads.iter().zip(["500", "600", "5000"]) {
+            trash(&other, thread, None, Some(until));
+        }
+        trash(&other, &threads[1], Some("600"), None);
+        assert_eq!(step(), Duration::from_micros(4_000), "the pause ends with the period of the next thread");
+        let heads = threads.each_ref().map(|thread| own.head_id(thread, &Namespace::root()).unwrap().is_some());
+        assert_eq!(heads, [false, true, true]);
+        assert_eq!(eraser.trash.schedule.lock().order.len(), 1, "a step holds the threads that are in the trash");
+        assert_eq!(own.check().unwrap().problems, []);
+    }
+}
