@@ -29,7 +29,7 @@ enum EngineError {
 pub enum ErrorKind {
     /// A run on the thread was faster. Nothing was written.
     Conflict,
-    /// Another process is writing, or a reader is in the way; repeating is safe.
+    /// Another process is writing, a reader is in the way, or another owner has the lease of the thread; repeating is safe.
     Busy,
     /// It is not known whether the last commit is stored; repeating it is safe.
     OutcomeUnknown,
@@ -150,8 +150,8 @@ impl Error {
 fn store_kind(error: &StoreError) -> ErrorKind {
     use StoreError as E;
     match error {
-        E::Conflict { .. } | E::StaleId { .. } | E::FieldConflict { .. } => ErrorKind::Conflict,
-        E::Busy { .. } | E::WalLimit { .. } => ErrorKind::Busy,
+        E::Conflict { .. } | E::StaleId { .. } | E::FieldConflict { .. } | E::LeaseLost { .. } => ErrorKind::Conflict,
+        E::Busy { .. } | E::WalLimit { .. } | E::Leased { .. } => ErrorKind::Busy,
         E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,

@@ -137,6 +137,16 @@ CREATE TABLE timer (
 
 CREATE INDEX timer_wake ON timer (wake_at);
 
+CREATE TABLE lease (
+  thread INTEGER PRIMARY KEY,      -- thread.id
+  epoch INTEGER NOT NULL,          -- number of the claim, from 1 on; the row stays after a release, so that none is used twice
+  owner BLOB NOT NULL,             -- id of the owner, 16 random bytes
+  process TEXT NOT NULL,           -- its process: number, start in clock ticks since the boot, hash of the machine; 0 for unknown
+  expires_at INTEGER,              -- moment from which on others may claim it, microseconds since 1970-01-01T00:00:00Z; NULL: released
+  recoveries INTEGER NOT NULL,     -- number of claims up to this one that each followed a lease that was not released
+  xxh3 INTEGER NOT NULL            -- check of the row
+) STRICT;
+
 CREATE TABLE thread_state (
   thread INTEGER PRIMARY KEY,      -- thread.id; 0 in the row of the mark
   newest INTEGER NOT NULL,         -- greatest checkpoint.seq of its root namespace; of the mark: the last checkpoint.seq that the table follows

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::base::ThreadId;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{WATCH_INTERVAL, WATCH_PAGE_ROWS};
+use crate::base::limits::WATCH_PAGE_ROWS;
 use crate::store::{CheckpointRecord, LogWatch, Store, StoreError};
 
 use super::snapshot::Snapshot;
@@ -124,7 +124,7 @@ impl Watch {
                     // A commit of another handle just before the end.
                     return self.ready();
                 };
-                if wait(&mut self.signals, seen, left)? {
+                if self.signals.wait(seen, left)? {
                     break;
                 }
             }
@@ -148,12 +148,6 @@ impl Watch {
         self.position = record.seq;
         Ok(Some(Snapshot::new(self.store.clone(), record)))
     }
-}
-
-/// Waits for a signal, at most until the next look at the counter of other processes.
-fn wait(signals: &mut LogWatch, seen: u64, left: Duration) -> Result<bool, StoreError> {
-    let Some(probe) = &mut signals.probe else { return Ok(signals.signal.wait(seen, left)) };
-    Ok(signals.signal.wait(seen, left.min(WATCH_INTERVAL)) || probe.has_changed()?)
 }
 
 impl fmt::Debug for Watch {
@@ -181,7 +175,7 @@ mod streams {
     use futures_core::Stream;
     use parking_lot::Mutex;
 
-    use super::{Snapshot, StoreError, Watch, wait};
+    use super::{Snapshot, StoreError, Watch};
     use crate::store::{LogSignal, LogWatch};
 
     /// A follower as a stream that does not end: [`Watch::into_stream`].
@@ -261,7 +255,7 @@ mod streams {
         fn run(&self, mut signals: LogWatch) {
             let mut seen = signals.signal.count();
             while !self.ended.load(Ordering::SeqCst) {
-                match wait(&mut signals, seen, Duration::from_secs(3_600)) {
+                match signals.wait(seen, Duration::from_secs(3_600)) {
                     Ok(false) => continue,
                     Ok(true) => {}
                     // The next look may succeed.

@@ -16,6 +16,7 @@ use super::beside::Beside;
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::Key;
 use super::error::StoreError;
+use super::lease::LeaseRecord;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
@@ -47,6 +48,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// writes on their own are passed over.
     ///
     /// # Errors
+    /// [`StoreError::Leased`] and [`StoreError::LeaseLost`] for the [lease](Batch::lease) that it names;
     /// [`StoreError::Conflict`] if a head it builds on has moved; [`StoreError::Invalid`], [`StoreError::Duplicate`],
     /// [`StoreError::CheckpointNotFound`] for a bad batch; [`StoreError::Busy`], [`StoreError::Write`],
     /// [`StoreError::OutcomeUnknown`] for the disk.
@@ -80,7 +82,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(self.head(thread, namespace)?.map(|record| record.point.checkpoint))
     }
 
-    /// Returns the id of the head of a namespace with the stored writes of its tasks. `None` means that the namespace has no
+    /// Returns the id of the head of a namespace with the stored writes of its tasks and the last lease. `None` means that the namespace has no
     /// head. A caller with a cached head needs no more to continue from it.
     ///
     /// This implementation reads several times; a backend overrides it with one read transaction.
@@ -91,17 +93,18 @@ pub trait Backend: Send + Sync + fmt::Debug {
         let Some(id) = self.head_id(thread, namespace)? else { return Ok(None) };
         let point = CheckpointRef::new(thread.clone(), namespace.clone(), id);
         let writes = self.writes(&point)?;
+        let lease = if namespace.is_root() { self.lease(thread)? } else { None };
         let mut newest = CheckpointQuery::new(thread.clone(), namespace.clone());
         newest.limit = 1;
         let is_newest = |record: &CheckpointRecord| record.point == point;
         if self.checkpoints(&newest)?.first().is_none_or(is_newest) {
-            return Ok(Some(StoredHead::new(id, false, writes)));
+            return Ok(Some(StoredHead::new(id, false, writes).with_lease(lease)));
         }
         let head = self.checkpoint(&point)?;
         let branches = self.branches(thread, namespace)?;
         let is_end = branches.iter().any(|branch| branch.last.point == point);
         let leaves = |branch: &BranchRecord| branch.leaves == head.as_ref().map(|head| (head.branch, head.ordinal));
-        Ok(Some(StoredHead::new(id, !is_end || branches.iter().any(leaves), writes)))
+        Ok(Some(StoredHead::new(id, !is_end || branches.iter().any(leaves), writes).with_lease(lease)))
     }
 
     /// Returns a checkpoint, `None` if it is not stored.
@@ -464,6 +467,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
         Ok(None)
     }
+
+    /// Returns the last lease of a thread, which may have expired or be released; `None` if it never had one.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError>;
 
     /// Lists threads with a root namespace, with their facts and their status. A backend reads candidates in the order of the
     /// query and offers them to a [`ThreadPage`](super::ThreadPage). In the order of the last activity the cost is that of the

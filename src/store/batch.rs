@@ -20,6 +20,7 @@ pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
 
 pub use super::chain::CommitChain;
 use super::error::StoreError;
+use super::lease::NewLease;
 use super::operation::NewOperation;
 use super::record::{CheckpointRef, Source, TaskRecord};
 
@@ -49,6 +50,8 @@ pub struct Batch {
     /// An operation that is stored in the same transaction, after the checkpoints: it may leave the head elsewhere than at the
     /// last of them. It is checked as one of [`Backend::operate`](super::Backend::operate).
     pub operation: Option<NewOperation>,
+    /// The lease of the thread that the batch needs, and the change to it, in the same transaction.
+    pub lease: Option<NewLease>,
 }
 
 /// A timer of a task to be set or removed.
@@ -354,7 +357,18 @@ impl Batch {
             chain: None,
             then: Vec::new(),
             operation: None,
+            lease: None,
         }
+    }
+
+    /// Makes a batch that changes the lease of a thread, and nothing else. The thread has a checkpoint.
+    pub fn of_lease(thread: ThreadId, lease: NewLease) -> Self {
+        Self { expect: Vec::new(), lease: Some(lease), ..Self::new(thread, Namespace::root(), None) }
+    }
+
+    /// Returns whether the batch changes a lease and nothing else.
+    pub(crate) fn is_lease_alone(&self) -> bool {
+        self.lease.is_some() && self.expect.is_empty() && self.checkpoints.is_empty() && self.writes.is_empty()
     }
 
     /// Joins batches into one that writes them in their order; `None` if there are none. Their chains are
@@ -447,8 +461,11 @@ impl Batch {
         if self.then.iter().any(|part| !part.then.is_empty() || part.chain.is_some()) {
             return invalid("batch.then", "a batch in `then` must not have a chain or a `then` of its own".into());
         }
-        if self.then.iter().any(|part| part.operation.is_some()) {
-            return invalid("batch.then", "a batch in `then` must not have an operation".into());
+        if self.then.iter().any(|part| part.operation.is_some() || part.lease.is_some()) {
+            return invalid("batch.then", "a batch in `then` must not have an operation or a lease".into());
+        }
+        if self.is_lease_alone() && self.then.is_empty() && self.operation.is_none() {
+            return Ok(());
         }
         if let Some(operation) = &self.operation {
             if self.checkpoints.is_empty() {

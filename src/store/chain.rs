@@ -119,6 +119,12 @@ pub(super) fn repeated(error: &StoreError) -> StoreError {
         StoreError::StaleId { thread, namespace, id, newest } => {
             StoreError::StaleId { thread: thread.clone(), namespace: namespace.clone(), id: *id, newest: *newest }
         }
+        StoreError::Leased { thread, owner, until } => {
+            StoreError::Leased { thread: thread.clone(), owner: owner.clone(), until: *until }
+        }
+        StoreError::LeaseLost { thread, owner } => {
+            StoreError::LeaseLost { thread: thread.clone(), owner: owner.clone() }
+        }
         other => StoreError::Write { reason: other.to_string(), source: None },
     }
 }

@@ -59,11 +59,13 @@ pub enum Invariant {
     SearchIndex,
     /// I24: the table of threads follows from the log.
     Threads,
+    /// I25: a lease matches its check.
+    Leases,
 }
 
 impl Invariant {
     /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Pages,
         Self::Schema,
         Self::Blobs,
@@ -88,6 +90,7 @@ impl Invariant {
         Self::Operations,
         Self::SearchIndex,
         Self::Threads,
+        Self::Leases,
     ];
 
     /// Returns the number, from 1 on.
@@ -128,6 +131,7 @@ impl Invariant {
             Self::Threads => {
                 "The row of each thread that the mark of `thread_state` covers follows from the log, and its facets from the row."
             }
+            Self::Leases => "A lease matches its check.",
         }
     }
 }

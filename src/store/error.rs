@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::base::CodecError;
 use crate::base::IdError;
-use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,25 @@ pub enum StoreError {
         id: CheckpointId,
         /// The newest checkpoint of the namespace.
         newest: CheckpointId,
+    },
+    /// Another owner has the lease of the thread. Nothing was written; repeating is safe, and succeeds once the lease is
+    /// released or has expired.
+    #[error("thread {thread} is leased by {owner} until {until}; nothing was written")]
+    Leased {
+        /// The thread.
+        thread: ThreadId,
+        /// The owner, as [`LeaseOwner`](super::LeaseOwner) is written.
+        owner: String,
+        /// The timestamp at which the lease expires, unless its owner renews it.
+        until: Timestamp,
+    },
+    /// Another owner has claimed the thread since: the lease had expired, or it was broken. Nothing was written.
+    #[error("the lease of thread {thread} was lost to {owner}; nothing was written")]
+    LeaseLost {
+        /// The thread.
+        thread: ThreadId,
+        /// The owner of the lease, as [`LeaseOwner`](super::LeaseOwner) is written.
+        owner: String,
     },
     /// A field of a thread, such as the name of a branch, has changed since it was read. Nothing was written; read it again
     /// and decide.
@@ -310,6 +329,8 @@ impl StoreError {
             Self::Id(_) => ("ValueError", "INVALID_ID"),
             Self::Conflict { .. } => ("Exception", "CONFLICT"),
             Self::StaleId { .. } => ("Exception", "STALE_ID"),
+            Self::Leased { .. } => ("Exception", "LEASED"),
+            Self::LeaseLost { .. } => ("Exception", "LEASE_LOST"),
             Self::FieldConflict { .. } => ("Exception", "FIELD_CONFLICT"),
             Self::Duplicate { .. } => ("Exception", "DUPLICATE_CHECKPOINT"),
             // Raised by a run that continues from there; reading it reports nothing.

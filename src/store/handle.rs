@@ -18,6 +18,7 @@ use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::{Cipher, Key};
 use super::error::StoreError;
 use super::heads::HeadCache;
+use super::lease::LeaseOwner;
 use super::memory::MemoryBackend;
 use super::record::TimerRecord;
 use super::recovery::Recovery;
@@ -611,6 +612,11 @@ impl Store {
     /// Mints a run id.
     pub fn mint_run(&self) -> RunId {
         self.0.ids.lock().run()
+    }
+
+    /// Mints the owner of a lease.
+    pub fn mint_owner(&self) -> LeaseOwner {
+        LeaseOwner::new(self.0.ids.lock().uuid_v4().into_bytes())
     }
 
     /// Mints a seed for a source of ids of the caller.

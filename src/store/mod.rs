@@ -22,8 +22,10 @@ mod error;
 mod handle;
 mod heads;
 mod kv;
+mod lease;
 mod memory;
 mod operation;
+mod process;
 mod query;
 pub mod record;
 mod recovery;
@@ -52,6 +54,7 @@ pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
 };
+pub use lease::{LeaseOwner, LeaseRecord, NewLease, validate_lease};
 pub use memory::MemoryBackend;
 pub(crate) use operation::TRASHED;
 pub use operation::{

@@ -13,6 +13,7 @@ use crate::base::PayloadRef;
 
 use super::batch::{Payload, Seen, WriteValue};
 use super::error::StoreError;
+use super::lease::LeaseRecord;
 
 /// A place in the history: a checkpoint of a namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,12 +43,19 @@ pub struct StoredHead {
     pub is_continued: bool,
     /// The stored writes of its tasks, in the order of [`Backend::writes`](super::Backend::writes).
     pub writes: Vec<WriteRecord>,
+    /// The last lease of its thread; `None` also for the head of a subgraph.
+    pub lease: Option<LeaseRecord>,
 }
 
 impl StoredHead {
-    /// Describes a head.
+    /// Describes a head of a thread without a lease.
     pub fn new(checkpoint: CheckpointId, is_continued: bool, writes: Vec<WriteRecord>) -> Self {
-        Self { checkpoint, is_continued, writes }
+        Self { checkpoint, is_continued, writes, lease: None }
+    }
+
+    /// Returns the head with the last lease of its thread.
+    pub fn with_lease(self, lease: Option<LeaseRecord>) -> Self {
+        Self { lease, ..self }
     }
 }
 

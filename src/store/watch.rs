@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::error::StoreError;
+use crate::base::limits::WATCH_INTERVAL;
 
 /// The signals of a backend's log, for one follower.
 #[derive(Debug)]
@@ -27,6 +28,16 @@ impl LogWatch {
     /// Makes the signals of a backend.
     pub fn new(signal: Arc<LogSignal>, probe: Option<Box<dyn LogProbe>>) -> Self {
         Self { signal, probe }
+    }
+
+    /// Waits until the count of the signal is not `seen`, or until another handle has changed the log: at most for a time,
+    /// and at most until the next look at the probe. Returns whether the log may have changed.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    pub fn wait(&mut self, seen: u64, timeout: Duration) -> Result<bool, StoreError> {
+        let Some(probe) = &mut self.probe else { return Ok(self.signal.wait(seen, timeout)) };
+        Ok(self.signal.wait(seen, timeout.min(WATCH_INTERVAL)) || probe.has_changed()?)
     }
 }
 

@@ -4,6 +4,20 @@ use std::time::Duration;
 
 /// Bytes of a thread id.
 pub const THREAD_ID_BYTES_MAX: usize = 1_024;
+/// The shortest duration of a lease.
+pub const LEASE_MIN: Duration = Duration::from_millis(10);
+/// The longest duration of a lease.
+pub const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The duration of the lease of a run, unless it sets another one. It is renewed after a third of it.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+/// Continuations of a run whose process died, before a worker marks it as stuck, unless the worker sets another number.
+pub const RECOVERIES_DEFAULT: u64 = 10;
+/// The longest pause of a worker between two looks at the request to stop.
+pub const WORKER_IDLE: Duration = Duration::from_millis(100);
+/// Threads, or checkpoints, that a worker reads at once.
+pub const WORKER_PAGE_ROWS: usize = 256;
+/// The longest pause between two attempts to claim a thread while waiting for its lease.
+pub const LEASE_RETRY: Duration = Duration::from_secs(1);
 /// Bytes of the text of a point, or of a range of two points.
 pub const POINT_BYTES_MAX: usize = 8_192;
 /// Bytes of a namespace path.

@@ -10,9 +10,9 @@ use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp}
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
     CheckpointRef, CommitHandle, Compaction, Erasure, FormatMigration, ItemRange, ItemRow, KvChange, KvNamespace,
-    KvRecord, KvVector, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
-    OperationValue, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError, StoredHead, ThreadInfo,
-    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    KvRecord, KvVector, LeaseRecord, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery,
+    OperationRecord, OperationValue, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError,
+    StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -371,6 +371,10 @@ impl Backend for Proxy {
 
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
         self.inner.search(query)
+    }
+
+    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        self.inner.lease(thread)
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

@@ -22,6 +22,7 @@ mod deletion;
 mod following;
 mod forks;
 mod heads;
+mod leases;
 mod limits;
 mod lineage;
 mod listing;
@@ -161,6 +162,12 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
     ("timers that make no sense are refused", timers::refused),
+    ("a lease is held by one owner, and each claim raises its epoch", leases::claimed),
+    ("a batch of an owner that lost its lease is refused as a whole", leases::lost),
+    ("a claim and a release in batches with checkpoints", leases::with_checkpoints),
+    ("repeating a batch with a lease is safe", leases::repeated),
+    ("leases of threads that do not exist", leases::of_no_thread),
+    ("eight threads race for one lease", leases::race),
     ("every field of an entry of the key-value memory", beside::kv_fields),
     ("the order of the key-value memory", beside::kv_order),
     ("entries of the key-value memory expire", beside::kv_expiry),

@@ -14,11 +14,38 @@ use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
 };
 use crate::store::error::StoreError;
+use crate::store::lease::LeaseRecord;
 use crate::store::record::{CheckpointRecord, CheckpointRef};
 
 /// Commits a batch with those that go along: entirely, or not at all.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     batch.validate()?;
+    let lease = leased(log, batch)?;
+    if batch.is_lease_alone() {
+        if !log.threads.contains_key(&batch.thread) {
+            return Err(StoreError::ThreadNotFound { id: batch.thread.clone() });
+        }
+    } else {
+        commit_parts(log, batch)?;
+    }
+    if let (Some(lease), Some(thread)) = (lease, log.threads.get_mut(&batch.thread)) {
+        thread.lease = Some(lease);
+    }
+    Ok(())
+}
+
+/// Compares the lease that a batch names with the stored one. Returns the lease to be stored, if that changes.
+fn leased(log: &MemoryLog, batch: &Batch) -> Result<Option<LeaseRecord>, StoreError> {
+    let Some(new) = &batch.lease else { return Ok(None) };
+    let stored = log.threads.get(&batch.thread).and_then(|thread| thread.lease.as_ref());
+    match new.apply(&batch.thread, stored) {
+        // The batch was accepted before, when the lease was its own.
+        Err(_) if batch.parts().any(|part| is_stored(log, part)) => Ok(None),
+        applied => applied,
+    }
+}
+
+fn commit_parts(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     if batch.then.is_empty() && batch.operation.is_none() {
         return commit_part(log, batch);
     }
@@ -96,8 +123,12 @@ fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
         return Ok(());
     };
     if !log.threads.contains_key(&batch.thread) {
-        let thread =
-            StoredThread { created_at: first.created_at, spaces: Default::default(), fields: Default::default() };
+        let thread = StoredThread {
+            created_at: first.created_at,
+            spaces: Default::default(),
+            fields: Default::default(),
+            lease: None,
+        };
         log.threads.insert(batch.thread.clone(), thread);
     }
     if let Some(thread) = log.threads.get_mut(&batch.thread) {

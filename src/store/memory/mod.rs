@@ -28,6 +28,7 @@ use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use super::check::CheckReport;
 use super::error::StoreError;
+use super::lease::LeaseRecord;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
@@ -89,12 +90,15 @@ impl Backend for MemoryBackend {
     }
 
     fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
-        let space = self.log.read().space(thread, namespace).cloned();
+        let log = self.log.read();
+        let lease = log.threads.get(thread).filter(|_| namespace.is_root()).and_then(|thread| thread.lease.clone());
+        let space = log.space(thread, namespace).cloned();
+        drop(log);
         Ok(space.and_then(|space| {
             let id = space.head_id()?;
             let is_parent = |(_, stored): (_, &Arc<StoredCheckpoint>)| stored.record.parent == Some(id);
             let is_continued = space.newest_id() != Some(id) && space.checkpoints.walk_down(None).any(is_parent);
-            Some(StoredHead::new(id, is_continued, read::writes(&space, &id)))
+            Some(StoredHead::new(id, is_continued, read::writes(&space, &id)).with_lease(lease))
         }))
     }
 
@@ -226,6 +230,10 @@ impl Backend for MemoryBackend {
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
         Ok(read::timers(&self.log.read(), due_by, limit))
+    }
+
+    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        Ok(self.log.read().threads.get(thread).and_then(|thread| thread.lease.clone()))
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {

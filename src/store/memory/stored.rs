@@ -11,6 +11,7 @@ use super::tree::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
+use crate::store::lease::LeaseRecord;
 use crate::store::operation::{OperationField, OperationRecord, OperationValue};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
 
@@ -35,6 +36,8 @@ pub(super) struct StoredThread {
     pub(super) spaces: BTreeMap<Namespace, NamespaceVersion>,
     /// The fields that operations set, but for heads.
     pub(super) fields: BTreeMap<OperationField, OperationValue>,
+    /// The last lease, also a released one.
+    pub(super) lease: Option<LeaseRecord>,
 }
 
 /// A namespace. A clone is a version of it that no later commit changes, so readers need no lock while they read.

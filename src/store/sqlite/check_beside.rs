@@ -1,20 +1,22 @@
-//! Checks the tables beside the log: timers, the key-value memory and the cache.
+//! Checks the tables beside the log: timers, leases, the key-value memory and the cache.
 
 use super::check::Checker;
 use super::fault::Res;
 use super::read::ReadView;
-use super::{cache, kv, sql, timer};
+use super::{cache, kv, lease, sql, timer};
 use crate::store::check::Invariant;
 use rusqlite::Row;
 
 impl Checker<'_> {
-    /// Verifies the timers, and the rows of the key-value memory and of the cache.
+    /// Verifies the timers, the leases, and the rows of the key-value memory and of the cache.
     pub(super) fn beside(&mut self) -> Res<()> {
         self.verifies = Invariant::Entries;
         self.report.entries = self.entries(sql::CHECK_KV, kv::check)? + self.entries(sql::CHECK_CACHE, cache::check)?;
         self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
         self.verifies = Invariant::Timers;
         self.entries(sql::CHECK_TIMERS, timer::check)?;
+        self.verifies = Invariant::Leases;
+        self.entries(lease::CHECK_LEASES, lease::check)?;
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 use super::fault::{Fault, Res, corrupt};
 use super::neighbors;
 use super::write::Caches;
-use super::{search, sql, threads};
+use super::{lease, search, sql, threads};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::base::{ThreadId, Timestamp};
 use crate::store::error::StoreError;
@@ -110,6 +110,7 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
         conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
         search::hide(conn, *number)?;
         threads::hide(conn, &caches.keys, *number)?;
+        lease::hide(conn, *number)?;
     }
     conn.prepare_cached(sql::ERASE_END)?.execute([])?;
     caches.erased();

@@ -34,6 +34,7 @@ mod items;
 mod job;
 mod keys;
 mod kv;
+mod lease;
 mod lineage;
 mod list_end;
 mod lock;
@@ -101,6 +102,7 @@ use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
+use crate::store::lease::LeaseRecord;
 use crate::store::operation::{
     BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue, TRASHED,
 };
@@ -389,6 +391,10 @@ impl Backend for SqliteBackend {
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
         self.pool.read(|view| timer::list(view, due_by, limit))
+    }
+
+    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        self.pool.read(|view| lease::of_id(view, thread))
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {

@@ -12,7 +12,7 @@ use super::row_check;
 use super::rows::Payloads;
 use super::succession::{ListingEntry, Succession};
 use super::write::Caches;
-use super::{sealed, sql};
+use super::{lease, sealed, sql};
 use crate::base::limits::{PAGE_ROWS_MAX, STEP_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
@@ -287,13 +287,14 @@ impl<'a> ReadView<'a> {
     /// Returns the id of the head of a namespace, with the writes of its tasks.
     pub(super) fn head_with_writes(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<StoredHead>> {
         let Some(id) = self.namespace(thread, namespace)? else { return Ok(None) };
+        let lease = if namespace.is_root() { lease::of_namespace(self, id)? } else { None };
         self.head_row(id, (thread, namespace), |seq, row, is_moved| {
             let at = (row.get(column::BRANCH)?, row.get(column::ORDINAL)?);
             let is_continued = is_moved && self.is_continued(id, at)?;
             // A head without tasks has nothing to run, and rarely writes: every run of a thread at rest reads one.
             let has_tasks = row.get_ref(column::TASKS)? != ValueRef::Null;
             let id = CheckpointId::from_bytes(row.get(column::ID)?);
-            Ok(StoredHead::new(id, is_continued, self.writes_of(seq, row, has_tasks)?))
+            Ok(StoredHead::new(id, is_continued, self.writes_of(seq, row, has_tasks)?).with_lease(lease.clone()))
         })
     }
 

@@ -652,7 +652,8 @@ macro_rules! stray_checkpoints {
 }
 pub(super) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
 /// Rows that belong to nothing.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 17] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 18] = [
+    ("lease", "SELECT count(*) FROM lease WHERE thread NOT IN (SELECT id FROM thread)"),
     (
         "timer",
         "SELECT count(*) FROM timer r WHERE NOT EXISTS \

@@ -15,7 +15,7 @@ use super::pack::{self, PackedKind, PackedTask, ValueColumn};
 use super::read::{checkpoint_row, column, unpack_task_records};
 use super::row_check::RowCheck;
 use super::source::{source_code, source_column};
-use super::{sql, threads};
+use super::{lease, sql, threads};
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
@@ -182,6 +182,14 @@ impl Caches {
         Ok(self.place(conn, thread, namespace)?.map(|(namespace, _)| namespace))
     }
 
+    /// Returns the number of a thread.
+    pub(super) fn thread_number(&mut self, conn: &Connection, thread: &ThreadId) -> Res<Option<i64>> {
+        if self.next_seq.is_none() {
+            refresh(conn, self)?;
+        }
+        Ok(self.place(conn, thread, &Namespace::root())?.map(|(_, thread)| thread))
+    }
+
     /// Returns the numbers of a namespace and of its thread.
     fn place(&mut self, conn: &Connection, thread: &ThreadId, namespace: &Namespace) -> Res<Option<(i64, i64)>> {
         let key = (thread.clone(), namespace.clone());
@@ -240,8 +248,19 @@ pub(super) struct Tx<'a> {
     pub(super) room: Vec<u8>,
 }
 
-/// Writes a batch and those of `then` in the open transaction. On an error the caller rolls back.
+/// Writes a batch and those of `then` in the open transaction, with its lease. On an error the caller rolls back.
 pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
+    if batch.lease.is_none() {
+        return without_lease(conn, caches, batch);
+    }
+    let lease = lease::compare(conn, caches, batch)?;
+    if !batch.is_lease_alone() {
+        without_lease(conn, caches, batch)?;
+    }
+    lease::put(conn, caches, batch, lease.as_ref())
+}
+
+fn without_lease(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if let Some(operation) = &batch.operation {
         let repeats = is_stored(conn, batch)?;
         parts(conn, caches, batch)?;
@@ -262,6 +281,16 @@ fn parts(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     // If they were written before, writes on their own went in with the checkpoints, and may not fit any more.
     let mut parts = batch.parts().filter(|part| !repeats || !part.checkpoints.is_empty());
     parts.try_for_each(|batch| part(conn, caches, batch))
+}
+
+/// Returns whether a checkpoint of the batch is stored: then all of the batch is.
+pub(super) fn is_any_stored(conn: &Connection, batch: &Batch) -> Res<bool> {
+    for part in batch.parts() {
+        if is_stored(conn, part)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
-    Erasure, ItemRange, ItemRow, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
-    OperationValue, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError, StoredHead, ThreadInfo,
-    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    Erasure, ItemRange, ItemRow, LeaseRecord, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery,
+    OperationRecord, OperationValue, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError, StoredHead,
+    ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -156,6 +156,10 @@ impl Backend for Killer {
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> StoreResult<Vec<TimerRecord>> {
         self.backend.timers(due_by, limit)
+    }
+
+    fn lease(&self, thread: &ThreadId) -> StoreResult<Option<LeaseRecord>> {
+        self.backend.lease(thread)
     }
 
     fn operate(&self, operation: &NewOperation) -> StoreResult<u64> {

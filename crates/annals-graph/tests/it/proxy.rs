@@ -12,7 +12,7 @@ use annals::store::backend::Erasure;
 use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
-    ItemRange, ItemRow, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
+    ItemRange, ItemRow, LeaseRecord, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
     OperationValue, Payload, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, StoredHead, ThreadInfo,
     ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord, WriteValue,
 };
@@ -280,6 +280,10 @@ impl Backend for Recorder {
 
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
         self.read("search", None, self.inner.search(query), |page| page.hits.len())
+    }
+
+    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        self.read("lease", None, self.inner.lease(thread), |lease| usize::from(lease.is_some()))
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

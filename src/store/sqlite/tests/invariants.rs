@@ -28,6 +28,10 @@ const HARMS: &[(Invariant, &str)] = &[
         Invariant::Timers,
         "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) VALUES (1, zeroblob(16), 1, 5, 0)",
     ),
+    (
+        Invariant::Leases,
+        "INSERT INTO lease (thread, epoch, owner, process, expires_at, recoveries, xxh3) VALUES (1, 1, zeroblob(16), '', 5, 0, 0)",
+    ),
     (Invariant::RowChecks, "UPDATE item SET xxh3 = xxh3 + 1 WHERE slot = 3"),
     (
         Invariant::Operations,

@@ -16,6 +16,7 @@ mod format;
 mod growth;
 mod identity;
 mod invariants;
+mod leases;
 mod migrate;
 mod operations;
 mod outcomes;

@@ -8,9 +8,9 @@ use annals::store::backend::{CommitHandle, CommitSettler, Erasure};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
-    ItemRow, ListRef, MemoryBackend, NewCheckpoint, NewOperation, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead, ThreadInfo,
-    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    ItemRow, LeaseRecord, ListRef, MemoryBackend, NewCheckpoint, NewOperation, OperationField, OperationQuery,
+    OperationRecord, OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead,
+    ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -287,6 +287,11 @@ impl Backend for Disk {
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
         self.alive()?;
         self.inner.search(query)
+    }
+
+    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        self.alive()?;
+        self.inner.lease(thread)
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

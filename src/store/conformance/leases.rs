@@ -1,0 +1,162 @@
+//! Leases: claimed, renewed, released and lost, alone and in batches with checkpoints.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::build::{CasePlace, CheckpointDraft, clean, commit, moment, root_of, task, write, writes};
+use crate::base::ThreadId;
+use crate::store::backend::Backend;
+use crate::store::batch::Batch;
+use crate::store::error::StoreError;
+use crate::store::lease::{LeaseOwner, NewLease};
+
+fn owner(n: u8) -> LeaseOwner {
+    LeaseOwner::new([n; 16])
+}
+
+/// Returns a batch that changes the lease of a place and nothing else.
+fn alone(place: &CasePlace, lease: NewLease) -> Batch {
+    Batch::of_lease(place.thread.clone(), lease)
+}
+
+/// Shows the lease of a place: owner, epoch, recoveries, and whether it is released.
+fn shown(backend: &dyn Backend, place: &CasePlace) -> (u8, u64, u64, bool) {
+    let lease = backend.lease(&place.thread).expect("a lease is read").expect("there is a lease");
+    (lease.owner.id()[0], lease.epoch, lease.recoveries, lease.expires_at.is_none())
+}
+
+fn is_leased(result: Result<(), StoreError>) -> bool {
+    matches!(result, Err(StoreError::Leased { .. }))
+}
+
+fn is_lost(result: Result<(), StoreError>) -> bool {
+    matches!(result, Err(StoreError::LeaseLost { .. }))
+}
+
+pub(super) fn claimed(backend: &dyn Backend) {
+    let (a, b) = (root_of("a"), root_of("b"));
+    for place in [&a, &b] {
+        place.add(backend, None, CheckpointDraft::root(1));
+        assert_eq!(backend.lease(&place.thread).expect("a lease is read"), None);
+    }
+    commit(backend, &alone(&a, NewLease::claim(owner(1), moment(10), moment(20))));
+    let lease = backend.lease(&a.thread).expect("a lease is read").expect("there is a lease");
+    assert_eq!((lease.owner, lease.expires_at), (owner(1), Some(moment(20))));
+    assert!(is_leased(backend.commit(&alone(&a, NewLease::claim(owner(2), moment(19), moment(30))))));
+    assert!(is_leased(backend.commit(&alone(&a, NewLease::free(owner(2), moment(19))))));
+    commit(backend, &alone(&b, NewLease::claim(owner(2), moment(19), moment(30))));
+    commit(backend, &alone(&a, NewLease::renew(owner(1), moment(25))));
+    assert!(is_leased(backend.commit(&alone(&a, NewLease::claim(owner(2), moment(24), moment(30))))));
+    commit(backend, &alone(&a, NewLease::claim(owner(2), moment(25), moment(30))));
+    assert_eq!(shown(backend, &a), (2, 2, 1, false), "the first lease has expired");
+    commit(backend, &alone(&a, NewLease::claim(owner(3), moment(40), moment(50))));
+    assert_eq!(shown(backend, &a), (3, 3, 2, false));
+    commit(backend, &alone(&a, NewLease::release(owner(3))));
+    commit(backend, &alone(&a, NewLease::renew(owner(3), moment(60))));
+    assert_eq!(shown(backend, &a), (3, 3, 2, true), "a late renewal");
+    commit(backend, &alone(&a, NewLease::claim(owner(4), moment(41), moment(50))));
+    assert_eq!(shown(backend, &a), (4, 4, 0, false), "the lease before was released");
+    assert!(is_leased(backend.commit(&alone(&a, NewLease::break_of(owner(5), moment(42), 3)))));
+    assert_eq!(shown(backend, &a), (4, 4, 0, false), "another epoch");
+    commit(backend, &alone(&a, NewLease::break_of(owner(5), moment(42), 4)));
+    assert_eq!(shown(backend, &a), (5, 5, 0, true));
+    assert_eq!(shown(backend, &b), (2, 1, 0, false));
+    clean(backend);
+}
+
+pub(super) fn lost(backend: &dyn Backend) {
+    let place = root_of("a");
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
+    commit(backend, &alone(&place, NewLease::claim(owner(1), moment(10), moment(20))));
+    commit(backend, &alone(&place, NewLease::claim(owner(2), moment(20), moment(30))));
+    let late = |batch: Batch| Batch { lease: Some(NewLease::hold(owner(1))), ..batch };
+    assert!(is_lost(backend.commit(&late(place.batch(Some(1), [CheckpointDraft::on(2, 1)])))));
+    assert!(is_lost(backend.commit(&late(place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "late")]))))));
+    assert!(is_lost(backend.commit(&alone(&place, NewLease::renew(owner(1), moment(90))))));
+    assert!(is_lost(backend.commit(&alone(&place, NewLease::release(owner(1))))));
+    assert_eq!(shown(backend, &place), (2, 2, 1, false));
+    assert_eq!(
+        backend.head_id(&place.thread, &place.namespace).expect("a head is read"),
+        Some(place.point(1).checkpoint)
+    );
+    assert!(backend.writes(&place.point(1)).expect("writes are read").is_empty(), "nothing was written");
+    let held = Batch { lease: Some(NewLease::hold(owner(2))), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) };
+    commit(backend, &held);
+    clean(backend);
+}
+
+pub(super) fn with_checkpoints(backend: &dyn Backend) {
+    let place = root_of("a");
+    let claims = |n, now: u64| NewLease::claim(owner(n), moment(now), moment(now + 10));
+    let first = Batch { lease: Some(claims(1, 10)), ..place.batch(None, [CheckpointDraft::root(1).tasks(&["x"])]) };
+    commit(backend, &first);
+    assert_eq!(shown(backend, &place), (1, 1, 0, false), "a thread and its lease begin in one batch");
+    let rival = Batch { lease: Some(claims(2, 11)), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) };
+    assert!(is_leased(backend.commit(&rival)));
+    let stale = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(None, [CheckpointDraft::root(2)]) };
+    assert!(matches!(backend.commit(&stale), Err(StoreError::Conflict { .. })));
+    assert_eq!(shown(backend, &place), (1, 1, 0, false), "a batch that was refused releases nothing");
+    // An edit from outside needs no lease.
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let last = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(Some(2), [CheckpointDraft::on(3, 2)]) };
+    commit(backend, &last);
+    assert_eq!(shown(backend, &place), (1, 1, 0, true));
+    let mut inside = place.inside("in:1").batch(None, [CheckpointDraft::root(4)]);
+    inside.lease = Some(claims(3, 12));
+    commit(backend, &inside);
+    assert_eq!(shown(backend, &place), (3, 2, 0, false), "subgraphs share the lease of their thread");
+    _ = backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a thread is deleted");
+    assert_eq!(backend.lease(&place.thread).expect("a lease is read"), None, "it goes with its thread");
+    clean(backend);
+}
+
+pub(super) fn repeated(backend: &dyn Backend) {
+    let place = root_of("a");
+    let claim = NewLease::claim(owner(1), moment(10), moment(20));
+    let first = Batch { lease: Some(claim), ..place.batch(None, [CheckpointDraft::root(1)]) };
+    let last = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) };
+    for batch in [&first, &first, &last, &last] {
+        commit(backend, batch);
+    }
+    assert_eq!(shown(backend, &place), (1, 1, 0, true));
+    commit(backend, &alone(&place, NewLease::claim(owner(2), moment(11), moment(20))));
+    // A batch that is stored can be repeated, also after another owner has claimed the thread.
+    for batch in [&first, &last] {
+        commit(backend, batch);
+    }
+    assert_eq!(shown(backend, &place), (2, 2, 0, false));
+    clean(backend);
+}
+
+pub(super) fn of_no_thread(backend: &dyn Backend) {
+    let thread = ThreadId::new("none").expect("a thread id");
+    assert_eq!(backend.lease(&thread).expect("a lease is read"), None);
+    let claim = Batch::of_lease(thread.clone(), NewLease::claim(owner(1), moment(10), moment(20)));
+    assert!(matches!(backend.commit(&claim), Err(StoreError::ThreadNotFound { id }) if id == thread));
+    let place = root_of("a");
+    let along = Batch { lease: claim.lease.clone(), ..place.batch(None, [CheckpointDraft::root(1)]) };
+    let with_then = Batch { then: vec![along], ..root_of("b").batch(None, [CheckpointDraft::root(2)]) };
+    assert!(matches!(backend.commit(&with_then), Err(StoreError::Invalid { field: "batch.then", .. })));
+    clean(backend);
+}
+
+pub(super) fn race(backend: &dyn Backend) {
+    let place = root_of("a");
+    place.add(backend, None, CheckpointDraft::root(1));
+    let won = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let (place, won) = (&place, &won);
+            scope.spawn(move || {
+                let claim = alone(place, NewLease::claim(owner(n), moment(10), moment(20)));
+                let result = if n % 2 == 0 { backend.commit(&claim) } else { backend.submit(claim).wait() };
+                match result {
+                    Ok(()) => _ = won.fetch_add(1, Ordering::Relaxed),
+                    Err(error) => assert!(is_leased(Err(error))),
+                }
+            });
+        }
+    });
+    assert_eq!(won.into_inner(), 1);
+    assert_eq!(shown(backend, &place).1, 1);
+    clean(backend);
+}

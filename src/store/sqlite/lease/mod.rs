@@ -1,0 +1,103 @@
+//! Rows of leases: one for each thread that was ever claimed, which is replaced.
+//!
+//! A row is compared and changed in the transaction of the batch that names a lease. A released lease leaves its row, which
+//! holds the last epoch. *Absent:* the rules, which are those of [`NewLease::apply`].
+//!
+//! [`NewLease::apply`]: crate::store::NewLease::apply
+
+mod sql;
+
+pub(super) use self::sql::CHECK_LEASES;
+use super::fault::{Fault, Res, corrupt};
+use super::keys::Keys;
+use super::read::ReadView;
+use super::row_check::RowCheck;
+use super::write::{self, Caches};
+use crate::base::{ThreadId, Timestamp};
+use crate::store::batch::Batch;
+use crate::store::error::StoreError;
+use crate::store::lease::{LeaseOwner, LeaseRecord};
+use rusqlite::{Connection, Row, params};
+
+/// Compares the lease that a batch names with the stored one, before the batch is written. Returns the lease to be stored,
+/// if that changes.
+pub(super) fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<Option<LeaseRecord>> {
+    let Some(new) = &batch.lease else { return Ok(None) };
+    let thread = caches.thread_number(conn, &batch.thread)?;
+    let stored = thread.map(|thread| read(conn, &caches.keys, thread)).transpose()?.flatten();
+    match new.apply(&batch.thread, stored.as_ref()) {
+        Ok(changed) => Ok(changed),
+        // The batch was accepted before, when the lease was its own.
+        Err(_) if write::is_any_stored(conn, batch)? => Ok(None),
+        Err(refused) => Err(Fault::Store(refused)),
+    }
+}
+
+/// Stores the lease that [`compare`] returned, after the batch was written.
+pub(super) fn put(conn: &Connection, caches: &mut Caches, batch: &Batch, lease: Option<&LeaseRecord>) -> Res<()> {
+    if lease.is_none() && !batch.is_lease_alone() {
+        return Ok(());
+    }
+    let missing = || StoreError::ThreadNotFound { id: batch.thread.clone() };
+    let thread = caches.thread_number(conn, &batch.thread)?.ok_or_else(missing)?;
+    let Some(lease) = lease else { return Ok(()) };
+    debug_assert!(lease.epoch > 0, "the first claim has the epoch 1");
+    let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
+    let (owner, process) = (lease.owner.id(), lease.owner.process_text());
+    let expires_at = lease.expires_at.map(Timestamp::as_micros);
+    let mut check = RowCheck::of("lease");
+    check.int(thread).int(epoch).maybe_bytes(Some(owner)).text(&process).maybe_int(expires_at).int(recoveries);
+    let row = params![thread, epoch, owner, process, expires_at, recoveries, check.finish_keyed(&caches.keys)];
+    conn.prepare_cached(sql::LEASE_PUT)?.execute(row)?;
+    Ok(())
+}
+
+/// Returns the lease of a thread.
+pub(super) fn of_id(view: ReadView<'_>, thread: &ThreadId) -> Res<Option<LeaseRecord>> {
+    let mut statement = view.conn.prepare_cached(sql::LEASE_OF)?;
+    let mut rows = statement.query([thread.as_str()])?;
+    rows.next()?.map(|row| decode(view.keys, row)).transpose()
+}
+
+/// Returns the lease of the thread of a namespace.
+pub(super) fn of_namespace(view: ReadView<'_>, namespace: i64) -> Res<Option<LeaseRecord>> {
+    let mut statement = view.conn.prepare_cached(sql::LEASE_OF_NAMESPACE)?;
+    let mut rows = statement.query([namespace])?;
+    rows.next()?.map(|row| decode(view.keys, row)).transpose()
+}
+
+/// Deletes the lease of a thread that is being deleted.
+pub(super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
+    conn.prepare_cached(sql::LEASE_DELETE)?.execute([thread])?;
+    Ok(())
+}
+
+/// Verifies a row of [`CHECK_LEASES`].
+pub(super) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
+    decode(view.keys, row).map(|_| ())
+}
+
+fn read(conn: &Connection, keys: &Keys, thread: i64) -> Res<Option<LeaseRecord>> {
+    let mut statement = conn.prepare_cached(sql::LEASE)?;
+    let mut rows = statement.query([thread])?;
+    rows.next()?.map(|row| decode(keys, row)).transpose()
+}
+
+/// Decodes and verifies a row; its columns are those of `sql::LEASE`.
+fn decode(keys: &Keys, row: &Row<'_>) -> Res<LeaseRecord> {
+    let (thread, epoch): (i64, i64) = (row.get(0)?, row.get(1)?);
+    let wrong = |reason: &str| corrupt(format!("lease {thread}"), reason);
+    let owner = row.get_ref(2)?.as_blob().ok().and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    let owner = owner.ok_or_else(|| wrong("the id of its owner does not match the format"))?;
+    let (process, expires_at, recoveries): (String, Option<i64>, i64) = (row.get(3)?, row.get(4)?, row.get(5)?);
+    let mut check = RowCheck::of("lease");
+    check.int(thread).int(epoch).maybe_bytes(Some(&owner)).text(&process).maybe_int(expires_at).int(recoveries);
+    if check.finish_keyed(keys) != row.get::<_, i64>(6)? {
+        return Err(wrong("the check of the row does not match"));
+    }
+    let (Ok(epoch), Ok(recoveries)) = (u64::try_from(epoch), u64::try_from(recoveries)) else {
+        return Err(wrong("a number is negative"));
+    };
+    let owner = LeaseOwner::stored(owner, &process);
+    Ok(LeaseRecord::new(owner, epoch, expires_at.map(Timestamp::from_micros), recoveries))
+}
