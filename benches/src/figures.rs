@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Res, append, channels, disk, group, history, inside, inspect, messages, pages, peers, processes, runtime,
-    scale, search, supersteps, turns,
+    Bench, Res, append, channels, disk, group, history, inside, inspect, leases, messages, pages, peers, processes,
+    runtime, scale, search, supersteps, turns,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 98] = [
+const FIGURES: [Figure; 99] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -64,6 +64,8 @@ const FIGURES: [Figure; 98] = [
     figure("turn_raw_ratio", "turns", Target::AtMost(1.8)).about(
         "time of a turn at 1,000 turns over that of inserting its rows by hand in its two transactions, both at NORMAL",
     ),
+    figure("lease_overhead_pct", "lease", Target::AtMost(5.0))
+        .about("the time that a lease adds to a turn at 1,000 turns, in percent of a turn without one, both at NORMAL"),
     figure("get_state_us_10k", "history", Target::AtMost(15_000.0)),
     figure("get_state_raw_ratio", "history", Target::AtMost(2.0)).about(
         "time of `get_state` of 10,000 messages, decoded and verified, over that of copying the same rows out by hand",
@@ -333,6 +335,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("group", group::measure),
         ("processes", processes::measure),
         ("turns", turns::measure),
+        ("lease", leases::measure),
         ("history", history::measure),
         ("inspect", inspect::measure),
         ("scale", scale::measure),

@@ -13,6 +13,7 @@ mod group;
 mod history;
 mod inside;
 mod inspect;
+mod leases;
 mod messages;
 mod pages;
 mod peers;
@@ -44,8 +45,8 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, processes, disk, turns, history, inspect, channels, inside, supersteps, runtime,
-             messages, pages, rss, langgraph, and salamander if built with the feature of this name), or the
+  --only     one group (append, group, processes, disk, turns, lease, history, inspect, channels, inside, supersteps,
+             runtime, messages, pages, rss, langgraph, and salamander if built with the feature of this name), or the
              group of a figure
   --python   the Python that has langgraph (default: python3)
 

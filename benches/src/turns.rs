@@ -166,9 +166,9 @@ fn run(bench: &Bench, verify: bool) -> Res<[f64; 8]> {
     let mut full_talk = Talk::open(&full_path, Synchronous::Full, Durability::Async, short)?;
     let mut fsync = Fsync::new(bench, "fsync")?;
     let mut sides: [Side<'_>; 4] = [
-        Box::new(|| block(|| short_talk.turn(&graph))),
-        Box::new(|| block(|| long_talk.turn(&graph))),
-        Box::new(|| block(|| full_talk.turn(&graph))),
+        Box::new(|| block(BLOCK, || short_talk.turn(&graph))),
+        Box::new(|| block(BLOCK, || long_talk.turn(&graph))),
+        Box::new(|| block(BLOCK, || full_talk.turn(&graph))),
         Box::new(|| fsync.block(BLOCK)),
     ];
     // Blocks of turns whose medians are taken again: over equal blocks about the median of all of them.
@@ -185,8 +185,9 @@ fn run(bench: &Bench, verify: bool) -> Res<[f64; 8]> {
     Ok([bytes_short, bytes_long, median(&warm[0]), median(&warm[1]), median(&warm[2]), median(&warm[3]), cold, open])
 }
 
-fn block(mut one: impl FnMut() -> Res<f64>) -> Res<f64> {
-    Ok(median(&(0..BLOCK).map(|_| one()).collect::<Res<Vec<_>>>()?))
+/// Returns the median of the costs of some turns.
+pub(crate) fn block(turns: usize, mut one: impl FnMut() -> Res<f64>) -> Res<f64> {
+    Ok(median(&(0..turns).map(|_| one()).collect::<Res<Vec<_>>>()?))
 }
 
 /// Returns the microseconds of a turn on a store opened afresh, and of opening it.

@@ -20,7 +20,8 @@
 //! | [`Input`] | the argument of a run: an update, a command, or [`Input::Continue`] |
 //! | [`Outcome`] | the end of a run: done, interrupted, drained or cancelled, with the state |
 //! | [`Stream`], [`AsyncStream`] | a run that is executed as far as its events are read |
-//! | [`Run`] | one run with options: durability, context value, limits, control |
+//! | [`Run`] | one run with options: durability, context value, limits, lease, control |
+//! | [`Worker`] | a loop that continues the runs of a file that are due, in any number of processes |
 //! | [`Error`] | any error; its message states the present facts, its [`kind`](Error::kind) the remedy |
 //!
 //! The engine brings [`Store`](annals::store::Store), [`Thread`](annals::history::Thread),
@@ -43,6 +44,7 @@
 //! [Reducers and private channels](#reducers-and-private-channels) ·
 //! [A durable thread](#a-durable-thread) ·
 //! [Resume after a failure](#resume-after-a-failure) ·
+//! [Workers](#workers) ·
 //! [Ask for approval](#ask-for-approval) ·
 //! [A function in place of a graph](#a-function-in-place-of-a-graph) ·
 //! [Fan out with sends](#fan-out-with-sends) ·
@@ -209,6 +211,42 @@
 //! assert_eq!(thread.head()?.expect("it ran").next().collect::<Vec<_>>(), ["fetch"]);
 //! let done = graph.invoke(&thread, Input::Continue)?;
 //! assert_eq!(done.state().done.to_vec(), ["read", "fetched"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Workers
+//!
+//! An input is stored, and a worker runs it: here, or in another process that opens the file. Each run has a lease, so no two
+//! workers run one thread; the run of a process that died is continued by another one. `docs/workflows.md` lists the promises.
+//!
+//! ```
+//! use annals_graph::Worker;
+//! use annals_graph::graph::Entrypoint;
+//! use annals_graph::prelude::*;
+//! use annals_graph::task::{RunControl, Task};
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("orders.db");
+//! let reserve = Task::new("reserve", |order: i64| Ok(order * 100));
+//! let charge = Task::new("charge", |room: i64| Ok(format!("receipt for room {room}")));
+//! let book = Entrypoint::new("book", move |order: i64, context: &Context| {
+//!     let room = reserve.call(context, order)?; // stored before the next line runs
+//!     charge.call(context, room)
+//! })
+//! .compile()?;
+//!
+//! let store = Store::open(&path)?;
+//! let thread = store.thread("order-17")?;
+//! book.enqueue(&thread, 17)?;
+//!
+//! let shutdown = RunControl::new();
+//! # shutdown.request_drain("the end of the example");
+//! let worker = Worker::new(&store).register(&book).concurrency(8).max_recoveries(10);
+//! worker.run_until(&shutdown)?;
+//! # worker.run_until_idle()?;
+//! assert_eq!(book.get_state(&thread)?.values.value().map(String::as_str), Some("receipt for room 1700"));
 //! # Ok(())
 //! # }
 //! ```
@@ -854,6 +892,7 @@ pub use drive::block_on;
 pub use drive::{
     AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, Run, RunOn,
     RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs,
+    Worker, WorkerReport,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, ResumeProblem, RunError, TimeoutKind};

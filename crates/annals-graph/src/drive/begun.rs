@@ -13,10 +13,13 @@ use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store, StoreError};
 use crate::task::Context;
 
 use super::host::RunHost;
+use super::lease::Renewal;
 use super::pool::unblock;
 
 /// A machine with its store and its host.
 pub(super) struct Begun {
+    /// The renewal of the lease of an outermost run. Dropped first, it still finds the host and releases the lease.
+    renewal: Option<Renewal>,
     pub(super) machine: Machine,
     pub(super) store: Option<Store>,
     pub(super) host: Arc<RunHost>,
@@ -57,7 +60,17 @@ impl Begun {
         let subgraph = held.map(|held| (machine.namespace().clone(), held));
         let inside = subgraph.is_some();
         let _over = Over { over: Arc::clone(machine.over()), host: Arc::clone(&host), subgraph };
-        Self { machine, store, host, inside, wants, _over }
+        Self { renewal: None, machine, store, host, inside, wants, _over }
+    }
+
+    /// Sets the renewal of the lease of an outermost run.
+    pub(super) fn with(self, renewal: Option<Renewal>) -> Self {
+        Self { renewal, ..self }
+    }
+
+    /// Returns the batch that releases the lease of a run at its end, if its last commit has not done so.
+    pub(super) fn release(&self) -> Option<Batch> {
+        self.renewal.as_ref().and_then(Renewal::release)
     }
 
     /// Tells the machine that the run was cancelled, if it was.

@@ -237,7 +237,12 @@ impl Driver {
             debug_assert!(ticket.is_settled(), "a commit that was waited for is settled");
             tickets.pop_front();
         }
-        self.run.host.verify_commits()
+        self.run.host.verify_commits()?;
+        if let (Some(store), Some(batch)) = (&self.run.store, self.run.release()) {
+            // If it cannot be stored, the lease expires.
+            _ = store.commit(&batch);
+        }
+        Ok(())
     }
 }
 

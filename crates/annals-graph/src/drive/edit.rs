@@ -14,7 +14,7 @@ use crate::store::{ChannelRecord, ChannelValue, CheckpointRef, ItemRange, Parent
 use super::attempt::path_here;
 use super::load::{keep, load};
 use super::place::RunOn;
-use super::run::recording;
+use super::run::{recording, with_graph};
 use super::snapshot::shown;
 
 /// The author of a state update. Converts from a node's name, or from `None` for [`UpdateAs::Last`]. The names that
@@ -197,8 +197,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         }
         let store = thread.store();
         let loaded = load(&self.graph, &thread, place.at.as_ref())?;
-        let mut recording =
-            recording(&thread, place.at.is_some() || loaded.is_continued, loaded.newest, store.mint_run(), None);
+        let (addressed, metadata) = (place.at.is_some() || loaded.is_continued, with_graph(None, &self.graph));
+        let mut recording = recording(&thread, addressed, loaded.newest, store.mint_run(), metadata);
         match loaded.head.checkpoint {
             Some(base) => {
                 let base = store.backend().checkpoint(&thread.point(base.id))?;

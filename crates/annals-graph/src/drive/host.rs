@@ -27,7 +27,7 @@ pub(super) struct RunHost {
     pub(super) thread: Option<Thread>,
     pub(super) metadata: Option<String>,
     pub(super) durability: Durability,
-    /// True until the first commit of a run with an idempotency key: it holds the input and is awaited.
+    /// True until the first commit of a run with an idempotency key or a lease: it holds the input and is awaited.
     pub(super) awaits_input: AtomicBool,
     pub(super) recursion_limit: u64,
     /// The maximum number of tasks that run at the same time.
@@ -64,7 +64,7 @@ impl RunHost {
     }
 
     /// Returns whether the next commit is awaited before a task starts: each with [`Durability::Sync`], and the one with
-    /// the input of a run with an idempotency key.
+    /// the input of a run with an idempotency key or a lease.
     pub(super) fn awaits_commit(&self) -> bool {
         self.is_sync() || self.awaits_input.swap(false, Ordering::Relaxed)
     }
@@ -204,6 +204,7 @@ impl Host for RunHost {
         let writes = NewWrites::new(checkpoint, context.task(), path).with(vec![write]);
         // Refused after the end of the task, it must not end the commits of the run.
         let Some(batch) = self.writes_of(context, writes) else { return false };
+        let batch = self.session.lock().leased(batch, false);
         messages.insert(context.task(), thread.store().submit(batch));
         true
     }

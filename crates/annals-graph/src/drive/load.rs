@@ -21,15 +21,16 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -
     let backend = thread.store().backend();
     if let Some(wanted) = at {
         let newest = backend.head_id(thread.id(), thread.namespace())?;
-        return load_at(graph, thread, wanted, newest, backend.writes(wanted)?, None);
+        let loaded = load_at(graph, thread, wanted, newest, backend.writes(wanted)?, None)?;
+        return Ok(Loaded { lease: backend.lease(thread.id())?, ..loaded });
     }
     match backend.head_with_writes(thread.id(), thread.namespace())? {
         Some(stored) => {
             let newest = stored.checkpoint;
             let loaded = load_at(graph, thread, &thread.point(newest), Some(newest), stored.writes, None)?;
-            Ok(Loaded { is_continued: stored.is_continued, ..loaded })
+            Ok(Loaded { is_continued: stored.is_continued, lease: stored.lease, ..loaded })
         }
-        None => Ok(Loaded { head: Head::empty(graph), newest: None, is_continued: false }),
+        None => Ok(Loaded { head: Head::empty(graph), newest: None, is_continued: false, lease: None }),
     }
 }
 
@@ -51,7 +52,7 @@ pub(super) fn load_begun(
     };
     match at {
         Some(wanted) => load_at(graph, thread, wanted, newest, host.writes(thread, wanted)?, Some(host)),
-        None => Ok(Loaded { head: Head::empty(graph), newest, is_continued: false }),
+        None => Ok(Loaded { head: Head::empty(graph), newest, is_continued: false, lease: None }),
     }
 }
 
@@ -71,14 +72,14 @@ fn load_at(
     };
     let writes = with_bases(graph, thread, wanted, writes, Some(&head.state))?;
     head.set_pending(writes);
-    Ok(Loaded { head, newest, is_continued: false })
+    Ok(Loaded { head, newest, is_continued: false, lease: None })
 }
 
 /// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
 pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) -> Option<Loaded> {
     let cached = thread.store().heads().take(thread.id(), thread.namespace(), HeadKey::Graph(graph.id))?;
     let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
-    Some(Loaded { head: *head, newest: Some(left), is_continued: false })
+    Some(Loaded { head: *head, newest: Some(left), is_continued: false, lease: None })
 }
 
 fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option<CheckpointId>) -> Option<Head> {

@@ -17,6 +17,7 @@ mod feed;
 mod host;
 mod inside;
 mod key;
+mod lease;
 mod load;
 mod nonblocking;
 mod outcome;
@@ -28,6 +29,7 @@ mod share;
 mod snapshot;
 mod streams;
 mod timer;
+mod worker;
 
 pub use added::{ListChanges, RunState};
 pub use edit::{StateUpdate, UpdateAs};
@@ -40,3 +42,4 @@ pub use streams::{AsyncStream, RunOutput, Stream};
 #[cfg(feature = "tokio")]
 pub use timer::TokioTimer;
 pub use timer::{Sleep, Timer};
+pub use worker::{Worker, WorkerReport};

@@ -185,6 +185,10 @@ impl AsyncDriver {
                     tickets.pop_front();
                 }
                 self.run.host.verify_commits()?;
+                if let (Some(store), Some(batch)) = (&self.run.store, self.run.release()) {
+                    // If it cannot be stored, the lease expires.
+                    _ = self.tickets.write(store, batch).await;
+                }
             }
             return Ok(!ended);
         }

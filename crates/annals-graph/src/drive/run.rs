@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::base::limits::RECURSION_LIMIT_DEFAULT;
+use crate::base::limits::{LEASE_DEFAULT, RECURSION_LIMIT_DEFAULT};
 use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
-use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, input_writes};
+use crate::graph::{Breakpoints, Command, CompiledGraph, DEFAULT_NAME, Entry, Graph, input_writes};
 use crate::history::{OnConflict, Thread};
 use crate::run::Session;
 use crate::state::erased::{field_of, resolve};
@@ -24,6 +24,7 @@ use super::begun::Begun;
 use super::blocking::Driver;
 use super::feed::Feed;
 use super::host::RunHost;
+use super::lease::{Claimed, Renewal};
 use super::nonblocking::AsyncDriver;
 use super::outcome::{Outcome, finish};
 use super::place::{RunOn, RunPlace};
@@ -157,6 +158,10 @@ pub(super) struct RunSettings {
     pub(super) key: Option<String>,
     pub(super) message_interval: Option<Duration>,
     pub(super) on_conflict: OnConflict,
+    /// The duration of the lease, if the run takes one.
+    pub(super) lease: Option<Duration>,
+    /// The longest wait for the lease of another owner.
+    pub(super) lease_wait: Option<Duration>,
     /// True if the thread that sets the run up is not the one that runs it.
     moved: bool,
 }
@@ -494,6 +499,59 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
+    /// Lets the run claim its thread for the time that it runs, so that two runs never work on one thread at the same time.
+    /// Another run on the thread ends with [`StoreError::Leased`](crate::store::StoreError::Leased) (`is_busy()`) before one of
+    /// its nodes starts, or [waits](Run::wait_for_lease). The lease expires after `duration`, 30 s for example
+    /// ([`LEASE_DEFAULT`](crate::base::limits::LEASE_DEFAULT)). It is renewed while the run lasts and released when the run
+    /// ends, waits for a resume value, or is dropped. If the process dies, the next run takes over when the lease has expired; on
+    /// Linux at once, as far as the process was on the same machine. A run that lost its lease, because its process was
+    /// stopped for too long, starts no further task, and its commits are refused with
+    /// [`StoreError::LeaseLost`](crate::store::StoreError::LeaseLost).
+    ///
+    /// With [`Durability::Exit`], and for a run without an input, the claim is a transaction of its own; else it goes along with
+    /// the input, and the release with the last checkpoint. A run without this option takes no lease, and respects those of
+    /// others. An edit from outside ([`Thread::update`](crate::history::Thread::update)) needs none: the run gets a conflict.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Order { #[channel(last)] paid: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let thread = store.thread("order-17")?;
+    /// let other = store.thread("order-17")?;
+    /// let pay = |_: &Order| Ok(Order::update().paid(true));
+    /// let plain = StateGraph::<Order>::new().node("pay", pay).edge(START, "pay").compile()?;
+    /// let graph = StateGraph::<Order>::new()
+    ///     .node("pay", move |_: &Order| {
+    ///         let refused = plain.invoke(&other, Order::update()).unwrap_err();
+    ///         assert!(refused.is_busy(), "{refused}");
+    ///         Ok(Order::update().paid(true))
+    ///     })
+    ///     .edge(START, "pay")
+    ///     .compile()?;
+    /// graph.run(&thread).lease(Duration::from_secs(30)).invoke(Order::update())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lease(mut self, duration: Duration) -> Self {
+        self.settings.lease = Some(duration);
+        self
+    }
+
+    /// Waits for the lease of another owner at most for `duration` before the run begins, and takes one of 30 s unless
+    /// [`Run::lease`] sets another duration. The claim is a transaction of its own. Default: no wait.
+    pub fn wait_for_lease(mut self, duration: Duration) -> Self {
+        self.settings.lease_wait = Some(duration);
+        self.settings.lease = self.settings.lease.or(Some(LEASE_DEFAULT));
+        self
+    }
+
     /// Sets whether a stream also shows what happens in graphs inside nodes. Default: no.
     pub fn subgraphs(mut self, shown: bool) -> Self {
         self.settings.subgraphs = shown;
@@ -562,7 +620,7 @@ pub(super) async fn begin_async(
         Some(context) => inside::host_of(context).and_then(|host| host.thread.clone()),
         None => place.thread.clone(),
     };
-    if !thread.is_some_and(|thread| thread.store().backend().waits()) {
+    if settings.lease_wait.is_none() && !thread.is_some_and(|thread| thread.store().backend().waits()) {
         return begin(graph, place, input, settings, events);
     }
     let (graph, place) = (Arc::clone(graph), place.clone());
@@ -592,20 +650,35 @@ pub(super) fn begin(
     let (run, earlier) = settings.run_id(place.thread.as_ref())?;
     let at = earlier.as_ref().map(|earlier| &earlier.last).or(place.at.as_ref());
     let mut addressed = place.at.is_some() && earlier.is_none();
+    let mut claimed = None;
     let (seed, now, store, head, recording) = match &place.thread {
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
-            let loaded = load::load(graph, thread, at)?;
+            if earlier.is_none() {
+                claimed = Some(settings.claim(thread, &start)?);
+            }
+            let mut loaded = load::load(graph, thread, at)?;
+            if let Some(earlier) = &earlier
+                && let repeated @ RunStart::Repeat(_) = earlier.start(&loaded)
+                && !loaded.head.recorded.is_empty()
+            {
+                claimed = Some(settings.claim(thread, &repeated)?);
+                loaded = load::load(graph, thread, at)?;
+            }
             start = match &earlier {
                 Some(earlier) => earlier.start(&loaded),
                 None if run.is_of_key() => start.with_key(&loaded.head, run),
                 None => start,
             };
+            if !loaded.head.recorded.is_empty() || earlier.is_none() {
+                settings.verify_free(thread, &start, loaded.lease.as_ref())?;
+            }
             // The superstep of a head that was moved back was made already: it is made again, as at an old checkpoint.
             let is_continued = loaded.is_continued && earlier.is_none();
             addressed |= is_continued;
-            let mut recording = recording(thread, addressed, loaded.newest, run, settings.metadata.clone());
+            let mut recording =
+                recording(thread, addressed, loaded.newest, run, with_graph(settings.metadata.clone(), graph));
             recording.is_continued = is_continued;
             recording.parents = Arc::clone(&place.named);
             let recording = Some(recording).filter(|_| !matches!(start, RunStart::Show));
@@ -616,6 +689,8 @@ pub(super) fn begin(
     let resume_values = matches!(&start, RunStart::Command(command) if command.resume.is_some());
     let host = Arc::new(settings.host(place.thread.clone(), run, events));
     let is_continued = recording.as_ref().is_some_and(|recording| recording.is_continued);
+    host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
+    let renewal = Renewal::begin(&host);
     host.session.lock().begin(began, addressed && (!resume_values || is_continued), &place.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
@@ -634,7 +709,7 @@ pub(super) fn begin(
         above: None,
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    Ok(Begun::new(machine, store, host, None, events))
+    Ok(Begun::new(machine, store, host, None, events).with(renewal))
 }
 
 impl RunSettings {
@@ -645,7 +720,7 @@ impl RunSettings {
             thread,
             metadata: self.metadata.clone(),
             durability: self.durability.unwrap_or_default(),
-            awaits_input: AtomicBool::new(self.key.is_some()),
+            awaits_input: AtomicBool::new(self.key.is_some() || self.lease.is_some()),
             recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
             concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
             wants,
@@ -686,6 +761,21 @@ pub(super) fn check_context(graph: &Graph, value: Option<&(dyn Any + Send + Sync
         }
         None => Ok(()),
     }
+}
+
+/// Returns the metadata of the checkpoints of a graph: with its name, by which listings and workers find its threads, unless
+/// it has none.
+pub(super) fn with_graph(metadata: Option<String>, graph: &Graph) -> Option<String> {
+    if graph.name == DEFAULT_NAME {
+        return metadata;
+    }
+    let mut members = match metadata.as_deref().map(serde_json::from_str) {
+        Some(Ok(serde_json::Value::Object(members))) => members,
+        None => serde_json::Map::new(),
+        Some(_) => return metadata,
+    };
+    members.entry("graph").or_insert_with(|| graph.name.as_str().into());
+    Some(serde_json::Value::Object(members).to_string())
 }
 
 pub(super) fn recording(

@@ -412,10 +412,13 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     }
 }
 
+/// The name of a graph that was given none.
+pub(crate) const DEFAULT_NAME: &str = "LangGraph";
+
 impl GraphDraft {
     fn new() -> Self {
         Self {
-            name: "LangGraph".into(),
+            name: DEFAULT_NAME.into(),
             persistence: Persistence::default(),
             nodes: Vec::new(),
             defaults: NodeSettings::default(),

@@ -13,6 +13,7 @@
 mod decision;
 mod handover;
 mod held;
+mod lease;
 mod lineage;
 mod session;
 mod start;
@@ -21,6 +22,7 @@ mod subgraph;
 pub(crate) use decision::{Decision, Found, Need, Step};
 pub(crate) use handover::{GivenLists, given_input, input_of, returned_output};
 pub(crate) use held::merged_writes;
+pub(crate) use lease::RunLease;
 pub(crate) use session::Session;
 pub(crate) use start::{Loaded, ReadySubgraph};
 pub(crate) use subgraph::Subgraph;

@@ -13,6 +13,7 @@ use crate::task::{CallBegan, Context, Interrupted, Signal};
 
 use super::decision::Decision;
 use super::held::Held;
+use super::lease::RunLease;
 use super::lineage::{Stands, is_below};
 use super::start::{ReadySubgraph, SubgraphStart, root_of};
 use super::subgraph::Subgraph;
@@ -36,6 +37,8 @@ pub(crate) struct Session {
     calls: Vec<(Namespace, CallLeft)>,
     /// The subgraphs that were dropped where they waited, with the number of batches held back when they began.
     dropped: Vec<(Namespace, usize)>,
+    /// The lease that the commits name.
+    pub(crate) lease: Option<RunLease>,
 }
 
 /// The checkpoints at which subgraphs begin, as far as they are known.
@@ -104,6 +107,7 @@ impl Session {
             left: Vec::new(),
             calls: Vec::new(),
             dropped: Vec::new(),
+            lease: None,
         }
     }
 
@@ -250,6 +254,7 @@ impl Session {
             self.held.add(batch);
             return None;
         }
+        let batch = self.leased(batch, false);
         Some(self.sequence.append(batch))
     }
 
@@ -276,6 +281,14 @@ impl Session {
         raised
     }
 
+    /// Returns a batch with the lease of the run; the last batch of a run releases it.
+    pub(crate) fn leased(&mut self, mut batch: Batch, is_last: bool) -> Batch {
+        if let Some(lease) = &mut self.lease {
+            lease.name_in(&mut batch, is_last);
+        }
+        batch
+    }
+
     /// Ends the commits of the run: those that follow are refused.
     pub(crate) fn refuse(&self, error: &StoreError) {
         self.sequence.end(error);
@@ -297,6 +310,7 @@ impl Session {
             self.held.drop_below(&namespace, from);
         }
         let batch = self.held.take()?;
+        let batch = self.leased(batch, true);
         Some(self.sequence.append(batch))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::Head;
 use crate::graph::{Graph, Persistence};
-use crate::store::{CheckpointRecord, CheckpointRef, Source, StoreError};
+use crate::store::{CheckpointRecord, CheckpointRef, LeaseRecord, Source, StoreError};
 use crate::task::{CallBegan, Context};
 
 use super::decision::{DecisionLog, Need};
@@ -36,6 +36,8 @@ pub(crate) struct Loaded {
     pub(crate) newest: Option<CheckpointId>,
     /// True if the head of the thread was moved to a checkpoint that others continue.
     pub(crate) is_continued: bool,
+    /// The last lease of the thread, of the head of the outermost graph.
+    pub(crate) lease: Option<LeaseRecord>,
 }
 
 /// A subgraph that can begin.

@@ -1,0 +1,36 @@
+//! The cost of a lease: turns that take one beside turns that take none.
+
+use std::time::Duration;
+
+use annals::store::Synchronous;
+use annals_graph::Durability;
+
+use crate::figures::Report;
+use crate::stats::{Side, interleave, median, ratio};
+use crate::turns::{self, BLOCK, Talk};
+use crate::{Bench, Res};
+
+/// The duration of a lease.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Measures the figure of leases.
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+    let graph = turns::graph()?;
+    let leased = turns::graph()?.with_config(|run| run.lease(LEASE));
+    let (turns, _) = turns::lengths(bench);
+    let (plain_path, leased_path) = (bench.file("plain.db")?, bench.file("leased.db")?);
+    turns::build(&plain_path, turns)?;
+    std::fs::copy(&plain_path, &leased_path)?;
+    let mut plain_talk = Talk::open(&plain_path, Synchronous::Normal, Durability::Sync, turns)?;
+    let mut leased_talk = Talk::open(&leased_path, Synchronous::Normal, Durability::Sync, turns)?;
+    let mut sides: [Side<'_>; 2] = [
+        Box::new(|| turns::block(BLOCK, || plain_talk.turn(&graph))),
+        Box::new(|| turns::block(BLOCK, || leased_talk.turn(&leased))),
+    ];
+    let costs = interleave(bench.runs(100, 2), &mut sides)?;
+    drop(sides);
+    report.set("lease_overhead_pct", (ratio(&costs[1], &costs[0]) - 1.0) * 100.0);
+    report.extra("turn_us_without_lease", median(&costs[0]));
+    report.extra("turn_us_with_lease", median(&costs[1]));
+    Ok(())
+}

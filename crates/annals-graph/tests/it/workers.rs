@@ -1,0 +1,279 @@
+//! Workers: they find what is due, in one process and in several, and processes that are killed lose nothing.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use annals::base::{Clock, SystemClock, Timestamp};
+use annals::history::{ThreadQuery, ThreadStatus};
+use annals::store::OpenOptions;
+use annals_graph::Worker;
+use annals_graph::graph::{Entry, Entrypoint};
+use annals_graph::prelude::*;
+use annals_graph::task::{RunControl, Task};
+use macro_rules_attribute::apply;
+
+use crate::places::{place, place_with};
+
+type Flow = CompiledGraph<Entry<i64, i64>>;
+
+const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A clock that the test sets, in seconds.
+#[derive(Clone, Default)]
+struct Hands(Arc<AtomicI64>);
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst) * 1_000_000)
+    }
+}
+
+/// A workflow of five tasks, each of which calls `effect` with its input and its name.
+fn flow(effect: impl Fn(i64, &str) + Send + Sync + 'static) -> Flow {
+    let effect = Arc::new(effect);
+    let tasks = NAMES.map(|name| {
+        let effect = Arc::clone(&effect);
+        Task::new(name, move |(order, n): (i64, i64)| {
+            effect(order, name);
+            Ok(n * 2 + 1)
+        })
+    });
+    let steps = move |order: i64, context: &Context| {
+        let mut n = order;
+        for task in &tasks {
+            n = task.call(context, (order, n))?;
+        }
+        Ok(n)
+    };
+    Entrypoint::new("flow", steps).compile().unwrap()
+}
+
+fn result(order: i64) -> i64 {
+    NAMES.iter().fold(order, |n, _| n * 2 + 1)
+}
+
+fn thread(store: &Store, order: i64) -> Thread {
+    store.thread(format!("order-{order}")).unwrap()
+}
+
+fn value(flow: &Flow, store: &Store, order: i64) -> Option<i64> {
+    flow.get_state(&thread(store, order)).unwrap().values.value().copied()
+}
+
+#[apply(each_backend)]
+fn a_worker_runs_what_was_enqueued() {
+    let store = place();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ran);
+    let flow = flow(move |_, _| _ = count.fetch_add(1, Ordering::SeqCst));
+    let other = Entrypoint::new("other", |n: i64| Ok(n)).compile().unwrap();
+    for order in 0..5 {
+        flow.enqueue(&thread(&store, order), order).unwrap();
+    }
+    other.enqueue(&store.thread("other").unwrap(), 1).unwrap();
+    assert_eq!(ran.load(Ordering::SeqCst), 0, "nothing runs before a worker does");
+    let named = |name: &str| store.threads_with(ThreadQuery::new().graph(name)).unwrap().len();
+    assert_eq!((named("flow"), named("other")), (5, 1));
+
+    let report = Worker::new(&store).register(&flow).concurrency(3).run_until_idle().unwrap();
+    assert_eq!((report.continued, report.failed, report.stuck), (5, 0, 0));
+    assert_eq!(ran.load(Ordering::SeqCst), 25);
+    for order in 0..5 {
+        assert_eq!(value(&flow, &store, order), Some(result(order)));
+        let lease = thread(&store, order).last_lease().unwrap().unwrap();
+        assert_eq!((lease.epoch, lease.expires_at), (1, None));
+    }
+    let rest = store.thread("other").unwrap().info().unwrap();
+    assert_eq!(rest.status(), &ThreadStatus::Running, "its graph is not registered");
+    assert_eq!(Worker::new(&store).register(&flow).run_until_idle().unwrap().continued, 0);
+}
+
+#[apply(each_backend)]
+fn a_worker_that_runs_hears_of_new_work_and_of_the_request_to_stop() {
+    let store = place();
+    let flow = flow(|_, _| ());
+    let (worker, control) = (Worker::new(&store).register(&flow), RunControl::new());
+    std::thread::scope(|scope| {
+        let works = scope.spawn(|| worker.run_until(&control).unwrap());
+        for order in 0..3 {
+            flow.enqueue(&thread(&store, order), order).unwrap();
+            let begin = SystemClock.elapsed();
+            while value(&flow, &store, order).is_none() {
+                assert!(SystemClock.elapsed() - begin < Duration::from_secs(20), "the worker does not hear of it");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        control.request_drain("the end");
+        assert_eq!(works.join().unwrap().continued, 3);
+    });
+}
+
+#[apply(each_backend)]
+fn a_worker_wakes_sleeping_tasks() {
+    let hands = Hands::default();
+    let store = place_with(OpenOptions::new().clock(hands.clone()));
+    let nap = |n: i64, context: &Context| {
+        context.sleep_for(Duration::from_secs(100))?;
+        Ok(n + 1)
+    };
+    let graph = Entrypoint::new("nap", nap).compile().unwrap();
+    graph.enqueue(&thread(&store, 1), 1).unwrap();
+    let worker = Worker::new(&store).register(&graph);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    hands.0.store(99, Ordering::SeqCst);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 0);
+    hands.0.store(100, Ordering::SeqCst);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(value(&graph, &store, 1), Some(2));
+}
+
+#[apply(each_backend)]
+fn a_run_that_was_continued_too_often_is_stuck_until_a_person_continues_it() {
+    let hands = Hands::default();
+    let store = place_with(OpenOptions::new().clock(hands.clone()));
+    let flow = flow(|_, _| ());
+    let thread = thread(&store, 1);
+    flow.enqueue(&thread, 1).unwrap();
+    let worker = Worker::new(&store).register(&flow).max_recoveries(2);
+    for recoveries in 0..3 {
+        // A process that claims the thread and dies.
+        std::mem::forget(thread.lease(LEASE).unwrap());
+        assert_eq!(thread.last_lease().unwrap().unwrap().recoveries, recoveries);
+        assert_eq!(worker.run_until_idle().unwrap().continued, 0, "its lease is live");
+        hands.0.fetch_add(60, Ordering::SeqCst);
+    }
+    assert_eq!(worker.run_until_idle().unwrap().stuck, 1);
+    match thread.info().unwrap().status() {
+        ThreadStatus::Failed(message) => assert!(message.starts_with("stuck: "), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(worker.run_until_idle().unwrap(), annals_graph::WorkerReport::default());
+    flow.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!(value(&flow, &store, 1), Some(result(1)));
+}
+
+#[apply(each_backend)]
+fn a_run_that_fails_is_left_as_it_is() {
+    let store = place();
+    let graph =
+        Entrypoint::new("fails", |n: i64| -> NodeResult<i64> { Err(format!("no {n}").into()) }).compile().unwrap();
+    graph.enqueue(&thread(&store, 1), 1).unwrap();
+    let worker = Worker::new(&store).register(&graph);
+    assert_eq!(worker.run_until_idle().unwrap().failed, 1);
+    assert!(matches!(thread(&store, 1).info().unwrap().status(), ThreadStatus::Failed(_)));
+    assert_eq!(worker.run_until_idle().unwrap().failed, 0);
+}
+
+/// Number of worker processes.
+const PROCESSES: usize = 4;
+/// Number of processes that are killed.
+const KILLS: usize = 12;
+/// Number of workflows.
+const ORDERS: i64 = 50;
+/// Threads on which a process runs workflows.
+const CONCURRENCY: usize = 2;
+/// Tells the child where to work.
+const FOLDER: &str = "ANNALS_WORKER_FOLDER";
+
+/// The workflow of the processes: each task notes that it ran, and takes its time.
+fn noted(folder: &Path, takes: Duration) -> Flow {
+    let effects = folder.join("effects");
+    flow(move |order, name| {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&effects).unwrap();
+        // One system call, or the lines of two processes would mix.
+        file.write_all(format!("{order} {name}\n").as_bytes()).unwrap();
+        std::thread::sleep(takes);
+    })
+}
+
+fn work(folder: &Path, takes: Duration, control: &RunControl) {
+    let store = Store::open(folder.join("store.db")).unwrap();
+    let flow = noted(folder, takes);
+    let worker = Worker::new(&store).register(&flow).concurrency(CONCURRENCY).lease(LEASE).max_recoveries(100);
+    worker.run_until(control).unwrap();
+}
+
+/// The child of the test below, which ends when the file `stop` is there. On its own it works until nothing is due.
+#[test]
+fn a_worker_process() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("store.db")).unwrap();
+        let flow = noted(folder.path(), Duration::ZERO);
+        (0..3).for_each(|order| _ = flow.enqueue(&thread(&store, order), order).unwrap());
+        assert_eq!(Worker::new(&store).register(&flow).run_until_idle().unwrap().continued, 3);
+        assert!(effects(folder.path()).values().all(|runs| *runs == 1));
+        return;
+    };
+    let (control, stop) = (RunControl::new(), folder.join("stop"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.exists() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            control.request_drain("stop");
+        });
+        work(&folder, Duration::from_millis(20), &control);
+    });
+}
+
+fn effects(folder: &Path) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    for line in std::fs::read_to_string(folder.join("effects")).unwrap_or_default().lines() {
+        *counts.entry(line.to_owned()).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn child(folder: &Path) -> Child {
+    Process::new(std::env::current_exe().unwrap())
+        .args(["--exact", "workers::a_worker_process", "--nocapture", "--test-threads=1"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn workflows_of_killed_workers_are_finished_by_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("store.db")).unwrap();
+    let flow = noted(folder.path(), Duration::ZERO);
+    (0..ORDERS).for_each(|order| _ = flow.enqueue(&thread(&store, order), order).unwrap());
+    let mut children: Vec<Child> = (0..PROCESSES).map(|_| child(folder.path())).collect();
+    let mut seed = 0x5eed_u64;
+    let mut random = |end: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % end
+    };
+    let done = || store.threads_with(ThreadQuery::new().status(&ThreadStatus::Done).limit(1_000)).unwrap().len();
+    for _ in 0..KILLS {
+        std::thread::sleep(Duration::from_millis(50 + random(150)));
+        let killed = &mut children[random(PROCESSES as u64) as usize];
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        *killed = child(folder.path());
+    }
+    let begin = SystemClock.elapsed();
+    while done() < ORDERS as usize {
+        assert!(SystemClock.elapsed() - begin < Duration::from_secs(120), "{} of {ORDERS} are done", done());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::fs::write(folder.path().join("stop"), "").unwrap();
+    children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+    for order in 0..ORDERS {
+        assert_eq!(value(&flow, &store, order), Some(result(order)));
+        assert_eq!(thread(&store, order).last_lease().unwrap().unwrap().expires_at, None);
+    }
+    let effects = effects(folder.path());
+    assert_eq!(effects.len(), ORDERS as usize * NAMES.len());
+    let repeated: usize = effects.values().map(|runs| runs - 1).sum();
+    assert!(repeated <= KILLS * CONCURRENCY, "only tasks that ran at a kill run again, not {repeated}");
+    assert!(store.check().unwrap().problems.is_empty());
+}
