@@ -128,19 +128,20 @@ pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
         ("kills_run", "kills", "kills_lost", "lost"),
         ("flips_run", "flipped bytes", "flips_wrong", "wrong"),
     ];
-    let phrase = |(run, of, bad, how): (&str, &str, &str, &str)| {
-        let (run, bad) = (number_of(results, run)?, number_of(results, bad)?);
-        Some(format!("{} {of}, {} {how}", grouped(run), grouped(bad)))
-    };
-    let missing = phrases.into_iter().flat_map(|names| {
-        let Some(phrase) = phrase(names) else {
-            return vec![Violation::of(RESULTS, 0, format!("it does not hold {} and {}", names.0, names.2))];
+    let mut violations = Vec::new();
+    for (run, of, bad, how) in phrases {
+        let (Some(runs), Some(failures)) = (number_of(results, run), number_of(results, bad)) else {
+            violations.push(Violation::of(RESULTS, 0, format!("it does not hold {run} and {bad}")));
+            continue;
         };
-        let cites = |document: &str| files.get(document).is_some_and(|text| text.contains(&phrase));
-        let silent = CITING.iter().filter(|document| !cites(document));
-        silent.map(|document| Violation::of(*document, 0, format!("by {RESULTS} it must say `{phrase}`"))).collect()
-    });
-    missing.collect()
+        let phrase = format!("{} {of}, {} {how}", grouped(runs), grouped(failures));
+        for document in CITING {
+            if !files.get(*document).is_some_and(|text| text.contains(&phrase)) {
+                violations.push(Violation::of(*document, 0, format!("by {RESULTS} it must say `{phrase}`")));
+            }
+        }
+    }
+    violations
 }
 
 /// Returns the number of a member of a JSON object.
