@@ -182,8 +182,10 @@ fn write_response(stream: &mut TcpStream, response: PageResponse, is_head: bool)
             head.push_str("\r\n");
             stream.write_all(head.as_bytes())?;
             // Ends with the error of a write, when the client has gone.
-            while !is_head {
-                let Ok(text) = events.next(LIVE_IDLE_MAX) else { break };
+            if is_head {
+                return stream.flush();
+            }
+            while let Ok(text) = events.next(LIVE_IDLE_MAX) {
                 stream.write_all(text.as_bytes())?;
                 stream.flush()?;
             }
