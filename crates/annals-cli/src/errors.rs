@@ -19,7 +19,7 @@ use annals::store::StoreError;
 use annals_graph::ErrorKind;
 use serde_json::json;
 
-use crate::output::{escape, json_text, note, safe_lines};
+use crate::output::{escape, json_text, safe_lines};
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -89,7 +89,8 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
         let message = what.split_whitespace().collect::<Vec<_>>().join(" ");
         print_error(true, "usage", &message, Some("annals --help lists the commands"));
     } else {
-        safe_lines(&text).for_each(note);
+        let mut err = io::stderr().lock();
+        safe_lines(&text).for_each(|line| _ = writeln!(err, "{line}"));
     }
     ExitCode::from(2)
 }

@@ -94,9 +94,9 @@ fn branch_json(branch: &ThreadBranch) -> Result<Json, CommandFailure> {
 }
 
 /// Lists the operations of a thread, newest first.
-pub(crate) fn operations(args: &args::OperationsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn operations(args: &args::ThreadListArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.thread)?;
-    let limit = if args.limit == 0 { usize::MAX } else { args.limit };
+    let limit = args.most();
     let mut all: Vec<Operation> = thread.operations()?.take(limit.saturating_add(1)).collect::<Result<_, _>>()?;
     let more = all.len() > limit;
     all.truncate(limit);

@@ -32,12 +32,13 @@ struct LogRow {
 }
 
 pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let thread = thread(store, &args.thread)?;
+    let thread = thread(store, &args.list.thread)?;
     if let Some(text) = &args.text {
-        return pickaxe::run(&thread, text, args.limit, out);
+        return pickaxe::run(&thread, text, args.list.limit, out);
     }
     let filter = LogFilter::of(args, store);
-    let (rows, more) = if filter.is_empty() { rows(&thread, args.limit)? } else { filter.rows(&thread, args.limit)? };
+    let (rows, more) =
+        if filter.is_empty() { rows(&thread, args.list.limit)? } else { filter.rows(&thread, args.list.limit)? };
     if !out.is_json() {
         match filter.is_empty() {
             true => draw(&thread, &rows, more, args.oneline, out)?,

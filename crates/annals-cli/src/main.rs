@@ -1,7 +1,7 @@
 //! The command `annals`: run, inspect, compare and fork the histories in an annals store.
 //!
-//! The command is a client of the libraries' public API. Data is printed on stdout, messages on stderr; every command that
-//! only reads opens the file for reading only. Each command has a file of its own; failures and exit codes are in
+//! The command is a client of the libraries' public API. Data is printed on stdout, messages on stderr; every command
+//! that only reads opens the file for reading only. Each command has a file of its own; failures and exit codes are in
 //! [`errors`].
 
 mod args;
@@ -12,6 +12,7 @@ mod changed;
 mod check;
 mod demo;
 mod diff;
+mod doctor;
 mod drawing;
 mod erase;
 mod errors;
@@ -21,11 +22,14 @@ mod fork;
 mod heads;
 mod histories;
 mod key;
+mod lineage;
 mod lines;
 mod log;
 mod manual;
 mod output;
+mod pager;
 mod path;
+mod pending;
 mod pickaxe;
 mod point;
 mod repair;
@@ -35,9 +39,13 @@ mod show;
 mod since;
 mod sql;
 mod stats;
+mod steps;
+mod sums;
 mod tail;
 mod threads;
+mod transcript;
 mod transfer;
+mod trash;
 mod tree;
 mod update;
 mod words;
@@ -58,7 +66,11 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return errors::usage(&error, json),
     };
-    let mut out = Printer::stdout(args.json);
+    if args.quiet {
+        output::be_quiet();
+    }
+    let is_paged = !args.no_pager && matches!(args.command, Verb::Log(_) | Verb::Show(_) | Verb::Diff(_));
+    let mut out = Printer::stdout(args.json, args.color, is_paged);
     let result = run(&args, &mut out).and_then(|code| {
         out.flush()?;
         Ok(code)
@@ -71,10 +83,18 @@ fn main() -> ExitCode {
 
 /// Runs a command and returns its exit code.
 fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let no_input = args.no_input;
     let store = NamedStore { path: args.store.as_deref(), key_file: args.key_file.as_deref() };
     match &args.command {
         Verb::Threads(args) => threads::run(args, &point::open_to_read(store)?, out),
         Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),
+        Verb::Tree(args) => lineage::tree(args, &point::open_to_read(store)?, out),
+        Verb::Steps(args) => steps::run(args, &point::open_to_read(store)?, out),
+        Verb::Runs(args) => steps::runs(args, &point::open_to_read(store)?, out),
+        Verb::Pending(args) => pending::run(args, &point::open_to_read(store)?, out),
+        Verb::Copy(args) => lineage::copy(args, &point::open_to_write(store)?, out),
+        Verb::Rm(args) => trash::run(args, no_input, &point::open_to_write(store)?, out),
+        Verb::Doctor => doctor::run(store, out),
         Verb::Show(args) => show::run(args, &point::open_to_read(store)?, out),
         Verb::Diff(args) => diff::run(args, &point::open_to_read(store)?, out),
         Verb::Blame(args) => blame::run(args, &point::open_to_read(store)?, out),
@@ -99,7 +119,10 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Archive(args) => facts::archive(args, &point::open_to_write(store)?, out),
         Verb::Erase(args) => erase::run(args, &point::open_to_write(store)?, out),
         Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
-        Verb::Stats => stats::run(&point::open_to_read(store)?, out),
+        Verb::Stats(args) => match args.by {
+            Some(by) => sums::run(by, args.csv, &point::open_to_read(store)?, out),
+            None => stats::run(&point::open_to_read(store)?, out),
+        },
         Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),
         Verb::Migrate(args) => repair::migrate(args, store, out),
         Verb::Compact => repair::compact(&point::open_to_write(store)?, out),

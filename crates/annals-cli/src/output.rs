@@ -2,26 +2,40 @@
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use annals::base::Timestamp;
 use serde_json::Value as Json;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::args::ColourChoice;
+use crate::pager::PagerProcess;
+
 /// The output of a command on stdout.
 pub(crate) struct Printer {
-    out: BufWriter<Stdout>,
+    out: BufWriter<Box<dyn Write>>,
     json: bool,
     colour: bool,
     is_terminal: bool,
 }
 
 impl Printer {
-    pub(crate) fn stdout(json: bool) -> Self {
+    /// Makes the output on stdout; with `is_paged` through a pager, if stdout is a terminal.
+    pub(crate) fn stdout(json: bool, choice: ColourChoice, is_paged: bool) -> Self {
         let stdout = io::stdout();
         let is_terminal = stdout.is_terminal();
-        let colour = is_terminal && colour_wanted();
-        Self { out: BufWriter::new(stdout), json, colour, is_terminal }
+        let colour = match choice {
+            ColourChoice::Always => true,
+            ColourChoice::Never => false,
+            ColourChoice::Auto => colour_wanted(is_terminal),
+        };
+        let pager = if is_paged && is_terminal && !json { PagerProcess::start() } else { None };
+        let out: Box<dyn Write> = match pager {
+            Some(pager) => Box::new(pager),
+            None => Box::new(stdout),
+        };
+        Self { out: BufWriter::new(out), json, colour, is_terminal }
     }
 
     /// Returns whether the output is one JSON document.
@@ -112,13 +126,28 @@ impl Printer {
     clippy::disallowed_methods,
     reason = "a command line takes its look from the environment; the library does not"
 )]
-fn colour_wanted() -> bool {
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !no_colour && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+fn colour_wanted(is_terminal: bool) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("NO_COLOR") {
+        return false;
+    }
+    let is_forced = is_set("CLICOLOR_FORCE") && std::env::var_os("CLICOLOR_FORCE").is_none_or(|value| value != "0");
+    is_forced || (is_terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb"))
+}
+
+/// True if notes are dropped.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Drops the notes of this process.
+pub(crate) fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
 }
 
 /// Writes a message to stderr. A closed stderr is ignored.
 pub(crate) fn note(text: impl Display) {
+    if IS_QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     _ = writeln!(io::stderr().lock(), "{text}");
 }
 

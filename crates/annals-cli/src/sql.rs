@@ -135,7 +135,7 @@ fn text(cell: &Value) -> String {
 }
 
 /// Returns a cell of CSV, in quotes if it holds a mark of the format.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),

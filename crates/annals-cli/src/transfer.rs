@@ -1,39 +1,44 @@
 //! `annals export` and `annals import`: the messages of a thread in the format of another program, and back.
 //!
 //! `export` writes the messages to stdout and reports on stderr the fields that were left out; with `--out` it writes a
-//! file and prints a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "format", "messages", "items", "kept", "refused":
-//! PROBLEMS, "damaged": PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new thread; JSON: `{"schema": 1, "thread",
-//! "checkpoint", "channel", "format", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS,
-//! "left_out": {"count", "first": [{"line", "reason"}]}, "beside": [name]}`. PROBLEMS is `{"count", "first":
-//! [{"position", "reason"}]}`.
+//! file and prints a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "format", "messages", "items",
+//! "kept", "refused": PROBLEMS, "damaged": PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new
+//! thread; JSON: `{"schema": 1, "thread", "checkpoint", "channel", "format", "items", "messages", "ids_given",
+//! "checkpoints", "not_understood": PROBLEMS, "left_out": {"count", "first": [{"line", "reason"}]}, "beside":
+//! [name]}`. PROBLEMS is `{"count", "first": [{"position", "reason"}]}`.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use annals::history::{
     Damaged, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problems, Snapshot, TransferError,
 };
+use annals::message::{LangChainFormat, MessageFormat};
 use annals::store::{OpenOptions, Store};
 use serde_json::{Value as Json, json};
 
-use crate::args::{self, ExportFormat};
+use crate::args::{self, ExportFormat, TranscriptFormat};
 use crate::errors::CommandFailure;
 use crate::histories;
 use crate::key::NamedStore;
 use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
+use crate::transcript;
 use crate::words;
 
 /// The number of problems that are printed one by one.
 const PROBLEMS_SHOWN: usize = 5;
 
 pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let lines: Arc<dyn MessageFormat> = Arc::new(LangChainFormat);
     let (format, point) = match (&args.format, &args.point) {
         (ExportFormat::Turns, None) => return histories::export(store, out),
         (ExportFormat::Turns, Some(_)) => return Err(CommandFailure::usage("--format turns-json needs --all")),
-        (ExportFormat::Messages(_), None) => return Err(CommandFailure::usage("--all needs --format turns-json")),
+        (_, None) => return Err(CommandFailure::usage("--all needs --format turns-json")),
+        (ExportFormat::Transcript(format), Some(point)) => return transcript(args, *format, point, store, out),
+        (ExportFormat::Lines, Some(point)) => (&lines, point),
         (ExportFormat::Messages(format), Some(point)) => (format, point),
     };
     let at = resolve(store, point)?;
@@ -41,7 +46,8 @@ pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) 
         Some(channel) => channel.as_str().into(),
         None => words::message_channel(&at)?,
     };
-    let framing = if args.lines { Framing::Lines } else { Framing::List };
+    let is_lines = args.lines || matches!(args.format, ExportFormat::Lines);
+    let framing = if is_lines { Framing::Lines } else { Framing::List };
     let options = ExportOptions::new().shared_format(Arc::clone(format)).framing(framing);
     let options = options.damaged(if args.damaged { Damaged::Placeholder } else { Damaged::Error });
     let Some(path) = &args.out else {
@@ -71,20 +77,78 @@ pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) 
     Ok(0)
 }
 
-/// Writes a new file. The file is removed if the export fails.
-fn to_file(at: &Snapshot, channel: &str, options: &ExportOptions, path: &Path) -> Result<ExportReport, CommandFailure> {
+/// Writes the messages at a point as a document for people.
+fn transcript(
+    args: &args::ExportArgs,
+    format: TranscriptFormat,
+    point: &str,
+    store: &Store,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
+    if args.lines || args.damaged {
+        return Err(CommandFailure::usage("--lines and --damaged are for formats of messages"));
+    }
+    let at = resolve(store, point)?;
+    let channel = match &args.channel {
+        Some(channel) => channel.as_str().into(),
+        None => words::message_channel(&at)?,
+    };
+    let Some(path) = &args.out else {
+        let mut text = Vec::new();
+        transcript::write(&at, &channel, format, &mut text)?;
+        out.raw_line(String::from_utf8_lossy(&text).trim_end_matches('\n'))?;
+        return Ok(0);
+    };
+    let mut file = std::io::BufWriter::new(new_file(path)?);
+    let written = transcript::write(&at, &channel, format, &mut file).and_then(|count| Ok((count, file.flush()?)));
+    if written.is_err() {
+        // Half a document is worse than none. An error of the removal is dropped: the error of the export is reported.
+        _ = std::fs::remove_file(path);
+    }
+    let (count, ()) = written?;
+    if out.is_json() {
+        let mut document = words::place(&at);
+        let name = if format == TranscriptFormat::Html { "html" } else { "markdown" };
+        let none = json!({ "count": 0, "first": [] });
+        for (member, value) in [
+            ("schema", json!(1)),
+            ("channel", json!(&*channel)),
+            ("format", json!(name)),
+            ("messages", json!(count)),
+            ("items", json!(count)),
+            ("kept", json!(0)),
+            ("refused", none.clone()),
+            ("damaged", none),
+            ("left_out", json!({})),
+        ] {
+            document[member] = value;
+        }
+        out.json(&document)?;
+        return Ok(0);
+    }
+    out.line(format!("{} to {}", messages(count), escape(&path.display().to_string())))?;
+    Ok(0)
+}
+
+/// Makes a new file that its owner alone can read.
+fn new_file(path: &Path) -> Result<File, CommandFailure> {
     let mut new = File::options();
     new.write(true).create_new(true);
     // Messages are for their owner, as the store itself is.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
-    let mut file = new.open(path).map_err(|error| match error.kind() {
+    new.open(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             let message = format!("file {} exists already and was not changed", path.display());
             CommandFailure::new(5, "file_exists", message).hint("choose another --out")
         }
         _ => CommandFailure::new(70, "io", format!("{}: {error}", path.display())),
-    })?;
+    })
+}
+
+/// Writes a new file. The file is removed if the export fails.
+fn to_file(at: &Snapshot, channel: &str, options: &ExportOptions, path: &Path) -> Result<ExportReport, CommandFailure> {
+    let mut file = new_file(path)?;
     let exported = at.export_messages(channel, options, &mut file);
     if exported.is_err() {
         // Half a list is worse than none. An error of the removal is dropped: the error of the export is reported.

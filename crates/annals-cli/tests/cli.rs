@@ -12,6 +12,8 @@ mod histories;
 mod hostile;
 #[path = "cli/key.rs"]
 mod key;
+#[path = "cli/listings.rs"]
+mod listings;
 #[path = "cli/maps.rs"]
 mod maps;
 #[path = "cli/repair.rs"]

@@ -1,11 +1,12 @@
 //! SQLite databases of other programs: files of strangers, opened without writing to them.
 //!
-//! Invariants: no file beside the database is made; what is read is a table, never a view or a virtual table; neither triggers
-//! nor functions of the schema run; the work and the memory of the queries of a file are bounded.
+//! Invariants: no file beside the database is made; only tables are read, and neither views nor virtual tables;
+//! neither triggers nor functions of the schema run; the work and the memory of the queries of a file are bounded.
 //!
-//! A database is read with the locks of SQLite where that makes no file: without a write-ahead log, or with one whose shared
-//! memory is there, as of a program that runs. Else nobody has the database open: one with a log is copied, and one
-//! without is read without locks, and what was read is dropped if the file has changed in the meantime.
+//! A database is read with the locks of SQLite where that makes no file: without a write-ahead log, or with one whose
+//! shared memory is there, as of a program that runs. Otherwise no program has the database open: a database with a
+//! log is copied, and a database without one is read without locks; a session is dropped if the file changed while it
+//! was read.
 
 use std::cell::Cell;
 use std::fs;
@@ -74,7 +75,8 @@ impl SourceDatabase {
     /// Opens a database.
     ///
     /// # Errors
-    /// [`SourceFault::NotJson`] does not occur; [`SourceFault::Frame`] if the file is not a database that can be read.
+    /// [`SourceFault::Frame`] if the file is not a database or is damaged; [`SourceFault::Unreadable`] if it is locked
+    /// or a write to it was interrupted.
     pub(crate) fn open(path: &Path) -> Result<Self, SourceFault> {
         let has_bytes = |ending: &str| fs::metadata(beside(path, ending)).is_ok_and(|metadata| metadata.len() > 0);
         let mut head = Vec::new();
@@ -158,7 +160,7 @@ impl SourceDatabase {
         self.is_exhausted.get()
     }
 
-    /// Returns the names of the columns of a table, an empty list if there is no table of that name.
+    /// Returns the names of the columns of a table. The list is empty if no table has the name.
     #[allow(clippy::useless_conversion, reason = "the names are a list in rusqlite 0.39 and an iterator in 0.41")]
     pub(crate) fn columns(&self, table: &str) -> Vec<String> {
         debug_assert!(table.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "a name of this crate");
@@ -171,8 +173,8 @@ impl SourceDatabase {
         statement.map_or(Vec::new(), |statement| statement.column_names().into_iter().map(str::to_owned).collect())
     }
 
-    /// Reads within one snapshot of the database. Returns nothing if the file was opened without locks and has changed since,
-    /// which is reported.
+    /// Reads within one snapshot of the database. Returns nothing if the file was opened without locks and has changed
+    /// since, which is reported.
     pub(crate) fn snapshot<T>(
         &self,
         place: &str,
@@ -293,7 +295,7 @@ impl SourceDatabase {
     }
 }
 
-/// Takes from a connection what a file could abuse.
+/// Disables the features of a connection that a file could abuse, and sets its limits.
 fn guard(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;

@@ -91,6 +91,9 @@ fn every_document_has_its_documented_shape() {
     compare("demo --drawing", &demo.json(&["demo", "--drawing"]));
     compare("threads", &demo.json(&["threads"]));
     compare("show", &demo.json(&["show", "research:notes", "--writes"]));
+    compare("pending", &demo.json(&["pending"]));
+    compare("runs", &demo.json(&["runs"]));
+    compare("steps", &demo.json(&["steps", "research:notes"]));
     compare("demo", &demo.json(&["demo", "--yes"]));
     for (name, arguments) in [
         ("threads", &["threads"][..]),
@@ -102,11 +105,18 @@ fn every_document_has_its_documented_shape() {
         ("blame", &["blame", "research:notes"]),
         ("tail", &["tail", "-n", "1"]),
         ("stats", &["stats"]),
+        ("stats --by", &["stats", "--by", "node"]),
+        ("stats --by", &["stats", "--by", "channel"]),
+        ("steps", &["steps", "research:notes"]),
+        ("runs", &["runs", "research:notes"]),
+        ("doctor", &["doctor"]),
         ("check", &["check"]),
         ("compact", &["compact"]),
         ("migrate", &["migrate"]),
         ("fork", &["fork", "research:notes~1", "--name", "again"]),
+        ("tree", &["tree", "research:notes", "--all"]),
         ("export", &["export", "research:notes", "--out", "chat.json"]),
+        ("export", &["export", "research:notes", "--format", "html", "--out", "chat.html"]),
         ("import", &["import", "chat.json", "--name", "back"]),
         ("backup", &["backup", "copy.db"]),
         ("recover", &["recover", "copy.db", "recovered.db"]),
@@ -137,6 +147,8 @@ fn every_document_has_its_documented_shape() {
         ("facts", &["facts", "trip", "--title", "Oslo", "--label", "a", "--project", "home"]),
         ("archive", &["archive", "trip"]),
         ("threads", &["threads", "--archived"]),
+        ("copy", &["copy", "trip", "trip 2"]),
+        ("rm", &["rm", "trip 2", "--yes"]),
         ("erase", &["erase", "trip", "--yes"]),
     ] {
         compare(name, &bench.json(arguments));

@@ -1,0 +1,186 @@
+//! The arguments of the command, and the texts of `--help`.
+
+mod change;
+mod file;
+mod read;
+mod transfer;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use change::{
+    ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, RewindArgs, RmArgs, SwitchArgs, ThreadArg,
+    UpdateArgs,
+};
+pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
+pub(crate) use read::{
+    BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
+    SqlArgs, StatsArgs, StatsField, StatusName, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
+};
+pub(crate) use transfer::{ExportArgs, ExportFormat, ImportArgs, TranscriptFormat};
+
+const EXAMPLES: &str = "\
+Points:
+  THREAD            the head of a thread
+  THREAD@1f0c9a     a checkpoint, by any unique beginning of its id
+  THREAD~2          two checkpoints before the head; also THREAD@1f0c9a~2
+  THREAD@{2h}       the newest one two hours ago; also THREAD@{yesterday}, THREAD@{2026-11-21T09:00:00Z}
+  THREAD@{step:12}  the newest one with that step
+  A..B              two points, for diff; in THREAD~3..~1 the second is of the same thread
+  \"me@home\"~1      an id in quotes, if it holds @, ~ or .. and another thread could be meant
+
+Paths:
+  plan              a channel
+  plan.stops[2]     a part of its value; also plan/stops/2, a JSON Pointer (RFC 6901)
+  messages#ID       an item of a list, by its id; also messages#ID.content
+
+Examples:
+  annals demo                          run the research workflow over the project's docs
+  annals threads --store notes.db
+  annals log trip-42 -n 10
+  annals show trip-42~2 plan
+  annals diff trip-42~2 trip-42 --stat
+  annals blame trip-42 plan.city
+  annals log trip-42 -S Gasthof
+  annals search gasthof bern --role ai
+  annals rewind trip-42~2 && annals undo trip-42
+  annals fork trip-42@1f0c9a --name trip-42-by-train
+  annals export trip-42 --format openai > chat.json
+  annals import chat.json --format openai --name trip-43
+  annals sql \"select kind, count(*) from v_messages group by 1\"
+  annals tree trip-42 && annals steps trip-42
+  annals pending && annals stats --by model
+  annals export trip-42 --format html --out trip.html
+  annals tail -f
+  annals serve notes.db --open
+  annals import ~/.codex/sessions
+  annals check --since 1-50-2-80-9-3f1c0a9b7d2e4f60
+  annals backup notes-2026-11-23.db
+
+Exit codes:
+  0 ok   1 differences, nothing found, or something lost   2 usage   3 not found   4 damaged, or no store
+  5 busy or conflict   6 another format   7 refused (needs --yes)   70 internal";
+
+/// Run, inspect, compare and fork the histories in an annals store
+#[derive(Debug, Parser)]
+#[command(name = "annals", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Path of the store
+    #[arg(long, global = true, value_name = "FILE", env = "ANNALS_STORE", hide_env_values = true)]
+    pub(crate) store: Option<PathBuf>,
+    /// File with the key of the store: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, global = true, value_name = "FILE", env = "ANNALS_KEY_FILE", hide_env_values = true)]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Print one JSON document, and errors as JSON on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Colours: auto (on a terminal, unless NO_COLOR is set; always with CLICOLOR_FORCE), always or never
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColourChoice::Auto)]
+    pub(crate) color: ColourChoice,
+    /// Print no notes on stderr, only errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// Never ask; fail where an answer would be needed
+    #[arg(long, global = true)]
+    pub(crate) no_input: bool,
+    /// Print long output of log, show and diff to a terminal at once, without PAGER
+    #[arg(long, global = true)]
+    pub(crate) no_pager: bool,
+    #[command(subcommand)]
+    pub(crate) command: Verb,
+}
+
+/// The use of colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ColourChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a durable research workflow over the text files of a folder
+    Demo(DemoArgs),
+    /// List the threads, the last active first
+    #[command(visible_alias = "ls")]
+    Threads(ThreadsArgs),
+    /// Show the history of a thread as a tree, newest first
+    Log(LogArgs),
+    /// Show the branches of a thread and the threads that were forked from it
+    Tree(TreeArgs),
+    /// List the tasks of a thread: state, times, error
+    Steps(ThreadListArgs),
+    /// List the runs: status, times
+    Runs(RunsArgs),
+    /// List what waits: interrupts with their questions, timers, failures
+    Pending(LimitArg),
+    /// Show the state at a point
+    Show(ShowArgs),
+    /// Compare the states at two points
+    Diff(DiffArgs),
+    /// Show the checkpoint and the node that wrote each channel, each item of a list, or one value
+    Blame(BlameArgs),
+    /// Show the values that a channel, an item or a part of one had over time
+    Evolution(EvolutionArgs),
+    /// Find messages and other items by their text, in all threads
+    Search(SearchArgs),
+    /// Find the first checkpoint on the way to a point at which a command fails
+    Bisect(BisectArgs),
+    /// Show the newest checkpoints of all threads, and follow the log
+    Tail(TailArgs),
+    /// Run an SQL query over the views of the store, for reading only
+    Sql(SqlArgs),
+    /// Show the store in a browser of this machine, and print the link
+    Serve(ServeArgs),
+    /// Start a new thread from a point, and print its id
+    Fork(ForkArgs),
+    /// Copy a thread with its history, its branches and its facts
+    Copy(CopyArgs),
+    /// Set channels of a thread and append to lists, in one commit
+    Update(UpdateArgs),
+    /// Move the head of a thread back to a point; nothing is deleted
+    Rewind(RewindArgs),
+    /// Undo the newest operation of a thread: a run, an update, or a move of its head
+    Undo(ThreadArg),
+    /// Make the operation again that was undone last
+    Redo(ThreadArg),
+    /// List the operations of a thread, newest first
+    #[command(visible_alias = "op")]
+    Operations(ThreadListArgs),
+    /// List the branches of a thread, name one, or remove a name
+    Branch(BranchArgs),
+    /// Move the head of a thread to another branch
+    Switch(SwitchArgs),
+    /// Show or state the facts of a thread: title, project, labels, pin
+    Facts(FactsArgs),
+    /// Hide threads from the list; nothing is deleted
+    Archive(ArchiveArgs),
+    /// Move threads to the trash, or delete them with --now
+    Rm(RmArgs),
+    /// Delete threads, with their bytes
+    Erase(EraseArgs),
+    /// Write the messages at a point in the format of another program
+    Export(ExportArgs),
+    /// Read the histories of other programs, or start a new thread with messages and print its id
+    Import(ImportArgs),
+    /// Check the store: verify every row and checksum
+    Check(CheckArgs),
+    /// Show the sizes of the store, or sums of its history by node, model, day, thread or channel
+    Stats(StatsArgs),
+    /// Show versions, sizes, modes and a check of the store, as an issue needs them; no content
+    Doctor,
+    /// Copy the store to a new file, while other programs use it
+    Backup(BackupArgs),
+    /// Bring a store of an older format to the format of this version
+    Migrate(MigrateArgs),
+    /// Return free space of the store to the file system
+    Compact,
+    /// Write the sound part of a damaged store to a new one, and list the losses
+    Recover(RecoverArgs),
+    /// Print the completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands to a folder
+    Man(ManArgs),
+}

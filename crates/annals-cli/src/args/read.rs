@@ -1,0 +1,283 @@
+//! The arguments of the verbs that read histories.
+
+use std::path::PathBuf;
+
+use annals::store::SearchCursor;
+
+use crate::since::Since;
+
+/// A thread, and the number of rows of a list about it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadListArgs {
+    /// Id of the thread
+    pub(crate) thread: String,
+    /// Show at most N rows (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+impl ThreadListArgs {
+    /// Returns the maximum number of rows.
+    pub(crate) fn most(&self) -> usize {
+        most(self.limit)
+    }
+}
+
+/// The number of rows of a list.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitArg {
+    /// Show at most N rows (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+impl LimitArg {
+    /// Returns the maximum number of rows.
+    pub(crate) fn most(&self) -> usize {
+        most(self.limit)
+    }
+}
+
+fn most(limit: usize) -> usize {
+    if limit == 0 { usize::MAX } else { limit }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogArgs {
+    #[command(flatten)]
+    pub(crate) list: ThreadListArgs,
+    /// Show each checkpoint on one short line
+    #[arg(long)]
+    pub(crate) oneline: bool,
+    /// Show the changes by which a text appears in the state or disappears from it, on all branches
+    #[arg(short = 'S', value_name = "TEXT", conflicts_with_all = ["oneline", "node", "channel", "since"])]
+    pub(crate) text: Option<String>,
+    /// Show only checkpoints that this node made
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// Show only checkpoints that changed this channel
+    #[arg(long, value_name = "NAME")]
+    pub(crate) channel: Option<String>,
+    /// Show only checkpoints since: 2h, 1d, yesterday or a timestamp
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Since>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TreeArgs {
+    #[command(flatten)]
+    pub(crate) list: ThreadListArgs,
+    /// Show abandoned branches as well
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunsArgs {
+    /// Id of the thread [default: all threads]
+    pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) list: LimitArg,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatsArgs {
+    /// Sum the history by this, in place of the sizes of the store
+    #[arg(long, value_enum, value_name = "FIELD")]
+    pub(crate) by: Option<StatsField>,
+    /// Print comma-separated values
+    #[arg(long, requires = "by")]
+    pub(crate) csv: bool,
+}
+
+/// The field by which a history is summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum StatsField {
+    Node,
+    Model,
+    Day,
+    Thread,
+    Channel,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadsArgs {
+    /// Only threads with this status
+    #[arg(long, value_enum, value_name = "STATUS")]
+    pub(crate) status: Option<StatusName>,
+    /// Only threads of a project
+    #[arg(long, value_name = "NAME")]
+    pub(crate) project: Option<String>,
+    /// Only threads with a label
+    #[arg(long, value_name = "NAME")]
+    pub(crate) label: Option<String>,
+    /// Only threads of a graph
+    #[arg(long, value_name = "NAME")]
+    pub(crate) graph: Option<String>,
+    /// Only threads whose title contains a text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Only threads that were active since: 2h, 1d, yesterday or a timestamp
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Since>,
+    /// The archived threads in place of the others
+    #[arg(long)]
+    pub(crate) archived: bool,
+    /// Show at most N threads (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+/// The status of a thread, as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum StatusName {
+    Done,
+    Running,
+    Interrupted,
+    Failed,
+    Sleeping,
+    Cancelled,
+}
+
+impl StatusName {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Sleeping => "sleeping",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// Print only this value, in full: CHANNEL, CHANNEL.member[index] or CHANNEL#ID; a text is printed without quotes
+    pub(crate) path: Option<String>,
+    /// Also list the writes of its tasks
+    #[arg(long)]
+    pub(crate) writes: bool,
+    /// Print only the last N messages
+    #[arg(long, value_name = "N", conflicts_with_all = ["path", "writes"])]
+    pub(crate) messages: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    /// THREAD[@POINT]
+    pub(crate) before: String,
+    /// THREAD[@POINT] [default: compare the parent of the first point with that point]
+    pub(crate) after: Option<String>,
+    /// Print only the number of changes of each channel
+    #[arg(long)]
+    pub(crate) stat: bool,
+    /// Exit with 1 if there are differences
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BlameArgs {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// CHANNEL, CHANNEL.member[index] or CHANNEL#ID [default: all channels]
+    pub(crate) path: Option<String>,
+    /// Show the last N items of a list (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct EvolutionArgs {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// CHANNEL, CHANNEL.member[index] or CHANNEL#ID
+    pub(crate) path: String,
+    /// Show at most N values (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SearchArgs {
+    /// Words that the text holds, in any case and within words
+    #[arg(required = true)]
+    pub(crate) text: Vec<String>,
+    /// Search only this thread
+    #[arg(long, value_name = "THREAD")]
+    pub(crate) thread: Option<String>,
+    /// Only messages of this role: human, ai, tool or system
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
+    /// Only items that this node wrote
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// Only items of this channel
+    #[arg(long, value_name = "NAME")]
+    pub(crate) channel: Option<String>,
+    /// Only items written since: 2h, 1d, yesterday or a timestamp
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Since>,
+    /// Only items of the present state
+    #[arg(long)]
+    pub(crate) on_head: bool,
+    /// Show at most N hits, up to 1,000
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// Go on after the last hit of a search, which printed this
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<SearchCursor>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BisectArgs {
+    /// THREAD[@POINT] at which the command fails
+    pub(crate) point: String,
+    /// THREAD@POINT before it, at which the command succeeds [default: the empty state]
+    #[arg(long, value_name = "POINT")]
+    pub(crate) good: Option<String>,
+    /// Command that gets the state as JSON on stdin: exit code 0 is good, 1 to 124 is bad
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TailArgs {
+    /// Id of the thread [default: all threads]
+    pub(crate) thread: Option<String>,
+    /// Print each new checkpoint as it is committed, by any process
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Show the last N checkpoints first
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SqlArgs {
+    /// The query, such as "select thread, count(*) from v_messages group by 1"
+    pub(crate) query: String,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Path of the store [default: that of --store]
+    #[arg(value_name = "STORE")]
+    pub(crate) path: Option<PathBuf>,
+    /// Port of the loopback address (0: any free one)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Open the link in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Show forms that store resume values and make forks
+    #[arg(long)]
+    pub(crate) allow_write: bool,
+}

@@ -1,0 +1,102 @@
+//! The arguments of `export` and `import`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use annals::message::{LangChainFormat, MessageFormat, OpenAiFormat};
+use annals_import::SourceKind;
+use annals_pydantic_ai::PydanticAiFormat;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// THREAD[@POINT]
+    #[arg(required_unless_present = "all")]
+    pub(crate) point: Option<String>,
+    /// All imported threads, as one document; needs --format turns-json
+    #[arg(long, conflicts_with_all = ["point", "lines", "channel", "damaged", "out"])]
+    pub(crate) all: bool,
+    /// Format of each message: langchain (also json, and jsonl with lines), openai or pydantic-ai; markdown or html
+    /// for a transcript; with --all: turns-json
+    #[arg(long, value_name = "FORMAT", value_parser = export_format, default_value = "langchain")]
+    pub(crate) format: ExportFormat,
+    /// Write one JSON object per line in place of a JSON list
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// Channel of the messages [default: the first channel that holds messages]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) channel: Option<String>,
+    /// Write a placeholder for each message that cannot be read, and go on
+    #[arg(long)]
+    pub(crate) damaged: bool,
+    /// Write to a new file and print a report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImportArgs {
+    /// File or folder with histories of another program; with --name a file (-: stdin) with a JSON list of messages, an
+    /// object with such a list as "messages", or JSON objects in sequence
+    pub(crate) file: PathBuf,
+    /// Program of the histories: codex, claude-code, goose, opencode, zed or chat [default: recognised by the content]
+    #[arg(long, value_name = "KIND", conflicts_with = "name")]
+    pub(crate) from: Option<SourceKind>,
+    /// Id of the new thread for a file of messages
+    #[arg(long, value_name = "NEW")]
+    pub(crate) name: Option<String>,
+    /// Format of each message: langchain, openai or pydantic-ai
+    #[arg(long, value_name = "FORMAT", value_parser = message_format, default_value = "langchain", requires = "name")]
+    pub(crate) format: Arc<dyn MessageFormat>,
+    /// Channel of the messages
+    #[arg(long, value_name = "NAME", default_value = "messages", requires = "name")]
+    pub(crate) channel: String,
+    /// Read one JSON object per line, also if the first line is a list
+    #[arg(long, requires = "name")]
+    pub(crate) lines: bool,
+    /// Skip lines that cannot be read, and report them
+    #[arg(long, requires = "name")]
+    pub(crate) lenient: bool,
+}
+
+/// The format of an export.
+#[derive(Clone, Debug)]
+pub(crate) enum ExportFormat {
+    /// The messages of one thread, each in this format.
+    Messages(Arc<dyn MessageFormat>),
+    /// The messages as lines of JSON.
+    Lines,
+    /// The messages as a document for people.
+    Transcript(TranscriptFormat),
+    /// All imported threads with their turns and branches.
+    Turns,
+}
+
+/// The format of a transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TranscriptFormat {
+    Markdown,
+    Html,
+}
+
+/// Returns the export format with a name.
+fn export_format(name: &str) -> Result<ExportFormat, String> {
+    match name {
+        "turns-json" => Ok(ExportFormat::Turns),
+        "json" => Ok(ExportFormat::Messages(Arc::new(LangChainFormat))),
+        "jsonl" => Ok(ExportFormat::Lines),
+        "markdown" => Ok(ExportFormat::Transcript(TranscriptFormat::Markdown)),
+        "html" => Ok(ExportFormat::Transcript(TranscriptFormat::Html)),
+        name => message_format(name)
+            .map(ExportFormat::Messages)
+            .map_err(|error| format!("{error}, json, jsonl, markdown, html, turns-json")),
+    }
+}
+
+/// Returns the message format with a name.
+fn message_format(name: &str) -> Result<Arc<dyn MessageFormat>, String> {
+    let formats: [Arc<dyn MessageFormat>; 3] =
+        [Arc::new(LangChainFormat), Arc::new(OpenAiFormat), Arc::new(PydanticAiFormat)];
+    let known = formats.each_ref().map(|format| format.name()).join(", ");
+    let found = formats.into_iter().find(|format| format.name() == name);
+    found.ok_or_else(|| format!("unknown message format {name:?}; known formats: {known}"))
+}

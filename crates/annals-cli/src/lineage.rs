@@ -1,0 +1,133 @@
+//! `annals tree` and `annals copy`: the branches of a thread with the threads that were forked from it, and copies of
+//! a thread.
+//!
+//! JSON of `tree`: `{"schema": 1, "threads": [{"thread", "depth", "forked_from", "head", "step", "status", "branches":
+//! [{"name", "checkpoint", "current", "abandoned", "step"}]}], "more"}`: a thread comes before its forks, which are
+//! one deeper. JSON of `copy`: `{"schema": 1, "thread", "checkpoint", "copied_from"}`.
+
+use std::collections::HashSet;
+
+use annals::history::{Snapshot, Thread, ThreadBranch};
+use annals::store::{CheckpointRef, Store};
+use serde_json::{Value as Json, json};
+
+use crate::args;
+use crate::errors::CommandFailure;
+use crate::output::{self, Printer, escape};
+use crate::point::thread;
+use crate::words::Waits;
+
+/// A thread of a tree.
+struct TreeThread {
+    depth: usize,
+    thread: Thread,
+    head: Snapshot,
+    forked_from: Option<CheckpointRef>,
+    branches: Vec<ThreadBranch>,
+}
+
+pub(crate) fn tree(args: &args::TreeArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let root = thread(store, &args.list.thread)?;
+    let (mut rows, mut more) = (Vec::new(), false);
+    let (mut open, mut seen) = (vec![(0, root)], HashSet::new());
+    while let Some((depth, thread)) = open.pop() {
+        if !seen.insert(thread.id().clone()) {
+            continue;
+        }
+        more = rows.len() == args.list.most();
+        if more {
+            break;
+        }
+        let Some(head) = thread.head()? else { continue };
+        let forks = thread.forks()?;
+        for fork in forks.iter().rev() {
+            open.push((depth + 1, store.thread(fork.as_str())?));
+        }
+        let branches = if args.all { thread.all_branches()? } else { thread.branches()? };
+        rows.push(TreeThread { depth, head, forked_from: thread.forked_from()?, branches, thread });
+    }
+    if out.is_json() {
+        let threads = rows.iter().map(TreeThread::document).collect::<Result<Vec<_>, _>>()?;
+        out.json(&json!({ "schema": 1, "threads": threads, "more": more }))?;
+        return Ok(0);
+    }
+    for row in &rows {
+        row.print(store, out)?;
+    }
+    if more {
+        out.line(out.dim("(more threads: -n 0 shows all)"))?;
+    }
+    Ok(0)
+}
+
+impl TreeThread {
+    fn document(&self) -> Result<Json, CommandFailure> {
+        let from = self.forked_from.as_ref();
+        let from =
+            from.map(|from| json!({ "thread": from.thread.as_str(), "checkpoint": from.checkpoint.to_string() }));
+        let branches = self.branches.iter().map(|branch| {
+            json!({
+                "name": branch.name(),
+                "checkpoint": branch.last().id().to_string(),
+                "current": branch.is_current(),
+                "abandoned": branch.is_abandoned(),
+                "step": branch.last().step(),
+            })
+        });
+        Ok(json!({
+            "thread": self.thread.id().as_str(),
+            "depth": self.depth,
+            "forked_from": from,
+            "head": self.head.id().to_string(),
+            "step": self.head.step(),
+            "status": Waits::of(&self.head)?.status.as_str(),
+            "branches": branches.collect::<Vec<_>>(),
+        }))
+    }
+
+    fn print(&self, store: &Store, out: &mut Printer) -> Result<(), CommandFailure> {
+        // A chain of forks does not push its end off the terminal.
+        let indent = "  ".repeat(self.depth.min(20));
+        let name = escape(self.thread.id().as_str()).into_owned();
+        let age = output::ago(store.now(), self.head.created_at());
+        let from = match &self.forked_from {
+            Some(from) if self.depth > 0 => {
+                let at = store.thread(from.thread.as_str())?.at(from.checkpoint)?;
+                format!("  from step {}", at.step())
+            }
+            _ => String::new(),
+        };
+        let state = Waits::of(&self.head)?.text(60);
+        out.line(format!("{indent}{}  step {}  {age}  {state}{from}", out.bold(&name), self.head.step()))?;
+        // The only branch of a thread is the thread.
+        for branch in self.branches.iter().filter(|_| self.branches.len() > 1) {
+            let last = branch.last();
+            let name = match branch.name() {
+                Some(name) => escape(name).into_owned(),
+                None if branch.is_abandoned() => "(abandoned)".to_owned(),
+                None => "(no name)".to_owned(),
+            };
+            let mark = if branch.is_current() { '*' } else { '-' };
+            let id = out.id(&last.short_id()?);
+            out.line(format!("{indent}  {mark} {name}  {id}  step {}", last.step()))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn copy(args: &args::CopyArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let from = thread(store, &args.thread)?;
+    if store.thread(&args.name)?.head()?.is_some() {
+        let message = format!("thread {} exists already; nothing was written", args.name);
+        return Err(CommandFailure::new(5, "thread_exists", message).hint("choose another id"));
+    }
+    let copy = from.copy_to(&args.name)?;
+    if out.is_json() {
+        let checkpoint = copy.head()?.map(|head| head.id().to_string());
+        let (thread, from) = (copy.id().as_str(), from.id().as_str());
+        out.json(&json!({ "schema": 1, "thread": thread, "checkpoint": checkpoint, "copied_from": from }))?;
+        return Ok(0);
+    }
+    out.line(escape(copy.id().as_str()))?;
+    Ok(0)
+}

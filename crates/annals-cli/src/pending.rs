@@ -1,0 +1,131 @@
+//! `annals pending`: interrupts with their questions, timers, and failures, of all threads that are not archived.
+//!
+//! JSON: `{"schema": 1, "pending": [{"kind": "interrupt" | "timer" | "failed", "thread", "namespace", "checkpoint",
+//! "task", "node", "question", "wake_at", "error"}], "more"}`. Members that a kind does not have are null.
+
+use std::collections::HashSet;
+
+use annals::base::TaskId;
+use annals::history::{Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::store::{Store, StoreError};
+use serde_json::{Value as Json, json};
+
+use crate::args;
+use crate::errors::CommandFailure;
+use crate::output::{Printer, cut, escape};
+use crate::steps;
+use crate::words;
+
+/// Threads that one read lists.
+const PAGE: usize = 500;
+
+pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let most = args.most();
+    let mut rows = Vec::new();
+    let timers = store.timers(None)?;
+    let asleep: HashSet<TaskId> = timers.iter().map(|timer| timer.task).collect();
+    for status in ["interrupted", "failed"] {
+        of_status(store, status, most, &asleep, &mut rows)?;
+    }
+    for timer in timers {
+        if rows.len() > most {
+            break;
+        }
+        let at = store.thread(timer.point.thread.as_str())?.with_namespace(timer.point.namespace.clone());
+        let at = at.at(timer.point.checkpoint)?;
+        let mut row = document("timer", &at, timer.task.to_string(), node_of(&at, &timer.task.to_string()));
+        row["wake_at"] = json!(timer.wake_at.to_string());
+        rows.push(row);
+    }
+    let more = rows.len() > most;
+    rows.truncate(most);
+    if out.is_json() {
+        out.json(&json!({ "schema": 1, "pending": rows, "more": more }))?;
+        return Ok(u8::from(rows.is_empty()));
+    }
+    let mut cells = vec![["THREAD", "KIND", "NODE", "WAITS FOR"].map(String::from).to_vec()];
+    for row in &rows {
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        let waits = match text("kind") {
+            "interrupt" => words::brief(&row["question"]),
+            "timer" => text("wake_at").to_owned(),
+            _ => escape(text("error")).into_owned(),
+        };
+        cells.push(vec![
+            cut(&escape(text("thread")), 40).into_owned(),
+            text("kind").to_owned(),
+            words::node(text("node")),
+            cut(&waits, 100).into_owned(),
+        ]);
+    }
+    steps::table(&cells, more, "nothing waits", out)
+}
+
+/// Adds the interrupts or failures of the threads with a status.
+fn of_status(
+    store: &Store,
+    status: &'static str,
+    most: usize,
+    asleep: &HashSet<TaskId>,
+    rows: &mut Vec<Json>,
+) -> Result<(), CommandFailure> {
+    let mut last: Option<ThreadInfo> = None;
+    loop {
+        let mut query = ThreadQuery::new().limit(PAGE);
+        query.status = Some(status);
+        let page = store.threads_with(last.as_ref().map_or(query.clone(), |last| query.after(last)))?;
+        for info in &page {
+            let at = store.thread(info.id().as_str())?.at(info.head())?;
+            match info.status() {
+                ThreadStatus::Failed(error) => failed(&at, error, rows)?,
+                _ => interrupts(&at, asleep, rows)?,
+            }
+        }
+        last = page.last().cloned();
+        if last.is_none() || rows.len() > most {
+            return Ok(());
+        }
+    }
+}
+
+fn interrupts(at: &Snapshot, asleep: &HashSet<TaskId>, rows: &mut Vec<Json>) -> Result<(), StoreError> {
+    // A task that sleeps has an interrupt of its own, without a question.
+    for (task, question) in at.interrupts()?.into_iter().filter(|(task, _)| !asleep.contains(task)) {
+        let task = task.to_string();
+        let node = node_of(at, &task);
+        let mut row = document("interrupt", at, task, node);
+        row["question"] = question.to_json();
+        rows.push(row);
+    }
+    Ok(())
+}
+
+fn failed(at: &Snapshot, error: &str, rows: &mut Vec<Json>) -> Result<(), StoreError> {
+    let writes = at.writes()?;
+    let task = writes.iter().find(|write| &*write.channel == "__error__").map(|write| write.task.to_string());
+    let node = task.as_deref().and_then(|task| node_of(at, task));
+    let mut row = document("failed", at, task.unwrap_or_default(), node);
+    row["error"] = json!(error);
+    rows.push(row);
+    Ok(())
+}
+
+/// Returns the node of a task that is due at a checkpoint.
+fn node_of(at: &Snapshot, task: &str) -> Option<String> {
+    let found = at.record().tasks.iter().find(|of| of.id.to_string() == task);
+    found.map(|task| task.name.to_string())
+}
+
+fn document(kind: &str, at: &Snapshot, task: String, node: Option<String>) -> Json {
+    json!({
+        "kind": kind,
+        "thread": at.point().thread.as_str(),
+        "namespace": at.point().namespace.as_str(),
+        "checkpoint": at.id().to_string(),
+        "task": Some(task).filter(|task| !task.is_empty()),
+        "node": node,
+        "question": null,
+        "wake_at": null,
+        "error": null,
+    })
+}

@@ -1,0 +1,204 @@
+//! Transcripts for people: the messages at a point as Markdown, or as an HTML page that loads nothing.
+//!
+//! Invariants: every text of a message is escaped, and the page forbids scripts and connections; one message is in
+//! memory as text.
+
+use std::io::{self, Write};
+
+use annals::history::Snapshot;
+use annals::store::ItemRange;
+use serde_json::Value as Json;
+
+use crate::args::TranscriptFormat;
+use crate::errors::CommandFailure;
+
+/// Messages that one read takes.
+const PAGE: usize = 200;
+
+/// Writes the messages of a channel, and returns their number.
+pub(crate) fn write(
+    at: &Snapshot,
+    channel: &str,
+    format: TranscriptFormat,
+    out: &mut dyn Write,
+) -> Result<u64, CommandFailure> {
+    let title = at.point().thread.as_str();
+    let facts = format!("{}, step {}, {}", at.id(), at.step(), at.created_at());
+    match format {
+        TranscriptFormat::Markdown => write!(out, "# {}\n\n{facts}\n", markdown_line(title))?,
+        TranscriptFormat::Html => write!(out, "{}", page_head(title, &facts))?,
+    }
+    // Removed items leave gaps between the positions.
+    let mut positions = Vec::new();
+    at.store().backend().items(at.point(), channel, ItemRange::All, &mut |row| {
+        positions.push(row.position);
+        Ok(())
+    })?;
+    for page in positions.chunks(PAGE) {
+        let (Some(first), Some(last)) = (page.first(), page.last()) else { continue };
+        for item in at.items(channel, ItemRange::Positions(*first, last.saturating_add(1)))? {
+            let item = item.to_json();
+            match format {
+                TranscriptFormat::Markdown => markdown(&item, out)?,
+                TranscriptFormat::Html => html(&item, out)?,
+            }
+        }
+    }
+    if format == TranscriptFormat::Html {
+        writeln!(out, "</main></body></html>")?;
+    }
+    Ok(positions.len() as u64)
+}
+
+/// A part of a message: its kind and its text.
+struct MessagePart {
+    kind: &'static str,
+    text: String,
+}
+
+/// Returns the parts of a message: its texts, its reasoning, its tool calls, and its other blocks as JSON.
+fn parts(item: &Json) -> Vec<MessagePart> {
+    let part = |kind: &'static str, text: &str| MessagePart { kind, text: text.to_owned() };
+    let mut parts = Vec::new();
+    match &item["content"] {
+        Json::String(text) if !text.is_empty() => parts.push(part("text", text)),
+        Json::Array(blocks) => {
+            for block in blocks {
+                let member = |name: &str| block[name].as_str();
+                match (block.as_str().or(member("text")), member("reasoning")) {
+                    (Some(text), _) => parts.push(part("text", text)),
+                    (None, Some(text)) => parts.push(part("reasoning", text)),
+                    (None, None) if block["base64"].is_string() => {
+                        let kind = member("type").unwrap_or("file");
+                        parts.push(part("block", &format!("{kind} {}", member("mime_type").unwrap_or_default())));
+                    }
+                    (None, None) => parts.push(part("block", &block.to_string())),
+                }
+            }
+        }
+        Json::String(_) | Json::Null => {}
+        other => parts.push(part("block", &other.to_string())),
+    }
+    for call in item["tool_calls"].as_array().into_iter().flatten() {
+        let name = call["name"].as_str().unwrap_or_default();
+        parts.push(part("call", &format!("{name} {:#}", call["args"])));
+    }
+    parts
+}
+
+/// Returns the role, the name and the timestamp of a message.
+fn heading(item: &Json) -> String {
+    let text = |of: &Json| of.as_str().unwrap_or_default().to_owned();
+    let words = [text(&item["type"]), text(&item["name"]), text(&item["additional_kwargs"]["timestamp"])];
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { "item".to_owned() } else { words.join(", ") }
+}
+
+fn markdown(item: &Json, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n## {}", markdown_line(&heading(item)))?;
+    for part in parts(item) {
+        match part.kind {
+            "text" => writeln!(out, "\n{}", escaped(&part.text))?,
+            "reasoning" => {
+                let quote: Vec<String> = part.text.lines().map(|line| format!("> {}", escaped(line))).collect();
+                writeln!(out, "\n{}", quote.join("\n"))?;
+            }
+            kind => {
+                let fence = fence(&part.text);
+                writeln!(out, "\n{kind}:\n\n{fence}\n{}\n{fence}", part.text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns a line of Markdown whose marks are escaped.
+fn markdown_line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+        if c.is_ascii_punctuation() && !matches!(c, '.' | ',' | ':' | '-') {
+            line.push('\\');
+        }
+        line.push(c);
+    }
+    line
+}
+
+/// Returns a fence that does not stand within the text.
+fn fence(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}
+
+/// Replaces the characters that begin HTML: Markdown holds it as well.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\n' | '\t' => safe.push(c),
+            c if c.is_control() => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    debug_assert!(!safe.contains(['<', '>']), "no tag is left");
+    safe
+}
+
+fn html(item: &Json, out: &mut dyn Write) -> io::Result<()> {
+    let role = match item["type"].as_str() {
+        Some(role @ ("human" | "ai" | "tool" | "system")) => role,
+        _ => "other",
+    };
+    writeln!(out, "<article class=\"{role}\"><h2>{}</h2>", escaped(&heading(item)))?;
+    for part in parts(item) {
+        let text = escaped(&part.text);
+        match part.kind {
+            "text" => writeln!(out, "<p>{text}</p>")?,
+            kind => writeln!(out, "<details><summary>{kind}</summary><pre>{text}</pre></details>")?,
+        }
+    }
+    writeln!(out, "</article>")
+}
+
+/// Returns the head of a page. Its policy forbids everything but its own style.
+fn page_head(title: &str, facts: &str) -> String {
+    let (title, facts) = (escaped(title), escaped(facts));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\"><title>{title}</title>\n\
+         <style>body{{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}}\
+         article{{border-left:4px solid #bbb;margin:1em 0;padding:0 1em}}h2{{font-size:.9em;color:#666}}\
+         p,pre{{white-space:pre-wrap;overflow-wrap:anywhere}}\
+         .human{{border-color:#36c}}.ai{{border-color:#393}}.tool{{border-color:#c80}}</style></head>\n\
+         <body><main><h1>{title}</h1><p>{facts}</p>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_text_becomes_a_tag_or_ends_a_fence() {
+        let hostile = "</p><script>alert('x')</script>\x1b[31m & \"";
+        let item = json!({"type": hostile, "content": [{"type": "text", "text": hostile}, {"type": hostile}],
+            "tool_calls": [{"name": "f", "args": {"a": "```` </pre>"}}]});
+        let (mut page, mut text) = (Vec::new(), Vec::new());
+        html(&item, &mut page).unwrap();
+        markdown(&item, &mut text).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        assert!(!page.contains("<script") && !page.contains('\x1b') && page.matches("</pre>").count() == 2, "{page}");
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("\n`````\nf ") && !text.contains("\n</p>"), "{text}");
+        assert_eq!(markdown_line("a*b\n# c"), "a\\*b \\# c");
+        assert!(page_head("<x>", "y").contains("default-src 'none'") && !page_head("<x>", "y").contains("<x>"));
+    }
+}

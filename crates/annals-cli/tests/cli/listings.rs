@@ -1,0 +1,175 @@
+//! The verbs that list what runs and waits, the trash, copies, transcripts, and the flags of the output.
+
+use super::verbs::trip;
+use super::*;
+
+#[test]
+fn steps_and_runs_tell_of_each_task_and_its_end() {
+    let bench = Bench::new();
+    bench.json(&["demo", "notes"]);
+    let steps = bench.json(&["steps", "research:notes", "-n", "0"])["steps"].clone();
+    let steps = steps.as_array().unwrap();
+    let open: Vec<&Json> = steps.iter().filter(|step| step["state"] != "done").collect();
+    assert!(open.len() == 1 && open[0]["state"] == "interrupted" && open[0]["ended_at"].is_null(), "{open:?}");
+    assert!(steps.len() > 5 && steps.iter().skip(1).all(|step| step["seconds"].as_f64().unwrap() >= 0.0));
+    let node = open[0]["node"].as_str().unwrap();
+    assert!(bench.text(&["steps", "research:notes"]).contains(node));
+    assert_eq!(bench.json(&["steps", "research:notes", "-n", "1"])["more"], true);
+    let reads = steps.iter().filter(|step| step["node"] == "read").count();
+    let sums = bench.json(&["stats", "--by", "node"])["sums"].clone();
+    let read = sums.as_array().unwrap().iter().find(|sum| sum["key"] == "read").unwrap().clone();
+    assert_eq!((read["count"].as_u64(), read["seconds"].is_number()), (Some(reads as u64), true));
+
+    let runs = bench.json(&["runs"])["runs"].clone();
+    assert_eq!((runs.as_array().unwrap().len(), &runs[0]["status"]), (1, &json!("interrupted")));
+    let pending = bench.json(&["pending"])["pending"].clone();
+    assert_eq!((&pending[0]["kind"], &pending[0]["node"]), (&json!("interrupt"), &json!(node)));
+    assert_eq!(pending[0]["question"], bench.json(&["threads"])["threads"][0]["questions"][0]);
+
+    bench.json(&["demo", "--yes"]);
+    let runs = bench.json(&["runs", "research:notes"])["runs"].clone();
+    assert_eq!((&runs[0]["status"], &runs[1]["status"]), (&json!("done"), &json!("continued")));
+    assert_eq!(code(&bench.annals(&["pending"])), 1, "nothing waits");
+    assert_eq!(code(&bench.annals(&["steps", "nobody"])), 3);
+}
+
+#[test]
+fn pending_names_timers_and_failures() {
+    let bench = Bench::new();
+    let store = annals::store::Store::open(bench.path("store.db")).unwrap();
+    let schema = annals::state::DynSchema::new().last("n").build();
+    let fails = StateGraph::with_schema(schema)
+        .node("fails", |_: &DynState| -> NodeResult<()> { Err("no train".into()) })
+        .edge(START, "fails")
+        .compile()
+        .unwrap();
+    assert!(fails.invoke(&store.thread("trip").unwrap(), DynUpdate::new().set("n", 1)).is_err());
+    drop(store);
+    let pending = bench.json(&["pending"])["pending"].clone();
+    assert_eq!((&pending[0]["kind"], &pending[0]["node"]), (&json!("failed"), &json!("fails")));
+    assert!(pending[0]["error"].as_str().unwrap().contains("no train"), "{pending}");
+    let step = bench.json(&["steps", "trip"])["steps"][0].clone();
+    assert!(step["state"] == "failed" && step["error"].as_str().unwrap().contains("no train"), "{step}");
+}
+
+#[test]
+fn tree_shows_branches_and_forks_below_their_threads() {
+    let bench = trip();
+    bench.json(&["fork", "trip~1", "--name", "by train"]);
+    bench.json(&["fork", "by train", "--name", "by night train"]);
+    bench.json(&["branch", "trip", "main"]);
+    let threads = bench.json(&["tree", "trip"])["threads"].clone();
+    let rows: Vec<(&str, u64)> = threads
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["thread"].as_str().unwrap(), row["depth"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(rows, [("trip", 0), ("by train", 1), ("by night train", 2)]);
+    assert_eq!(threads[1]["forked_from"]["thread"], "trip");
+    assert_eq!(threads[0]["branches"][0]["name"], "main");
+    let text = bench.text(&["tree", "trip"]);
+    assert!(text.lines().nth(2).unwrap().starts_with("    by night train"), "{text}");
+    assert_eq!(bench.json(&["tree", "trip", "-n", "1"])["more"], true);
+}
+
+#[test]
+fn a_copy_is_a_thread_of_its_own_and_rm_moves_it_to_the_trash() {
+    let bench = trip();
+    bench.json(&["copy", "trip", "again"]);
+    assert_eq!(code(&bench.annals(&["copy", "trip", "again"])), 5, "the id is taken");
+    assert_eq!(bench.json(&["show", "again", "plan.city"])["value"], "Oslo");
+
+    let refused = bench.annals(&["rm", "again"]);
+    assert!(code(&refused) == 7 && stderr(&refused).contains("--yes"), "{refused:?}");
+    assert_eq!(code(&bench.annals(&["rm", "again", "--no-input"])), 7);
+    let trashed = bench.json(&["rm", "again", "--yes"]);
+    assert_eq!((&trashed["state"], trashed["until"].is_string()), (&json!("trashed"), true));
+    let listed = |bench: &Bench| bench.json(&["threads"])["threads"].as_array().unwrap().len();
+    assert_eq!(listed(&bench), 1);
+    bench.json(&["undo", "again"]);
+    assert_eq!(listed(&bench), 2);
+    assert_eq!(bench.json(&["rm", "again", "--now", "--yes"])["state"], "erased");
+    assert_eq!(code(&bench.annals(&["show", "again"])), 3);
+}
+
+#[test]
+fn stats_sums_channels_and_model_calls() {
+    let bench = trip();
+    let usage = r#"messages={"type":"ai","content":"Ja","usage_metadata":{"input_tokens":5,"output_tokens":2,"total_tokens":7},"response_metadata":{"model_name":"m-1"}}"#;
+    bench.json(&["update", "trip", "--append", usage]);
+    let by = |field: &str| bench.json(&["stats", "--by", field])["sums"].clone();
+    let model = by("model");
+    assert_eq!((&model[0]["key"], &model[0]["input_tokens"]), (&json!("m-1"), &json!(5)));
+    assert_eq!(by("thread")[0]["key"], "trip");
+    let channels = by("channel");
+    assert_eq!((&channels[0]["key"], &channels[0]["count"]), (&json!("messages"), &json!(4)));
+    assert!(channels[0]["bytes"].as_u64().unwrap() > 0 && channels[1]["key"] == "plan");
+    let csv = bench.text(&["stats", "--by", "model", "--csv"]);
+    assert!(csv.starts_with("model,count,") && csv.lines().nth(1).unwrap().starts_with("m-1,1,,5,2,"), "{csv}");
+}
+
+#[test]
+fn a_transcript_escapes_every_text_and_loads_nothing() {
+    let bench = trip();
+    bench.json(&["update", "trip", "--say", "<script src=\"https://evil.example/x\"></script> & <b>"]);
+    let page = bench.text(&["export", "trip", "--format", "html"]);
+    assert!(page.starts_with("<!doctype html>") && page.contains("default-src 'none'"), "{page}");
+    assert!(page.contains("&lt;script src=") && !page.contains("<script") && !page.contains("<b>"), "{page}");
+    assert_eq!(page.matches("<article").count(), 4);
+    let text = bench.text(&["export", "trip~1", "--format", "markdown"]);
+    assert!(text.starts_with("# trip\n") && text.contains("## human\n\nA hotel in Bern\n"), "{text}");
+    bench.text(&["export", "trip", "--format", "html", "--out", "trip.html"]);
+    assert_eq!(fs::read_to_string(bench.path("trip.html")).unwrap(), page);
+    assert_eq!(code(&bench.annals(&["export", "trip", "--format", "html", "--out", "trip.html"])), 5);
+    let lines = bench.text(&["export", "trip", "--format", "jsonl"]);
+    assert!(lines.lines().count() == 4 && lines.lines().all(|line| serde_json::from_str::<Json>(line).is_ok()));
+    assert_eq!(bench.text(&["export", "trip", "--format", "json"]), bench.text(&["export", "trip"]));
+}
+
+#[test]
+fn doctor_reports_a_store_and_what_is_not_one() {
+    let bench = trip();
+    let report = bench.json(&["doctor"]);
+    assert_eq!((&report["file"], &report["opens_to_read"]), (&json!("store.db"), &json!(true)));
+    assert_eq!((&report["check"]["threads"], &report["check"]["problems"]), (&json!(1), &json!(0)));
+    assert!(report["format"].as_u64().unwrap() >= 2 && report["sqlite"].as_str().unwrap().starts_with("3."));
+    let text = bench.text(&["doctor"]);
+    assert!(!text.contains(bench.folder.path().to_str().unwrap()) && !text.contains("Oslo"), "{text}");
+
+    fs::write(bench.path("other.db"), "no database").unwrap();
+    let other = bench.annals_on("other.db", &["doctor", "--json"]);
+    assert_eq!((code(&other), &document(&other.stdout)["opens_to_read"]), (4, &json!(false)), "{other:?}");
+    assert_eq!(code(&bench.annals_on("none.db", &["doctor"])), 3);
+}
+
+#[test]
+fn colours_notes_and_questions_are_chosen() {
+    let bench = trip();
+    let with = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command
+            .args(arguments)
+            .arg("--store")
+            .arg(bench.path("store.db"))
+            .env_remove("NO_COLOR")
+            .envs(variables.to_vec());
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let has_colours =
+        |variables: &[(&str, &str)], arguments: &[&str]| with(variables, arguments).stdout.contains(&0x1b);
+    assert!(!has_colours(&[], &["log", "trip"]));
+    assert!(has_colours(&[], &["log", "trip", "--color", "always"]));
+    assert!(has_colours(&[("CLICOLOR_FORCE", "1")], &["log", "trip"]));
+    assert!(!has_colours(&[("CLICOLOR_FORCE", "0")], &["log", "trip"]));
+    assert!(!has_colours(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], &["log", "trip"]));
+    assert!(!has_colours(&[("CLICOLOR_FORCE", "1")], &["log", "trip", "--color", "never"]));
+
+    let noted = |arguments: &[&str]| stderr(&with(&[], arguments));
+    assert!(!noted(&["fork", "trip", "--name", "a"]).is_empty());
+    assert!(noted(&["fork", "trip", "--name", "b", "--quiet"]).is_empty());
+    assert!(noted(&["show", "nobody", "-q"]).contains("nobody"), "errors are not notes");
+    assert!(noted(&["shew", "-q"]).contains("shew"));
+    // Without a terminal no pager is started.
+    assert_eq!(code(&with(&[("PAGER", "false")], &["log", "trip"])), 0);
+}
