@@ -104,12 +104,12 @@ const FILES: u64 = 1_000;
 fn lines_of_file(number: u64, seed: &mut u64) -> (String, Vec<String>) {
     let count = 2 + next(seed) % 8;
     let at = |second: u64| format!("2026-03-02T10:00:{second:02}.000Z");
-    let role = |message: u64| if message % 2 == 0 { "user" } else { "assistant" };
+    let role = |message: u64| if message.is_multiple_of(2) { "user" } else { "assistant" };
     // Texts of one to four bytes a character, so that cuts fall into characters as well.
     let text = |message: u64| format!("message {message} of {number}: ä€𝄞 \\\"");
     let line = |message: u64| match number % 3 {
         0 => {
-            let kind = if message % 2 == 0 { "input_text" } else { "output_text" };
+            let kind = if message.is_multiple_of(2) { "input_text" } else { "output_text" };
             let content = json!([{"type": kind, "text": text(message)}]);
             let payload = json!({"type": "message", "role": role(message), "content": content});
             json!({"timestamp": at(message), "type": "response_item", "payload": payload})
@@ -176,7 +176,7 @@ fn a_thousand_files_cut_at_random_bytes_have_exact_counts_and_grow_without_dupli
             (_, readable) => {
                 threads += 1;
                 torn += u64::from(is_torn);
-                messages_whole += readable - u64::from(number % 3 == 0);
+                messages_whole += readable - u64::from(number.is_multiple_of(3));
             }
         }
     }

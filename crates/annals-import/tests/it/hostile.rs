@@ -96,6 +96,7 @@ fn all_frames_of_a_compressed_rollout_are_read() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the time that a refusal takes is what is tested")]
 fn a_compressed_bomb_is_refused_with_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rollout.jsonl.zst");
