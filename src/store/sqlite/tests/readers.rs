@@ -80,7 +80,7 @@ fn a_follower_of_a_thread_does_not_read_the_checkpoints_of_others() {
     };
     let seconds = |bench: &Bench| {
         let seconds = (0..200).map(|_| {
-            let begin = std::time::Instant::now();
+            let begin = crate::base::internal::Stopwatch::start();
             assert_eq!(bench.store.records_after(1, Some(&thread("own")), 9).unwrap(), []);
             begin.elapsed().as_secs_f64()
         });

@@ -123,7 +123,7 @@ fn seconds_of_superstep(tasks: usize) -> f64 {
     for n in 0..tasks {
         let mut batch = Batch::new(wide.clone(), Namespace::root(), Some(id));
         batch.writes.push(writes(id, &numbered(n), vec![write(0, "x", WriteValue::One(plain(&[1])))]));
-        let begin = std::time::Instant::now();
+        let begin = crate::base::internal::Stopwatch::start();
         bench.store.commit(&batch).unwrap();
         seconds.push(begin.elapsed().as_secs_f64());
     }
