@@ -10,9 +10,9 @@ use crate::base::Value;
 use crate::store::{ChannelValue, ItemIndexRef, ListChangeOp, StoreError, StoredListChange};
 
 use super::blame::{Blame, WriteOrigin};
-use super::snapshot::{Snapshot, is_control, item_value};
+use super::snapshot::{Snapshot, item_value};
 use super::thread::Thread;
-use crate::store::record::plain_value;
+use crate::store::record::{is_control, plain_value};
 
 /// A change of the state by which a text appears in a value, or disappears from it ([`Snapshot::pickaxe`]).
 #[derive(Clone, Debug, PartialEq)]

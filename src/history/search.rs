@@ -6,10 +6,11 @@ use super::snapshot::Snapshot;
 use crate::store::{SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Store, StoreError};
 
 impl Store {
-    /// Returns the items of lists whose text holds every word of a query, such as messages, the newest first: over all
-    /// threads, namespaces and branches. A word matches within words, and in any case.
+    /// Returns the items and values whose text holds every word of a query, such as messages, the newest first: over all threads,
+    /// namespaces and branches. The items are those of lists, the entries of maps and the parts of texts, the values those of
+    /// other channels ([`SearchQuery`] says what their text is). A word matches within words, and in any case.
     ///
-    /// Without an index it reads the items that the filters leave, so its time is that of their number:
+    /// Without an index it reads the items and values that the filters leave, so its time is that of their number:
     /// [`Store::enable_search`] makes one, and [`SearchQuery::thread`] narrows a search.
     ///
     /// # Errors
@@ -37,6 +38,10 @@ impl Store {
     /// assert_eq!(hit.snippet.marked("*", "*"), "The *Gasthof* zum *Bären* has rooms.");
     /// assert_eq!((&*hit.channel, hit.position, hit.on_head), ("messages", 1, true));
     /// assert_eq!(hit.snapshot(&store)?.state::<Chat>()?.messages.len(), 2);
+    ///
+    /// trip.set("city", "Bern, near the bears")?;
+    /// let page = store.search(SearchQuery::new("bears").channel("city"))?;
+    /// assert_eq!(page.hits[0].snippet.marked("*", "*"), "Bern, near the *bears*");
     /// # Ok(())
     /// # }
     /// ```
@@ -49,7 +54,8 @@ impl Store {
     /// follows the log in the background: a search scans up to 256 new checkpoints, and indexes more of them first. Other
     /// handles write meanwhile: the texts are indexed in short transactions, after a longer one that makes the index.
     ///
-    /// A commit to an indexed store writes one more row for each item; the index has about five times the bytes of the texts
+    /// A commit to an indexed store writes one more row for each item. An append to a text indexes the appended part, with the word
+    /// that the parts before it began. The index has about five times the bytes of the texts
     /// that it holds. Words of one or two letters (of one character in Chinese and Japanese) are searched without it.
     /// Deleting a thread takes longer: its entries are overwritten as well.
     ///
@@ -79,7 +85,7 @@ impl Store {
 }
 
 impl SearchHit {
-    /// Returns the state at the checkpoint that put the item.
+    /// Returns the state at the checkpoint that wrote it.
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`] if the thread was deleted meanwhile, or if `store` is another one;

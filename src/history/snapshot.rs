@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
-use crate::store::record::plain_value;
+use crate::store::record::{is_control, plain_value};
 use crate::store::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, StatePart, StateRecord, Store,
     StoreError, WriteRecord,
@@ -261,11 +261,6 @@ impl Snapshot {
 /// Returns whether a channel belongs to the state and holds something.
 pub(super) fn holds_state(channel: &ChannelRecord) -> bool {
     !is_control(&channel.channel) && channel.value != ChannelValue::Empty
-}
-
-/// Returns whether a channel only triggers nodes.
-pub(super) fn is_control(channel: &str) -> bool {
-    channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__")
 }
 
 /// Decodes an item: a message if the index knows a type, else a plain value.

@@ -15,6 +15,11 @@ use super::batch::{Payload, Seen, WriteValue};
 use super::error::StoreError;
 use super::lease::LeaseRecord;
 
+/// Returns whether a channel only triggers nodes, so that it is not part of the state.
+pub(crate) fn is_control(channel: &str) -> bool {
+    channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__")
+}
+
 /// A place in the history: a checkpoint of a namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CheckpointRef {

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use annals::base::limits::MAP_POSITION_MIN;
-use annals::base::{CheckpointId, Codec, IdSource, Namespace, TaskId, ThreadId, Timestamp};
+use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
+use annals::base::{CheckpointId, Codec, Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp, Value};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use annals::store::{
     Backend, Batch, ChannelValue, CheckedUpTo, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange,
@@ -26,7 +26,9 @@ use ops::{Content, ItemSpec, Op, ValueSpec, WriteSpec, op};
 
 const THREADS_MAX: usize = 4;
 const VALUES: [&str; 3] = ["x", "y", "z"];
-const LISTS: [&str; 2] = ["list", "other"];
+const LISTS: [&str; 3] = ["list", "other", "draft"];
+/// The parts of words and texts, in lists and values.
+const TEXTS: [&str; 9] = ["te", "xt", " text ", "ü 3", "t ü ", "x", "", "日", "本 xt"];
 
 /// A namespace of a thread, with the ids that were stored there.
 struct Place {
@@ -76,6 +78,15 @@ impl<'a> Pair<'a> {
 
     fn payload(&mut self, len: u16, indexed: bool) -> Payload {
         self.count += 1;
+        let text = |n: u32| Value::from(TEXTS[(n as usize) % TEXTS.len()]);
+        match self.count % 5 {
+            1 => return Encoded::encode(&text(self.count / 5)).unwrap().into(),
+            2 => {
+                let pair = Value::List(vec![text(self.count / 5), text(self.count / 7)]);
+                return Encoded::encode(&pair).unwrap().into();
+            }
+            _ => {}
+        }
         let mut data = self.count.to_le_bytes().to_vec();
         data.resize(usize::from(len), 7);
         // Some payloads are equal, so that shared content is shared.
@@ -226,7 +237,9 @@ impl<'a> Pair<'a> {
 
     fn list(&mut self, base: &mut Base, channel: &str, specs: &[ItemSpec], task: Option<u32>) -> Vec<ItemChange> {
         let mut positions = base.positions.entry(channel.into()).or_default().clone();
-        let mut end = base.ends.get(channel).copied().unwrap_or(0);
+        // The last of the lists is a text.
+        let first = if channel == LISTS[2] { TEXT_POSITION_MIN } else { 0 };
+        let mut end = base.ends.get(channel).copied().unwrap_or(first).max(first);
         let mut items: Vec<ItemChange> = Vec::new();
         let shared = specs.iter().find_map(|spec| match spec {
             ItemSpec::Share(place, at) => self.stored_list(*place, *at),

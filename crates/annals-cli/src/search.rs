@@ -1,7 +1,7 @@
-//! `annals search`: the items of lists, such as messages, whose text holds every word, newest first.
+//! `annals search`: the items and values whose text holds every word, such as messages, newest first.
 //!
-//! JSON: `{"schema": 1, "hits": [{"thread", "namespace", "checkpoint", "created_at", "channel", "position", "id", "role",
-//! "name", "node", "on_head", "snippet", "matches": [[from, to]]}], "next": cursor | null}`. `matches` are ranges of bytes
+//! JSON: `{"schema": 1, "hits": [{"thread", "namespace", "checkpoint", "created_at", "channel", "position", "key", "id",
+//! "role", "name", "node", "on_head", "snippet", "matches": [[from, to]]}], "next": cursor | null}`. `matches` are ranges of bytes
 //! of `snippet`; `next` continues the search with `--after`. Exit code 1 if nothing is found.
 
 use annals::store::{SearchHit, SearchQuery, Store};
@@ -102,6 +102,7 @@ fn document(hit: &SearchHit) -> Json {
         "created_at": hit.created_at.to_string(),
         "channel": &*hit.channel,
         "position": hit.position,
+        "key": hit.key,
         "id": hit.id,
         "role": hit.role,
         "name": hit.name,

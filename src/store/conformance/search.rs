@@ -4,6 +4,8 @@ use super::build::{
     CasePlace, CheckpointDraft, bytes, commit, delete_range, id, message, moment, put, put_payload, remove, root_of,
     task, write_items, writes,
 };
+use crate::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
+use crate::base::{Encoded, Map, Value};
 use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, Payload};
 use crate::store::error::StoreError;
@@ -51,6 +53,14 @@ pub(super) fn indexed_references(backend: &dyn Backend) {
 
 pub(super) fn indexed_of_writes(backend: &dyn Backend) {
     indexed(backend, of_writes);
+}
+
+pub(super) fn indexed_channels(backend: &dyn Backend) {
+    indexed(backend, channels);
+}
+
+pub(super) fn indexed_parts(backend: &dyn Backend) {
+    indexed(backend, parts);
 }
 
 pub(super) fn indexed_deleted(backend: &dyn Backend) {
@@ -211,10 +221,119 @@ pub(super) fn of_writes(backend: &dyn Backend) {
     let place = root_of("writes");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     commit(backend, &place.pending(1, writes(1, task(1), "~1", vec![write_items(0, "list", &["word", "word"])])));
-    assert_eq!(shown(backend, SearchQuery::new("word")), [""; 0], "writes are not items of a list");
+    assert_eq!(shown(backend, SearchQuery::new("word")), [""; 0], "writes of a task are not found");
     let value = |text| ChangeValue::Value(Data::New(said("ai", text)));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).change("value", 1, value("word")));
-    assert_eq!(shown(backend, SearchQuery::new("word")), [""; 0], "nor are values");
+    assert_eq!(shown(backend, SearchQuery::new("word")), ["writes/ value 0 [word]"], "the value of a channel is found");
+}
+
+/// Returns a value in MessagePack.
+fn plain(value: impl Into<Value>) -> Payload {
+    Encoded::encode(&value.into()).expect("encodes").into()
+}
+
+pub(super) fn channels(backend: &dyn Backend) {
+    let place = root_of("channels");
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["write"]));
+    let value = |value: Payload| ChangeValue::Value(Data::New(value));
+    let entry = |position: u64, key: &str, text: &str| {
+        put_payload(MAP_POSITION_MIN + position, plain(Value::List(vec![key.into(), text.into()])))
+    };
+    let long = format!("{} word", "x".repeat(2_000));
+    let nested =
+        Map::from_iter([("word".to_owned(), Value::List(vec![1.into(), "a word".into(), "two words".into()]))]);
+    let draft = CheckpointDraft::on(2, 1)
+        .change("long", 1, value(plain(&*long)))
+        .change("nested", 1, value(plain(nested)))
+        .change("none", 1, value(plain(7)))
+        .change("short", 1, value(plain("Word")))
+        .by(0)
+        .items("files", 1, vec![entry(5, "word.txt", "abc"), entry(900, "b.txt", "words")])
+        .items("plain", 1, vec![put_payload(0, plain("one word")), put_payload(1, plain(1))])
+        .change("branch:to:x", 1, value(plain("word")))
+        .change("__start__", 1, value(plain("word")));
+    place.add(backend, Some(1), draft);
+    let hits = page(backend, &SearchQuery::new("word")).hits;
+    let line = |hit: &SearchHit| {
+        let (key, node) = (hit.key.as_deref().unwrap_or("-"), hit.node.as_deref().unwrap_or("-"));
+        format!("{} {} {key} {node} {} {}", hit.channel, hit.position, hit.on_head, hit.snippet.marked("[", "]").len())
+    };
+    let found: Vec<String> = hits.iter().map(line).collect();
+    let expected = [
+        "short 0 - write true 6",
+        "plain 0 - - true 10",
+        "nested 0 - - true 20",
+        "long 0 - - true 46",
+        "files 0 b.txt - true 13",
+        "files 0 word.txt - true 14",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(shown(backend, SearchQuery::new("word").channel("short")), ["channels/ short 0 [Word]"]);
+    assert_eq!(shown(backend, SearchQuery::new("word").channel("__start__")), [""; 0], "it triggers nodes");
+    assert_eq!(shown(backend, SearchQuery::new("word").role("ai")), [""; 0], "a value has no type");
+    // A value, and an entry, that are replaced.
+    let draft = CheckpointDraft::on(3, 2).change("short", 2, value(plain("other"))).items(
+        "files",
+        2,
+        vec![entry(5, "word.txt", "new")],
+    );
+    place.add(backend, Some(2), draft);
+    let found = shown(backend, SearchQuery::new("word").on_head());
+    assert_eq!(found.iter().filter(|line| line.contains("short")).count(), 0);
+    assert_eq!(found.first().map(String::as_str), Some("channels/ files 0 [word].txt\nnew"));
+    assert_eq!((found.len(), shown(backend, SearchQuery::new("word")).len()), (5, 7));
+}
+
+pub(super) fn parts(backend: &dyn Backend) {
+    let place = root_of("parts");
+    let part = |n: u64, text: &str| put_payload(TEXT_POSITION_MIN + n, plain(text));
+    let texts = ["The Gast", "ho", "", "f zum ", "Bären in", "Bern Gasthof"];
+    for (n, text) in (0..).zip(texts) {
+        let (draft, head) = match n {
+            0 => (CheckpointDraft::root(1), None),
+            n => (CheckpointDraft::on(n + 1, n), Some(n)),
+        };
+        place.add(backend, head, draft.items("draft", n + 1, vec![part(n, text)]));
+    }
+    let find = |words: &str| shown(backend, SearchQuery::new(words));
+    assert_eq!(
+        find("gasthof"),
+        ["parts/ draft 5 inBern [Gasthof]", "parts/ draft 3 [Gasthof] zum "],
+        "a word across parts is found where it ends"
+    );
+    assert_eq!(
+        find("gast"),
+        ["parts/ draft 5 inBern [Gast]hof", "parts/ draft 0 The [Gast]"],
+        "and a whole word where it is"
+    );
+    assert_eq!(find("inbern"), ["parts/ draft 5 [inBern] Gasthof"]);
+    assert_eq!(find("zum gasthof"), ["parts/ draft 3 [Gasthof] [zum] "]);
+    assert_eq!(find("the gasthof"), [""; 0], "another part holds a word");
+    assert_eq!(find("hof"), ["parts/ draft 5 inBern Gast[hof]", "parts/ draft 3 Gast[hof] zum "]);
+    // Several parts at once, after the text was replaced, and on another branch.
+    let draft = CheckpointDraft::on(7, 6).items(
+        "draft",
+        7,
+        vec![delete_range(TEXT_POSITION_MIN, TEXT_POSITION_MIN + 6), part(6, "ab"), part(7, "cd")],
+    );
+    place.add(backend, Some(6), draft);
+    assert_eq!(find("abcd"), ["parts/ draft 7 [abcd]"]);
+    assert_eq!(find("gasthofab"), [""; 0], "the part before is deleted");
+    place.add(backend, Some(7), CheckpointDraft::on(8, 6).items("draft", 7, vec![part(6, "xy")]));
+    place.add(backend, Some(8), CheckpointDraft::on(9, 8).items("draft", 8, vec![part(7, "z")]));
+    assert_eq!(
+        (find("hofxy").len(), find("xyz")),
+        (0, vec!["parts/ draft 7 [xyz]".to_owned()]),
+        "a branch is read alone"
+    );
+    // A thread and its fork are erased together: the parts of the one are read for the entries of the other.
+    let fork = root_of("fork");
+    fork.add(backend, None, CheckpointDraft::fork(1, place.point(9)).items("draft", 9, vec![part(8, "end")]));
+    fork.add(backend, Some(1), CheckpointDraft::on(2, 1).items("draft", 10, vec![part(9, "ing")]));
+    assert_eq!(find("ending"), ["fork/ draft 9 [ending]"]);
+    let erasure = backend.delete_threads(&[place.thread.clone(), fork.thread.clone()]).expect("deletes");
+    _ = backend.reclaim().expect("reclaims");
+    assert_eq!(find("gasthof"), [""; 0], "{erasure:?}");
 }
 
 pub(super) fn deleted(backend: &dyn Backend) {

@@ -274,9 +274,14 @@ impl StoredList {
     /// Returns when an item was put, and by which task.
     pub(super) fn written(&self, item: &Item) -> (u64, Option<u32>) {
         match &self.reference {
-            Some(reference) if item.seq <= reference.seq => (reference.ordinal, reference.task),
+            Some(reference) if self.is_shared(item) => (reference.ordinal, reference.task),
             _ => (item.ordinal, item.task),
         }
+    }
+
+    /// Returns whether an item is one of the list that this one references.
+    pub(super) fn is_shared(&self, item: &Item) -> bool {
+        self.reference.as_ref().is_some_and(|reference| item.seq <= reference.seq)
     }
 }
 

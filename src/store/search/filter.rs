@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::entry::Entry;
 use super::text::Words;
 use super::{SearchCursor, SearchHit, SearchPage, SearchQuery, Snippet};
 use crate::base::limits::{NAME_BYTES_MAX, SEARCH_HITS_MAX};
 use crate::base::{ThreadId, Timestamp};
 use crate::store::error::StoreError;
-use crate::store::record::ItemIndexRef;
+use crate::store::record::is_control;
 
 /// The place of a hit in the order of a search.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +17,7 @@ pub(in crate::store) struct HitPlace {
     /// The position of the checkpoint in the log.
     pub(in crate::store) seq: u64,
     pub(in crate::store) channel: Arc<str>,
-    /// The position of the item in its list.
+    /// The position at which the item is stored; 0 for a value.
     pub(in crate::store) position: u64,
 }
 
@@ -76,20 +77,20 @@ impl Search {
         self.after.as_ref()
     }
 
-    /// Returns whether items of a channel are searched.
+    /// Returns whether a channel is searched.
     pub(in crate::store) fn reads(&self, channel: &str) -> bool {
-        self.channel.as_deref().is_none_or(|wanted| wanted == channel)
+        self.channel.as_deref().is_none_or(|wanted| wanted == channel) && !is_control(channel)
     }
 
-    /// Returns whether type and text of an item match.
-    pub(in crate::store) fn matches(&self, index: &ItemIndexRef<'_>) -> bool {
-        let is_of_role = self.role.is_none() || self.role.as_deref() == index.kind;
-        is_of_role && index.text.is_some_and(|text| self.words.are_in(text))
+    /// Returns whether type and text of an entry match.
+    pub(in crate::store) fn matches(&self, entry: &Entry<'_>) -> bool {
+        let is_of_role = self.role.is_none() || self.role.as_deref() == entry.index.kind;
+        is_of_role && self.words.are_in(&entry.text, entry.begun)
     }
 
     /// Returns the text around the first match.
-    pub(in crate::store) fn snippet(&self, index: &ItemIndexRef<'_>) -> Snippet {
-        self.words.snippet(index.text.unwrap_or_default())
+    pub(in crate::store) fn snippet(&self, entry: &Entry<'_>) -> Snippet {
+        self.words.snippet(&entry.text)
     }
 
     /// Returns whether a hit passes the filters of its checkpoint: thread, time, node, and whether it is on the head.

@@ -136,7 +136,7 @@ mod tests {
         for round in 0..4_000 {
             let (text, word) = (text(40), text(1 + round % 5));
             let Ok(words) = Words::of(&word) else { continue };
-            if words.are_in(&text) {
+            if words.are_in(&text, 0) {
                 let of_text = Grams::of_text(&text);
                 assert!(
                     Grams::of_words(&words).iter().all(|gram| of_text.iter().any(|g| g == gram)),

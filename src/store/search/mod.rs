@@ -1,11 +1,12 @@
-//! Searches of the texts of list items: queries, hits and pages.
+//! Searches of the texts of channels: queries, hits and pages.
 //!
-//! A search finds the puts of items whose text holds every word of the query, over all threads and branches, the newest
-//! first. A word is any run of characters without white space; it matches within words and ignores case, so Chinese and
+//! A search finds the puts of items, and the values of channels, whose text holds every word of the query, over all threads
+//! and branches, the newest first. A word is any run of characters without white space; it matches within words and ignores case, so Chinese and
 //! Japanese need no division into words. *Absent:* ranking, stemming, and a syntax: every character of a query is text.
 //!
 //! Invariants: a hit is decided by the stored text, with or without an index; the order of hits is that of the log.
 
+mod entry;
 mod filter;
 mod grams;
 mod text;
@@ -15,6 +16,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub(super) use entry::{BegunWord, Entry};
 pub(super) use filter::{HitPlace, NewestHits, Search};
 pub(super) use grams::{Grams, push_token};
 
@@ -22,11 +24,16 @@ use super::record::CheckpointRef;
 use crate::base::Timestamp;
 use crate::base::limits::SEARCH_HITS_DEFAULT;
 
-/// A search of the texts of list items, such as messages.
+/// A search of the texts of channels, such as messages.
 ///
-/// It finds every put of an item whose text holds all words of the query, also on abandoned branches and where the item
-/// was edited or deleted later. An item that a fork shares with its source is a hit of the thread that wrote it. The
-/// first 64 KiB of a text are searched.
+/// It finds every put of an item, of an entry of a map and of a part of a text, and every value of a channel, whose text holds
+/// all words of the query, also on abandoned branches and where it was edited or deleted later. The text of a message is what
+/// it says; the text of any other value are the texts in it, without the names of members, and of an entry of a map its key and
+/// these. A hit is of the thread that wrote it, also if a fork shares it. The first 64 KiB of a text are searched, and channels
+/// that only trigger nodes are not.
+///
+/// A word may cross the parts of a text: it is found in the part in which it ends. All words of a query must be in this part,
+/// or in the word that the parts before it began on the same branch.
 ///
 /// # Example: the second page of a search
 /// ```
@@ -67,7 +74,7 @@ pub struct SearchQuery {
 }
 
 impl SearchQuery {
-    /// Searches for items whose text holds every word of `text`. White space separates words; at most 1,024 bytes, and at
+    /// Searches for items and values whose text holds every word of `text`. White space separates words; at most 1,024 bytes, and at
     /// least one word.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
@@ -84,7 +91,7 @@ impl SearchQuery {
         }
     }
 
-    /// Finds only items that were written in this thread.
+    /// Finds only what was written in this thread.
     #[must_use]
     pub fn thread(mut self, id: impl AsRef<str>) -> Self {
         self.thread = Some(id.as_ref().to_owned());
@@ -98,35 +105,35 @@ impl SearchQuery {
         self
     }
 
-    /// Finds only items that this node wrote.
+    /// Finds only what this node wrote.
     #[must_use]
     pub fn node(mut self, name: impl Into<String>) -> Self {
         self.node = Some(name.into());
         self
     }
 
-    /// Finds only items of this channel.
+    /// Finds only items, or values, of this channel.
     #[must_use]
     pub fn channel(mut self, name: impl Into<String>) -> Self {
         self.channel = Some(name.into());
         self
     }
 
-    /// Finds only items whose checkpoint was made at this timestamp or later.
+    /// Finds only hits whose checkpoint was made at this timestamp or later.
     #[must_use]
     pub fn since(mut self, at: Timestamp) -> Self {
         self.since = Some(at);
         self
     }
 
-    /// Finds only items whose checkpoint was made before this timestamp.
+    /// Finds only hits whose checkpoint was made before this timestamp.
     #[must_use]
     pub fn until(mut self, before: Timestamp) -> Self {
         self.until = Some(before);
         self
     }
 
-    /// Finds only items that are in their list at the head of their namespace.
+    /// Finds only items that are in their list, map or text at the head of their namespace, and the values there.
     #[must_use]
     pub fn on_head(mut self) -> Self {
         self.on_head = true;
@@ -172,7 +179,7 @@ pub struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// Indexes the texts of lists.
+    /// Indexes the texts of all channels.
     pub fn new() -> Self {
         Self::default()
     }
@@ -205,20 +212,23 @@ pub struct SearchPage {
     pub next: Option<SearchCursor>,
 }
 
-/// An item whose text holds every word of a query.
+/// An item, or a value, whose text holds every word of a query.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SearchHit {
-    /// The checkpoint that put the item.
+    /// The checkpoint that put it.
     pub point: CheckpointRef,
     /// The position of the checkpoint in the log of the file.
     pub seq: u64,
     /// The timestamp of the checkpoint.
     pub created_at: Timestamp,
-    /// The list channel.
+    /// The channel.
     pub channel: Arc<str>,
-    /// The position of the item in its list.
+    /// The position of the item in its list, or the number of the part of a text, from 0; 0 for an entry of a map and for the
+    /// value of a channel.
     pub position: u64,
+    /// The key of an entry of a map.
+    pub key: Option<String>,
     /// The type of the item.
     pub role: Option<String>,
     /// The id of the item.
@@ -227,7 +237,7 @@ pub struct SearchHit {
     pub name: Option<String>,
     /// The node that wrote it; `None` for the input of a run and for an update.
     pub node: Option<Arc<str>>,
-    /// True if the item is in its list at the head of its namespace: it was not edited or deleted, and its branch was not
+    /// True if it is in its channel at the head of its namespace: it was not edited or deleted, and its branch was not
     /// abandoned.
     pub on_head: bool,
     /// The text around the first match.

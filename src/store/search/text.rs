@@ -35,10 +35,11 @@ impl Words {
         self.0.iter().map(Vec::as_slice)
     }
 
-    /// Returns whether a text holds every word.
-    pub(in crate::store) fn are_in(&self, text: &str) -> bool {
+    /// Returns whether a text holds every word, and one of them ends after the first `begun` bytes.
+    pub(in crate::store) fn are_in(&self, text: &str, begun: usize) -> bool {
         let text = searched(text);
         self.0.iter().all(|word| next_match(text, 0, word).is_some())
+            && (begun == 0 || self.0.iter().any(|word| ends_after(text, begun, word)))
     }
 
     /// Returns the part of a text around its first match, with all matches in it.
@@ -102,6 +103,19 @@ fn next_match(text: &str, from: usize, word: &[char]) -> Option<Range<usize>> {
     })
 }
 
+/// Returns whether a match of a word ends after the first `begun` bytes of a text.
+fn ends_after(text: &str, begun: usize, word: &[char]) -> bool {
+    let mut from = 0;
+    while let Some(found) = next_match(text, from, word) {
+        if found.end > begun {
+            return true;
+        }
+        // Matches may overlap.
+        from = found.start + text[found.start..].chars().next().map_or(1, char::len_utf8);
+    }
+    false
+}
+
 /// Returns the bytes of the characters of a text with which a word begins it.
 fn match_len(text: &str, word: &[char]) -> Option<usize> {
     let mut wanted = word.iter();
@@ -131,12 +145,21 @@ mod tests {
 
     #[test]
     fn every_word_is_found_within_words_and_in_any_case() {
-        assert!(words("gast HAUS").are_in("Der Gasthof ist kein Kaffeehaus."));
-        assert!(!words("gast brau").are_in("Der Gasthof"));
-        assert!(words("京の").are_in("東京のホテル") && words("ÉTÉ").are_in("un été") && words("Σ").are_in("σ"));
-        assert!(words("aab").are_in("aaab"), "a match may begin within a failed one");
-        assert!(words("\" * NEAR( \0").are_in("near( \0 \" *") && !words("a*").are_in("ab"));
-        assert!(words("İ").are_in("x İ") && words("i").are_in("İ"), "a character with a longer lower case");
+        assert!(words("gast HAUS").are_in("Der Gasthof ist kein Kaffeehaus.", 0));
+        assert!(!words("gast brau").are_in("Der Gasthof", 0));
+        assert!(
+            words("京の").are_in("東京のホテル", 0) && words("ÉTÉ").are_in("un été", 0) && words("Σ").are_in("σ", 0)
+        );
+        assert!(words("aab").are_in("aaab", 0), "a match may begin within a failed one");
+        assert!(words("\" * NEAR( \0").are_in("near( \0 \" *", 0) && !words("a*").are_in("ab", 0));
+        assert!(words("İ").are_in("x İ", 0) && words("i").are_in("İ", 0), "a character with a longer lower case");
+    }
+
+    #[test]
+    fn a_match_ends_after_the_begun_word() {
+        assert!(words("gasthof").are_in("Gasthof", 4) && !words("gast").are_in("Gasthof", 4));
+        assert!(words("gast hof").are_in("Gasthof", 4) && !words("gast bern").are_in("Gasthof", 4));
+        assert!(words("aa").are_in("aaa", 2) && !words("aa").are_in("aab", 2), "matches may overlap");
     }
 
     #[test]
@@ -145,13 +168,13 @@ mod tests {
             let error = Words::of(text).unwrap_err();
             assert!(error.to_string().starts_with("text of a search is not valid"), "{error}");
         }
-        assert!(words(&"x".repeat(SEARCH_TEXT_BYTES_MAX)).are_in(&"X".repeat(SEARCH_TEXT_BYTES_MAX)));
+        assert!(words(&"x".repeat(SEARCH_TEXT_BYTES_MAX)).are_in(&"X".repeat(SEARCH_TEXT_BYTES_MAX), 0));
     }
 
     #[test]
     fn the_end_of_a_long_text_is_not_searched() {
         let text = format!("{}end", "é".repeat(SEARCHED_BYTES_MAX / 2));
-        assert!(words("éé").are_in(&text) && !words("end").are_in(&text));
+        assert!(words("éé").are_in(&text, 0) && !words("end").are_in(&text, 0));
         assert!(words("end").snippet(&text).more_after);
         let odd = format!("x{text}");
         assert_eq!(searched(&odd).len(), SEARCHED_BYTES_MAX - 1, "a character is not divided");

@@ -420,6 +420,38 @@ impl<'a> ChannelRows<'a> {
         Ok(())
     }
 
+    /// Visits the items directly before a position that the branch of the list put there, the last one first, for as long as
+    /// `visit` returns true. A position without an item ends it.
+    pub(super) fn before(&self, position: i64, visit: &mut dyn FnMut(PayloadRef<'_>) -> bool) -> Res<()> {
+        let (span, mut deleted) = (self.first_span(), DeletedRanges(BTreeMap::new()));
+        if self.end.has_ranges {
+            deleted.read(self, span)?;
+        }
+        let (mut payloads, mut wanted) = (Payloads::new(self.view)?, position - 1);
+        let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
+        let mut rows = backwards.query(params![span.branch, self.channel, span.last, i64::MAX, wanted])?;
+        // The rows of a position ascend by ordinal.
+        let mut newest: Option<ListRow> = None;
+        loop {
+            let row = rows.next()?.map(|row| self.list_row(span, row)).transpose()?;
+            if let Some(item) = newest.filter(|item| row.is_none_or(|row| row.position != item.position)) {
+                let is_live = item.op == PUT && !deleted.is_deleted(item.position, item.ordinal);
+                let place = || item_place(span.branch, self.channel, item.position, item.ordinal);
+                if !is_live
+                    || item.position != wanted
+                    || payloads.with(item.stored, &place, |payload| Ok(visit(payload)))? != Some(true)
+                {
+                    return Ok(());
+                }
+                wanted -= 1;
+            }
+            if row.is_none() {
+                return Ok(());
+            }
+            newest = row;
+        }
+    }
+
     /// Visits the last items.
     fn tail(&self, count: usize, visit: Visit<'_>) -> Res<()> {
         if count == 0 {

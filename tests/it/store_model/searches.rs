@@ -25,6 +25,9 @@ pub(super) fn compare(
         SearchQuery::new("text").thread(thread.as_str()).role("ai").channel(LISTS[0]).limit(3),
         SearchQuery::new("xt ü 1").node("node").limit(1_000),
         SearchQuery::new("ü").since(moment(10)).until(moment(40)),
+        SearchQuery::new("texte").channel(LISTS[2]),
+        SearchQuery::new("xt").on_head().limit(5),
+        SearchQuery::new("日本"),
         SearchQuery::new("none"),
     ];
     for query in queries {

@@ -4,7 +4,8 @@
 
 use super::super::check::Checker;
 use super::super::fault::Res;
-use super::index::{IndexState, first_entry, grams_of, place_of, puts_at};
+use super::entry::entries_at;
+use super::index::{IndexState, first_entry, grams_of, place_of};
 use super::sql;
 use crate::base::internal::hash::check64;
 use crate::store::search::push_token;
@@ -48,8 +49,8 @@ impl Checker<'_> {
                 deleted.insert(seq);
                 continue;
             };
-            for (entry, (key, _)) in (first_entry(seq)..state.next).zip(puts_at(view, branch, ordinal)?) {
-                let grams = grams_of(view, key, thread)?;
+            for (entry, (key, channel)) in (first_entry(seq)..state.next).zip(entries_at(view, branch, ordinal)?) {
+                let grams = grams_of(view, key, &channel, thread)?;
                 grams
                     .iter()
                     .flat_map(|grams| grams.iter())

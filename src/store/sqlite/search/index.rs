@@ -1,20 +1,19 @@
 //! The search index: which texts hold a gram.
 //!
 //! The index follows the log: its state names the first entry that it does not hold, and a step adds the next ones. An
-//! entry is a put; its number is 2^24 times the `seq` of its checkpoint plus its place among the puts there, by channel and
-//! position. So entries ascend with the log, and the number alone leads to the row. *Absent:* texts: an entry that the
+//! entry is a put or the value of a channel; its number is 2^24 times the `seq` of its checkpoint plus its place among the
+//! entries there, by channel and position. So entries ascend with the log, and the number alone leads to the row. *Absent:* texts: an entry that the
 //! index gives is compared with the log.
 //!
-//! Invariant: every put below the first entry that is not indexed has its grams in the index, unless its thread is deleted.
+//! Invariant: every entry below the first one that is not indexed has its grams in the index, unless its thread is deleted.
 
 use super::super::fault::{Fault, Res, corrupt, invalid};
 use super::super::job::JobRef;
-use super::super::names::Kind;
 use super::super::read::ReadView;
-use super::super::rows::Room;
 use super::super::write::Caches;
 use super::super::writer::SqliteWriter;
-use super::{PutKey, sql};
+use super::entry::{EntryKey, entries_at};
+use super::sql;
 use crate::base::limits::{INDEX_COST_MAX, INDEX_INTERVAL, SEARCH_ENTRIES_MAX};
 use crate::store::error::StoreError;
 use crate::store::search::{Grams, SearchIndex};
@@ -156,11 +155,11 @@ fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<u64
             next = first_entry(seq + 1);
             continue;
         };
-        for (at, (key, _)) in puts_at(view, branch, ordinal)?.into_iter().enumerate().skip(part) {
+        for (at, (key, channel)) in entries_at(view, branch, ordinal)?.into_iter().enumerate().skip(part) {
             if left == 0 {
                 return advanced(conn, next);
             }
-            let grams = grams_of(view, key, thread)?;
+            let grams = grams_of(view, key, &channel, thread)?;
             if let Some(grams) = &grams {
                 insert.execute(params![first_entry(seq) + at as i64, grams.tokens("", "", " ")])?;
             }
@@ -181,37 +180,13 @@ fn advanced(conn: &Connection, next: i64) -> Res<u64> {
     behind(conn, next)
 }
 
-/// Returns the puts of a checkpoint, each with its channel, in the order of its entries.
-pub(super) fn puts_at(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Vec<(PutKey, Arc<str>)>> {
-    let mut statement = view.conn.prepare_cached(sql::PUTS_AT)?;
-    let mut rows = statement.query([branch, ordinal])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let key = PutKey { branch: row.get(0)?, channel: row.get(1)?, position: row.get(2)?, ordinal: row.get(3)? };
-        found.push((key, view.names.text(view.conn, Kind::List, key.channel)?));
-    }
-    found.sort_unstable_by(|(a, in_a), (b, in_b)| (in_a, a.position).cmp(&(in_b, b.position)));
-    if found.len() as i64 > SEARCH_ENTRIES_MAX {
-        let reason =
-            format!("ordinal {ordinal} of branch {branch} has {} items, at most {SEARCH_ENTRIES_MAX}", found.len());
-        return Err(invalid("search index", reason));
-    }
-    Ok(found)
-}
-
-/// Returns the grams of a put; `None` if it has no text.
-pub(super) fn grams_of(view: ReadView<'_>, key: PutKey, thread: i64) -> Res<Option<Grams>> {
-    let mut statement = view.conn.prepare_cached(sql::PUT)?;
-    let mut rows = statement.query(key.columns())?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    PutKey::read(view, row, &mut Room::of(view.keys), |_, _, payload| {
-        let index = payload.index.unwrap_or_default();
-        Ok(index.text.map(|text| {
-            let mut grams = Grams::of_text(text);
-            grams.add_thread(thread);
-            grams.add_role(index.kind.unwrap_or_default());
-            grams
-        }))
+/// Returns the grams of an entry; `None` if it has no text.
+pub(super) fn grams_of(view: ReadView<'_>, key: EntryKey, channel: &str, thread: i64) -> Res<Option<Grams>> {
+    key.read(view, channel, |_, entry| {
+        let mut grams = Grams::of_text(&entry.text);
+        grams.add_thread(thread);
+        grams.add_role(entry.index.kind.unwrap_or_default());
+        Ok(grams)
     })
 }
 
@@ -254,7 +229,7 @@ pub(in super::super) fn erase(conn: &Connection, caches: &Caches, thread: i64, l
         }
         *left = left.saturating_sub(1);
         let mut all = true;
-        for (at, (key, _)) in puts_at(view, branch, ordinal)?.into_iter().enumerate().skip(part as usize) {
+        for (at, (key, channel)) in entries_at(view, branch, ordinal)?.into_iter().enumerate().skip(part as usize) {
             let entry = first_entry(seq) + at as i64;
             if entry >= end {
                 break;
@@ -264,7 +239,7 @@ pub(in super::super) fn erase(conn: &Connection, caches: &Caches, thread: i64, l
                 break;
             }
             // The grams of a damaged text are not known. It does not stop the erasure.
-            if let Some(grams) = grams_of(view, key, thread).ok().flatten() {
+            if let Some(grams) = grams_of(view, key, &channel, thread).ok().flatten() {
                 delete.execute(params![entry, grams.tokens("", "", " ")])?;
                 *left = left.saturating_sub(grams.len());
             }

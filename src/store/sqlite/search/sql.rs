@@ -66,18 +66,21 @@ pub(super) const BRANCHES: &str = branches!();
 pub(super) const BRANCHES_OF_THREAD: &str = branches!("WHERE t.public_id = ?1 ");
 pub(super) const THREAD: &str = "SELECT id FROM thread WHERE public_id = ?1";
 
-/// The columns of a put that its check covers, and those of its payload.
+/// The values that a checkpoint gave to channels.
+pub(super) const VALUES_AT: &str = "SELECT key FROM version WHERE branch = ?1 AND ordinal = ?2 AND kind & 15 = 1";
+
+/// The columns of a put that its check covers, and those of its payload, which an inline value does not have.
 macro_rules! put {
     ($tail:literal) => {
         concat!(
             "SELECT i.branch, i.channel, i.slot, i.ordinal, i.task, i.value, i.xxh3, p.form, p.xxh3, p.data, p.item_id, ",
             "p.kind, p.text, p.name, p.tool_calls, p.input_tokens, p.output_tokens ",
-            "FROM item i CROSS JOIN payload p ON p.id = i.value WHERE i.op = 1 AND typeof(i.value) = 'integer' AND ",
+            "FROM item i LEFT JOIN payload p ON p.id = i.value WHERE i.op = 1 AND ",
             $tail
         )
     };
 }
-/// The puts of a branch with a payload. An inline value has no index, and so no text.
+/// The puts of a branch.
 pub(super) const PUTS_OF_BRANCH: &str = put!("i.branch = ?1");
 /// One put.
 pub(super) const PUT: &str = put!("i.branch = ?1 AND i.channel = ?2 AND i.slot = ?3 AND i.ordinal = ?4");

@@ -1,0 +1,268 @@
+//! The texts that are searched: of an item with an index its text, of any other value the texts in it.
+//!
+//! A part of a text channel is searched with the word that the parts before it began, so a word across parts is found in the
+//! part in which it ends. *Absent:* where values are stored.
+//!
+//! Invariant: the text of an entry follows from its payload and from parts of its own branch, which are deleted with it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, Visitor};
+
+use crate::base::limits::{
+    MAP_POSITION_MIN, SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, TEXT_POSITION_END, TEXT_POSITION_MIN,
+};
+use crate::base::{PayloadRef, decode_bytes};
+use crate::store::record::ItemIndexRef;
+
+/// A put of an item, or a value of a channel, as a search reads it.
+#[derive(Debug)]
+pub(in crate::store) struct Entry<'a> {
+    /// The text, after the word that the parts before it began.
+    pub(in crate::store) text: Cow<'a, str>,
+    /// The bytes of that word.
+    pub(in crate::store) begun: usize,
+    /// The columns of an item with an index.
+    pub(in crate::store) index: ItemIndexRef<'a>,
+    payload: PayloadRef<'a>,
+    position: Option<u64>,
+}
+
+impl<'a> Entry<'a> {
+    /// Returns the entry of a payload; `None` if it has no text. It is that of an item at a position, or else of a value.
+    /// `begun` reads the word that the parts before a position began.
+    pub(in crate::store) fn of<E>(
+        payload: PayloadRef<'a>,
+        position: Option<u64>,
+        begun: impl FnOnce() -> Result<String, E>,
+    ) -> Result<Option<Self>, E> {
+        let Some(mut text) = text_of(&payload) else { return Ok(None) };
+        let is_part = position.is_some_and(|position| (TEXT_POSITION_MIN..TEXT_POSITION_END).contains(&position));
+        let mut bytes = 0;
+        if is_part && text.starts_with(|c: char| !c.is_whitespace()) {
+            let word = begun()?;
+            if !word.is_empty() {
+                bytes = word.len();
+                text = Cow::Owned(word + &text);
+            }
+        }
+        let index = payload.index.unwrap_or_default();
+        Ok(Some(Self { text, begun: bytes, index, payload, position }))
+    }
+
+    /// Returns the key of an entry of a map.
+    pub(in crate::store) fn key(&self) -> Option<String> {
+        let is_entry = self.position.is_some_and(|at| (MAP_POSITION_MIN..TEXT_POSITION_MIN).contains(&at));
+        let pair = is_entry.then(|| decode_bytes::<(String, IgnoredAny)>(self.payload.codec, self.payload.data).ok());
+        pair.flatten().map(|(key, _)| key)
+    }
+
+    /// Returns the position that a hit shows: of an item in its list, or of a part in its text.
+    pub(in crate::store) fn shown_position(&self) -> u64 {
+        match self.position {
+            Some(position) if position >= TEXT_POSITION_END => position,
+            Some(position) if position >= TEXT_POSITION_MIN => position - TEXT_POSITION_MIN,
+            Some(position) if position < MAP_POSITION_MIN => position,
+            _ => 0,
+        }
+    }
+}
+
+/// Returns the text of a payload: that of its index, or else the texts in its value, each on a line.
+pub(in crate::store) fn text_of<'a>(payload: &PayloadRef<'a>) -> Option<Cow<'a, str>> {
+    match payload.index {
+        Some(index) => index.text.map(Cow::Borrowed),
+        None => {
+            let texts = decode_bytes::<ValueTexts>(payload.codec, payload.data).ok()?.0;
+            (!texts.is_empty()).then_some(Cow::Owned(texts))
+        }
+    }
+}
+
+/// Reads the word at the end of the parts of a text, from the last part on.
+#[derive(Debug)]
+pub(in crate::store) struct BegunWord {
+    /// The parts of the word, the last one first.
+    parts: Vec<String>,
+    /// The characters that may be read; an empty part costs one as well.
+    left: usize,
+}
+
+impl BegunWord {
+    /// Begins to read. A word of a search has at most as many characters as its text has bytes.
+    pub(in crate::store) fn new() -> Self {
+        Self { parts: Vec::new(), left: SEARCH_TEXT_BYTES_MAX }
+    }
+
+    /// Adds the part before. Returns whether the word may have begun before it.
+    pub(in crate::store) fn add(&mut self, payload: &PayloadRef<'_>) -> bool {
+        let text = text_of(payload).unwrap_or_default();
+        let word = text.char_indices().rev().take(self.left).take_while(|(_, c)| !c.is_whitespace());
+        let from = word.last().map_or(text.len(), |(at, _)| at);
+        self.left = self.left.saturating_sub(text[from..].chars().count().max(1));
+        self.parts.push(text[from..].to_owned());
+        from == 0 && self.left > 0
+    }
+
+    /// Returns the word.
+    pub(in crate::store) fn finish(mut self) -> String {
+        self.parts.reverse();
+        self.parts.concat()
+    }
+}
+
+/// The texts in a value, each on a line; names of members are left out. A text that no search would read is cut off.
+struct ValueTexts(String);
+
+impl<'de> Deserialize<'de> for ValueTexts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut texts = String::new();
+        AddTexts(&mut texts).deserialize(deserializer)?;
+        Ok(Self(texts))
+    }
+}
+
+/// Adds the texts of a value.
+struct AddTexts<'t>(&'t mut String);
+
+impl<'de> DeserializeSeed<'de> for AddTexts<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for AddTexts<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        let room = (SEARCHED_BYTES_MAX + 1).saturating_sub(self.0.len());
+        if room > 0 && !text.is_empty() {
+            if !self.0.is_empty() {
+                self.0.push('\n');
+            }
+            let end = (room.min(text.len())..=text.len()).find(|end| text.is_char_boundary(*end));
+            self.0.push_str(&text[..end.unwrap_or(text.len())]);
+        }
+        Ok(())
+    }
+
+    fn visit_bytes<E: de::Error>(self, _: &[u8]) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    /// An extension has no text.
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, _: D) -> Result<(), D::Error> {
+        Ok(())
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(AddTexts(self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while members.next_key::<IgnoredAny>()?.is_some() {
+            members.next_value_seed(AddTexts(self.0))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Encoded, Payload, Value};
+
+    fn payload(value: impl Into<Value>) -> Payload {
+        Encoded::encode(&value.into()).unwrap().into()
+    }
+
+    fn texts(value: serde_json::Value) -> Option<String> {
+        text_of(&payload(value).as_ref()).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn the_texts_of_a_value_are_lines_and_its_names_are_left_out() {
+        use serde_json::json;
+        assert_eq!(texts(json!("a b")).as_deref(), Some("a b"));
+        let nested = json!({"name": "x", "list": ["y", 1, null, "", {"deep": "z"}], "number": 1.5, "is": true});
+        let mut lines: Vec<String> = texts(nested).unwrap().lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["x", "y", "z"]);
+        assert_eq!([texts(json!(null)), texts(json!("")), texts(json!([1, {}]))], [None, None, None]);
+        assert_eq!(text_of(&Payload::new(b"not MessagePack".to_vec()).as_ref()), None);
+    }
+
+    #[test]
+    fn a_long_value_is_read_as_far_as_a_search_reads() {
+        let long = texts(serde_json::json!(["é".repeat(SEARCHED_BYTES_MAX), "end"])).unwrap();
+        assert!(long.len() > SEARCHED_BYTES_MAX && long.len() < SEARCHED_BYTES_MAX + 8 && !long.contains("end"));
+        let many = texts(serde_json::Value::from(vec!["ab"; SEARCHED_BYTES_MAX])).unwrap();
+        assert!(many.len() > SEARCHED_BYTES_MAX && many.len() < SEARCHED_BYTES_MAX + 8);
+    }
+
+    #[test]
+    fn a_begun_word_is_read_back_to_white_space() {
+        let begun = |parts: &[&str]| {
+            let mut word = BegunWord::new();
+            let read = parts.iter().rev().take_while(|part| word.add(&payload(**part).as_ref())).count();
+            (word.finish(), read)
+        };
+        assert_eq!(begun(&["a Gast", "", "ho"]), ("Gastho".into(), 2));
+        assert_eq!(begun(&["a Gast", "hof "]), (String::new(), 0));
+        assert_eq!(begun(&["日", "本"]), ("日本".into(), 2));
+        assert_eq!(begun(&["x".repeat(5_000).as_str()]), ("x".repeat(SEARCH_TEXT_BYTES_MAX), 0));
+        assert_eq!(begun(&vec![""; 5_000]).1, SEARCH_TEXT_BYTES_MAX - 1);
+    }
+
+    #[test]
+    fn an_entry_has_a_key_or_a_position() {
+        let entry = |value: serde_json::Value, position| {
+            let payload = payload(value);
+            let entry = Entry::of(payload.as_ref(), position, || Ok::<_, ()>("Gast".into())).unwrap().unwrap();
+            (
+                entry.text.into_owned(),
+                entry.begun,
+                Entry::of(payload.as_ref(), position, || Ok::<_, ()>("Gast".into()))
+                    .unwrap()
+                    .map(|entry| (entry.key(), entry.shown_position()))
+                    .unwrap(),
+            )
+        };
+        use serde_json::json;
+        assert_eq!(entry(json!("hof"), Some(TEXT_POSITION_MIN + 3)), ("Gasthof".into(), 4, (None, 3)));
+        assert_eq!(entry(json!(" hof"), Some(TEXT_POSITION_MIN)), (" hof".into(), 0, (None, 0)));
+        assert_eq!(entry(json!("hof"), Some(7)), ("hof".into(), 0, (None, 7)));
+        assert_eq!(entry(json!("hof"), None), ("hof".into(), 0, (None, 0)));
+        assert_eq!(entry(json!(["k", "v"]), Some(MAP_POSITION_MIN + 9)), ("k\nv".into(), 0, (Some("k".into()), 0)));
+        assert_eq!(entry(json!("hof"), Some(MAP_POSITION_MIN)).2, (None, 0), "it is not a list of a key and a value");
+    }
+}
