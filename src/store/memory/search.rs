@@ -106,7 +106,7 @@ impl Searched<'_> {
         word.finish()
     }
 
-    /// Returns whether a channel holds what the checkpoint put there at the head of the namespace.
+    /// Returns whether the channel still holds the entry of the checkpoint at the head of the namespace.
     fn is_on_head(&self, channel: &str, position: Option<u64>) -> Result<bool, StoreError> {
         let (record, Some(head)) = (&self.stored.record, self.space.head()) else { return Ok(false) };
         let mut is_shown = false;

@@ -98,7 +98,12 @@ impl BegunWord {
 
     /// Adds the part before. Returns whether the word may have begun before it.
     pub(in crate::store) fn add(&mut self, payload: &PayloadRef<'_>) -> bool {
-        let text = text_of(payload).unwrap_or_default();
+        let text = match payload.index {
+            Some(index) => index.text.map(Cow::Borrowed),
+            // The end of a long part counts, which `text_of` cuts off.
+            None => decode_bytes::<String>(payload.codec, payload.data).ok().map(Cow::Owned),
+        };
+        let Some(text) = text else { return false };
         let word = text.char_indices().rev().take(self.left).take_while(|(_, c)| !c.is_whitespace());
         let from = word.last().map_or(text.len(), |(at, _)| at);
         self.left = self.left.saturating_sub(text[from..].chars().count().max(1));
@@ -241,6 +246,7 @@ mod tests {
         assert_eq!(begun(&["日", "本"]), ("日本".into(), 2));
         assert_eq!(begun(&["x".repeat(5_000).as_str()]), ("x".repeat(SEARCH_TEXT_BYTES_MAX), 0));
         assert_eq!(begun(&vec![""; 5_000]).1, SEARCH_TEXT_BYTES_MAX - 1);
+        assert_eq!(begun(&[&format!("{}end", "x ".repeat(SEARCHED_BYTES_MAX))]), ("end".into(), 0));
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl SearchQuery {
         }
     }
 
-    /// Finds only what was written in this thread.
+    /// Finds only items and values of this thread.
     #[must_use]
     pub fn thread(mut self, id: impl AsRef<str>) -> Self {
         self.thread = Some(id.as_ref().to_owned());
@@ -105,7 +105,7 @@ impl SearchQuery {
         self
     }
 
-    /// Finds only what this node wrote.
+    /// Finds only items and values that this node wrote.
     #[must_use]
     pub fn node(mut self, name: impl Into<String>) -> Self {
         self.node = Some(name.into());

@@ -1,6 +1,8 @@
 //! The search index: its entries, its bytes, its place in a file.
 
 use super::*;
+use crate::base::Encoded;
+use crate::base::limits::TEXT_POSITION_MIN;
 use crate::store::check::Invariant;
 use crate::store::error::StoreError;
 use crate::store::search::{SearchOptions, SearchQuery};
@@ -158,6 +160,42 @@ fn a_deleted_thread_leaves_no_entry() {
     bench.store.disable_search().unwrap();
     _ = bench.store.reclaim().unwrap();
     assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), bench.check()), (6, Vec::new()));
+}
+
+/// Returns a value in MessagePack.
+fn encoded(text: &str) -> Payload {
+    Encoded::encode(text).unwrap().into()
+}
+
+#[test]
+fn an_appended_part_is_indexed_alone_and_every_entry_is_erased() {
+    let mut bench = Bench::new();
+    let long = "the hills are steep ".repeat(50_000) + "Gast";
+    let part = |n: u64, text: &str| {
+        let put = ItemChange::new(TEXT_POSITION_MIN + n, ItemOp::Put(Data::New(encoded(text))), None);
+        Change::new("draft", n + 1, ChangeValue::Items(vec![put]))
+    };
+    let (text, fork) = (thread("text"), thread("fork"));
+    let first = bench.add(&text, None, vec![part(0, &long), value("city", 1, encoded("Bern"))]);
+    let second = bench.add(&text, Some(first), vec![part(1, "hof 7")]);
+    let third = bench.add_on(&fork, Some(Parent::Fork(at(&text, second))), vec![part(2, "th end")]);
+    bench.add(&fork, Some(third), vec![part(3, "ing")]);
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    let find = |bench: &Bench, words: &str| hits(&bench.store, SearchQuery::new(words));
+    assert_eq!(find(&bench, "gasthof"), ["Gasthof 7"], "one long part is before it");
+    assert_eq!((find(&bench, "bern"), find(&bench, "ending")), (vec!["Bern".to_owned()], vec!["ending".to_owned()]));
+    let of = |seq: i64, place: i64| (seq << 24) + place;
+    assert_eq!(entries(&bench), [of(1, 0), of(1, 1), of(2, 0), of(3, 0), of(4, 0)]);
+    let conn = raw(&bench.path());
+    conn.execute_batch("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, search_text, instance)").unwrap();
+    let grams = |entry| -> i64 {
+        conn.query_row("SELECT count(*) FROM terms WHERE doc = ?1", [entry], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(grams(of(2, 0)), 7, "of gasthof, the thread and the type");
+    drop(conn);
+    _ = bench.store.delete_threads(&[text, fork]).unwrap();
+    _ = bench.store.reclaim().unwrap();
+    assert_eq!((entries(&bench), bench.check()), (Vec::new(), Vec::new()));
 }
 
 #[test]
