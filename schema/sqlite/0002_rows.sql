@@ -440,9 +440,24 @@ SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal,
     FROM (SELECT x, at, hex(substr(x, at + 11, 1)) AS h FROM (SELECT x, instr(x, X'AA6D6F64656C5F6E616D65') AS at
       FROM (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data) AS x)) WHERE at > 0) m
     WHERE m.h BETWEEN 'A0' AND 'BF' OR m.h = 'D9'),
-  (SELECT (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = r.branch AND v.ordinal = r.ordinal
-      ORDER BY v.key DESC LIMIT 1) FROM item r
-    WHERE r.branch = i.branch AND r.channel = i.channel AND r.slot = i.slot AND r.ordinal > i.ordinal ORDER BY r.ordinal LIMIT 1)
+  (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = i.branch AND v.ordinal = (SELECT min(gone.ordinal) FROM (
+      SELECT (SELECT r.ordinal FROM item r WHERE r.branch = i.branch AND r.channel = i.channel AND r.slot = i.slot
+        AND r.ordinal > i.ordinal ORDER BY r.ordinal LIMIT 1) AS ordinal
+      UNION ALL
+      SELECT (SELECT d.ordinal FROM item d WHERE d.branch = i.branch AND d.channel = i.channel AND d.slot < -1 - i.ordinal AND d.op = 2
+        AND EXISTS (WITH RECURSIVE cut (h, at, byte, field, value, unit, first, covers) AS (
+            SELECT h, 1, (instr('0123456789ABCDEF', substr(h, 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2, 1)) - 1, 0, 0, 1, 0, 0
+            FROM (SELECT hex(d.value) AS h)
+            UNION ALL
+            SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
+              CASE WHEN byte > 127 THEN field ELSE (field + 1) % 3 END,
+              CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
+              CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
+              CASE WHEN byte < 128 AND field = 0 THEN value + byte * unit ELSE first END,
+              byte < 128 AND field = 1 AND i.slot >= first AND i.slot < first + value + byte * unit
+            FROM cut WHERE 2 * at <= length(h) AND NOT covers)
+          SELECT 1 FROM cut WHERE covers) ORDER BY d.slot DESC LIMIT 1)) gone)
+    ORDER BY v.key DESC LIMIT 1)
 FROM item i JOIN branch br ON br.id = i.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = i.channel JOIN payload p ON p.id = i.value
   LEFT JOIN checkpoint c ON c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v
@@ -525,7 +540,7 @@ SELECT t.public_id, n.path, (SELECT CASE WHEN moved.newest = top.seq THEN moved.
 FROM thread t JOIN namespace n ON n.thread = t.id;
 
 CREATE VIEW v_steps (thread, namespace, seq, checkpoint, step, position, task, node, state, started_at, ended_at, seconds,
-  error) AS
+  error, attempt, handled) AS
 SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1, j.key,
   lower(substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 1, 8) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 9, 4) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 13, 4) || '-'
     || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 17, 4) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 21)),
@@ -540,7 +555,14 @@ SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1, j.key,
   c.created_at,
   strftime('%Y-%m-%dT%H:%M:%S', d.created_at / 1000000, 'unixepoch') || printf('.%06dZ', d.created_at % 1000000),
   (d.created_at - k.created_at) / 1e6,
-  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = k.seq AND w.position = j.key AND w.idx = -1)
+  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = k.seq AND w.position = j.key AND w.idx = -1),
+  (SELECT 1 + CASE WHEN a.h < '9280' THEN (instr('0123456789ABCDEF', substr(a.h, 3, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 4, 1)) - 1)
+      WHEN a.h < '92CD' THEN (instr('0123456789ABCDEF', substr(a.h, 5, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 6, 1)) - 1)
+      WHEN a.h < '92CE' THEN (instr('0123456789ABCDEF', substr(a.h, 5, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(a.h, 6, 1)) - 1) * 256
+        + (instr('0123456789ABCDEF', substr(a.h, 7, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 8, 1)) - 1) END
+    FROM (SELECT hex(w.value) AS h FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -8
+      AND typeof(w.value) = 'blob') a WHERE a.h BETWEEN '92' AND '93'),
+  EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -5)
 FROM checkpoint k CROSS JOIN v_checkpoints c ON c.seq = k.seq CROSS JOIN json_each(c.next) j
   LEFT JOIN checkpoint d ON d.seq = (SELECT v.seq FROM checkpoint v WHERE v.namespace = k.namespace AND v.prefix >= k.prefix
     AND v.seq - v.parent = k.seq ORDER BY v.prefix, v.seq LIMIT 1)

@@ -1,11 +1,16 @@
 //! The views of a file, as a program reads them that has SQLite alone.
 
+use annals::base::{Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp};
 use annals::history::{ModelUsage, UsageQuery, UsageTotal};
 use annals::message::Usage;
 use annals::prelude::*;
 use annals::rusqlite::Connection;
 use annals::rusqlite::types::ValueRef;
-use annals::store::Key;
+use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
+use annals::store::{
+    Batch, ItemIndex, Key, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Source, TaskKind, TaskRecord,
+    WriteValue,
+};
 
 /// A closed store in a folder.
 struct ClosedFile {
@@ -142,6 +147,99 @@ fn usage_is_counted_once() {
     assert_eq!(file.rows("SELECT DISTINCT length(day) FROM v_usage"), ["10"]);
     let removed = "SELECT id, text, model, removed_by FROM v_messages WHERE thread = 'a' ORDER BY seq, slot";
     assert_eq!(file.rows(removed), ["0|hi|-|-", "1|hello|m-1|2", "1|edited|m-1|-", "2|stated|-|-"]);
+}
+
+#[test]
+fn a_message_in_a_deleted_range_is_shown_as_removed() {
+    let file = ClosedFile::of(OpenOptions::new(), |store| {
+        let a = store.thread("a").unwrap();
+        let says = |text: &str| Message::human(text).with_id(text);
+        a.append("messages", ["0", "1", "2"].map(says)).unwrap();
+        a.append("messages", [says("3")]).unwrap();
+        a.append("messages", [Message::remove_all(), says("4"), says("5")]).unwrap();
+        a.append("messages", [Message::remove("5")]).unwrap();
+        a.append("messages", [Message::remove_all()]).unwrap();
+        a.append("messages", [says("6")]).unwrap();
+        // On another branch, whose deletes are not those of this one.
+        a.rewind_to(&a.at("~5").unwrap()).unwrap();
+        a.append("messages", [Message::remove_all(), says("7")]).unwrap();
+    });
+    let removed = "SELECT branch, id, seq, removed_by FROM v_messages ORDER BY seq, slot";
+    let expected = ["1|0|1|3", "1|1|1|3", "1|2|1|3", "1|3|2|3", "1|4|3|5", "1|5|3|4", "1|6|6|-", "2|7|7|-"];
+    assert_eq!(file.rows(removed), expected);
+    assert_ne!(file.rows("SELECT count(*) FROM item WHERE op = 2"), ["0"], "ranges were deleted");
+}
+
+#[test]
+fn ranges_of_any_length_are_shown() {
+    let thread = ThreadId::new("a").unwrap();
+    let file = ClosedFile::of(OpenOptions::new(), |store| {
+        let mut ids = IdSource::from_seed(1);
+        let mut head = None;
+        let mut commit = |version: u64, items: Vec<ItemChange>| {
+            let id = ids.checkpoint(Timestamp::from_micros(1_000 * version as i64), 0, head.as_ref());
+            let parent = head.map(Parent::Local);
+            let mut checkpoint =
+                NewCheckpoint::new(id, parent, 0, Source::Loop, Timestamp::from_micros(version as i64));
+            checkpoint.changes = vec![Change::new("list", version, ChangeValue::Items(items))];
+            let mut batch = Batch::new(thread.clone(), Namespace::root(), head);
+            batch.checkpoints.push(checkpoint);
+            store.backend().commit(&batch).unwrap();
+            head = Some(id);
+        };
+        let put = |position: u64| {
+            let mut index = ItemIndex::default();
+            index.kind = Some("ai".into());
+            ItemChange::new(position, ItemOp::Put(Data::New(Payload::new(vec![0xc0]).with_index(index))), None)
+        };
+        let cut = |first, end| ItemChange::new(first, ItemOp::DeleteRange { end }, None);
+        commit(1, [0, 5, 127, 128, 300, 20_000, 1 << 40].map(put).into());
+        commit(2, vec![cut(5, 6), cut(100, 128)]);
+        commit(3, vec![cut(6, 300), put(5)]);
+        commit(4, vec![cut(300, 1 << 40), put(300)]);
+        commit(5, vec![cut(1 << 40, u64::MAX)]);
+    });
+    let removed = "SELECT slot, seq, removed_by FROM v_messages ORDER BY slot, seq";
+    let expected =
+        ["0|1|-", "5|1|2", "5|3|-", "127|1|2", "128|1|3", "300|1|4", "300|4|-", "20000|1|4", "1099511627776|1|5"];
+    assert_eq!(file.rows(removed), expected);
+}
+
+#[test]
+fn steps_are_shown_with_their_attempts() {
+    let file = ClosedFile::of(OpenOptions::new(), |store| {
+        let (mut ids, now) = (IdSource::from_seed(1), Timestamp::from_micros(1));
+        let id = ids.checkpoint(now, 0, None);
+        let task = |n: u8| TaskId::from_bytes([n; 16]);
+        let kind = || TaskKind::Pull { triggers: vec!["input".into()] };
+        let mut checkpoint = NewCheckpoint::new(id, None, 0, Source::Loop, now);
+        checkpoint.tasks = (0..5).map(|n| TaskRecord::new(task(n), format!("node {n}"), kind())).collect();
+        let mut batch = Batch::new(ThreadId::new("a").unwrap(), Namespace::root(), None);
+        batch.checkpoints.push(checkpoint);
+        store.backend().commit(&batch).unwrap();
+        let mut batch = Batch::new(batch.thread, Namespace::root(), Some(id));
+        let special = |index: i32, channel: &str, value: Value| {
+            NewWrite::new(index, channel, WriteValue::One(Encoded::encode(&value).unwrap().into()))
+        };
+        let attempt = |number: i64| special(-8, "__attempt__", Value::List(vec![number.into(), 1.into()]));
+        let writes = |n: u8, writes| NewWrites::new(id, task(n), format!("~__pregel_pull, node {n}")).with(writes);
+        batch.writes.push(writes(0, vec![attempt(1)]));
+        batch.writes.push(writes(1, vec![attempt(300), special(-1, "__error__", "no model".into())]));
+        let failed =
+            vec![special(-1, "__error__", "it failed".into()), special(-5, "__error_source_node__", "node 2".into())];
+        batch.writes.push(writes(2, failed));
+        batch.writes.push(writes(3, vec![attempt(200)]));
+        store.backend().commit(&batch).unwrap();
+    });
+    let steps = "SELECT node, state, attempt, error, handled FROM v_steps ORDER BY position";
+    let expected = [
+        "node 0|running|2|-|0",
+        "node 1|failed|301|no model|0",
+        "node 2|failed|-|it failed|1",
+        "node 3|running|201|-|0",
+        "node 4|running|-|-|0",
+    ];
+    assert_eq!(file.rows(steps), expected);
 }
 
 #[test]

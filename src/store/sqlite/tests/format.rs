@@ -168,7 +168,8 @@ fn views_lead_to_the_checkpoints_of_threads_that_take_turns() {
 }
 
 /// Joins of views, as a user writes them.
-const JOINS: [&str; 2] = [
+const JOINS: [&str; 3] = [
+    "SELECT m.id, m.removed_by, c.step FROM v_messages m JOIN v_checkpoints c USING (seq)",
     "SELECT m.id, m.text, c.step FROM v_messages m JOIN v_checkpoints c USING (seq)",
     "SELECT v.channel, v.version, c.step FROM v_channel_versions v JOIN v_checkpoints c USING (seq)",
 ];
@@ -182,7 +183,9 @@ fn a_join_of_messages_and_checkpoints_is_linear() {
         let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {join}")).unwrap();
         let plan = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
         let plan: Vec<String> = plan.map(|line| line.unwrap()).collect();
-        assert_eq!(plan.iter().filter(|line| line.starts_with("SCAN")).count(), 1, "{join}: {plan:?}");
+        let is_inside = |line: &str| INSIDE.iter().any(|begin| line.starts_with(begin));
+        let scans = plan.iter().filter(|line| line.starts_with("SCAN") && !is_inside(line)).count();
+        assert_eq!(scans, 1, "{join}: {plan:?}");
     }
 }
 
@@ -195,7 +198,9 @@ fn documented_queries() -> Vec<String> {
 }
 
 /// Scans of the parts of one row (its tasks, its head, its value), and of rows that were found.
-const INSIDE: [&str; 10] = [
+const INSIDE: [&str; 12] = [
+    "SCAN cut",
+    "SCAN gone",
     "SCAN part",
     "SCAN byte",
     "SCAN CONSTANT",
