@@ -19,6 +19,7 @@ mod partials;
 mod points;
 mod retain;
 mod store_model;
+mod surface;
 mod updates;
 mod views;
 mod watch;
