@@ -156,7 +156,10 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,
         E::OlderFormat { .. } => ErrorKind::OlderFormat,
-        E::ThreadNotFound { .. } | E::CheckpointNotFound { .. } | E::BranchNotFound { .. } => ErrorKind::NotFound,
+        E::ThreadNotFound { .. }
+        | E::CheckpointNotFound { .. }
+        | E::CheckpointPruned { .. }
+        | E::BranchNotFound { .. } => ErrorKind::NotFound,
         E::HandleClosed { .. } | E::FileReplaced { .. } => ErrorKind::Io,
         E::Write { .. } | E::Read { .. } | E::Open { .. } | E::ReadOnly => ErrorKind::Io,
         _ => ErrorKind::Invalid,

@@ -25,8 +25,9 @@
 //! # Limitations
 //!
 //! - *No graphs*: nodes, interrupts and streams are in `annals-graph`, which re-exports this crate.
-//! - *No change of history.* A stored checkpoint is never edited or deleted; a thread is deleted as a whole
-//!   ([`Store::delete_thread`](store::Store::delete_thread)). Rows that are replaced or deleted: the special writes of a
+//! - *No change of history.* A stored checkpoint is never edited; a thread is deleted as a whole
+//!   ([`Store::delete_thread`](store::Store::delete_thread)), and checkpoints can be pruned ([`Thread::prune`](history::Thread::prune)).
+//!   Rows that are replaced or deleted: the special writes of a
 //!   task (its error, interrupt, resume values and attempt), the timers of sleeping tasks, the key-value memory, and the
 //!   cache.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
@@ -42,6 +43,7 @@
 //! [Compare two states](#compare-two-states) ·
 //! [Name a point, and ask who wrote a value](#name-a-point-and-ask-who-wrote-a-value) ·
 //! [The tail of a long conversation](#the-tail-of-a-long-conversation) ·
+//! [Prune a long history](#prune-a-long-history) ·
 //! [A schema made at run time](#a-schema-made-at-run-time) ·
 //! [A type that has changed](#a-type-that-has-changed) ·
 //! [Remember across threads](#remember-across-threads) ·
@@ -291,6 +293,33 @@
 //! assert_eq!(last.iter().map(|m| m.text()).collect::<Vec<_>>(), ["message 99", "message 100"]);
 //! let found = head.find_messages("messages", &MessageQuery::new().kind("human").text("message 7"))?;
 //! assert_eq!(found.len(), 11);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Prune a long history
+//!
+//! Nothing is pruned by itself. A [`PrunePolicy`](history::PrunePolicy) says which checkpoints go, and a plan shows them before they
+//! do. The checkpoints that are kept show what they showed before, and so do those of threads that were forked. Heads, ends of
+//! branches and targets of names are always kept.
+//!
+//! ```
+//! use annals::history::PrunePolicy;
+//! use annals::prelude::*;
+//! use annals::store::StoreError;
+//!
+//! # fn main() -> Result<()> {
+//! # let thread = Store::memory().thread("alice")?;
+//! # for n in 0..30 {
+//! #     thread.append("messages", [Message::human(format!("message {n}"))])?;
+//! # }
+//! let plan = thread.prune_plan(&PrunePolicy::new().keep_last(10))?;
+//! println!("{} checkpoints, about {} bytes", plan.checkpoints(), plan.estimate()?.bytes);
+//! plan.run()?;
+//!
+//! assert_eq!(thread.history()?.count(), 10);
+//! assert_eq!(thread.head()?.unwrap().len("messages")?, 30);
+//! assert!(matches!(thread.at("~10"), Err(StoreError::CheckpointPruned { .. })));
 //! # Ok(())
 //! # }
 //! ```

@@ -35,6 +35,8 @@ pub struct Blame {
     pub node: Option<String>,
     /// The version of the channel; `None` of an item.
     pub version: Option<u64>,
+    /// True if the checkpoint was pruned: its state cannot be read, and its task is not known any more.
+    pub pruned: bool,
 }
 
 /// The place in the log at which a value was written.
@@ -74,6 +76,7 @@ impl WriteOrigin {
                 task: task.map(|task| task.id),
                 node: task.map(|task| task.name.to_string()),
                 version: written.version,
+                pruned: record.pruned,
             })
         };
         all.iter().map(blame).collect()

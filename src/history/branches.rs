@@ -415,16 +415,18 @@ pub struct Lineage {
 
 impl Lineage {
     fn read(&mut self) -> Result<Option<Snapshot>, StoreError> {
-        if self.page.is_empty() && self.below > 0 {
+        while self.page.is_empty() && self.below > 0 {
             let lowest = self.below.saturating_sub(PAGE);
             let ordinals: Vec<u64> = (lowest..self.below).rev().collect();
             let found = self.at.store().backend().ancestors(self.at.point(), &ordinals)?;
-            self.page = found.into_iter().flatten().collect();
+            let mut page: VecDeque<CheckpointRecord> = found.into_iter().flatten().collect();
             self.below = lowest;
             // The next page begins at the last checkpoint of this one, so that a walk is linear.
-            if let Some(last) = self.page.back() {
+            if let Some(last) = page.back() {
                 self.at = Snapshot::new(self.at.store().clone(), last.clone());
             }
+            page.retain(|record| !record.pruned);
+            self.page = page;
         }
         let store = self.at.store().clone();
         Ok(self.page.pop_front().map(|record| Snapshot::new(store, record)))
@@ -444,7 +446,8 @@ impl Iterator for Lineage {
 }
 
 impl Snapshot {
-    /// Returns the lineage: this checkpoint, its parent, and so on, across forks. No state is read.
+    /// Returns the lineage: this checkpoint, its parent, and so on, across forks. No state is read. Checkpoints that were
+    /// pruned are passed over.
     ///
     /// # Example
     /// ```
@@ -473,7 +476,7 @@ impl Snapshot {
     /// nothing in common. It reads about as many rows as lie between the checkpoints and the one in common.
     ///
     /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    /// [`StoreError::CheckpointPruned`] if it was pruned; [`StoreError::Read`], [`StoreError::Corrupt`].
     ///
     /// # Example
     /// ```
@@ -512,7 +515,7 @@ impl Snapshot {
         // The lineages have `from` in common; above `own` they do not meet, or nothing was searched yet.
         let (mut common, mut apart) = (from, own.record().ordinal.min(others.record().ordinal));
         if common == highest {
-            return self.ancestor(highest);
+            return self.kept_ancestor(highest);
         }
         debug_assert!(common < apart, "the lineages part above the last common ancestor");
         while apart - common > 1 {
@@ -524,7 +527,12 @@ impl Snapshot {
                 (apart, own, others) = (middle, a, b);
             }
         }
-        own.ancestor(common)
+        own.kept_ancestor(common)
+    }
+
+    fn kept_ancestor(&self, ordinal: u64) -> Result<Option<Self>, StoreError> {
+        let found = self.ancestor(ordinal)?;
+        found.map(|found| Self::kept(self.store(), found.record().clone())).transpose()
     }
 
     /// Returns the checkpoint of the lineage that has an ordinal.

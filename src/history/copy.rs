@@ -15,6 +15,7 @@ use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Seen, WriteRef, WriteValue,
 };
+use crate::store::is_pruned;
 use crate::store::{
     Backend, Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
     NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
@@ -41,8 +42,9 @@ impl Thread {
     /// writers wait for the commit.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`]; [`StoreError::Conflict`] if the other thread exists already, or if other writers changed
-    /// this one while it was read, 64 times in a row; [`StoreError::Id`]; as [`Backend::commit`].
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::CheckpointPruned`] if checkpoints of the thread were pruned on which others
+    /// follow; [`StoreError::Conflict`] if the other thread exists already, or if other writers changed this one while it was
+    /// read, 64 times in a row; [`StoreError::Id`]; as [`Backend::commit`].
     ///
     /// # Example
     /// ```
@@ -70,6 +72,7 @@ impl Thread {
             if records.is_empty() {
                 return Err(StoreError::ThreadNotFound { id: self.id().clone() });
             }
+            copying.must_be_whole(&records)?;
             copying.must_be_new(&records)?;
             let batches = copying.batches(&records)?;
             // Checkpoints only come with new heads, or with a greater newest one.
@@ -122,6 +125,16 @@ impl<'a> Copying<'a> {
         }
         records.sort_by_key(|record| record.seq);
         Ok(records)
+    }
+
+    /// Refuses a thread of which a checkpoint was pruned.
+    fn must_be_whole(&self, records: &[CheckpointRecord]) -> Result<(), StoreError> {
+        let stored: BTreeSet<(&Namespace, CheckpointId)> =
+            records.iter().map(|record| (&record.point.namespace, record.point.checkpoint)).collect();
+        let pruned = records
+            .iter()
+            .find_map(|record| record.parent.filter(|parent| !stored.contains(&(&record.point.namespace, *parent))));
+        pruned.map_or(Ok(()), |parent| Err(is_pruned(self.from, &parent)))
     }
 
     /// Refuses a thread that exists, unless it is this copy, to which nothing was done yet.

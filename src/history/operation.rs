@@ -14,6 +14,7 @@ use crate::store::{
     OperationRecord, OperationTarget, OperationValue, Source, StoreError,
 };
 
+use super::snapshot::Snapshot;
 use super::thread::Thread;
 
 /// Operations and checkpoints that one read brings.
@@ -335,6 +336,7 @@ impl Thread {
     /// An operation on several threads is undone in all of them.
     ///
     /// # Errors
+    /// [`StoreError::CheckpointPruned`] if the checkpoint to which the head would move was pruned;
     /// [`StoreError::Conflict`], [`StoreError::FieldConflict`] if another writer was faster, or changed another thread of
     /// the operation since; as [`Backend::operate`](crate::store::Backend::operate).
     ///
@@ -365,7 +367,7 @@ impl Thread {
         let head = walk.head_before(index)?;
         let undone = walk.read.swap_remove(index);
         let changes = match &undone {
-            Operation::Commits(_) => match head {
+            Operation::Commits(group) => match self.with_kept_parent(group).map(|()| head)? {
                 Some(head) => self.head_changes(head)?,
                 None => return Ok(None),
             },
@@ -392,6 +394,22 @@ impl Thread {
             Operation::Stored(record) => self.on_present_subgraphs(record.changes.clone())?,
         };
         self.revert(OperationKind::Redo, undone, changes)
+    }
+
+    /// Refuses to go back to before a run whose beginning, or the checkpoint before it, was pruned.
+    fn with_kept_parent(&self, group: &CommitGroup) -> Result<(), StoreError> {
+        let backend = self.store().backend();
+        let root = self.with_namespace(Namespace::root());
+        let first = backend.checkpoint(&root.point(group.first))?;
+        match first
+            .and_then(|first| first.parent_ref())
+            .map(|parent| backend.checkpoint(&parent))
+            .transpose()?
+            .flatten()
+        {
+            Some(parent) => Snapshot::kept(self.store(), parent).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     fn revert(

@@ -328,7 +328,7 @@ impl Thread {
         }
         let ordinal = start.record().ordinal.checked_sub(point.back).ok_or_else(none)?;
         let found = self.store().backend().ancestors(start.point(), &[ordinal])?.pop().flatten();
-        Ok(Snapshot::new(self.store().clone(), found.ok_or_else(none)?))
+        Snapshot::kept(self.store(), found.ok_or_else(none)?)
     }
 
     /// Returns the checkpoint that a name stands for: the last one of the branch with that name, or else the only one
@@ -352,7 +352,7 @@ impl Thread {
             let matches = found.iter().map(|record| record.point.checkpoint).collect();
             return Err(StoreError::Ambiguous { prefix: name.to_owned(), matches });
         }
-        Ok(found.pop().map(|record| Snapshot::new(self.store().clone(), record)))
+        found.pop().map(|record| Snapshot::kept(self.store(), record)).transpose()
     }
 
     /// Returns the newest checkpoint of the namespace whose id was minted until a timestamp.
@@ -371,7 +371,7 @@ impl Thread {
 
     /// Returns the newest checkpoint of a lineage with a step. Steps mostly go up by one.
     fn of_step(&self, head: Snapshot, step: i64) -> Result<Option<Snapshot>, StoreError> {
-        let snapshot = |record: CheckpointRecord| Snapshot::new(self.store().clone(), record);
+        let snapshot = |record: CheckpointRecord| Snapshot::kept(self.store(), record);
         let has_step = |record: &CheckpointRecord| record.step == step;
         let (at, newest) = (head.record().ordinal, head.step());
         let read = |ordinals: &[u64]| self.store().backend().ancestors(head.point(), ordinals);
@@ -383,7 +383,7 @@ impl Thread {
                 && has_step(found)
                 && (guess == at || child.step > step)
             {
-                return Ok(Some(snapshot(found.clone())));
+                return snapshot(found.clone()).map(Some);
             }
         }
         let mut end = at + 1;
@@ -391,7 +391,7 @@ impl Thread {
             let first = end.saturating_sub(STEP_PAGE);
             let page = read(&(first..end).rev().collect::<Vec<_>>())?;
             if let Some(found) = page.into_iter().flatten().find(has_step) {
-                return Ok(Some(snapshot(found)));
+                return snapshot(found).map(Some);
             }
             end = first;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
+use crate::store::is_pruned;
 use crate::store::record::{is_control, plain_value};
 use crate::store::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, StatePart, StateRecord, Store,
@@ -28,6 +29,15 @@ pub struct Snapshot {
 impl Snapshot {
     pub(super) fn new(store: Store, record: CheckpointRecord) -> Self {
         Self { store, record: Arc::new(record) }
+    }
+
+    /// Makes the snapshot of a checkpoint that must not be pruned.
+    pub(super) fn kept(store: &Store, record: CheckpointRecord) -> Result<Self, StoreError> {
+        let point = &record.point;
+        if record.pruned {
+            return Err(is_pruned(&point.thread, &point.checkpoint));
+        }
+        Ok(Self::new(store.clone(), record))
     }
 
     /// Returns the stored record.
@@ -68,6 +78,7 @@ impl Snapshot {
     /// Returns the parent: the checkpoint before it, or the one it was forked off.
     ///
     /// # Errors
+    /// [`StoreError::CheckpointPruned`] if the parent was pruned: [`Snapshot::lineage`] goes on with the next kept one;
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn parent(&self) -> Result<Option<Snapshot>, StoreError> {
         let point = match (&self.record.parent, &self.record.forked_from) {
@@ -76,7 +87,7 @@ impl Snapshot {
             (None, None) => return Ok(None),
         };
         let record = self.store.backend().checkpoint(&point)?;
-        Ok(record.map(|record| Self::new(self.store.clone(), record)))
+        record.map(|record| Self::kept(&self.store, record)).transpose()
     }
 
     /// Returns the names of the channels that hold something, without those that only trigger nodes.

@@ -1,6 +1,6 @@
 //! The storage trait: plain data and ids in, plain data and ids out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
@@ -18,6 +18,7 @@ use super::cipher::Key;
 use super::error::StoreError;
 use super::lease::LeaseRecord;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
+use super::prune::{PruneSpan, Pruned};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
@@ -107,7 +108,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(Some(StoredHead::new(id, !is_end || branches.iter().any(leaves), writes).with_lease(lease)))
     }
 
-    /// Returns a checkpoint, `None` if it is not stored.
+    /// Returns a checkpoint, `None` if it is not stored. One that was pruned has a record that says so.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -124,7 +125,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> Result<Vec<CheckpointRecord>, StoreError>;
 
-    /// Lists checkpoints, newest first, without touching any state.
+    /// Lists checkpoints, newest first, without touching any state. Those that were pruned are passed over.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -162,7 +163,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Returns the checkpoints of the lineage of `at` that have these ordinals, in the order asked for; `None` for an
-    /// ordinal above that of `at`. The lineage is `at`, its parent, and so on, across forks; the ordinal of a checkpoint
+    /// ordinal above that of `at`. Of one that was pruned the record says so. The lineage is `at`, its parent, and so on, across forks; the ordinal of a checkpoint
     /// is its distance from the first one.
     ///
     /// This implementation reads one checkpoint at a time; a backend overrides it with one read transaction.
@@ -188,7 +189,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Visits the versions that the checkpoints of the lineage of `at` wrote, the newest checkpoint first, down to the one
     /// with the ordinal `down_to`: those of one channel, or of all. The visitor returns whether it wants the versions of
-    /// older checkpoints too; the versions of one checkpoint come in any order.
+    /// older checkpoints too; the versions of one checkpoint come in any order. Those of checkpoints that were pruned are
+    /// passed over.
     ///
     /// This implementation reads the state of one checkpoint at a time, and names all positions of a list.
     ///
@@ -553,6 +555,41 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(Erasure::Erased)
     }
 
+    /// Returns the places, branch and ordinal, of the checkpoints of a thread that cannot be pruned: heads, the last ones of
+    /// branches, those that another branch leaves in this thread or in another one, and those whose lists are referenced.
+    ///
+    /// This implementation is that of a backend that does not prune.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the backend does not prune; [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn unprunable(&self, _thread: &ThreadId) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+        Err(not_pruned())
+    }
+
+    /// Prunes checkpoints of a thread: their states, writes and metadata go, as far as no kept checkpoint shows them. Those
+    /// that [`Backend::unprunable`] names, and those that were pruned before, are passed over. The state of every other
+    /// checkpoint stays as it is, also in threads that were forked.
+    ///
+    /// The checkpoints go in short transactions, the oldest first, and each transaction leaves a whole history: after a
+    /// crash, or an error, some are pruned and the others are as they were. Returns when all are pruned as durably as a
+    /// commit.
+    ///
+    /// This implementation is that of a backend that does not prune.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the backend does not prune; as [`Backend::commit`] for the disk; [`StoreError::Corrupt`].
+    fn prune(&self, _thread: &ThreadId, _spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        Err(not_pruned())
+    }
+
+    /// Estimates what [`Backend::prune`] would report. Nothing is written.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the backend does not prune; [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn prune_estimate(&self, _thread: &ThreadId, _spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        Err(not_pruned())
+    }
+
     /// Returns the key-value memory and the cache of the backend.
     fn beside(&self) -> &dyn Beside;
 
@@ -617,6 +654,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
         let _ = point;
         self.check()
     }
+}
+
+fn not_pruned() -> StoreError {
+    StoreError::Invalid { field: "prune", reason: "this backend does not prune".into() }
 }
 
 fn not_followed() -> StoreError {

@@ -243,6 +243,8 @@ pub struct CheckReport {
     pub threads: u64,
     /// Checkpoints whose checksum was verified.
     pub checkpoints: u64,
+    /// Checkpoints that were pruned: their rows were verified, and their content is not stored any more.
+    pub pruned: u64,
     /// Values whose checksum was verified.
     pub values: u64,
     /// Entries of the key-value memory and of the cache whose checksum was verified.

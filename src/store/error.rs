@@ -125,6 +125,14 @@ pub enum StoreError {
         /// The id, or the prefix that was given.
         id: String,
     },
+    /// The checkpoint was pruned: the store holds its id, its place and its time, and no state. Its descendants are whole.
+    #[error("checkpoint {id} of thread {thread} was pruned: its state is not stored any more")]
+    CheckpointPruned {
+        /// The thread.
+        thread: ThreadId,
+        /// The id.
+        id: CheckpointId,
+    },
     /// Other threads were forked from a thread that was to be deleted: their state is partly its. Nothing was deleted;
     /// delete them along with it, in one call.
     #[error("thread {thread} cannot be deleted: {} forked from it; nothing was deleted", forks_of(forks, *more))]
@@ -336,6 +344,7 @@ impl StoreError {
             // Raised by a run that continues from there; reading it reports nothing.
             Self::ThreadNotFound { .. } => ("EmptyInputError", "THREAD_NOT_FOUND"),
             Self::CheckpointNotFound { .. } => ("EmptyInputError", "CHECKPOINT_NOT_FOUND"),
+            Self::CheckpointPruned { .. } => ("EmptyInputError", "CHECKPOINT_PRUNED"),
             Self::BranchNotFound { .. } => ("ValueError", "BRANCH_NOT_FOUND"),
             Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),
             Self::InvalidPoint { .. } => ("ValueError", "INVALID_POINT"),

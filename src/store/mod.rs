@@ -3,8 +3,8 @@
 //! The store keeps an append-only log of checkpoints in one SQLite file and reads the state at any of them.
 //! It consists of records ([`record`]), batches, the only way to write ([`batch`]), and the storage trait ([`backend`]).
 //! The key-value memory ([`Kv`]) and the cache ([`Cache`]) are tables beside the log in the same file.
-//! *Absent:* the meaning of a channel, a message or a graph, and updates of stored rows of the log: a thread can only be
-//! deleted as a whole.
+//! *Absent:* the meaning of a channel, a message or a graph, and updates of stored rows of the log: a thread is deleted as a
+//! whole, and a pruned checkpoint loses its content.
 //!
 //! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint of a
 //! namespace is the one with the greatest id, and its head unless an operation moved the head since.
@@ -26,6 +26,7 @@ mod lease;
 mod memory;
 mod operation;
 mod process;
+mod prune;
 mod query;
 pub mod record;
 mod recovery;
@@ -61,6 +62,8 @@ pub use operation::{
     BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
     OperationTarget, OperationValue,
 };
+pub(crate) use prune::is_pruned;
+pub use prune::{PruneSpan, Pruned};
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, ListChangeOp, Source,

@@ -184,6 +184,9 @@ pub struct CheckpointRecord {
     pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The tasks that were due after it.
     pub tasks: Vec<TaskRecord>,
+    /// True if it was pruned: its state, its metadata and its parents are not stored any more, and its tasks only while a
+    /// child of it is kept.
+    pub pruned: bool,
 }
 
 impl CheckpointRecord {
@@ -204,6 +207,7 @@ impl CheckpointRecord {
             metadata: None,
             parents: [].into(),
             tasks: Vec::new(),
+            pruned: false,
         }
     }
 

@@ -17,6 +17,7 @@ mod hostile_files;
 mod meaning;
 mod partials;
 mod points;
+mod prune;
 mod retain;
 mod store_model;
 mod surface;

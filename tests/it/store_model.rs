@@ -19,6 +19,7 @@ use proptest::prelude::*;
 mod base;
 mod copies;
 mod ops;
+mod prunes;
 mod searches;
 mod threads;
 use base::Base;
@@ -396,13 +397,18 @@ impl<'a> Pair<'a> {
         if let Op::Delete { of } = op {
             return self.delete(of);
         }
+        if let Op::Prune { place, from, count } = op {
+            return prunes::prune(self, *place, *from, *count);
+        }
         let Some(batch) = self.build(op) else { return Ok(()) };
         let (expected, found) = (self.model.commit(&batch), self.file.commit(&batch));
         prop_assert_eq!(kind(&expected), kind(&found), "model {:?}, file {:?}, {:?}", expected, found, batch);
         if let (Err(expected), Err(found)) = (&expected, &found) {
             prop_assert_eq!(expected.to_string(), found.to_string());
         }
-        let makes_sense = matches!(expected, Ok(()) | Err(StoreError::Conflict { .. } | StoreError::Duplicate { .. }));
+        let is_pruned = matches!(expected, Err(StoreError::CheckpointPruned { .. })) && matches!(op, Op::Repeat { .. });
+        let makes_sense =
+            is_pruned || matches!(expected, Ok(()) | Err(StoreError::Conflict { .. } | StoreError::Duplicate { .. }));
         prop_assert!(makes_sense, "the test built a bad batch: {:?}, {:?}", expected, batch);
         if expected.is_ok() && !matches!(op, Op::Repeat { .. }) {
             let place = self
@@ -414,6 +420,17 @@ impl<'a> Pair<'a> {
             self.committed.push(batch);
         }
         Ok(())
+    }
+
+    /// Returns whether a kept checkpoint of a thread follows a pruned one.
+    fn is_pruned(&self, thread: &ThreadId) -> bool {
+        let places = self.places.iter().filter(|place| place.thread == *thread);
+        let mut points = places.flat_map(|place| place.ids.iter().map(move |id| place.point(*id)));
+        points.any(|point| {
+            let parent = self.model.checkpoint(&point).unwrap().and_then(|record| record.parent);
+            let parent = parent.map(|checkpoint| CheckpointRef { checkpoint, ..point.clone() });
+            parent.is_some_and(|parent| self.model.checkpoint(&parent).unwrap().is_some_and(|record| record.pruned))
+        })
     }
 
     fn delete(&mut self, of: &[usize]) -> Result<(), TestCaseError> {

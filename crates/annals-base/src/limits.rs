@@ -245,6 +245,12 @@ pub const RECLAIM_ROW_BYTES: usize = 512;
 pub const RECLAIM_SLICES: usize = 4;
 /// Time between two transactions of the background that reclaim rows, in which other writers get the lock.
 pub const RECLAIM_INTERVAL: Duration = Duration::from_millis(5);
+/// Checkpoints that one transaction prunes.
+pub const PRUNE_CHECKPOINTS_MAX: i64 = 64;
+/// Checkpoints that an estimate of a pruning looks at together.
+pub const PRUNE_ESTIMATED_MAX: i64 = 1_024;
+/// Time between two transactions that prune, in which other writers get the lock.
+pub const PRUNE_INTERVAL: Duration = Duration::from_millis(1);
 /// Checkpoints that are recognized in the lost end of a write-ahead log.
 pub const LOST_CHECKPOINTS_MAX: usize = 10_000;
 /// Readings of a write-ahead log whose end changes while a check reads it.

@@ -28,6 +28,7 @@ mod lineage;
 mod listing;
 mod lists;
 mod operations;
+mod pruning;
 mod references;
 mod replay;
 mod search;
@@ -163,6 +164,11 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("an indexed search does not find deleted threads", search::indexed_deleted),
     ("an indexed search takes every character of its query for text", search::indexed_hostile),
     ("an indexed search of long texts", search::indexed_long_texts),
+    ("a linear history that is pruned", pruning::linear),
+    ("what a pruned checkpoint says, and what refuses it", pruning::refused),
+    ("checkpoints on which others rest are not pruned", pruning::held),
+    ("a value in two places is pruned with the second one", pruning::shared),
+    ("a search finds the items that kept checkpoints show", pruning::searched),
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
     ("timers that make no sense are refused", timers::refused),

@@ -171,6 +171,7 @@ fn repeat(log: &MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     for new in &batch.checkpoints {
         let duplicate = || StoreError::Duplicate { id: new.id };
         let stored = next.checkpoint(&new.id).ok_or_else(duplicate)?;
+        stored.must_be_kept()?;
         // A batch with a dangling reference was never accepted, so it differs from the stored one.
         let builds_on = BuildsOn::find(&next, new).map_err(|_| duplicate())?;
         let delta = builds_on.resolve(new, consumed(new), &next).map_err(|_| duplicate())?;
@@ -258,6 +259,7 @@ impl<'a> Next<'a> {
             let (thread, id) = (self.batch.thread.clone(), of.checkpoint.to_string());
             return Err(StoreError::CheckpointNotFound { thread, id });
         };
+        stored.must_be_kept()?;
         let channel = stored.state.channels.get(&*of.channel);
         let items = channel.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
         if items.reference.as_ref().is_some_and(|reference| reference.depth >= LIST_REFERENCES_MAX) {
@@ -275,9 +277,10 @@ impl<'a> Next<'a> {
 
     fn add_writes(&mut self) -> Result<(), StoreError> {
         for new in &self.batch.writes {
-            if self.checkpoint(&new.checkpoint).is_none() {
+            let Some(stored) = self.checkpoint(&new.checkpoint) else {
                 return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
-            }
+            };
+            stored.must_be_kept()?;
             self.check_deltas(new)?;
             self.add_writes_to(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
         }
@@ -298,6 +301,7 @@ impl<'a> Next<'a> {
             };
         }
         let mut builds_on = BuildsOn::find(self, new)?;
+        builds_on.parent.as_ref().map_or(Ok(()), |parent| parent.must_be_kept())?;
         let consumed = consumed(new);
         if let Some(parent) = builds_on.consumes(new)? {
             // Changed in place, as no other version shares them.
@@ -338,6 +342,7 @@ impl<'a> Next<'a> {
             metadata: new.metadata.clone(),
             parents: Arc::clone(&new.parents),
             tasks: new.tasks.clone(),
+            pruned: false,
         };
         self.added.push(Arc::new(StoredCheckpoint { record, delta, state }));
         Ok(())

@@ -11,12 +11,14 @@ mod beside;
 mod commit;
 mod delete;
 mod operation;
+mod prune;
 mod read;
 mod search;
 mod stored;
 mod threads;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,6 +32,7 @@ use super::check::CheckReport;
 use super::error::StoreError;
 use super::lease::LeaseRecord;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
+use super::prune::{PruneSpan, Pruned};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
@@ -61,6 +64,13 @@ impl MemoryBackend {
     }
 
     fn stored(&self, at: &CheckpointRef) -> Result<Arc<StoredCheckpoint>, StoreError> {
+        let stored = self.any_stored(at)?;
+        stored.must_be_kept()?;
+        Ok(stored)
+    }
+
+    /// Returns a checkpoint, whether it was pruned or not.
+    fn any_stored(&self, at: &CheckpointRef) -> Result<Arc<StoredCheckpoint>, StoreError> {
         self.log.read().stored(at).cloned().ok_or_else(|| read::not_found(at))
     }
 }
@@ -138,14 +148,14 @@ impl Backend for MemoryBackend {
         down_to: u64,
         visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let mut next = Some(self.stored(at)?);
+        let mut next = Some(self.any_stored(at)?);
         while let Some(stored) = next.filter(|stored| stored.record.ordinal >= down_to) {
             let mut goes_on = true;
-            for record in read::versions(&stored, channel) {
+            for record in read::versions(&stored, channel).into_iter().filter(|_| !stored.record.pruned) {
                 goes_on &= visit(&record)?;
             }
             let parent = stored.record.parent_ref().filter(|_| goes_on);
-            next = parent.map(|parent| self.stored(&parent)).transpose()?;
+            next = parent.map(|parent| self.any_stored(&parent)).transpose()?;
         }
         Ok(())
     }
@@ -168,8 +178,10 @@ impl Backend for MemoryBackend {
         let (mut next, mut changes) = (Some(self.stored(at)?), Vec::new());
         while let Some(stored) = next {
             let parent = stored.record.parent_ref();
-            let parent = parent.map(|parent| self.stored(&parent)).transpose()?;
-            changes.extend(read::list_changes(&stored, parent.as_deref(), channel, text));
+            let parent = parent.map(|parent| self.any_stored(&parent)).transpose()?;
+            if !stored.record.pruned {
+                changes.extend(read::list_changes(&stored, parent.as_deref(), channel, text));
+            }
             next = parent;
         }
         StoredListChange::order(&mut changes);
@@ -181,8 +193,8 @@ impl Backend for MemoryBackend {
     }
 
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
+        self.stored(at)?;
         let space = self.log.read().space(&at.thread, &at.namespace).cloned();
-        let space = space.filter(|space| space.checkpoints.get(&at.checkpoint).is_some());
         Ok(read::writes(&space.ok_or_else(|| read::not_found(at))?, &at.checkpoint))
     }
 
@@ -300,6 +312,18 @@ impl Backend for MemoryBackend {
         validate_deleted(threads)?;
         delete::threads(&mut self.log.write(), threads)?;
         Ok(Erasure::Erased)
+    }
+
+    fn unprunable(&self, thread: &ThreadId) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+        Ok(prune::unprunable(&self.log.read(), thread))
+    }
+
+    fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        Ok(prune::prune(&mut self.log.write(), thread, spans))
+    }
+
+    fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        Ok(prune::estimate(&self.log.read(), thread, spans))
     }
 
     fn beside(&self) -> &dyn Beside {

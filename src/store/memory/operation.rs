@@ -58,6 +58,11 @@ fn compare(log: &MemoryLog, change: &OperationChange) -> Result<(), StoreError> 
             return Err(StoreError::CheckpointNotFound { thread: change.thread.clone(), id: id.to_string() });
         }
     }
+    if let Some(OperationValue::Checkpoint(id)) = &change.after
+        && let Some(after) = space.and_then(|space| space.checkpoints.get(id))
+    {
+        after.must_be_kept()?;
+    }
     if change.field != OperationField::Head {
         let found = log.threads.get(&change.thread).and_then(|thread| thread.fields.get(&change.field));
         if found == change.before.as_ref() {

@@ -55,8 +55,8 @@ pub(super) fn list(log: &MemoryLog, query: &CheckpointQuery) -> Vec<CheckpointRe
     let mut found: Vec<&Arc<StoredCheckpoint>> = Vec::new();
     for (namespace, space) in log.threads.get(&query.thread).iter().flat_map(|thread| &thread.spaces) {
         if query.namespace.as_ref().is_none_or(|wanted| wanted == namespace) {
-            let newest = space.checkpoints.walk_down(query.before.as_ref()).take(limit);
-            found.extend(newest.map(|(_, stored)| stored));
+            let newest_first = space.checkpoints.walk_down(query.before.as_ref()).map(|(_, stored)| stored);
+            found.extend(newest_first.filter(|stored| !stored.record.pruned).take(limit));
         }
     }
     found.sort_by_key(|stored| std::cmp::Reverse((stored.record.point.checkpoint, stored.record.seq)));
@@ -88,7 +88,10 @@ pub(super) fn forks(log: &MemoryLog, thread: &ThreadId) -> Vec<ThreadId> {
 
 pub(super) fn thread_size(log: &MemoryLog, thread: &ThreadId) -> ThreadSize {
     let spaces = || log.threads.get(thread).into_iter().flat_map(|thread| thread.spaces.values());
-    let checkpoints = spaces().map(|space| space.checkpoints.len() as u64).sum();
+    let kept = |space: &NamespaceVersion| {
+        space.checkpoints.walk_up(None).filter(|(_, stored)| !stored.record.pruned).count() as u64
+    };
+    let checkpoints = spaces().map(kept).sum();
     ThreadSize::new(checkpoints, spaces().map(|space| space.branches).sum())
 }
 
@@ -276,7 +279,8 @@ pub(super) fn check(log: &MemoryLog) -> CheckReport {
             report.note(Finding::new(Invariant::Ids, "a namespace", "its trees are out of order"));
         }
         for (id, stored) in space.checkpoints.walk_up(None) {
-            report.checkpoints += 1;
+            report.checkpoints += u64::from(!stored.record.pruned);
+            report.pruned += u64::from(stored.record.pruned);
             report.values += values_of(stored) + writes_of(space, id);
             if let Err((invariant, reason)) = check_checkpoint(log, space, stored) {
                 report.note(Finding::new(invariant, format!("checkpoint {id}"), reason));
@@ -325,6 +329,10 @@ fn check_checkpoint(
     if record.seq > log.seq || record.branch > log.branch {
         return Err(wrong("its seq or branch is above the counters"));
     }
+    // The state of a pruned parent is not stored, so that of its child cannot be compared.
+    if record.pruned || parent.is_some_and(|parent| parent.record.pruned) {
+        return Ok(());
+    }
     let nothing = Default::default();
     let before = parent.map_or(&nothing, |parent| &parent.state);
     let after = before.after(&stored.delta, record.ordinal, record.seq);
@@ -344,7 +352,8 @@ pub(super) fn after(log: &MemoryLog, seq: u64, thread: Option<&ThreadId>, limit:
     let spaces = threads.flat_map(|(_, thread)| thread.spaces.values());
     let newer = |space: &NamespaceVersion| {
         let newest_first = space.checkpoints.walk_down(None).map(|(_, stored)| &stored.record);
-        newest_first.take_while(|record| record.seq > seq).cloned().collect::<Vec<_>>()
+        let newer = newest_first.take_while(|record| record.seq > seq);
+        newer.filter(|record| !record.pruned).cloned().collect::<Vec<_>>()
     };
     let mut found: Vec<CheckpointRecord> = spaces.flat_map(newer).collect();
     found.sort_by_key(|record| record.seq);

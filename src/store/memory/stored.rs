@@ -11,6 +11,7 @@ use super::tree::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
+use crate::store::is_pruned;
 use crate::store::lease::LeaseRecord;
 use crate::store::operation::{OperationField, OperationRecord, OperationValue};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
@@ -128,7 +129,7 @@ pub(super) struct Item {
 }
 
 /// A `Change` whose bytes were found.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Changed {
     pub(super) channel: Arc<str>,
     pub(super) version: u64,
@@ -137,7 +138,7 @@ pub(super) struct Changed {
 }
 
 /// A `ChangeValue` whose bytes were found.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum ChangedValue {
     Empty,
     Value(Arc<Payload>),
@@ -145,7 +146,7 @@ pub(super) enum ChangedValue {
 }
 
 /// An `ItemChange` whose bytes were found.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct ChangedItem {
     pub(super) position: u64,
     pub(super) task: Option<u32>,
@@ -153,7 +154,7 @@ pub(super) struct ChangedItem {
 }
 
 /// An `ItemOp` whose bytes were found.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum ChangedOp {
     Put(Arc<Payload>),
     Delete,
@@ -189,6 +190,14 @@ impl MemoryLog {
 
     pub(super) fn stored(&self, at: &CheckpointRef) -> Option<&Arc<StoredCheckpoint>> {
         self.space(&at.thread, &at.namespace)?.checkpoints.get(&at.checkpoint)
+    }
+}
+
+impl StoredCheckpoint {
+    /// Returns an error for a checkpoint that was pruned.
+    pub(super) fn must_be_kept(&self) -> Result<(), StoreError> {
+        let point = &self.record.point;
+        if self.record.pruned { Err(is_pruned(&point.thread, &point.checkpoint)) } else { Ok(()) }
     }
 }
 

@@ -16,9 +16,9 @@ use super::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
     unpack_seen,
 };
-use super::read::{ReadView, checkpoint_row, column, step_of, unpack_task_records};
+use super::read::{ReadView, checkpoint_row, column, is_pruned_seq, step_of, unpack_task_records};
 use super::rows::{Payloads, inline_value};
-use super::source::of_source_column;
+use super::source::{is_pruned_column, of_source_column};
 use super::{check_since, schema, sealed, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::Checksum;
@@ -53,6 +53,7 @@ pub(super) struct ParentFields {
     pub(super) ordinal: i64,
     pub(super) checksum: Checksum,
     pub(super) tasks: Vec<TaskRecord>,
+    pub(super) pruned: bool,
 }
 
 /// A part of a check, and the invariant that it begins with.
@@ -173,7 +174,7 @@ impl Checker<'_> {
             self.verifies = Invariant::Rows;
             let seq: i64 = row.get(0)?;
             let at: (i64, i64) = (row.get(5)?, row.get(6)?);
-            let mut content = CheckpointContent::default();
+            let mut content = CheckpointContent::of(row)?;
             let strays = versions.take(at, |row| content.version(self, at, row))?;
             self.strays("version", &strays);
             let strays = items.take(at, |row| content.item(self, at, row))?;
@@ -198,7 +199,9 @@ impl Checker<'_> {
 
     /// Counts a checkpoint whose checksum fits its rows, and notes the problem of any other.
     pub(super) fn verified(&mut self, seq: i64, fits: Res<bool>) -> Res<()> {
+        let pruned = is_pruned_seq(self.view.conn, seq)?;
         match self.note(fits)? {
+            Some(true) if pruned => self.report.pruned += 1,
             Some(true) => self.report.checkpoints += 1,
             Some(false) => self.problem(format!("checkpoint {seq}"), "its checksum does not match"),
             None => {}
@@ -241,12 +244,18 @@ impl Checker<'_> {
         {
             return Err(corrupt(place(), "a list references one of another thread, or of a later checkpoint"));
         }
-        self.verifies = Invariant::IndexSnapshots;
-        self.snapshot(parent.as_ref(), at, content.snapshot.as_deref())?;
-        self.verifies = Invariant::ListEnds;
-        self.list_ends(parent.as_ref(), at, &content)?;
+        // The state of a pruned parent is not stored; the checks of the rows cover what is derived from it.
+        if !content.pruned && parent.as_ref().is_none_or(|parent| !parent.pruned) {
+            self.verifies = Invariant::IndexSnapshots;
+            self.snapshot(parent.as_ref(), at, content.snapshot.as_deref())?;
+            self.verifies = Invariant::ListEnds;
+            self.list_ends(parent.as_ref(), at, &content)?;
+        }
         self.verifies = Invariant::RowChecks;
         content.verify_checks(self.view.keys, seq, at)?;
+        if content.pruned {
+            return Ok(true);
+        }
         self.verifies = Invariant::Checkpoints;
         let (source, count) = of_source_column(row.get(8)?);
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
@@ -290,6 +299,7 @@ impl Checker<'_> {
                 ordinal: row.get(column::ORDINAL)?,
                 checksum: row.get(column::SUM)?,
                 tasks: unpack_task_records(conn, self.view.names, row.get_ref(column::TASKS)?, &place)?,
+                pruned: is_pruned_column(row.get(column::SOURCE)?),
             })
         })?;
         fields.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))
@@ -414,9 +424,16 @@ pub(super) struct CheckpointContent {
     referenced: HashMap<Arc<str>, (i64, i64)>,
     /// The first damage; the rows after it are read over.
     fault: Option<Fault>,
+    /// True if it was pruned: it has the rows that later checkpoints show.
+    pruned: bool,
 }
 
 impl CheckpointContent {
+    /// Begins to gather the rows of a checkpoint of `sql::CHECK_CHECKPOINTS`.
+    pub(super) fn of(row: &Row<'_>) -> Res<Self> {
+        Ok(Self { pruned: is_pruned_column(row.get(8)?), ..Self::default() })
+    }
+
     /// Returns the stored ends of its lists, by name.
     pub(super) fn ends(&self) -> Vec<(i64, ListEnd)> {
         self.lists.iter().map(|(key, _, end)| (*key, *end)).collect()
@@ -527,6 +544,10 @@ impl CheckpointContent {
         }
         let wrong = || corrupt(place(), "operation and value do not match the format");
         let name = checker.view.names.text(checker.view.conn, Kind::List, channel)?;
+        if self.pruned {
+            let value = if op == PUT { checker.hash(row.get_ref(6)?, &place)? } else { None };
+            return if value.is_some() == (op == PUT) { Ok(()) } else { Err(wrong()) };
+        }
         let change = self.changes.iter_mut().find(|change| change.channel == name);
         let change = change.ok_or_else(|| corrupt(place(), "its channel has no version there"))?;
         if change.kind != LIST {

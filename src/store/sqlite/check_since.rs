@@ -116,7 +116,7 @@ impl Checker<'_> {
         let (conn, names) = (self.view.conn, self.view.names);
         let parent: Option<i64> = row.get(4)?;
         let parent = parent.map(|parent| self.parent(parent)).transpose()?;
-        let mut content = CheckpointContent::default();
+        let mut content = CheckpointContent::of(row)?;
         let mut versions = conn.prepare_cached(sql::CHECK_VERSIONS_AT)?;
         let mut rows = versions.query(params![at.0, at.1])?;
         while let Some(row) = rows.next()? {
@@ -126,8 +126,8 @@ impl Checker<'_> {
         for (key, channel, end) in content.changed() {
             let Some(list) = names.find(conn, Kind::List, &channel)? else { continue };
             let before = match &parent {
-                Some(parent) => self.ends.at(self.view, (parent.branch, parent.ordinal), key)?,
-                None => None,
+                Some(parent) if !parent.pruned => self.ends.at(self.view, (parent.branch, parent.ordinal), key)?,
+                _ => None,
             };
             let before = before.and_then(|before| before.list).map_or(0, |before| before.end);
             let after = end.map_or(before, |end: ListEnd| end.end);

@@ -355,7 +355,7 @@ pub(super) fn replaced(conn: &Connection, checkpoint: i64, task: i64, index: i32
 
 /// Erases a payload, and its blobs if no other one has them. A missing payload does not stop the erasure. Returns the
 /// bytes of the erased rows.
-fn payload(conn: &Connection, id: i64) -> Res<usize> {
+pub(super) fn payload(conn: &Connection, id: i64) -> Res<usize> {
     type Found = (Option<i64>, Option<i64>, i64);
     let mut blobs = conn.prepare_cached(sql::PAYLOAD_BLOBS)?;
     let found: Option<Found> = blobs.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;

@@ -82,11 +82,12 @@ struct ListRow {
 }
 
 /// For every position, the ordinal of the last range delete over it.
-struct DeletedRanges(BTreeMap<u64, i64>);
+#[derive(Default)]
+pub(super) struct DeletedRanges(BTreeMap<u64, i64>);
 
 impl DeletedRanges {
     /// Adds a range. At a position that others cover too, the greatest ordinal counts.
-    fn paint(&mut self, first: u64, end: u64, ordinal: i64) {
+    pub(super) fn paint(&mut self, first: u64, end: u64, ordinal: i64) {
         if first >= end {
             return;
         }
@@ -99,7 +100,7 @@ impl DeletedRanges {
     }
 
     /// Returns whether a range covers each position from `first` to `end`.
-    fn cover(&self, first: u64, end: u64) -> bool {
+    pub(super) fn cover(&self, first: u64, end: u64) -> bool {
         first >= end || (self.at(first) >= 0 && self.0.range(first..end).all(|(_, ordinal)| *ordinal >= 0))
     }
 
@@ -109,7 +110,7 @@ impl DeletedRanges {
 
     /// Returns whether a later range delete covers a row of `ordinal` at `position`. The ranges of its own change come before
     /// the row.
-    fn is_deleted(&self, position: i64, ordinal: i64) -> bool {
+    pub(super) fn is_deleted(&self, position: i64, ordinal: i64) -> bool {
         !self.0.is_empty() && self.at(position as u64) > ordinal
     }
 }

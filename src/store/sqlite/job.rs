@@ -6,6 +6,7 @@ use super::erase::{self, EraseJob, EraseStep};
 use super::fault::Res;
 use super::keys::KeyChange;
 use super::operation::{self, OperationJob};
+use super::prune::{self, PruneJob};
 use super::search::{self, IndexJob, IndexStep};
 use super::threads::{self, ThreadsJob};
 use super::write::{self, Caches};
@@ -32,6 +33,7 @@ pub(super) enum Job {
     Operation(OperationJob),
     Index(IndexJob),
     Threads(ThreadsJob),
+    Prune(PruneJob),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -46,6 +48,7 @@ pub(super) enum JobRef<'a> {
     Operation(&'a OperationJob),
     Index(&'a IndexJob),
     Threads(&'a ThreadsJob),
+    Prune(&'a PruneJob),
 }
 
 impl Job {
@@ -61,6 +64,7 @@ impl Job {
             Self::Operation(job) => JobRef::Operation(job),
             Self::Index(job) => JobRef::Index(job),
             Self::Threads(job) => JobRef::Threads(job),
+            Self::Prune(job) => JobRef::Prune(job),
         }
     }
 }
@@ -78,6 +82,7 @@ impl<'a> JobRef<'a> {
             Self::Operation(job) => Job::Operation(job.clone()),
             Self::Index(job) => Job::Index(job.clone()),
             Self::Threads(job) => Job::Threads(job.clone()),
+            Self::Prune(job) => Job::Prune(job.clone()),
         }
     }
 
@@ -92,7 +97,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::HideTrash(..) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
             Self::Keys(change) => change.validate(),
-            Self::Compact(_) | Self::Index(_) | Self::Threads(_) => Ok(()),
+            Self::Compact(_) | Self::Index(_) | Self::Threads(_) | Self::Prune(_) => Ok(()),
             Self::Operation(job) => job.operation.validate(),
         }
     }
@@ -108,6 +113,7 @@ impl<'a> JobRef<'a> {
             | Self::Compact(_)
             | Self::Index(_)
             | Self::Threads(_)
+            | Self::Prune(_)
             | Self::Operation(_) => None,
         }
     }
@@ -130,6 +136,7 @@ impl<'a> JobRef<'a> {
             Self::Operation(job) => operation::write(conn, caches, job),
             Self::Index(job) => search::step(conn, caches, job),
             Self::Threads(job) => threads::step(conn, caches, job),
+            Self::Prune(job) => prune::step(conn, caches, job),
         }
     }
 
@@ -143,6 +150,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
                 EraseStep::HideAlone(_) | EraseStep::HideTrash(..) | EraseStep::Forget(_) => 0,
             },
+            Self::Prune(_) => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
             Self::Keys(_) => 0,
             Self::Operation(job) => 512 * job.operation.changes.len(),
             Self::Index(job) => match job.step {

@@ -37,6 +37,7 @@ mod kv;
 mod lease;
 mod lineage;
 mod list_end;
+mod listing;
 mod lock;
 mod migrate;
 mod names;
@@ -46,6 +47,7 @@ mod operation;
 mod pack;
 mod paged;
 mod pool;
+mod prune;
 mod put_checkpoint;
 mod read;
 mod read_writes;
@@ -86,6 +88,7 @@ use open::OpenedFile;
 use operation::OperationJob;
 use paged::ItemPages;
 use pool::ReaderPool;
+use prune::PruneJob;
 use read::ReadView;
 pub(super) use recover::recover;
 use search::{IndexJob, IndexStep, Indexer};
@@ -93,7 +96,7 @@ use version_pages::VersionPages;
 use worker::Worker;
 use writer::SqliteWriter;
 
-use crate::base::limits::SEARCH_TAIL_MAX;
+use crate::base::limits::{PRUNE_INTERVAL, SEARCH_TAIL_MAX};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
@@ -106,6 +109,7 @@ use crate::store::lease::LeaseRecord;
 use crate::store::operation::{
     BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue, TRASHED,
 };
+use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
@@ -115,6 +119,7 @@ use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, Searc
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use crate::store::watch::LogWatch;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -489,6 +494,32 @@ impl Backend for SqliteBackend {
         let eraser = self.eraser()?;
         self.pool.close();
         eraser.reclaim()
+    }
+
+    fn unprunable(&self, thread: &ThreadId) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+        let found = self.pool.read(|view| prune::unprunable(view, thread))?;
+        Ok(found.into_iter().map(|(branch, ordinal)| (branch as u64, ordinal as u64)).collect())
+    }
+
+    fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        let (writer, state, mut sum) = (self.writer()?, Arc::default(), Pruned::default());
+        for span in spans {
+            let mut job = PruneJob { thread: thread.clone(), span: *span, state: Arc::clone(&state) };
+            loop {
+                writer.commit(JobRef::Prune(&job))?;
+                let (pruned, next) = job.state.lock().taken();
+                sum.add(pruned);
+                let Some(next) = next else { break };
+                job.span.first = next;
+                // A process that waits for the lock finds it free.
+                std::thread::sleep(PRUNE_INTERVAL);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        self.pool.read(|view| prune::estimate(view, thread, spans))
     }
 
     fn beside(&self) -> &dyn Beside {

@@ -7,13 +7,14 @@ use super::heads::{self, HEAD_KIND, id_of, verify_change};
 use super::ids::Table;
 use super::keys::{Identity, Keys};
 use super::lineage::BranchRow;
-use super::read::ReadView;
+use super::read::{ReadView, is_pruned_seq};
 use super::row_check::RowCheck;
 use super::write::{self, Caches};
 use super::{row_check, sql, threads};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::error::StoreError;
+use crate::store::is_pruned;
 use crate::store::operation::{
     BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
     OperationTarget, OperationValue, TRASHED, sort, trashed_until,
@@ -189,7 +190,11 @@ fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, names
             Some(OperationValue::Text(text)) => Value::Text(text.clone()),
             Some(OperationValue::Checkpoint(id)) => {
                 let missing = || write::not_found(&change.thread, id);
-                Value::Integer(write::find(conn, namespace, id)?.ok_or_else(missing)?)
+                let seq = write::find(conn, namespace, id)?.ok_or_else(missing)?;
+                if matches!(side, ChangeSide::After) && is_pruned_seq(conn, seq)? {
+                    return Err(is_pruned(&change.thread, id).into());
+                }
+                Value::Integer(seq)
             }
         })
     };
@@ -231,6 +236,20 @@ impl ChangeSide {
 }
 
 impl ReadView<'_> {
+    /// Returns the `seq` of the last checkpoint of each named branch of a namespace.
+    pub(super) fn named_branches(self, namespace: i64) -> Res<Vec<i64>> {
+        let mut statement = self.conn.prepare_cached(sql::FIELDS)?;
+        let mut rows = statement.query([namespace])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            verify_change(self.keys, row)?;
+            if row.get::<_, i64>(1)? == BRANCH_KIND {
+                found.extend(row.get::<_, Option<i64>>(6)?);
+            }
+        }
+        Ok(found)
+    }
+
     /// Decodes the content of a field before or after an operation; the columns are those of `operation_change`.
     fn value_of(self, row: &Row<'_>, field: &OperationField, side: ChangeSide) -> Res<Option<OperationValue>> {
         let wrong = || corrupt("operation_change", "a value does not match the format");

@@ -1,14 +1,17 @@
-//! Writes the row of a checkpoint with its check.
+//! Writes the row of a checkpoint, and its rows of `version`, with their checks.
 
 use super::fault::Res;
+use super::keys::Keys;
+use super::lineage::{self, KeyContent, NO_CHANGES, VersionRow};
+use super::pack::ValueColumn;
 use super::row_check::RowCheck;
 use super::sealed::MetadataColumn;
 use super::write::{Known, Tx};
 use super::{pack, sql};
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{NewCheckpoint, Parent};
-use rusqlite::params;
 use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, params};
 
 impl Tx<'_> {
     /// Inserts the row of a checkpoint under a `seq`, with the column `source`, at (branch, ordinal).
@@ -61,4 +64,31 @@ impl Tx<'_> {
         ])?;
         Ok(())
     }
+}
+
+/// Inserts the rows of `version` of a checkpoint. The one with the greatest key has the check of all, and leads to the
+/// checkpoint.
+pub(super) fn insert_versions(
+    conn: &Connection,
+    keys: &Keys,
+    seq: i64,
+    (branch, ordinal): (i64, i64),
+    mut rows: Vec<VersionRow>,
+) -> Res<()> {
+    if rows.is_empty() {
+        let value = KeyContent::Channel(ValueColumn::Null);
+        rows.push(VersionRow::derived(NO_CHANGES, (branch, ordinal), 0, value));
+    }
+    rows.sort_unstable_by_key(|row| row.key);
+    let last = rows.len() - 1;
+    rows[last].offset = lineage::seq_offset(seq, ordinal);
+    let check = lineage::versions_check(keys, branch, ordinal, &rows);
+    let mut insert = conn.prepare_cached(sql::VERSION_INSERT)?;
+    for (at, row) in rows.iter().enumerate() {
+        let version = lineage::version_column(row.kind, row.version, ordinal);
+        let value = ToSqlOutput::Borrowed(row.value.column());
+        let check = Some(check).filter(|_| at == last);
+        insert.execute(params![branch, ordinal, row.key, version, row.kind_column(), row.task, value, check])?;
+    }
+    Ok(())
 }

@@ -10,14 +10,15 @@ use super::neighbors;
 use super::pack::{PackedKind, PackedTask, unpack_parents, unpack_seen, unpack_tasks};
 use super::row_check;
 use super::rows::Payloads;
-use super::succession::{ListingEntry, Succession};
+use super::source::is_pruned_column;
+use super::succession::ListingEntry;
 use super::write::Caches;
 use super::{lease, sealed, sql};
 use crate::base::limits::{PAGE_ROWS_MAX, STEP_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
-use crate::store::query::CheckpointQuery;
+use crate::store::is_pruned;
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, StoredHead, TaskKind,
     TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
@@ -74,6 +75,13 @@ pub(super) fn source_of(column: i64) -> Option<Source> {
     [Source::Input, Source::Loop, Source::Update, Source::Fork]
         .into_iter()
         .find(|source| super::source::source_code(*source) == super::source::of_source_column(column).0)
+}
+
+/// Returns whether the checkpoint with a `seq` was pruned.
+pub(super) fn is_pruned_seq(conn: &Connection, seq: i64) -> Res<bool> {
+    let mut statement = conn.prepare_cached(sql::SOURCE_OF_SEQ)?;
+    let source: Option<i64> = statement.query_row([seq], |row| row.get(0)).optional()?;
+    Ok(source.is_some_and(is_pruned_column))
 }
 
 /// Returns the step that a column holds.
@@ -149,7 +157,7 @@ impl<'a> ReadView<'a> {
         Ok(found)
     }
 
-    fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
+    pub(super) fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
         self.decoded(verified(row)?, row)
     }
 
@@ -183,6 +191,8 @@ impl<'a> ReadView<'a> {
                 .map_err(|_| wrong("namespace"))?,
             checkpoint: CheckpointId::from_bytes(row.get(column::ID)?),
         };
+        let pruned = is_pruned_column(row.get(column::SOURCE)?);
+        let parents = row.get_ref(column::PARENTS)?.as_blob_or_null().map_err(|_| wrong("parents"))?;
         Ok(CheckpointRecord {
             point,
             seq: u64::try_from(seq).map_err(|_| wrong("seq"))?,
@@ -201,13 +211,17 @@ impl<'a> ReadView<'a> {
                 row.get_ref(column::METADATA)?,
                 &place,
             )?,
-            parents: unpack_parents(row.get_ref(column::PARENTS)?.as_blob_or_null().map_err(|_| wrong("parents"))?)
-                .ok_or_else(|| wrong("parents"))?,
+            parents: match pruned {
+                true => [].into(),
+                false => unpack_parents(parents).ok_or_else(|| wrong("parents"))?,
+            },
             tasks: unpack_task_records(self.conn, self.names, row.get_ref(column::TASKS)?, &place)?,
+            pruned,
         })
     }
 
-    fn records(self, sql: &str, params: impl Params) -> Res<Vec<CheckpointRecord>> {
+    /// Reads the records of a query, those of pruned checkpoints included.
+    pub(super) fn records(self, sql: &str, params: impl Params) -> Res<Vec<CheckpointRecord>> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         let mut records = Vec::new();
@@ -318,7 +332,7 @@ impl<'a> ReadView<'a> {
         }
     }
 
-    /// Returns a checkpoint that must exist.
+    /// Returns a checkpoint that must exist, and must not be pruned.
     fn must(self, at: &CheckpointRef) -> Res<CheckpointRecord> {
         self.must_row(at, |seq, row| self.decoded(seq, row))
     }
@@ -329,6 +343,9 @@ impl<'a> ReadView<'a> {
         let params = params![namespace, at.checkpoint.as_bytes()];
         let read = |seq: i64, row: &Row<'_>| {
             must_be_of((&at.thread, &at.namespace), seq, row)?;
+            if is_pruned_column(row.get(column::SOURCE)?) {
+                return Err(is_pruned(&at.thread, &at.checkpoint).into());
+            }
             read(seq, row)
         };
         let Some(found) = checkpoint_row(self.conn, sql::RECORD_AT, params, read)? else {
@@ -336,6 +353,15 @@ impl<'a> ReadView<'a> {
             return Err(missing(at));
         };
         Ok(found)
+    }
+
+    /// Returns branch and ordinal of a checkpoint that must exist, whether it was pruned or not.
+    pub(super) fn lineage_of(self, at: &CheckpointRef) -> Res<(i64, i64)> {
+        if !self.has_deletions()? {
+            return self.place(at).map(|(_, branch, ordinal)| (branch, ordinal));
+        }
+        let record = self.checkpoint(at)?.ok_or_else(|| missing(at))?;
+        Ok((record.branch as i64, record.ordinal as i64))
     }
 
     /// Returns seq, branch and ordinal of a checkpoint that must exist: all that most reads need of it.
@@ -349,71 +375,10 @@ impl<'a> ReadView<'a> {
         self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])
     }
 
-    /// Lists checkpoints, newest first. One that an index does not show is noticed.
-    pub(super) fn checkpoints(self, query: &CheckpointQuery) -> Res<Vec<CheckpointRecord>> {
-        // Seventeen bytes of 0xff are above every id.
-        let above = [0xff_u8; 17];
-        let before: &[u8] = query.before.as_ref().map_or(&above, |id| id.as_bytes());
-        let limit = page(if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit });
-        let mut succession = Succession::default();
-        let listed = match &query.namespace {
-            None => self.listed(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit])?,
-            Some(namespace) => {
-                let Some(namespace) = self.namespace(&query.thread, namespace)? else { return Ok(Vec::new()) };
-                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], ListingEntry::read)?;
-                begin.into_iter().for_each(|link| succession.begin_below(link));
-                self.listed(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit])?
-            }
-        };
-        // A damaged index can hand out one row again and again: a listing by pages ends because ids go down.
-        let (mut records, mut last): (Vec<CheckpointRecord>, _) = (Vec::with_capacity(listed.len()), before.to_vec());
-        for (record, link) in listed {
-            let id = record.point.checkpoint.as_bytes();
-            let is_below = id[..] < last[..] || query.namespace.is_none() && !records.is_empty() && id[..] == last[..];
-            if !is_below {
-                return Err(corrupt(format!("checkpoint {}", record.seq), "the listing gives it out of order"));
-            }
-            succession.add(self.conn, link, query.before.is_none())?;
-            last = id.to_vec();
-            records.push(record);
-        }
-        if records.is_empty() && query.namespace.is_some() && query.before.is_none() && limit > 0 {
-            return Err(corrupt(format!("thread {:?}", query.thread), "the checkpoints of a namespace are missing"));
-        }
-        if (records.len() as i64) < limit {
-            succession.end(self.conn)?;
-        }
-        Ok(records)
-    }
-
-    /// Reads checkpoints in the order of the log.
-    pub(super) fn records_after(self, seq: u64, thread: Option<&ThreadId>, limit: usize) -> Res<Vec<CheckpointRecord>> {
-        let seq = i64::try_from(seq).unwrap_or(i64::MAX);
-        if let Some(thread) = thread {
-            // A follower of one thread is woken by the commits of all: it does not read theirs.
-            let mut newest = self.conn.prepare_cached(sql::NEWEST_OF_THREAD)?;
-            let newest: Option<i64> = newest.query_row([thread.as_str()], |row| row.get(0))?;
-            if newest.is_none_or(|newest| newest <= seq) {
-                return Ok(Vec::new());
-            }
-        }
-        self.records(sql::RECORDS_AFTER, params![seq, thread.map(ThreadId::as_str), page(limit)])
-    }
-
     /// Returns the `seq` of the newest checkpoint, 0 without one.
     pub(super) fn last_seq(self) -> Res<u64> {
         let seq: i64 = self.conn.prepare_cached(sql::LAST_SEQ)?.query_row([], |row| row.get(0))?;
         u64::try_from(seq).map_err(|_| corrupt("the log", "a checkpoint has a negative number"))
-    }
-
-    fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, ListingEntry)>> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query(params)?;
-        let mut listed = Vec::new();
-        while let Some(row) = rows.next()? {
-            listed.push((self.record(row)?, ListingEntry::read(row.get(0)?, row)?));
-        }
-        Ok(listed)
     }
 
     /// Returns the channels and nodes at a checkpoint.
@@ -480,7 +445,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns the checkpoints of a lineage that have these ordinals.
     pub(super) fn ancestors(self, at: &CheckpointRef, ordinals: &[u64]) -> Res<Vec<Option<CheckpointRecord>>> {
-        let (_, branch, last) = self.place(at)?;
+        let (branch, last) = self.lineage_of(at)?;
         let lowest = ordinals.iter().min().and_then(|lowest| i64::try_from(*lowest).ok()).unwrap_or(last);
         let lineage = lineage::spans(self.conn, branch, last, lowest)?;
         let find = |ordinal: &u64| {
@@ -587,7 +552,20 @@ impl<'a> ReadView<'a> {
         }
     }
 
-    /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches.
+    /// Returns whether rows of the log were ever deleted, or pruned: without that nothing is asked for each row.
+    pub(super) fn has_deletions(self) -> Res<bool> {
+        Ok(self.conn.prepare_cached(sql::HAS_DELETIONS)?.query_row([], |row| row.get(0))?)
+    }
+
+    /// Returns whether the checkpoint at (branch, ordinal) was pruned.
+    pub(super) fn is_pruned_at(self, branch: i64, ordinal: i64) -> Res<bool> {
+        let mut statement = self.conn.prepare_cached(sql::SOURCE_AT_PLACE)?;
+        let source: Option<i64> = statement.query_row([branch, ordinal], |row| row.get(0)).optional()?;
+        Ok(source.is_some_and(is_pruned_column))
+    }
+
+    /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches. Those that
+    /// were pruned do not count.
     pub(super) fn thread_size(self, thread: &ThreadId) -> Res<ThreadSize> {
         let mut statement = self.conn.prepare_cached(sql::THREAD_SIZE)?;
         let size: Option<(i64, i64)> =
@@ -605,7 +583,11 @@ impl<'a> ReadView<'a> {
         if (of_branches, counted) != (checkpoints, branches) {
             return Err(corrupt(format!("thread {thread:?}"), "its checkpoints are not those of its branches"));
         }
-        Ok(ThreadSize::new(checkpoints as u64, branches as u64))
+        let pruned: i64 = match self.has_deletions()? {
+            true => self.conn.prepare_cached(sql::THREAD_PRUNED)?.query_row([thread.as_str()], |row| row.get(0))?,
+            false => 0,
+        };
+        Ok(ThreadSize::new(checkpoints.saturating_sub(pruned) as u64, branches as u64))
     }
 
     /// Returns the namespaces of a thread.
@@ -625,7 +607,7 @@ impl<'a> ReadView<'a> {
     }
 }
 
-fn page(limit: usize) -> i64 {
+pub(super) fn page(limit: usize) -> i64 {
     limit.min(PAGE_ROWS_MAX) as i64
 }
 

@@ -4,12 +4,14 @@ use super::fault::{Res, corrupt, invalid};
 use super::items::ChannelRows;
 use super::names::Kind;
 use super::read::{ReadView, checkpoint_row, column};
+use super::source::is_pruned_column;
 use super::sql;
 use super::write::{Tx, find as find_checkpoint, not_found};
 use crate::base::decode_bytes;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
 use crate::store::batch::{ListDelta, ListRef, Payload};
+use crate::store::is_pruned;
 use crate::store::record::CheckpointRef;
 use rusqlite::Row;
 
@@ -19,6 +21,11 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
     let seq = namespace.map(|namespace| find_checkpoint(tx.conn, namespace, &of.checkpoint)).transpose()?.flatten();
     let seq = seq.ok_or_else(|| not_found(thread, &of.checkpoint))?;
+    if checkpoint_row(tx.conn, sql::RECORD_BY_SEQ, [seq], |_, row| Ok(is_pruned_column(row.get(column::SOURCE)?)))?
+        .unwrap_or(false)
+    {
+        return Err(is_pruned(thread, &of.checkpoint).into());
+    }
     let view = tx.caches.view(tx.conn);
     let mut below = view.list_of(seq, &of.channel)?;
     for _ in 0..LIST_REFERENCES_MAX {

@@ -12,6 +12,8 @@ use super::sql;
 use crate::store::record::{CheckpointRef, ListChangeOp, StoredListChange};
 use rusqlite::params;
 use rusqlite::types::ValueRef;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A search of one list.
 struct ListSearch<'a> {
@@ -31,12 +33,30 @@ impl ReadView<'_> {
             search.items(span)?;
             search.wholes(span)?;
         }
+        if self.has_deletions()? {
+            search.drop_pruned(&lineage::spans(self.conn, branch, ordinal, 0)?)?;
+        }
         StoredListChange::order(&mut search.found);
         Ok(search.found)
     }
 }
 
 impl ListSearch<'_> {
+    /// Drops the changes of checkpoints that were pruned: only a part of them is stored.
+    fn drop_pruned(&mut self, spans: &[Span]) -> Res<()> {
+        let mut pruned: HashMap<u64, bool> = HashMap::new();
+        for change in &self.found {
+            let at = change.ordinal as i64;
+            if let Entry::Vacant(entry) = pruned.entry(change.ordinal)
+                && let Some(span) = spans.iter().find(|span| (span.first..=span.last).contains(&at))
+            {
+                entry.insert(self.view.is_pruned_at(span.branch, at)?);
+            }
+        }
+        self.found.retain(|change| !pruned.get(&change.ordinal).copied().unwrap_or(false));
+        Ok(())
+    }
+
     /// Searches the items that were put, and the deletes of one position.
     fn items(&mut self, span: Span) -> Res<()> {
         let conn = self.view.conn;

@@ -127,6 +127,12 @@ pub(super) const THREAD_SIZE: &str = "SELECT \
      (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = t.id) \
      FROM thread t WHERE t.public_id = ?1";
 
+/// The number of the checkpoints of a thread that were pruned.
+pub(super) const THREAD_PRUNED: &str = "SELECT count(*) FROM thread t JOIN namespace n ON n.thread = t.id \
+     JOIN checkpoint c ON c.namespace = n.id WHERE t.public_id = ?1 AND c.source < 0";
+/// True if rows of the log were deleted since the file was made.
+pub(super) const HAS_DELETIONS: &str = "SELECT EXISTS (SELECT 1 FROM high_water)";
+
 /// The branches of a thread, each with its last ordinal.
 pub(super) const THREAD_BRANCHES: &str = "SELECT b.id, (SELECT max(v.ordinal) FROM version v WHERE v.branch = b.id) \
      FROM thread t JOIN namespace n ON n.thread = t.id JOIN branch b ON b.namespace = n.id WHERE t.public_id = ?1";
@@ -279,6 +285,10 @@ pub(super) const RECORD_AT_PLACE: &str = concat!(
     "WHERE c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 \
      ORDER BY v.key DESC LIMIT 1)"
 );
+pub(super) const SOURCE_OF_SEQ: &str = "SELECT source FROM checkpoint WHERE seq = ?1";
+/// The source of the checkpoint at a place.
+pub(super) const SOURCE_AT_PLACE: &str = "SELECT source FROM checkpoint WHERE seq = (SELECT v.ordinal + 1 + (v.kind >> 4) \
+     FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 ORDER BY v.key DESC LIMIT 1)";
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
     record!(
         "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \

@@ -6,19 +6,22 @@
 
 use super::fault::{Res, corrupt};
 use super::read::column;
-use super::sql;
+use super::source::is_pruned_column;
+use super::{prune, sql};
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
 
 /// The fields of a checkpoint that say which one comes before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListingEntry {
-    seq: i64,
+    pub(super) seq: i64,
     pub(super) namespace: i64,
-    branch: i64,
-    ordinal: i64,
+    pub(super) branch: i64,
+    pub(super) ordinal: i64,
     /// The parent, if it is on the same branch.
     before: Option<i64>,
+    /// If it was pruned, the number of pruned checkpoints directly before it on its branch, as it knows of.
+    pub(super) pruned_below: i64,
 }
 
 impl ListingEntry {
@@ -27,7 +30,12 @@ impl ListingEntry {
         let branch = row.get(column::BRANCH)?;
         let is_same = row.get::<_, Option<i64>>(column::PARENT_BRANCH)? == Some(branch);
         let before = if is_same { row.get(column::PARENT)? } else { None };
-        Ok(Self { seq, namespace: row.get(column::NAMESPACE)?, branch, ordinal: row.get(column::ORDINAL)?, before })
+        let pruned_below = match is_pruned_column(row.get(column::SOURCE)?) {
+            true => prune::pruned_below(row.get_ref(column::PARENTS)?),
+            false => 0,
+        };
+        let ordinal = row.get(column::ORDINAL)?;
+        Ok(Self { seq, namespace: row.get(column::NAMESPACE)?, branch, ordinal, before, pruned_below })
     }
 
     fn gap(self) -> super::fault::Fault {

@@ -33,7 +33,7 @@ impl VersionPages {
         at: &CheckpointRef,
         channel: Option<&str>,
     ) -> Res<Option<Vec<VersionRecord>>> {
-        let (_, branch, ordinal) = view.place(at)?;
+        let (branch, ordinal) = view.lineage_of(at)?;
         let last = self.below.map_or(ordinal, |below| below - 1);
         if last < self.down_to {
             return Ok(None);
@@ -48,11 +48,15 @@ impl VersionPages {
         let first = self.down_to.max(last.saturating_sub(self.checkpoints - 1));
         let (mut page, mut bytes, mut below) = (Vec::new(), 0, first);
         let mut payloads = Payloads::new(view)?;
+        let has_deletions = view.has_deletions()?;
         for span in lineage::spans(view.conn, branch, ordinal, first)? {
             let part = (span.first.max(first), span.last.min(last));
             let goes_on = part.0 > part.1
                 || lineage::walk(view, span.branch, part, &mut |rows| {
                     below = rows.first().map_or(below, |row| row.ordinal);
+                    if has_deletions && view.is_pruned_at(span.branch, below)? {
+                        return Ok(true);
+                    }
                     for row in rows.into_iter().filter(|row| matches!(row.kind, EMPTY | VALUE | LIST)) {
                         if key.is_none_or(|key| key == row.key) {
                             let record = version(view, &row, &mut payloads)?;

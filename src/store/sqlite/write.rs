@@ -6,23 +6,24 @@ use super::fault::{Fault, Res, corrupt, invalid};
 use super::heads;
 use super::ids::{NewIds, Table, above};
 use super::keys::Keys;
-use super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
+use super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, SEEN, VersionRow};
 use super::list_end::ListEnds;
 use super::names::{Kind, Names};
 use super::neighbors;
 use super::operation::{self, OperationJob};
 use super::pack::{self, PackedKind, PackedTask, ValueColumn};
+use super::put_checkpoint::insert_versions;
 use super::read::{checkpoint_row, column, unpack_task_records};
 use super::row_check::RowCheck;
-use super::source::{source_code, source_column};
+use super::source::{is_pruned_column, source_code, source_column};
 use super::{lease, sql, threads};
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::error::StoreError;
+use crate::store::is_pruned;
 use crate::store::record::{TaskKind, TaskRecord};
-use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,6 +37,14 @@ pub(super) struct Known {
     pub(super) ordinal: i64,
     pub(super) checksum: Checksum,
     pub(super) tasks: Vec<TaskRecord>,
+    pub(super) pruned: bool,
+}
+
+impl Known {
+    /// Refuses to build on a checkpoint that was pruned.
+    fn must_be_kept(&self, thread: &ThreadId) -> Res<()> {
+        if self.pruned { Err(is_pruned(thread, &self.id).into()) } else { Ok(()) }
+    }
 }
 
 /// The caches of the writer. Stored rows never change, so only a rollback or an erasure makes it wrong.
@@ -219,6 +228,7 @@ impl Caches {
                 ordinal: row.get(column::ORDINAL)?,
                 checksum: row.get(column::SUM)?,
                 tasks: unpack_task_records(conn, &self.names, row.get_ref(column::TASKS)?, &place)?,
+                pruned: is_pruned_column(row.get(column::SOURCE)?),
             }))
         })?;
         let known = known.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))?;
@@ -483,6 +493,7 @@ impl<'a> Tx<'a> {
         let batch = self.batch;
         for writes in &batch.writes {
             let of = self.local(&writes.checkpoint)?;
+            of.must_be_kept(&batch.thread)?;
             self.put_writes(&of, writes, None)?;
         }
         debug_assert!(batch.timers.is_empty() || batch.checkpoints.is_empty());
@@ -500,6 +511,7 @@ impl<'a> Tx<'a> {
             let taken = || Fault::Store(StoreError::Duplicate { id: checkpoint.id });
             let seq = find(self.conn, self.namespace, &checkpoint.id)?.ok_or_else(taken)?;
             let stored = self.caches.known(self.conn, seq)?;
+            stored.must_be_kept(&self.batch.thread)?;
             let parent = self.parent(checkpoint).map_err(|_| taken())?;
             let mut consumed = Vec::new();
             for writes in &checkpoint.consumed {
@@ -551,6 +563,13 @@ impl<'a> Tx<'a> {
 
     fn put_checkpoint(&mut self, checkpoint: &NewCheckpoint) -> Res<()> {
         let parent = self.parent(checkpoint)?;
+        if let Some(parent) = &parent {
+            let thread = match &checkpoint.parent {
+                Some(Parent::Fork(point)) => &point.thread,
+                _ => &self.batch.thread,
+            };
+            parent.must_be_kept(thread)?;
+        }
         let (branch, ordinal) = self.place(parent.as_deref())?;
         let seq = self.next_seq;
         debug_assert!(parent.as_ref().map_or(ordinal == 0, |parent| ordinal == parent.ordinal + 1 && parent.seq < seq));
@@ -574,13 +593,14 @@ impl<'a> Tx<'a> {
         }
         self.put_changes(parent.as_deref(), branch, ordinal, &ready)?;
         self.put_seen(branch, ordinal, checkpoint)?;
-        self.insert_versions(seq, branch, ordinal)?;
+        let rows = std::mem::take(&mut self.versions);
+        insert_versions(self.conn, &self.caches.keys, seq, (branch, ordinal), rows)?;
         self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
         self.newest = Some((seq, checkpoint.id));
         self.next_seq = seq + 1;
         self.caches.fresh = true;
         let tasks = checkpoint.tasks.clone();
-        let known = Known { seq, id: checkpoint.id, branch, ordinal, checksum, tasks };
+        let known = Known { seq, id: checkpoint.id, branch, ordinal, checksum, tasks, pruned: false };
         self.caches.known.insert(seq, Arc::new(known));
         Ok(())
     }
@@ -642,28 +662,6 @@ impl<'a> Tx<'a> {
     pub(super) fn put_version(&mut self, row: VersionRow) {
         debug_assert_eq!(row.key == 0, row.kind == INDEX_SNAPSHOT, "an index snapshot is not a version of a channel");
         self.versions.push(row);
-    }
-
-    /// Inserts the rows of `version` of a checkpoint. The one with the greatest key has the check of all, and leads to the
-    /// checkpoint.
-    fn insert_versions(&mut self, seq: i64, branch: i64, ordinal: i64) -> Res<()> {
-        let mut rows = std::mem::take(&mut self.versions);
-        if rows.is_empty() {
-            let value = KeyContent::Channel(ValueColumn::Null);
-            rows.push(VersionRow::derived(NO_CHANGES, (branch, ordinal), 0, value));
-        }
-        rows.sort_unstable_by_key(|row| row.key);
-        let last = rows.len() - 1;
-        rows[last].offset = lineage::seq_offset(seq, ordinal);
-        let check = lineage::versions_check(&self.caches.keys, branch, ordinal, &rows);
-        let mut insert = self.conn.prepare_cached(sql::VERSION_INSERT)?;
-        for (at, row) in rows.iter().enumerate() {
-            let version = lineage::version_column(row.kind, row.version, ordinal);
-            let value = ToSqlOutput::Borrowed(row.value.column());
-            let check = Some(check).filter(|_| at == last);
-            insert.execute(params![branch, ordinal, row.key, version, row.kind_column(), row.task, value, check])?;
-        }
-        Ok(())
     }
 
     pub(super) fn pack_tasks(&mut self, tasks: &[TaskRecord]) -> Res<Option<Vec<u8>>> {

@@ -16,6 +16,12 @@ pub(super) fn compare(pair: &Pair<'_>) -> Result<(), TestCaseError> {
     for backend in [Arc::clone(&pair.model) as Arc<dyn Backend>, Arc::clone(&pair.file)] {
         let store = Store::with_backend(backend, OpenOptions::new());
         for thread in &threads {
+            // A thread of which checkpoints were pruned is not copied.
+            if pair.is_pruned(thread) {
+                let refused = store.thread(thread).unwrap().copy_to("refused").unwrap_err();
+                prop_assert!(matches!(refused, annals::store::StoreError::CheckpointPruned { .. }), "{:?}", refused);
+                continue;
+            }
             let copy = store.thread(thread).unwrap().copy_to(format!("copy of {thread}")).unwrap();
             compare_thread(pair, &store, thread, copy.id())?;
         }
@@ -23,7 +29,7 @@ pub(super) fn compare(pair: &Pair<'_>) -> Result<(), TestCaseError> {
         prop_assert!(report.problems.is_empty(), "{:?}", report.problems);
         for thread in &threads {
             // A thread from which another one was forked stays.
-            if store.delete_thread(thread).is_ok() {
+            if !pair.is_pruned(thread) && store.delete_thread(thread).is_ok() {
                 store.thread(format!("copy of {thread}")).unwrap().copy_to(thread).unwrap();
                 compare_thread(pair, &store, thread, &ThreadId::new(format!("copy of {thread}")).unwrap())?;
             }

@@ -15,6 +15,8 @@ pub(super) enum Op {
     ForkTo { from_place: usize, from: usize, content: Content },
     /// Writes of a task of an earlier checkpoint.
     Writes { place: usize, at: usize, task: u8, writes: Vec<WriteSpec>, wake_at: Option<Option<u8>> },
+    /// Checkpoints of a branch, beside one another, are pruned.
+    Prune { place: usize, from: usize, count: u64 },
     /// Threads are deleted.
     Delete { of: Vec<usize> },
     /// A batch built on a head that is not the head.
@@ -118,6 +120,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(from_place, from, content)| Op::ForkTo { from_place, from, content }),
         3 => (any::<usize>(), any::<usize>(), 0u8..4, prop::collection::vec(write_spec(), 1..4), any::<Option<Option<u8>>>())
             .prop_map(|(place, at, task, writes, wake_at)| Op::Writes { place, at, task, writes, wake_at }),
+        2 => (any::<usize>(), any::<usize>(), 1u64..9)
+            .prop_map(|(place, from, count)| Op::Prune { place, from, count }),
         1 => prop::collection::vec(any::<usize>(), 1..3).prop_map(|of| Op::Delete { of }),
         1 => (any::<usize>(), any::<Option<usize>>(), content())
             .prop_map(|(place, head, content)| Op::Stale { place, head, content }),

@@ -1,0 +1,242 @@
+//! Pruning a thread: a policy, the plan that follows from it, and what the plan did.
+//!
+//! A plan names the checkpoints that go; running it changes nothing else. *Absent:* the rows ([`Backend::prune`]), and the
+//! deletion of threads.
+//!
+//! Invariant: no policy reaches a checkpoint that [`Backend::unprunable`] names: heads, the ends of branches, targets of names,
+//! and the checkpoints on which other branches, other threads and lists rest.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
+use crate::store::{
+    Backend, CheckpointQuery, CheckpointRecord, CheckpointRef, PruneSpan, Pruned, Store, StoreError, ThreadQuery,
+    WriteValue,
+};
+
+use super::thread::Thread;
+
+/// The checkpoints of a thread that are to go: those to which every condition applies that was set. A policy without a
+/// condition prunes nothing.
+///
+/// Heads, the last checkpoints of branches, those that a name stands for, and those on which others rest are kept whatever a
+/// policy says. A checkpoint of a subgraph goes with the checkpoint of its parent graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(alias("retention", "keep_latest"))]
+pub struct PrunePolicy {
+    keep_last: Option<u64>,
+    older_than: Option<Timestamp>,
+    runs: Option<BTreeSet<RunId>>,
+}
+
+impl PrunePolicy {
+    /// Makes a policy that prunes nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Keeps the last `n` checkpoints of each branch.
+    pub fn keep_last(mut self, n: u64) -> Self {
+        self.keep_last = Some(n);
+        self
+    }
+
+    /// Keeps the checkpoints that were made at a timestamp or later.
+    pub fn older_than(mut self, at: Timestamp) -> Self {
+        self.older_than = Some(at);
+        self
+    }
+
+    /// Keeps the checkpoints of all other runs, and those that no run made.
+    pub fn of_runs(mut self, runs: impl IntoIterator<Item = RunId>) -> Self {
+        self.runs = Some(runs.into_iter().collect());
+        self
+    }
+
+    /// Returns whether a checkpoint goes that has `newer` newer ones on its branch.
+    fn applies(&self, record: &CheckpointRecord, newer: u64) -> bool {
+        let is_set = self.keep_last.is_some() || self.older_than.is_some() || self.runs.is_some();
+        is_set
+            && self.keep_last.is_none_or(|n| newer >= n)
+            && self.older_than.is_none_or(|at| record.created_at < at)
+            && self.runs.as_ref().is_none_or(|runs| record.run.is_some_and(|run| runs.contains(&run)))
+    }
+}
+
+/// The checkpoints of a thread that a policy prunes. Nothing is pruned until [`PrunePlan::run`].
+#[derive(Clone, Debug)]
+#[must_use = "a plan prunes nothing until it is run"]
+pub struct PrunePlan {
+    thread: Thread,
+    checkpoints: Vec<(Namespace, CheckpointId)>,
+    spans: Vec<PruneSpan>,
+}
+
+impl Thread {
+    /// Returns the checkpoints that a policy prunes, in all namespaces of the thread. Nothing is written. The records of all
+    /// checkpoints are read, and no state.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the backend does not prune; [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::PrunePolicy;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let trip = Store::memory().thread("trip")?;
+    /// for text in ["one", "two", "three", "four"] {
+    ///     trip.append("messages", [Message::human(text)])?;
+    /// }
+    /// let plan = trip.prune_plan(&PrunePolicy::new().keep_last(1))?;
+    /// assert_eq!(plan.checkpoints(), 3);
+    ///
+    /// let pruned = plan.run()?;
+    /// assert_eq!(pruned.checkpoints, 3);
+    /// assert_eq!(trip.history()?.count(), 1);
+    /// assert_eq!(trip.head()?.unwrap().len("messages")?, 4, "the head shows what it showed before");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prune_plan(&self, policy: &PrunePolicy) -> Result<PrunePlan, StoreError> {
+        self.store().settle_abandoned();
+        let backend = &**self.store().backend();
+        let held = self.held(backend)?;
+        let mut plan = PrunePlan { thread: self.clone(), checkpoints: Vec::new(), spans: Vec::new() };
+        // A subgraph is inside the path of its parent graph, so that one is decided first.
+        let mut namespaces = backend.namespaces(self.id())?;
+        namespaces.sort_by_key(|namespace| (namespace.as_str().len(), namespace.clone()));
+        let mut goes: BTreeSet<(Namespace, CheckpointId)> = BTreeSet::new();
+        for namespace in namespaces {
+            let mut newer: HashMap<u64, u64> = HashMap::new();
+            let mut places: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            let mut query = CheckpointQuery::new(self.id().clone(), namespace.clone());
+            loop {
+                let page = backend.checkpoints(&query)?;
+                let Some(last) = page.last() else { break };
+                query.before = Some(last.point.checkpoint);
+                for record in page {
+                    let count = newer.entry(record.branch).or_insert(0);
+                    let applies = match record.parents.last() {
+                        Some(parent) if !namespace.is_root() => goes.contains(parent),
+                        _ => policy.applies(&record, *count),
+                    };
+                    *count += 1;
+                    if applies && !held.contains(&(record.branch, record.ordinal)) {
+                        places.entry(record.branch).or_default().push(record.ordinal);
+                        goes.insert((namespace.clone(), record.point.checkpoint));
+                        plan.checkpoints.push((namespace.clone(), record.point.checkpoint));
+                    }
+                }
+            }
+            plan.spans.extend(places.into_iter().flat_map(|(branch, ordinals)| spans(branch, ordinals)));
+        }
+        plan.spans.sort_unstable();
+        Ok(plan)
+    }
+
+    /// Prunes the thread: its [plan](Thread::prune_plan) for the policy is run.
+    ///
+    /// # Errors
+    /// As [`PrunePlan::run`].
+    pub fn prune(&self, policy: &PrunePolicy) -> Result<Pruned, StoreError> {
+        self.prune_plan(policy)?.run()
+    }
+
+    /// Returns the places of the checkpoints that are kept whatever a policy says.
+    fn held(&self, backend: &dyn Backend) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+        let mut held = backend.unprunable(self.id())?;
+        // The writes of tasks that are not finished may build on lists of older checkpoints.
+        for namespace in backend.namespaces(self.id())? {
+            let Some(head) = backend.head_with_writes(self.id(), &namespace)? else { continue };
+            for write in head.writes {
+                let WriteValue::Delta(delta) = write.value else { continue };
+                let of = CheckpointRef::new(self.id().clone(), delta.of.namespace.clone(), delta.of.checkpoint);
+                held.extend(backend.checkpoint(&of)?.map(|record| (record.branch, record.ordinal)));
+            }
+        }
+        Ok(held)
+    }
+}
+
+impl Store {
+    /// Prunes the threads that a query finds, one after the other, and returns what went from all of them.
+    ///
+    /// # Errors
+    /// As [`PrunePlan::run`] and [`Store::threads_with`]. The threads before the one that failed are pruned.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::{PrunePolicy, ThreadQuery};
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// for id in ["a", "b"] {
+    ///     store.thread(id)?.append("messages", [Message::human("hi")])?;
+    ///     store.thread(id)?.append("messages", [Message::human("bye")])?;
+    /// }
+    /// let pruned = store.prune(ThreadQuery::new(), &PrunePolicy::new().keep_last(1))?;
+    /// assert_eq!(pruned.checkpoints, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prune(&self, query: ThreadQuery, policy: &PrunePolicy) -> Result<Pruned, StoreError> {
+        let mut sum = Pruned::default();
+        for info in self.threads_with(query)? {
+            sum.add(self.thread(info.id())?.prune(policy)?);
+        }
+        Ok(sum)
+    }
+}
+
+/// Returns the runs of neighbouring ordinals, which come in descending order.
+fn spans(branch: u64, ordinals: Vec<u64>) -> Vec<PruneSpan> {
+    let mut spans: Vec<PruneSpan> = Vec::new();
+    for ordinal in ordinals {
+        match spans.last_mut() {
+            Some(span) if span.first == ordinal + 1 => span.first = ordinal,
+            _ => spans.push(PruneSpan::new(branch, ordinal, ordinal)),
+        }
+    }
+    spans
+}
+
+impl PrunePlan {
+    /// Returns the number of checkpoints that go.
+    pub fn checkpoints(&self) -> u64 {
+        self.checkpoints.len() as u64
+    }
+
+    /// Returns the checkpoints that go: namespace by namespace, the newest first.
+    pub fn points(&self) -> impl Iterator<Item = CheckpointRef> {
+        let point = |(namespace, id): &(Namespace, CheckpointId)| {
+            CheckpointRef::new(self.thread.id().clone(), namespace.clone(), *id)
+        };
+        self.checkpoints.iter().map(point)
+    }
+
+    /// Estimates the values and the bytes that go. It is an estimate: bytes that are stored once for several values are counted
+    /// for each of them, rows and indexes are not counted, and the thread may change until the plan is run.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn estimate(&self) -> Result<Pruned, StoreError> {
+        self.thread.store().backend().prune_estimate(self.thread.id(), &self.spans)
+    }
+
+    /// Prunes the checkpoints: their states, writes and metadata go, as far as no kept checkpoint shows them. Of each its id,
+    /// place, time and run stay, so reading it is [`StoreError::CheckpointPruned`]. The state of every kept checkpoint stays as it
+    /// is, also in threads that were forked from this one. One that cannot go any more, because something rests on it since the
+    /// plan was made, is passed over.
+    ///
+    /// The checkpoints go in short transactions, the oldest first, and other writers come in between. After a crash or an
+    /// error, some are pruned and the others are as they were: the same call continues.
+    ///
+    /// # Errors
+    /// As [`Backend::prune`].
+    pub fn run(self) -> Result<Pruned, StoreError> {
+        self.thread.store().backend().prune(self.thread.id(), &self.spans)
+    }
+}

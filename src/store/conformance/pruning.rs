@@ -1,0 +1,290 @@
+//! Pruning: the state of every kept checkpoint stays as it was.
+
+use super::build::{
+    CasePlace, CheckpointDraft, bytes, clean, commit, delete_range, id, id_list, ids, message, put, put_of,
+    put_payload, remove, root_of, task, write, write_items, writes,
+};
+use crate::base::limits::MAP_POSITION_MIN;
+use crate::store::backend::Backend;
+use crate::store::batch::{ChangeValue, ItemChange, ItemOp, ListRef, Payload};
+use crate::store::error::StoreError;
+use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use crate::store::prune::{PruneSpan, Pruned};
+use crate::store::query::{CheckpointQuery, ItemRange};
+use crate::store::record::{ChannelValue, StateRecord, WriteRecord};
+use crate::store::search::{SearchOptions, SearchQuery};
+
+/// All that a checkpoint shows: its state, its lists, and the writes of its tasks.
+type ShownState = (StateRecord, Vec<(u64, u64, Option<u32>, Payload)>, Vec<WriteRecord>);
+
+fn shown(backend: &dyn Backend, place: &CasePlace, n: u64) -> ShownState {
+    let at = place.point(n);
+    let state = backend.state(&at).expect("reads a state");
+    let mut rows = Vec::new();
+    for channel in state.channels.iter().filter(|channel| channel.value == ChannelValue::Items) {
+        let before = rows.len() as u64;
+        let visited = backend.items(&at, &channel.channel, ItemRange::All, &mut |row| {
+            rows.push((row.position, row.ordinal, row.task, row.payload.to_payload()));
+            Ok(())
+        });
+        visited.expect("reads items");
+        let len = backend.list_len(&at, &channel.channel).expect("reads a length");
+        assert_eq!(rows.len() as u64 - before, len, "the length of a list is that of its items");
+        let tail = super::build::items(backend, &at, &channel.channel, ItemRange::Tail(3));
+        let last = rows[before as usize..].iter().rev().take(3).rev();
+        assert!(tail.iter().map(|(at, ..)| *at).eq(last.map(|(at, ..)| *at)), "the tail is the end of the list");
+    }
+    (state, rows, backend.writes(&at).expect("reads writes"))
+}
+
+/// Prunes the checkpoints of a place from one number to another, which are beside one another on one branch.
+fn prune(backend: &dyn Backend, place: &CasePlace, first: u64, last: u64) -> Pruned {
+    let (first, last) = (place.record(backend, first), place.record(backend, last));
+    assert_eq!(first.branch, last.branch, "a span lies on one branch");
+    let span = PruneSpan::new(first.branch, first.ordinal, last.ordinal);
+    backend.prune(&place.thread, &[span]).expect("checkpoints are pruned")
+}
+
+/// Prunes, and compares what every kept checkpoint shows before and after.
+fn lawful(backend: &dyn Backend, place: &CasePlace, all: &[u64], (first, last): (u64, u64)) -> Pruned {
+    let kept = |n: &&u64| !place.record(backend, **n).pruned;
+    let before: Vec<(u64, ShownState)> = all.iter().filter(kept).map(|n| (*n, shown(backend, place, *n))).collect();
+    let pruned = prune(backend, place, first, last);
+    for (n, before) in before {
+        if !place.record(backend, n).pruned {
+            assert_eq!(shown(backend, place, n), before, "checkpoint {n} shows something else");
+        } else {
+            assert!((first..=last).contains(&n), "checkpoint {n} was not to be pruned");
+            let state = backend.state(&place.point(n));
+            assert!(matches!(state, Err(StoreError::CheckpointPruned { id: of, .. }) if of == id(n)), "{state:?}");
+        }
+    }
+    clean(backend);
+    pruned
+}
+
+/// Adds a linear history with values, lists, a map, deletes, writes and consumed writes.
+fn fill(backend: &dyn Backend, place: &CasePlace, numbers: std::ops::RangeInclusive<u64>) {
+    let first = *numbers.start();
+    for n in numbers {
+        let draft = if n == first { CheckpointDraft::root(n) } else { CheckpointDraft::on(n, n - 1) };
+        let at = n - first;
+        let mut draft = draft.tasks(&["node"]).value("x", at + 1, format!("value number {at}, not inline at all"));
+        if at % 10 == 0 {
+            draft = draft.value("rare", at + 1, "rare ".repeat(400) + &at.to_string());
+        }
+        let mut items = vec![put_payload(at, message(&format!("id-{at}"), &format!("the text number {at}")))];
+        if at > 3 && at % 3 == 0 {
+            items.push(put_payload(at - 3, message(&format!("id-{at}"), "an edited text")));
+        }
+        if at > 3 && at % 5 == 0 {
+            items.push(remove(at - 2));
+        }
+        if at % 17 == 16 {
+            items.insert(0, delete_range(at - 9, at - 6));
+        }
+        let entry = MAP_POSITION_MIN + at % 7 * 1_000;
+        draft = draft.items("list", at + 1, items).items("map", at + 1, vec![put(entry, format!("entry {at}"))]);
+        if n > first {
+            let of_task = vec![write(0, "x", format!("written at {at}")), write_items(1, "list", &["one", "two"])];
+            draft = draft.consumed(writes(n - 1, task(1), "p", of_task)).value_of("taken", at + 1, task(1), 0);
+            draft = draft.items("parts", at + 1, vec![put_of(at, task(1), 1, 0)]).seen("node", &[("x", at)]);
+        }
+        if at % 23 == 22 {
+            draft = draft.items("short", at + 1, vec![delete_range(0, u64::MAX), put(0, format!("only {at}"))]);
+        } else {
+            draft = draft.items("short", at + 1, vec![put(at % 23, format!("short {at}"))]);
+        }
+        place.add(backend, None.or((n > first).then(|| n - 1)), draft);
+        let pending = vec![write(-4, "__resume__", format!("resume value of {at}")), write(7, "late", format!("{at}"))];
+        commit(backend, &place.pending(n, writes(n, task(1), "p", pending)));
+    }
+}
+
+pub(super) fn linear(backend: &dyn Backend) {
+    let (place, other) = (root_of("long"), root_of("other"));
+    fill(backend, &place, 1..=200);
+    fill(backend, &other, 1_000..=1_010);
+    let all: Vec<u64> = (1..=200).collect();
+    let stays = shown(backend, &other, 1_010);
+    assert_eq!(prune(backend, &place, 200, 200), Pruned::default(), "the head stays");
+    let estimate = PruneSpan::new(place.record(backend, 1).branch, 0, 49);
+    let estimate = backend.prune_estimate(&place.thread, &[estimate]).expect("a pruning is estimated");
+    let pruned = lawful(backend, &place, &all, (1, 50));
+    assert_eq!((pruned.checkpoints, estimate.checkpoints), (50, 50));
+    assert!(pruned.values > 0 && pruned.bytes > 0 && estimate.bytes > 0);
+    assert_eq!(lawful(backend, &place, &all, (1, 50)), Pruned::default(), "they are pruned once");
+    // Beside those that were pruned before, after them, between, and at index snapshots.
+    assert_eq!(lawful(backend, &place, &all, (51, 64)).checkpoints, 14);
+    assert_eq!(lawful(backend, &place, &all, (65, 66)).checkpoints, 2);
+    assert_eq!(lawful(backend, &place, &all, (100, 140)).checkpoints, 41);
+    assert_eq!(lawful(backend, &place, &all, (80, 99)).checkpoints, 20);
+    assert_eq!(lawful(backend, &place, &all, (67, 79)).checkpoints, 13);
+    assert_eq!(lawful(backend, &place, &all, (150, 150)).checkpoints, 1);
+    assert_eq!(lawful(backend, &place, &all, (128, 199)).checkpoints, 58);
+    assert_eq!(shown(backend, &other, 1_010), stays, "another thread is as it was");
+    let mut query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
+    assert_eq!(ids(&backend.checkpoints(&query).expect("checkpoints are listed")), id_list([200]));
+    query.namespace = None;
+    assert_eq!(ids(&backend.checkpoints(&query).expect("checkpoints are listed")), id_list([200]));
+    assert_eq!(backend.thread_size(&place.thread).expect("a thread is counted").checkpoints, 1);
+    // The history goes on, and can be pruned again.
+    for n in 201..=210 {
+        place.add(backend, Some(n - 1), CheckpointDraft::on(n, n - 1).items("list", n, vec![put(n, "later")]));
+    }
+    let all: Vec<u64> = (200..=210).collect();
+    assert_eq!(lawful(backend, &place, &all, (200, 209)).checkpoints, 10);
+    let report = backend.check().expect("the check runs");
+    assert_eq!((report.checkpoints, report.pruned), (12, 209));
+}
+
+/// What a pruned checkpoint still says, and what refuses it.
+pub(super) fn refused(backend: &dyn Backend) {
+    let place = root_of("t");
+    fill(backend, &place, 1..=9);
+    let before = place.record(backend, 3);
+    assert_eq!(prune(backend, &place, 2, 5).checkpoints, 4);
+    let after = place.record(backend, 3);
+    assert!(after.pruned && after.metadata.is_none());
+    assert_eq!(
+        (after.point.clone(), after.seq, after.parent, after.branch, after.ordinal, after.step, after.source),
+        (before.point, before.seq, before.parent, before.branch, before.ordinal, before.step, before.source)
+    );
+    assert_eq!((after.created_at, after.run), (before.created_at, before.run));
+    assert_eq!(place.record(backend, 6).parent, Some(id(5)), "a kept checkpoint names its parent");
+    let at = place.point(4);
+    let is_pruned = |error: Option<StoreError>| {
+        assert!(matches!(error, Some(StoreError::CheckpointPruned { id: of, .. }) if of == id(4)), "{error:?}");
+    };
+    is_pruned(backend.state(&at).err());
+    is_pruned(backend.writes(&at).err());
+    is_pruned(backend.items(&at, "list", ItemRange::All, &mut |_| Ok(())).err());
+    is_pruned(backend.list_len(&at, "list").err());
+    is_pruned(backend.find_item(&at, "list", "id-1", &mut |_| Ok(())).err());
+    is_pruned(backend.search_list(&at, "list", "text").err());
+    is_pruned(backend.list_reference(&at, "list").err());
+    is_pruned(backend.read_state(&at, &mut |_| Ok(true)).err());
+    is_pruned(backend.commit(&place.batch(Some(9), [CheckpointDraft::on(20, 4)])).err());
+    is_pruned(backend.commit(&place.pending(9, writes(4, task(1), "p", vec![write(0, "x", "late")]))).err());
+    let of = ListRef::new(place.namespace.clone(), id(4), "list");
+    let change = CheckpointDraft::on(20, 9).change(
+        "list",
+        99,
+        ChangeValue::Items(vec![ItemChange::new(0, ItemOp::Reference(of), None)]),
+    );
+    is_pruned(backend.commit(&place.batch(Some(9), [change])).err());
+    is_pruned(backend.commit(&root_of("fork").batch(None, [CheckpointDraft::fork(20, at)])).err());
+    // The lineage has its ordinals, and the versions of kept checkpoints alone.
+    let found = backend.ancestors(&place.point(9), &[0, 3, 8]).expect("reads a lineage");
+    let found: Vec<(u64, bool)> = found.into_iter().flatten().map(|record| (record.ordinal, record.pruned)).collect();
+    assert_eq!(found, [(0, false), (3, true), (8, false)]);
+    let mut ordinals = Vec::new();
+    let visited = backend.versions(&place.point(9), Some("x"), 0, &mut |version| {
+        ordinals.push(version.channel.ordinal);
+        Ok(true)
+    });
+    visited.expect("reads versions");
+    assert_eq!(ordinals, [8, 7, 6, 5, 0]);
+    let changes = backend.search_list(&place.point(9), "list", "number").expect("a list is searched");
+    assert!(changes.iter().all(|change| [0, 5, 6, 7, 8].contains(&change.ordinal)), "{changes:?}");
+    let followed = backend.records_after(0, None, 100).expect("the log is followed");
+    assert_eq!(ids(&followed), id_list([1, 6, 7, 8, 9]));
+    clean(backend);
+}
+
+/// Branches, forks of other threads, heads, names and references hold what they rest on.
+pub(super) fn held(backend: &dyn Backend) {
+    let (place, fork, inside) = (root_of("t"), root_of("fork"), root_of("t").inside("a:1"));
+    fill(backend, &place, 1..=40);
+    for n in 41..=45 {
+        let draft = CheckpointDraft::on(n, if n == 41 { 10 } else { n - 1 });
+        place.add(backend, Some(n - 1), draft.items("list", 100 + n, vec![put(n, "on a branch")]));
+    }
+    for n in 100..=103 {
+        let draft = match n {
+            100 => CheckpointDraft::fork(n, place.point(20)),
+            _ => CheckpointDraft::on(n, n - 1),
+        };
+        let draft = draft.value("x", 100 + n, "of the fork").items("list", 100 + n, vec![put(n, "of the fork")]);
+        fork.add(backend, (n > 100).then(|| n - 1), draft);
+    }
+    let of = ListRef::new(place.namespace.clone(), id(30), "list");
+    let reference = ChangeValue::Items(vec![ItemChange::new(0, ItemOp::Reference(of), None), put(90, "beside")]);
+    inside.add(backend, None, CheckpointDraft::root(200).change("list", 1, reference));
+    let name = OperationField::Branch("named".into());
+    let named = Some(OperationValue::Checkpoint(id(34)));
+    let change = OperationChange::new(place.thread.clone(), place.namespace.clone(), name, None, named);
+    let mut operation = NewOperation::new(OperationKind::NameBranch, super::build::moment(300));
+    operation.changes.push(change);
+    backend.operate(&operation).expect("a branch is named");
+    let elsewhere: Vec<ShownState> = (100..=103).map(|n| shown(backend, &fork, n)).collect();
+    let referenced = shown(backend, &inside, 200);
+    let all: Vec<u64> = (1..=45).collect();
+    let pruned = lawful(backend, &place, &all, (1, 40));
+    let kept: Vec<u64> = all.iter().copied().filter(|n| !place.record(backend, *n).pruned).collect();
+    assert_eq!(kept, [10, 20, 30, 34, 40, 41, 42, 43, 44, 45]);
+    assert_eq!(pruned.checkpoints, 35);
+    assert_eq!((100..=103).map(|n| shown(backend, &fork, n)).collect::<Vec<_>>(), elsewhere);
+    assert_eq!(shown(backend, &inside, 200), referenced);
+    assert_eq!(lawful(backend, &place, &all, (41, 44)).checkpoints, 4);
+    assert_eq!(prune(backend, &fork, 100, 102).checkpoints, 3);
+    assert_eq!(shown(backend, &fork, 103), elsewhere[3]);
+    assert_eq!(shown(backend, &inside, 200), referenced);
+    clean(backend);
+    // What a deleted fork rested on can be pruned.
+    _ = backend.delete_threads(std::slice::from_ref(&fork.thread)).expect("a thread is deleted");
+    _ = backend.reclaim().expect("it is erased");
+    assert_eq!(lawful(backend, &place, &all, (20, 20)).checkpoints, 1);
+    _ = backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a pruned thread is deleted");
+    _ = backend.reclaim().expect("it is erased");
+    clean(backend);
+    assert_eq!(backend.check().expect("the check runs").values, 0, "nothing is left");
+}
+
+/// One write that two rows of a checkpoint hold goes with the second one.
+pub(super) fn shared(backend: &dyn Backend) {
+    let place = root_of("t");
+    let large = "a large value ".repeat(300);
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
+    for n in 2..=8 {
+        let both = writes(n - 1, task(1), "p", vec![write(0, "x", format!("{large}{n}"))]);
+        let draft = CheckpointDraft::on(n, n - 1).tasks(&["node"]).consumed(both).value_of("x", n, task(1), 0);
+        // The second row of a value lives as long as nothing replaces it.
+        let draft = draft.items("list", n, vec![put_of(n % 3, task(1), 0, 0)]);
+        place.add(backend, Some(n - 1), if n == 3 { draft.value_of("once", n, task(1), 0) } else { draft });
+    }
+    let all: Vec<u64> = (1..=8).collect();
+    for n in 1..=7 {
+        assert_eq!(lawful(backend, &place, &all, (n, n)).checkpoints, 1);
+    }
+    let once = place.text(backend, 8, "once").expect("it was written once");
+    assert_eq!(once.as_bytes(), &*bytes(format!("{large}3")).data);
+    assert_eq!(shown(backend, &place, 8).1.len(), 3);
+}
+
+/// Items that kept checkpoints show are found, with and without an index; others are not.
+pub(super) fn searched(backend: &dyn Backend) {
+    let place = root_of("t");
+    fill(backend, &place, 1..=30);
+    let find = |text: &str| {
+        let page = backend.search(&SearchQuery::new(text).limit(100)).expect("texts are searched");
+        let mut found: Vec<(u64, u64)> = page.hits.iter().map(|hit| (hit.seq, hit.position)).collect();
+        found.sort_unstable();
+        found
+    };
+    let is_indexed = backend.enable_search(&SearchOptions::new()).is_ok();
+    assert_eq!(find("number").len(), 30);
+    prune(backend, &place, 1, 29);
+    let shown: Vec<String> = super::build::items(backend, &place.point(30), "list", ItemRange::All)
+        .into_iter()
+        .filter_map(|(.., item)| item.index.and_then(|index| index.text).map(|text| text.to_string()))
+        .collect();
+    let count = |text: &str| shown.iter().filter(|shown| shown.contains(text)).count();
+    assert_eq!((find("number").len(), find("edited").len()), (count("number"), count("edited")));
+    clean(backend);
+    if is_indexed {
+        let with = (find("number"), find("edited"));
+        backend.disable_search().expect("an index is removed");
+        assert_eq!((find("number"), find("edited")), with, "the index gives what a scan finds");
+    }
+}

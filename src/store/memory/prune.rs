@@ -1,0 +1,191 @@
+//! Pruning in memory: a pruned checkpoint retains its record, and loses its state, its changes and its writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::stored::{
+    Changed, ChangedItem, ChangedOp, ChangedValue, ChannelContent, CheckpointState, CheckpointWrites, Delta, MemoryLog,
+    NamespaceVersion, StoredCheckpoint,
+};
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::operation::{OperationField, OperationValue};
+use crate::store::prune::{PruneSpan, Pruned};
+use crate::store::record::{CheckpointRecord, CheckpointRef};
+
+fn place(record: &CheckpointRecord) -> (u64, u64) {
+    (record.branch, record.ordinal)
+}
+
+/// Returns the places of the checkpoints of a thread that cannot be pruned.
+pub(super) fn unprunable(log: &MemoryLog, thread: &ThreadId) -> BTreeSet<(u64, u64)> {
+    let mut found = BTreeSet::new();
+    let Some(of) = log.threads.get(thread) else { return found };
+    // Branches leave checkpoints of this thread in all threads.
+    for stored in log.threads.values().flat_map(|thread| thread.spaces.values()).flat_map(stored_of) {
+        if let Some(parent) = stored.record.parent_ref().filter(|parent| parent.thread == *thread)
+            && let Some(parent) = log.stored(&parent).filter(|parent| parent.record.branch != stored.record.branch)
+        {
+            found.insert(place(&parent.record));
+        }
+    }
+    let root = of.spaces.get(&Namespace::root());
+    for value in
+        of.fields.iter().filter(|(field, _)| matches!(field, OperationField::Branch(_))).map(|(_, value)| value)
+    {
+        if let OperationValue::Checkpoint(id) = value {
+            found.extend(root.and_then(|root| root.checkpoints.get(id)).map(|stored| place(&stored.record)));
+        }
+    }
+    for space in of.spaces.values() {
+        found.extend(space.head().map(|head| place(&head.record)));
+        let mut newest_first = None;
+        for (_, stored) in space.checkpoints.walk_down(None) {
+            if newest_first.replace(stored.record.branch) != Some(stored.record.branch) {
+                found.insert(place(&stored.record));
+            }
+            let lists = stored.state.channels.walk_up(None).filter_map(|(_, channel)| match &channel.value {
+                ChannelContent::Items(list) => list.reference.as_ref().map(|reference| reference.of.clone()),
+                ChannelContent::Empty | ChannelContent::Value(_) => None,
+            });
+            for of in lists {
+                let at = CheckpointRef::new(thread.clone(), of.namespace, of.checkpoint);
+                found.extend(log.stored(&at).map(|stored| place(&stored.record)));
+            }
+        }
+    }
+    found
+}
+
+fn stored_of(space: &NamespaceVersion) -> impl Iterator<Item = &Arc<StoredCheckpoint>> {
+    space.checkpoints.walk_up(None).map(|(_, stored)| stored)
+}
+
+/// Returns the checkpoints of spans that can be pruned.
+fn due(log: &MemoryLog, thread: &ThreadId, spans: &[PruneSpan]) -> Vec<(Namespace, CheckpointId)> {
+    let (held, mut due) = (unprunable(log, thread), Vec::new());
+    for (namespace, space) in log.threads.get(thread).iter().flat_map(|thread| &thread.spaces) {
+        let goes = |stored: &&Arc<StoredCheckpoint>| {
+            let at = place(&stored.record);
+            !stored.record.pruned && !held.contains(&at) && spans.iter().any(|span| span.contains(at.0, at.1))
+        };
+        due.extend(stored_of(space).filter(goes).map(|stored| (namespace.clone(), stored.record.point.checkpoint)));
+    }
+    due
+}
+
+/// Prunes checkpoints.
+pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, spans: &[PruneSpan]) -> Pruned {
+    let due = due(log, thread, spans);
+    let mut report = Pruned { checkpoints: due.len() as u64, ..Pruned::default() };
+    let spaces = log.threads.get_mut(thread).map(|thread| &mut thread.spaces);
+    let Some(spaces) = spaces else { return report };
+    let before = values(spaces);
+    for (namespace, id) in due {
+        let Some(space) = spaces.get_mut(&namespace) else { continue };
+        let Some(stored) = space.checkpoints.get(&id).cloned() else { continue };
+        let mut record = stored.record.clone();
+        (record.pruned, record.metadata, record.parents) = (true, None, [].into());
+        let changes = stored.delta.changes.clone();
+        let delta = Delta { consumed: Vec::new(), changes, seen: Vec::new() };
+        let pruned = StoredCheckpoint { record, delta, state: CheckpointState::default() };
+        space.checkpoints.put(id, Arc::new(pruned));
+        space.timers.retain(|_, (checkpoint, _)| *checkpoint != id);
+    }
+    spaces.values_mut().for_each(retain_shown);
+    let after = values(spaces);
+    report.values = before.values.saturating_sub(after.values);
+    report.bytes = before.bytes.saturating_sub(after.bytes);
+    report
+}
+
+/// Counts the values of namespaces.
+fn values(spaces: &BTreeMap<Namespace, NamespaceVersion>) -> Pruned {
+    let mut sum = Pruned::default();
+    spaces.values().for_each(|space| stored_of(space).for_each(|stored| sum.add(content(space, stored))));
+    sum
+}
+
+/// Reduces pruned checkpoints to what the next kept checkpoint of their branch shows.
+fn retain_shown(space: &mut NamespaceVersion) {
+    let (mut reduced, mut bare) = (Vec::new(), Vec::new());
+    let (mut child, mut kept): (Option<Arc<StoredCheckpoint>>, Option<Arc<StoredCheckpoint>>) = (None, None);
+    for (id, stored) in space.checkpoints.walk_down(None) {
+        let child_is_pruned = child
+            .replace(Arc::clone(stored))
+            .is_some_and(|child| child.record.branch == stored.record.branch && child.record.pruned);
+        if !stored.record.pruned {
+            kept = Some(Arc::clone(stored));
+            continue;
+        }
+        let mut record = stored.record.clone();
+        // The writes that a kept child has consumed belong to it, and they name tasks.
+        if child_is_pruned {
+            record.tasks.clear();
+            bare.push(*id);
+        }
+        let shown = kept.as_ref().filter(|kept| kept.record.branch == record.branch);
+        let changes = stored.delta.changes.iter().filter_map(|change| shown_of(shown?, stored, change)).collect();
+        let delta = Delta { consumed: Vec::new(), changes, seen: Vec::new() };
+        reduced.push((*id, Arc::new(StoredCheckpoint { record, delta, state: CheckpointState::default() })));
+    }
+    reduced.into_iter().for_each(|(id, stored)| space.checkpoints.put(id, stored));
+    bare.into_iter().for_each(|id| space.writes.put(id, CheckpointWrites::default()));
+}
+
+/// Returns the part of a change of a pruned checkpoint that a later checkpoint of its branch shows.
+fn shown_of(kept: &StoredCheckpoint, pruned: &StoredCheckpoint, change: &Changed) -> Option<Changed> {
+    let channel = kept.state.channels.get(&*change.channel)?;
+    let value = match &change.value {
+        ChangedValue::Items(items) => {
+            let list = channel.value.items()?;
+            let is_shown = |item: &&ChangedItem| {
+                matches!(item.op, ChangedOp::Put(_))
+                    && list.positions.get(&item.position).is_some_and(|shown| shown.seq == pruned.record.seq)
+            };
+            let shown: Vec<ChangedItem> = items.iter().filter(is_shown).cloned().collect();
+            ChangedValue::Items(shown)
+        }
+        ChangedValue::Value(payload) if channel.ordinal == pruned.record.ordinal => {
+            ChangedValue::Value(Arc::clone(payload))
+        }
+        ChangedValue::Empty | ChangedValue::Value(_) => return None,
+    };
+    Some(Changed { channel: Arc::clone(&change.channel), version: change.version, task: change.task, value })
+}
+
+/// Returns the number and the bytes of the values that a checkpoint wrote, and of the writes of its tasks.
+fn content(space: &NamespaceVersion, stored: &StoredCheckpoint) -> Pruned {
+    let mut report = Pruned::default();
+    let mut add = |bytes: usize| {
+        report.values += 1;
+        report.bytes += bytes as u64;
+    };
+    for change in &stored.delta.changes {
+        match &change.value {
+            ChangedValue::Empty => {}
+            ChangedValue::Value(payload) => add(payload.len()),
+            ChangedValue::Items(items) => items.iter().for_each(|item| {
+                if let ChangedOp::Put(payload) = &item.op {
+                    add(payload.len());
+                }
+            }),
+        }
+    }
+    let writes = space.writes_of(&stored.record.point.checkpoint);
+    writes.walk_up(None).for_each(|(_, write)| write.payloads().iter().for_each(|payload| add(payload.len())));
+    report
+}
+
+/// Estimates what would be pruned: values that kept checkpoints show are counted too.
+pub(super) fn estimate(log: &MemoryLog, thread: &ThreadId, spans: &[PruneSpan]) -> Pruned {
+    let due = due(log, thread, spans);
+    let mut report = Pruned { checkpoints: due.len() as u64, ..Pruned::default() };
+    for (namespace, id) in due {
+        if let Some(space) = log.space(thread, &namespace)
+            && let Some(stored) = space.checkpoints.get(&id)
+        {
+            report.add(content(space, stored));
+        }
+    }
+    report
+}

@@ -1,0 +1,49 @@
+//! The SQL of pruning.
+
+/// The branches of a thread.
+pub(super) const BRANCHES_OF_THREAD: &str = "SELECT b.id, b.parent, b.upto, b.namespace FROM namespace n \
+     CROSS JOIN branch b ON b.namespace = n.id WHERE n.thread = ?1";
+/// The places at which branches of other threads leave those of a thread. A deleted one has no row in `thread`.
+pub(super) const FORKED_PLACES: &str = "SELECT b.parent, b.upto FROM branch b CROSS JOIN namespace n ON n.id = b.namespace \
+     CROSS JOIN thread t ON t.id = n.thread WHERE b.fork_thread = ?1";
+pub(super) const LAST_ORDINAL: &str = "SELECT max(ordinal) FROM version WHERE branch = ?1";
+/// The references of a list on a branch.
+pub(super) const REFERENCES: &str = "SELECT value FROM item WHERE branch = ?1 AND channel = ?2 AND slot < 0 AND op = 3";
+pub(super) const PLACE_OF: &str = "SELECT branch, ordinal FROM checkpoint WHERE seq = ?1";
+/// What changes when a checkpoint may have become one that cannot be pruned.
+pub(super) const MARK: &str = "SELECT coalesce((SELECT max(seq) FROM checkpoint), 0), \
+     coalesce((SELECT max(id) FROM branch), 0), coalesce((SELECT max(id) FROM operation), 0)";
+
+/// The `seq` of the checkpoint at a place.
+pub(super) const SEQ_AT_PLACE: &str = "SELECT ordinal + 1 + (kind >> 4) FROM version WHERE branch = ?1 \
+     AND ordinal = ?2 ORDER BY key DESC LIMIT 1";
+pub(super) const PARENT_SEQ: &str = "SELECT seq - parent FROM checkpoint WHERE seq = ?1";
+/// The source of a checkpoint, and the column in which a pruned one has the number of those before it.
+pub(super) const SOURCE_AND_PARENTS: &str = "SELECT source, parents FROM checkpoint WHERE seq = ?1";
+
+/// The rows of a list that a checkpoint wrote, among some positions.
+pub(super) const ITEMS_WRITTEN: &str = "SELECT slot, op, value FROM item WHERE branch = ?1 AND channel = ?2 \
+     AND slot BETWEEN ?3 AND ?4 AND ordinal = ?5 ORDER BY slot";
+/// The operations on more than one position, of the ordinals from one to another.
+pub(super) const WHOLES_BETWEEN: &str = "SELECT slot, ordinal, op, value FROM item WHERE branch = ?1 AND channel = ?2 \
+     AND slot BETWEEN -1 - ?4 AND -1 - ?3";
+pub(super) const IS_REPLACED: &str = "SELECT EXISTS (SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3 \
+     AND ordinal > ?4 AND ordinal <= ?5)";
+pub(super) const ROWS_OF_SLOT: &str = "SELECT ordinal, op, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3 \
+     AND ordinal BETWEEN ?4 AND ?5";
+/// All rows of a list of the ordinals from one to another.
+pub(super) const ROWS_OF_RUN: &str =
+    "SELECT slot, ordinal, op, value FROM item WHERE branch = ?1 AND channel = ?2 AND ordinal BETWEEN ?3 AND ?4";
+pub(super) const NEXT_SLOT: &str = "SELECT slot FROM item WHERE branch = ?1 AND channel = ?2 AND slot >= ?3 AND slot < ?4 \
+     ORDER BY slot LIMIT 1";
+/// True if a row of a checkpoint holds a payload.
+pub(super) const IS_HELD: &str = "SELECT EXISTS (SELECT 1 FROM version WHERE branch = ?1 AND ordinal = ?2 AND value = ?3) \
+     OR EXISTS (SELECT 1 FROM item WHERE branch = ?1 AND ordinal = ?2 AND value = ?3)";
+pub(super) const VERSIONS_DELETE: &str = "DELETE FROM version WHERE branch = ?1 AND ordinal = ?2";
+pub(super) const WRITES_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1";
+
+/// The bytes of a payload, with those of its blobs.
+pub(super) const PAYLOAD_BYTES: &str = "SELECT CASE typeof(p.data) WHEN 'integer' THEN \
+     (SELECT length(b.data) FROM blob b WHERE b.id = p.data) ELSE length(p.data) END \
+     + CASE typeof(p.text) WHEN 'integer' THEN (SELECT length(b.data) FROM blob b WHERE b.id = p.text) \
+     ELSE coalesce(length(p.text), 0) END FROM payload p WHERE p.id = ?1";
