@@ -19,7 +19,7 @@ fn say(thread: &Thread, line: &str) {
 }
 
 fn state(thread: &Thread) -> Chat {
-    thread.with_state::<Chat>().state().unwrap()
+    Chat::clone(&thread.with_state::<Chat>().state().unwrap())
 }
 
 fn is_pruned<T: std::fmt::Debug>(result: Result<T, StoreError>) -> bool {

@@ -385,7 +385,7 @@ impl<'a> Pair<'a> {
                 }
                 Some(batch)
             }
-            Op::Delete { .. } | Op::Reopen => None,
+            Op::Prune { .. } | Op::Delete { .. } | Op::Reopen => None,
         }
     }
 
