@@ -233,13 +233,13 @@ fn a_lease_is_renewed_as_long_as_its_run_lasts() {
         let other = elsewhere(&thread);
         let graph = one("slow", move |_: &Log| {
             for _ in 0..20 {
-                std::thread::sleep(Duration::from_millis(50));
+                std::thread::sleep(Duration::from_millis(200));
                 let refused = rival.run(&other).lease(LEASE).invoke(line("x"));
                 assert!(is_leased(&refused));
             }
             Ok(line("slow"))
         });
-        way.invoke(graph.run(&thread).lease(Duration::from_millis(400)), line("input")).unwrap();
+        way.invoke(graph.run(&thread).lease(Duration::from_secs(3)), line("input")).unwrap();
         assert_eq!((lease_of(&thread), ran.load(Ordering::SeqCst)), ((1, false), 0));
     }
 }
