@@ -80,7 +80,8 @@ impl Printer {
     #[cfg(unix)]
     pub(crate) fn reader_is_gone(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut stdout = [PollFd::new(self.out.get_ref(), PollFlags::empty())];
+        let stdout = io::stdout();
+        let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
         let ready = poll(&mut stdout, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         ready.is_ok() && stdout[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }

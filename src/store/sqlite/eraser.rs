@@ -12,7 +12,7 @@ use super::fault::{Res, is_full};
 use super::job::JobRef;
 use super::pool::ReaderPool;
 use super::read::ReadView;
-use super::worker::{Upkeep, UpkeepKind, Worker};
+use super::worker::{Background, Upkeep, UpkeepKind};
 use super::writer::SqliteWriter;
 use crate::base::limits::{DELETED_THREADS_MAX, RECLAIM_INTERVAL, RECLAIM_RETRY, RECLAIM_SLICES, TRASH_INTERVAL};
 use crate::base::{Clock, ThreadId, Timestamp};
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// The eraser of a file that is open for writing.
 pub(super) struct Eraser {
-    worker: Worker,
+    worker: Background,
     trash: Arc<TrashUpkeep>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Eraser {
 
 impl Eraser {
     /// Makes an eraser that leaves the rest of its work to a background.
-    pub(super) fn new(worker: Worker, clock: Arc<dyn Clock>, pool: &Arc<ReaderPool>) -> Self {
+    pub(super) fn new(worker: Background, clock: Arc<dyn Clock>, pool: &Arc<ReaderPool>) -> Self {
         let trash = Arc::new(TrashUpkeep { clock, pool: Arc::downgrade(pool), schedule: Mutex::default() });
         Self { worker, trash }
     }
@@ -133,7 +133,7 @@ fn advance(writer: &SqliteWriter, mut left: Tombstones, slices: usize, pause: Du
 struct ReclaimUpkeep;
 
 impl Upkeep for ReclaimUpkeep {
-    fn step(&self, writer: &SqliteWriter, _worker: &Worker) -> Result<Option<Duration>, StoreError> {
+    fn step(&self, writer: &SqliteWriter, _worker: &Background) -> Result<Option<Duration>, StoreError> {
         let left = step(writer, EraseStep::Reclaim)?;
         let rows_are_left = !left.stored.is_empty();
         Ok(match (advance(writer, left, 0, Duration::ZERO)?, rows_are_left) {
@@ -225,7 +225,7 @@ impl TrashUpkeep {
 }
 
 impl Upkeep for TrashUpkeep {
-    fn step(&self, writer: &SqliteWriter, worker: &Worker) -> Result<Option<Duration>, StoreError> {
+    fn step(&self, writer: &SqliteWriter, worker: &Background) -> Result<Option<Duration>, StoreError> {
         let Some(pool) = self.pool.upgrade() else { return Ok(None) };
         match self.empty(&pool, writer) {
             // A check reports the damage, and nothing is deleted meanwhile.

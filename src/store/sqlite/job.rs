@@ -9,8 +9,8 @@ use super::operation::{self, OperationJob};
 use super::prune::{self, PruneJob};
 use super::search::{self, IndexJob, IndexStep};
 use super::threads::{self, ThreadsJob};
-use super::write::{self, Caches};
-use super::{cache, kv, sql};
+use super::write::Caches;
+use super::{cache, kv, lease, sql};
 use crate::base::limits::{
     COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES, THREADS_FOLLOWED_MAX,
 };
@@ -127,7 +127,7 @@ impl<'a> JobRef<'a> {
     pub(super) fn write(self, conn: &Connection, caches: &mut Caches) -> Res<()> {
         debug_assert!(self.validate().is_ok(), "a job is validated before it is queued");
         match self {
-            Self::Log(batch) => write::batch(conn, caches, batch),
+            Self::Log(batch) => lease::write(conn, caches, batch),
             Self::Kv(changes) => kv::write(conn, &caches.keys, changes),
             Self::Cache(changes) => cache::write(conn, &caches.keys, changes),
             Self::Erase(job) => erase::step(conn, caches, job),

@@ -93,7 +93,7 @@ use read::ReadView;
 pub(super) use recover::recover;
 use search::{IndexJob, IndexStep, Indexer};
 use version_pages::VersionPages;
-use worker::Worker;
+use worker::Background;
 use writer::SqliteWriter;
 
 use crate::base::limits::{PRUNE_INTERVAL, SEARCH_TAIL_MAX};
@@ -134,7 +134,7 @@ pub struct SqliteBackend {
     pool: Arc<ReaderPool>,
     eraser: Option<Eraser>,
     indexer: Option<Indexer>,
-    worker: Option<Worker>,
+    worker: Option<Background>,
     writer: Option<Arc<SqliteWriter>>,
     migration: Option<FormatMigration>,
     _open: registry::Registered,
@@ -156,7 +156,7 @@ impl SqliteBackend {
         let OpenedFile { place, conn, migration } = open::writable(path, options)?;
         let writer = Arc::new(SqliteWriter::new(&place, conn));
         let pool = Arc::new(ReaderPool::beside_writer(place)?);
-        let worker = Worker::new(Arc::clone(&writer));
+        let worker = Background::new(Arc::clone(&writer));
         let eraser = Eraser::new(worker.clone(), Arc::clone(&options.clock), &pool);
         if pool.read(|view| erase::tombstones(view.conn))?.len() > 0 {
             eraser.wake();

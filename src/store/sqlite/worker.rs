@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(super) trait Upkeep: Send + Sync + 'static {
     /// Does a bounded part of the work. Returns the pause before the next part; `None` if the task has nothing to do until it
     /// is woken.
-    fn step(&self, writer: &SqliteWriter, worker: &Worker) -> Result<Option<Duration>, StoreError>;
+    fn step(&self, writer: &SqliteWriter, worker: &Background) -> Result<Option<Duration>, StoreError>;
 }
 
 /// The kinds of tasks: each is waiting at most once.
@@ -33,7 +33,7 @@ pub(super) enum UpkeepKind {
 
 /// The background of a file that is open for writing.
 #[derive(Clone)]
-pub(super) struct Worker(Arc<WorkerInner>);
+pub(super) struct Background(Arc<WorkerInner>);
 
 struct WorkerInner {
     writer: Arc<SqliteWriter>,
@@ -49,14 +49,14 @@ struct WorkerState {
     is_stopping: bool,
 }
 
-impl std::fmt::Debug for Worker {
+impl std::fmt::Debug for Background {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.0.state.lock();
-        f.debug_struct("Worker").field("waiting", &state.waiting.keys()).finish_non_exhaustive()
+        f.debug_struct("Background").field("waiting", &state.waiting.keys()).finish_non_exhaustive()
     }
 }
 
-impl Worker {
+impl Background {
     /// Makes a background whose thread does not run yet.
     pub(super) fn new(writer: Arc<SqliteWriter>) -> Self {
         let (state, wake, thread) = Default::default();

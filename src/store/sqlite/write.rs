@@ -16,7 +16,7 @@ use super::put_checkpoint::insert_versions;
 use super::read::{checkpoint_row, column, unpack_task_records};
 use super::row_check::RowCheck;
 use super::source::{is_pruned_column, source_code, source_column};
-use super::{lease, sql, threads};
+use super::{sql, threads};
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
@@ -258,19 +258,8 @@ pub(super) struct Tx<'a> {
     pub(super) room: Vec<u8>,
 }
 
-/// Writes a batch and those of `then` in the open transaction, with its lease. On an error the caller rolls back.
+/// Writes a batch and those of `then` in the open transaction, without its lease. On an error the caller rolls back.
 pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
-    if batch.lease.is_none() {
-        return without_lease(conn, caches, batch);
-    }
-    let lease = lease::compare(conn, caches, batch)?;
-    if !batch.is_lease_alone() {
-        without_lease(conn, caches, batch)?;
-    }
-    lease::put(conn, caches, batch, lease.as_ref())
-}
-
-fn without_lease(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if let Some(operation) = &batch.operation {
         let repeats = is_stored(conn, batch)?;
         parts(conn, caches, batch)?;
@@ -293,17 +282,8 @@ fn parts(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     parts.try_for_each(|batch| part(conn, caches, batch))
 }
 
-/// Returns whether a checkpoint of the batch is stored: then all of the batch is.
-pub(super) fn is_any_stored(conn: &Connection, batch: &Batch) -> Res<bool> {
-    for part in batch.parts() {
-        if is_stored(conn, part)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {
+/// Returns whether the last checkpoint of a batch is stored.
+pub(super) fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {
     let Some(last) = part.checkpoints.last() else { return Ok(false) };
     // Not through the caches: another connection may have erased the rows of their entries.
     let namespace: Option<i64> = conn

@@ -14,16 +14,17 @@ use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, DEFAULT_NAME, Entry, Graph, input_writes};
 use crate::history::{OnConflict, Thread};
-use crate::run::Session;
+use crate::run::{Loaded, Session};
 use crate::state::erased::{field_of, resolve};
 use crate::state::{IntoUpdate, StateError, Writes};
-use crate::store::Kv;
+use crate::store::{CheckpointRef, Kv};
 use crate::task::{Host, RunControl, Scope};
 
 use super::begun::Begun;
 use super::blocking::Driver;
 use super::feed::Feed;
 use super::host::RunHost;
+use super::key::Earlier;
 use super::lease::{Claimed, Renewal};
 use super::nonblocking::AsyncDriver;
 use super::outcome::{Outcome, finish};
@@ -655,17 +656,7 @@ pub(super) fn begin(
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
-            if earlier.is_none() {
-                claimed = Some(settings.claim(thread, &start)?);
-            }
-            let mut loaded = load::load(graph, thread, at)?;
-            if let Some(earlier) = &earlier
-                && let repeated @ RunStart::Repeat(_) = earlier.start(&loaded)
-                && !loaded.head.recorded.is_empty()
-            {
-                claimed = Some(settings.claim(thread, &repeated)?);
-                loaded = load::load(graph, thread, at)?;
-            }
+            let loaded = load_claimed(graph, thread, at, (settings, &start, earlier.as_ref()), &mut claimed)?;
             start = match &earlier {
                 Some(earlier) => earlier.start(&loaded),
                 None if run.is_of_key() => start.with_key(&loaded.head, run),
@@ -710,6 +701,29 @@ pub(super) fn begin(
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
     Ok(Begun::new(machine, store, host, None, events).with(renewal))
+}
+
+/// Claims the thread of a run and loads its head, in this order: a head that was loaded before the claim may be old. A repeated
+/// run that has ended claims nothing.
+fn load_claimed(
+    graph: &Arc<Graph>,
+    thread: &Thread,
+    at: Option<&CheckpointRef>,
+    (settings, start, earlier): (&RunSettings, &RunStart, Option<&Earlier>),
+    claimed: &mut Option<Claimed>,
+) -> Result<Loaded, Error> {
+    let Some(earlier) = earlier else {
+        *claimed = Some(settings.claim(thread, start)?);
+        return load::load(graph, thread, at);
+    };
+    let loaded = load::load(graph, thread, at)?;
+    match earlier.start(&loaded) {
+        repeated @ RunStart::Repeat(_) if !loaded.head.recorded.is_empty() => {
+            *claimed = Some(settings.claim(thread, &repeated)?);
+            load::load(graph, thread, at)
+        }
+        _ => Ok(loaded),
+    }
 }
 
 impl RunSettings {

@@ -19,22 +19,44 @@ use crate::store::error::StoreError;
 use crate::store::lease::{LeaseOwner, LeaseRecord};
 use rusqlite::{Connection, Row, params};
 
+/// Writes a batch with its lease in the open transaction. On an error the caller rolls back.
+pub(super) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
+    if batch.lease.is_none() {
+        return write::batch(conn, caches, batch);
+    }
+    let lease = compare(conn, caches, batch)?;
+    if !batch.is_lease_alone() {
+        write::batch(conn, caches, batch)?;
+    }
+    put(conn, caches, batch, lease.as_ref())
+}
+
+/// Returns whether a checkpoint of the batch is stored: then all of the batch is.
+fn is_stored(conn: &Connection, batch: &Batch) -> Res<bool> {
+    for part in batch.parts() {
+        if write::is_stored(conn, part)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Compares the lease that a batch names with the stored one, before the batch is written. Returns the lease to be stored,
 /// if that changes.
-pub(super) fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<Option<LeaseRecord>> {
+fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<Option<LeaseRecord>> {
     let Some(new) = &batch.lease else { return Ok(None) };
     let thread = caches.thread_number(conn, &batch.thread)?;
     let stored = thread.map(|thread| read(conn, &caches.keys, thread)).transpose()?.flatten();
     match new.apply(&batch.thread, stored.as_ref()) {
         Ok(changed) => Ok(changed),
         // The batch was accepted before, when the lease was its own.
-        Err(_) if write::is_any_stored(conn, batch)? => Ok(None),
+        Err(_) if is_stored(conn, batch)? => Ok(None),
         Err(refused) => Err(Fault::Store(refused)),
     }
 }
 
 /// Stores the lease that [`compare`] returned, after the batch was written.
-pub(super) fn put(conn: &Connection, caches: &mut Caches, batch: &Batch, lease: Option<&LeaseRecord>) -> Res<()> {
+fn put(conn: &Connection, caches: &mut Caches, batch: &Batch, lease: Option<&LeaseRecord>) -> Res<()> {
     if lease.is_none() && !batch.is_lease_alone() {
         return Ok(());
     }

@@ -138,8 +138,8 @@ impl<'a> PruneSlice<'a> {
         if search::status(conn)?.is_none() {
             return Ok(BTreeMap::new());
         }
-        let ordinals: BTreeSet<i64> =
-            gone.items.iter().filter(|(_, item)| item.op == PUT).map(|((.., ordinal), _)| *ordinal).collect();
+        let puts = gone.items.iter().filter(|(_, item)| item.op == PUT).map(|((.., ordinal), _)| *ordinal);
+        let ordinals: BTreeSet<i64> = puts.chain(gone.versions.keys().copied()).collect();
         let seq = |ordinal: i64| match seqs.get(&ordinal) {
             Some(seq) => Ok((ordinal, *seq)),
             None => Ok((ordinal, seq_at(conn, self.branch, ordinal)?)),

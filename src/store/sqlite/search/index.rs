@@ -203,10 +203,10 @@ pub(in super::super) fn add_entries_again(view: ReadView<'_>, thread: i64, at: (
 fn entries_of(view: ReadView<'_>, thread: i64, (seq, branch, ordinal): (i64, i64, i64), change: &str) -> Res<()> {
     let Some(state) = IndexState::read(view.conn)? else { return Ok(()) };
     let mut change = view.conn.prepare_cached(change)?;
-    for (at, (key, _)) in puts_at(view, branch, ordinal)?.into_iter().enumerate() {
+    for (at, (key, channel)) in entries_at(view, branch, ordinal)?.into_iter().enumerate() {
         let entry = first_entry(seq) + at as i64;
         if entry < state.next
-            && let Some(grams) = grams_of(view, key, thread)?
+            && let Some(grams) = grams_of(view, key, &channel, thread)?
         {
             change.execute(params![entry, grams.tokens("", "", " ")])?;
         }

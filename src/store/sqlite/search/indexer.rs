@@ -3,7 +3,7 @@
 //! Commits count their checkpoints; past a number of them the background indexes the rest. It also does after an open that finds
 //! a long rest. *Absent:* the contents of a step ([`index`](super::index)), and the thread ([`worker`](super::super::worker)).
 
-use super::super::worker::{Upkeep, UpkeepKind, Worker};
+use super::super::worker::{Background, Upkeep, UpkeepKind};
 use super::super::writer::SqliteWriter;
 use super::index::advance_step;
 use crate::base::limits::{INDEX_INTERVAL, SEARCH_TAIL_MAX};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The indexer of a file that is open for writing.
 #[derive(Debug)]
 pub(in super::super) struct Indexer {
-    worker: Worker,
+    worker: Background,
     /// True if the store is indexed, as far as this handle knows.
     is_on: AtomicBool,
     /// Checkpoints that were committed since the background was last woken.
@@ -24,7 +24,7 @@ pub(in super::super) struct Indexer {
 
 impl Indexer {
     /// Makes an indexer that leaves its work to a background.
-    pub(in super::super) fn new(worker: Worker) -> Self {
+    pub(in super::super) fn new(worker: Background) -> Self {
         Self { worker, is_on: AtomicBool::new(false), committed: AtomicU64::new(0) }
     }
 
@@ -55,7 +55,7 @@ impl Indexer {
 struct IndexUpkeep;
 
 impl Upkeep for IndexUpkeep {
-    fn step(&self, writer: &SqliteWriter, _worker: &Worker) -> Result<Option<Duration>, StoreError> {
+    fn step(&self, writer: &SqliteWriter, _worker: &Background) -> Result<Option<Duration>, StoreError> {
         match advance_step(writer) {
             Ok(0) => Ok(None),
             Ok(_) => Ok(Some(INDEX_INTERVAL)),
