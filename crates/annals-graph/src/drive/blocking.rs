@@ -214,16 +214,14 @@ impl Driver {
 
     fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = self.run.store.clone() else { return Ok(()) };
-        match self.run.next_commit(batch) {
-            Some(batch) if self.run.host.awaits_commit() => {
-                if !self.run.commit_awaited(&store, batch)? {
-                    return Ok(());
-                }
-            }
-            Some(batch) => self.tickets.submit(&store, batch)?,
-            None => {}
+        let goes_on = match self.run.next_commit(batch) {
+            Some(batch) if self.run.host.awaits_commit() => self.run.commit_awaited(&store, batch)?,
+            Some(batch) => self.tickets.submit(&store, batch).map(|()| true)?,
+            None => true,
+        };
+        if goes_on {
+            self.run.machine.handle_committed();
         }
-        self.run.machine.handle_committed();
         Ok(())
     }
 

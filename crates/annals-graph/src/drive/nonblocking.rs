@@ -319,16 +319,14 @@ impl AsyncDriver {
 
     async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = self.run.store.clone() else { return Ok(()) };
-        match self.run.next_commit(batch) {
-            Some(batch) if self.run.host.awaits_commit() => {
-                if !self.commit_awaited(&store, batch).await? {
-                    return Ok(());
-                }
-            }
-            Some(batch) => self.tickets.submit(&store, batch)?,
-            None => {}
+        let goes_on = match self.run.next_commit(batch) {
+            Some(batch) if self.run.host.awaits_commit() => self.commit_awaited(&store, batch).await?,
+            Some(batch) => self.tickets.submit(&store, batch).map(|()| true)?,
+            None => true,
+        };
+        if goes_on {
+            self.run.machine.handle_committed();
         }
-        self.run.machine.handle_committed();
         Ok(())
     }
 
