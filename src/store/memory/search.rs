@@ -9,7 +9,7 @@ use crate::store::batch::Payload;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRecord;
-use crate::store::search::{BegunWord, Entry, HitPlace, NewestHits, Search, SearchHit, SearchPage};
+use crate::store::search::{BegunWord, HitPlace, NewestHits, Search, SearchHit, SearchPage, SearchedEntry};
 
 /// Returns the page of hits of a search.
 pub(super) fn page(log: &MemoryLog, search: &Search) -> Result<SearchPage, StoreError> {
@@ -21,14 +21,14 @@ pub(super) fn page(log: &MemoryLog, search: &Search) -> Result<SearchPage, Store
         }
         for (_, stored) in space.checkpoints.walk_down(None) {
             let first = firsts.get(&stored.record.branch).copied().unwrap_or_default();
-            Searched { log, space, stored, first }.add_hits(search, &mut newest)?;
+            SearchedCheckpoint { log, space, stored, first }.add_hits(search, &mut newest)?;
         }
     }
     Ok(newest.page())
 }
 
 /// A checkpoint that is searched.
-struct Searched<'a> {
+struct SearchedCheckpoint<'a> {
     log: &'a MemoryLog,
     space: &'a NamespaceVersion,
     stored: &'a StoredCheckpoint,
@@ -36,7 +36,7 @@ struct Searched<'a> {
     first: u64,
 }
 
-impl Searched<'_> {
+impl SearchedCheckpoint<'_> {
     /// Adds the items and values that the checkpoint put.
     fn add_hits(&self, search: &Search, newest: &mut NewestHits) -> Result<(), StoreError> {
         for change in self.stored.delta.changes.iter().filter(|change| search.reads(&change.channel)) {
@@ -73,7 +73,7 @@ impl Searched<'_> {
             return Ok(());
         }
         let begun = || Ok::<_, StoreError>(self.begun(channel, position.unwrap_or(0)));
-        let entry = Entry::of(payload.as_ref(), position, begun)?;
+        let entry = SearchedEntry::of(payload.as_ref(), position, begun)?;
         let Some(entry) = entry.filter(|entry| search.matches(entry)) else { return Ok(()) };
         let hit = SearchHit {
             point: record.point.clone(),

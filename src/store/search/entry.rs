@@ -19,7 +19,7 @@ use crate::store::record::ItemIndexRef;
 
 /// A put of an item, or a value of a channel, as a search reads it.
 #[derive(Debug)]
-pub(in crate::store) struct Entry<'a> {
+pub(in crate::store) struct SearchedEntry<'a> {
     /// The text, after the word that the parts before it began.
     pub(in crate::store) text: Cow<'a, str>,
     /// The bytes of that word.
@@ -30,7 +30,7 @@ pub(in crate::store) struct Entry<'a> {
     position: Option<u64>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SearchedEntry<'a> {
     /// Returns the entry of a payload; `None` if it has no text. It is that of an item at a position, or else of a value.
     /// `begun` reads the word that the parts before a position began.
     pub(in crate::store) fn of<E>(
@@ -253,11 +253,11 @@ mod tests {
     fn an_entry_has_a_key_or_a_position() {
         let entry = |value: serde_json::Value, position| {
             let payload = payload(value);
-            let entry = Entry::of(payload.as_ref(), position, || Ok::<_, ()>("Gast".into())).unwrap().unwrap();
+            let entry = SearchedEntry::of(payload.as_ref(), position, || Ok::<_, ()>("Gast".into())).unwrap().unwrap();
             (
                 entry.text.into_owned(),
                 entry.begun,
-                Entry::of(payload.as_ref(), position, || Ok::<_, ()>("Gast".into()))
+                SearchedEntry::of(payload.as_ref(), position, || Ok::<_, ()>("Gast".into()))
                     .unwrap()
                     .map(|entry| (entry.key(), entry.shown_position()))
                     .unwrap(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::Entry;
+use super::entry::SearchedEntry;
 use super::text::Words;
 use super::{SearchCursor, SearchHit, SearchPage, SearchQuery, Snippet};
 use crate::base::limits::{NAME_BYTES_MAX, SEARCH_HITS_MAX};
@@ -83,13 +83,13 @@ impl Search {
     }
 
     /// Returns whether type and text of an entry match.
-    pub(in crate::store) fn matches(&self, entry: &Entry<'_>) -> bool {
+    pub(in crate::store) fn matches(&self, entry: &SearchedEntry<'_>) -> bool {
         let is_of_role = self.role.is_none() || self.role.as_deref() == entry.index.kind;
         is_of_role && self.words.are_in(&entry.text, entry.begun)
     }
 
     /// Returns the text around the first match.
-    pub(in crate::store) fn snippet(&self, entry: &Entry<'_>) -> Snippet {
+    pub(in crate::store) fn snippet(&self, entry: &SearchedEntry<'_>) -> Snippet {
         self.words.snippet(&entry.text)
     }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub(super) use entry::{BegunWord, Entry};
+pub(super) use entry::{BegunWord, SearchedEntry};
 pub(super) use filter::{HitPlace, NewestHits, Search};
 pub(super) use grams::{Grams, push_token};
 

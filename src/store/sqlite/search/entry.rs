@@ -13,7 +13,7 @@ use super::super::rows::{self, Payloads, Room, inline_value};
 use super::sql;
 use crate::base::limits::SEARCH_ENTRIES_MAX;
 use crate::store::record::is_control;
-use crate::store::search::{BegunWord, Entry, HitPlace};
+use crate::store::search::{BegunWord, HitPlace, SearchedEntry};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use std::fmt;
@@ -75,7 +75,7 @@ impl EntryKey {
         self,
         view: ReadView<'_>,
         channel: &str,
-        then: impl FnOnce(Option<u32>, Entry<'_>) -> Res<T>,
+        then: impl FnOnce(Option<u32>, SearchedEntry<'_>) -> Res<T>,
     ) -> Res<Option<T>> {
         let Some(position) = self.position else {
             let row = lineage::row_at(view, (self.branch, self.ordinal), self.channel)?;
@@ -96,7 +96,7 @@ impl EntryKey {
         row: &Row<'_>,
         channel: &str,
         room: &mut Room<'_>,
-        then: impl FnOnce(Option<u32>, Entry<'_>) -> Res<T>,
+        then: impl FnOnce(Option<u32>, SearchedEntry<'_>) -> Res<T>,
     ) -> Res<Option<T>> {
         let Self { branch, channel: name, position, ordinal } = self;
         let position = position.unwrap_or(-1);
@@ -115,7 +115,7 @@ impl EntryKey {
             }
             _ => return Err(corrupt(place(), "its value does not match the format")),
         };
-        let entry = Entry::of(payload, u64::try_from(position).ok(), || self.begun(view, channel))?;
+        let entry = SearchedEntry::of(payload, u64::try_from(position).ok(), || self.begun(view, channel))?;
         entry.map(|entry| then(task, entry)).transpose()
     }
 
@@ -124,13 +124,13 @@ impl EntryKey {
         self,
         row: &VersionRow,
         payloads: &mut Payloads<'_>,
-        then: impl FnOnce(Option<u32>, Entry<'_>) -> Res<T>,
+        then: impl FnOnce(Option<u32>, SearchedEntry<'_>) -> Res<T>,
     ) -> Res<Option<T>> {
         let KeyContent::Channel(stored) = row.value else {
             return Err(corrupt(self.to_string(), "it is not the value of a channel"));
         };
         let read = payloads.with(stored, &|| self.to_string(), |payload| {
-            let entry = Entry::of(payload, None, || Ok::<_, Fault>(String::new()))?;
+            let entry = SearchedEntry::of(payload, None, || Ok::<_, Fault>(String::new()))?;
             entry.map(|entry| then(row.task, entry)).transpose()
         })?;
         Ok(read.flatten())
