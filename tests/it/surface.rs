@@ -52,7 +52,7 @@ fn word(n: usize) -> &'static str {
     WORDS[n % WORDS.len()]
 }
 
-/// Does an operation. Returns what it says, without what a store chooses.
+/// Does an operation. Returns its result as text, without ids and timestamps.
 fn apply(store: &Store, act: &Act) -> Result<String, Error> {
     let thread = |n: &usize| store.thread(THREADS[*n]);
     match act {
@@ -170,7 +170,7 @@ fn state(thread: &Thread) -> Result<String, Error> {
     Ok(format!("{} {entry:?} {tail:?}", Value::Map(values)))
 }
 
-/// Returns all that a program reads of a store, without what the store chooses.
+/// Returns the content of a store as a program reads it, without ids and timestamps.
 fn shown(store: &Store) -> Result<Vec<String>, Error> {
     let mut lines = Vec::new();
     for id in THREADS {
