@@ -41,7 +41,8 @@ pub(super) fn prune(pair: &mut Pair<'_>, place: usize, from: usize, count: u64) 
                 prop_assert_eq!(shown(&**backend, at), before, "{:?} after {:?}", at, span);
                 continue;
             }
-            prop_assert!(matches!(backend.state(at), Err(StoreError::CheckpointPruned { .. })));
+            let refused = matches!(backend.state(at), Err(StoreError::CheckpointPruned { .. }));
+            prop_assert!(refused);
             gone.push(at.clone());
         }
         prop_assert_eq!(report.checkpoints, gone.len() as u64);
