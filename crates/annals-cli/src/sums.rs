@@ -143,7 +143,8 @@ fn by_channel(store: &Store) -> Result<Sums, CommandFailure> {
                     let count = &mut sum.count;
                     store.backend().items(head.point(), &channel.channel, ItemRange::All, &mut |row| {
                         *count += 1;
-                        *bytes += row.payload.data.len() as u64;
+                        let text = row.payload.index.and_then(|index| index.text);
+                        *bytes += (row.payload.data.len() + text.map_or(0, str::len)) as u64;
                         Ok(())
                     })?;
                 }

@@ -51,14 +51,14 @@ pub(crate) fn write(
 }
 
 /// A part of a message: its kind and its text.
-struct MessagePart {
+struct TranscriptPart {
     kind: &'static str,
     text: String,
 }
 
 /// Returns the parts of a message: its texts, its reasoning, its tool calls, and its other blocks as JSON.
-fn parts(item: &Json) -> Vec<MessagePart> {
-    let part = |kind: &'static str, text: &str| MessagePart { kind, text: text.to_owned() };
+fn parts(item: &Json) -> Vec<TranscriptPart> {
+    let part = |kind: &'static str, text: &str| TranscriptPart { kind, text: text.to_owned() };
     let mut parts = Vec::new();
     match &item["content"] {
         Json::String(text) if !text.is_empty() => parts.push(part("text", text)),

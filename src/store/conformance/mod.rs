@@ -168,7 +168,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("what a pruned checkpoint says, and what refuses it", pruning::refused),
     ("checkpoints on which others rest are not pruned", pruning::held),
     ("a value in two places is pruned with the second one", pruning::shared),
-    ("a search finds the items that kept checkpoints show", pruning::searched),
+    ("a search finds the items that checkpoints show after a pruning", pruning::searched),
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
     ("timers that make no sense are refused", timers::refused),

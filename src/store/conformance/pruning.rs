@@ -151,7 +151,7 @@ pub(super) fn refused(backend: &dyn Backend) {
         (before.point, before.seq, before.parent, before.branch, before.ordinal, before.step, before.source)
     );
     assert_eq!((after.created_at, after.run), (before.created_at, before.run));
-    assert_eq!(place.record(backend, 6).parent, Some(id(5)), "a kept checkpoint names its parent");
+    assert_eq!(place.record(backend, 6).parent, Some(id(5)), "a checkpoint names its pruned parent");
     let at = place.point(4);
     let is_pruned = |error: Option<StoreError>| {
         assert!(matches!(error, Some(StoreError::CheckpointPruned { id: of, .. }) if of == id(4)), "{error:?}");

@@ -225,15 +225,7 @@ impl Checker<'_> {
         self.verifies = Invariant::Parents;
         let parent_seq: Option<i64> = row.get(4)?;
         let parent = parent_seq.map(|parent| self.parent(parent)).transpose()?;
-        let (left, upto): (Option<i64>, Option<i64>) = (row.get(14)?, row.get(15)?);
-        let follows = match &parent {
-            None => at.1 == 0 && left.is_none(),
-            Some(parent) => {
-                let forked = left == Some(parent.branch) && upto == Some(parent.ordinal);
-                parent.ordinal.checked_add(1) == Some(at.1) && (parent.branch == at.0 || forked)
-            }
-        };
-        if !follows {
+        if !follows(row, parent.as_ref(), at)? {
             return Err(corrupt(place(), "branch and ordinal do not follow from its parent"));
         }
         self.verifies = Invariant::References;
@@ -627,4 +619,16 @@ impl<'s> Cursor<'s> {
         }
         Ok(strays)
     }
+}
+
+/// Returns whether the place of a checkpoint is the one after its parent, on the branch of that or on one that leaves it there.
+fn follows(row: &Row<'_>, parent: Option<&ParentFields>, at: (i64, i64)) -> Res<bool> {
+    let (left, upto): (Option<i64>, Option<i64>) = (row.get(14)?, row.get(15)?);
+    Ok(match parent {
+        None => at.1 == 0 && left.is_none(),
+        Some(parent) => {
+            let forked = left == Some(parent.branch) && upto == Some(parent.ordinal);
+            parent.ordinal.checked_add(1) == Some(at.1) && (parent.branch == at.0 || forked)
+        }
+    })
 }

@@ -4,9 +4,11 @@
 //! the rows after it hold data keys, of which the greatest seals new values. The keys are unlocked once, when a file is
 //! opened and before its content is read. *Absent:* the columns that are sealed ([`sealed`](super::sealed)).
 
+mod sql;
+
 use super::fault::{Fault, Res, corrupt, invalid};
 use super::pack::{Unpack, put_uint};
-use super::sql;
+use super::sql as log_sql;
 use crate::base::internal::hash::{self, Checksum, ChecksumBuilder};
 use crate::base::limits::KEY_ID_BYTES_MAX;
 use crate::store::cipher::{Cipher, Key, random};
@@ -203,11 +205,11 @@ impl Keys {
 
     /// Gives keys to a store that has no content. Returns the rows of another process that was faster, if there are any.
     fn create(&self, conn: &Connection, path: &Path) -> Res<Vec<KeyRow>> {
-        conn.execute_batch(sql::BEGIN_WRITE)?;
+        conn.execute_batch(log_sql::BEGIN_WRITE)?;
         let created = self.create_in_transaction(conn, path);
         if created.is_err() && !conn.is_autocommit() {
             // The first error is reported; closing the connection rolls back as well.
-            _ = conn.execute_batch(sql::ROLLBACK);
+            _ = conn.execute_batch(log_sql::ROLLBACK);
         }
         created
     }
@@ -216,7 +218,7 @@ impl Keys {
         let rows = read_rows(conn)?;
         let is_empty: bool = conn.query_row(sql::IS_WITHOUT_CONTENT, [], |row| row.get(0))?;
         if !rows.is_empty() || !is_empty {
-            conn.execute_batch(sql::ROLLBACK)?;
+            conn.execute_batch(log_sql::ROLLBACK)?;
             return Ok(rows);
         }
         let file = *uuid::Uuid::new_v4().as_bytes();
@@ -241,7 +243,7 @@ impl Keys {
         }
         // A handle that was opened without a key compares the schema when its version changes, and the keys with it.
         conn.execute_batch(sql::CHANGE_SCHEMA_VERSION)?;
-        conn.execute_batch(sql::COMMIT)?;
+        conn.execute_batch(log_sql::COMMIT)?;
         read_rows(conn)
     }
 

@@ -174,7 +174,8 @@ pub(super) fn estimate(view: ReadView<'_>, thread: &ThreadId, spans: &[PruneSpan
         while let Some(mut slice) = PruneSlice::next(view, (branch, first, last), PRUNE_ESTIMATED_MAX, &stays)? {
             first = slice.last + 1;
             // The next checkpoint that stays decides, however many slices there will be.
-            let kept = held.range((branch, first)..=(branch, last)).next().map_or(last + 1, |(_, ordinal)| *ordinal);
+            let kept = held.range((branch, first)..).next().filter(|(of, ordinal)| *of == branch && *ordinal <= last);
+            let kept = kept.map_or(last + 1, |(_, ordinal)| *ordinal);
             slice.top = slice.top.max(kept);
             sum.add(slice.estimate()?);
         }

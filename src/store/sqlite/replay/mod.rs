@@ -499,7 +499,13 @@ impl<'c> LogReplay<'c> {
                     let mut batch = Batch::new(thread, path, self.heads.get(&namespace).copied().flatten());
                     let wake_at = Timestamp::from_micros(timer.wake_at);
                     batch.timers.push(NewTimer::new(id, crate::base::TaskId::from_bytes(timer.task), Some(wake_at)));
-                    self.attempt(&batch, |_| Ok(true))?
+                    self.attempt(&batch, |conn| match timer.check {
+                        None => Ok(true),
+                        Some(check) => {
+                            let row = params![timer.task, check];
+                            Ok(conn.prepare_cached(sql::TIMER_VERIFIES)?.query_row(row, |row| row.get(0))?)
+                        }
+                    })?
                 }
                 (Err(fault), _) | (_, Err(fault)) => Err(reason(fault)?),
                 _ => Err("its checkpoint is not in its namespace".to_owned()),

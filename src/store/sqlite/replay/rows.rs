@@ -86,6 +86,8 @@ pub(super) struct OldTimer {
     pub(super) task: [u8; 16],
     pub(super) checkpoint: i64,
     pub(super) wake_at: i64,
+    /// The check that the new row must have; `None` of format 1, whose check covers less.
+    pub(super) check: Option<i64>,
 }
 
 /// The rows of a file.
@@ -314,7 +316,8 @@ impl<'c> OldRows<'c> {
     pub(super) fn timers(&self, namespace: i64) -> Res<Vec<OldTimer>> {
         let mut statement = self.conn.prepare_cached(sql::TIMERS)?;
         let timers = statement.query_map([namespace], |row| {
-            Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)? })
+            let check = if self.format > 1 { Some(row.get(3)?) } else { None };
+            Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)?, check })
         })?;
         Ok(timers.collect::<rusqlite::Result<_>>()?)
     }

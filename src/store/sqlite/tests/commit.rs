@@ -87,7 +87,7 @@ fn a_repeat_succeeds_and_other_content_is_a_duplicate() {
     }
     let mut older = one(&mut bench, &t, third.head_after(), 4);
     older.checkpoints[0].id = CheckpointId::from_bytes([1; 16]);
-    assert!(matches!(bench.store.commit(&older), Err(StoreError::Invalid { .. })));
+    assert!(matches!(bench.store.commit(&older), Err(StoreError::StaleId { .. })));
     let mut lost = one(&mut bench, &t, third.head_after(), 4);
     lost.checkpoints[0].parent = Some(Parent::Local(CheckpointId::from_bytes([1; 16])));
     assert!(matches!(bench.store.commit(&lost), Err(StoreError::CheckpointNotFound { .. })));
