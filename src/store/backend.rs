@@ -577,7 +577,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// This implementation is that of a backend that does not prune.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the backend does not prune; as [`Backend::commit`] for the disk; [`StoreError::Corrupt`].
+    /// [`StoreError::Invalid`] if the backend does not prune, or while the store has a search index; as [`Backend::commit`] for
+    /// the disk; [`StoreError::Corrupt`].
     fn prune(&self, _thread: &ThreadId, _spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
         Err(not_pruned())
     }

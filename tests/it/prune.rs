@@ -15,7 +15,9 @@ struct Chat {
 }
 
 fn say(thread: &Thread, line: &str) {
-    thread.update(Chat::update().lines([line.to_string()]).title(format!("the title after {line}"))).unwrap();
+    // Long enough to be stored apart from the row of the channel.
+    let title = format!("{} after {line}", "a title ".repeat(40));
+    thread.update(Chat::update().lines([line.to_string()]).title(title)).unwrap();
 }
 
 fn state(thread: &Thread) -> Chat {

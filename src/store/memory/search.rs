@@ -98,7 +98,12 @@ impl SearchedCheckpoint<'_> {
     /// Returns the word that the parts of a text before a position began on the branch of the checkpoint.
     fn begun(&self, channel: &str, position: u64) -> String {
         let mut word = BegunWord::new();
-        if let Some(list) = self.stored.state.channels.get(channel).and_then(|channel| channel.value.items()) {
+        // Of what a pruned checkpoint put, the next checkpoint of its branch that was not pruned has the state.
+        let record = &self.stored.record;
+        let is_shown = |at: &CheckpointRecord| at.branch == record.branch && at.seq > record.seq && !at.pruned;
+        let later = || self.space.checkpoints.walk_up(None).map(|(_, later)| &**later).find(|at| is_shown(&at.record));
+        let Some(stored) = (if record.pruned { later() } else { Some(self.stored) }) else { return word.finish() };
+        if let Some(list) = stored.state.channels.get(channel).and_then(|channel| channel.value.items()) {
             let before = (0..position).rev().map_while(|position| list.positions.get(&position));
             let own = before.take_while(|item| item.ordinal >= self.first && !list.is_shared(item));
             let _ = own.take_while(|item| word.add(&(*item.payload).as_ref())).count();

@@ -11,7 +11,7 @@ mod gone;
 mod slice;
 mod sql;
 
-use super::fault::{Res, corrupt, invalid};
+use super::fault::{Fault, Res, corrupt, invalid};
 use super::lineage::{self, BranchRow};
 use super::names::Kind;
 use super::neighbors;
@@ -19,10 +19,10 @@ use super::pack::{Unpack, unpack_reference};
 use super::read::ReadView;
 use super::source::is_pruned_column;
 use super::write::{self, Caches};
-use super::{heads, sql as log_sql};
+use super::{heads, search, sql as log_sql};
 use crate::base::ThreadId;
 use crate::base::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
-use crate::store::prune::{PruneSpan, Pruned};
+use crate::store::prune::{PruneSpan, Pruned, prune_indexed};
 use parking_lot::Mutex;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
@@ -72,6 +72,9 @@ pub(super) fn pruned_below(parents: ValueRef<'_>) -> i64 {
 /// Prunes the next checkpoints of a span in the transaction that is open.
 pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Res<()> {
     write::refresh(conn, caches)?;
+    if search::status(conn)?.is_some() {
+        return Err(Fault::from(prune_indexed()));
+    }
     let mut state = job.state.lock();
     (state.next, state.pruned) = (None, Pruned::default());
     let view = caches.view(conn);
@@ -85,8 +88,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Re
     let slice = PruneSlice::next(view, (branch, first, last), PRUNE_CHECKPOINTS_MAX, &stays)?;
     let Some(slice) = slice else { return Ok(()) };
     let next = slice.last + 1;
-    let thread = neighbors::thread_number(conn, &job.thread)?.unwrap_or_default();
-    let pruned = slice.prune(thread)?;
+    let pruned = slice.prune()?;
     (state.pruned, state.next) = (pruned, u64::try_from(next).ok().filter(|_| next <= last));
     caches.erased();
     Ok(())

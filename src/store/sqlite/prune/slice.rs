@@ -1,6 +1,5 @@
 //! One slice: some checkpoints of a branch that are pruned together.
 
-use super::super::changes::PUT;
 use super::super::fault::{Res, corrupt};
 use super::super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, VersionRow};
 use super::super::list_end::ListEnd;
@@ -9,7 +8,7 @@ use super::super::put_checkpoint::insert_versions;
 use super::super::read::{ReadView, checkpoint_row, column};
 use super::super::row_check::RowCheck;
 use super::super::source::pruned_column;
-use super::super::{erase, search, sql as log_sql};
+use super::super::{erase, sql as log_sql};
 use super::gone::{GoneItem, GoneRows};
 use super::{pruned_at, seq_at, sql};
 use crate::base::limits::RECLAIM_COST_MAX;
@@ -79,19 +78,15 @@ impl<'a> PruneSlice<'a> {
     }
 
     /// Prunes the checkpoints in the transaction that is open.
-    pub(super) fn prune(&self, thread: i64) -> Res<Pruned> {
+    pub(super) fn prune(&self) -> Res<Pruned> {
         let conn = self.view.conn;
         let gone = GoneRows::of(self)?;
         let mut seqs = BTreeMap::new();
         for ordinal in self.before()..=self.last {
             seqs.insert(ordinal, seq_at(conn, self.branch, ordinal)?);
         }
-        let moved = self.moved_entries(&gone, &mut seqs)?;
         conn.prepare_cached(log_sql::HIGH_WATER_RAISE)?.execute([])?;
         conn.prepare_cached(log_sql::ERASE_BEGIN)?.execute([])?;
-        for (ordinal, seq) in &moved {
-            search::drop_entries(self.view, thread, (*seq, self.branch, *ordinal))?;
-        }
         self.delete_items(&gone)?;
         self.delete_versions(&gone)?;
         let mut pruned = Pruned { checkpoints: (self.last - self.first + 1) as u64, ..Pruned::default() };
@@ -108,9 +103,6 @@ impl<'a> PruneSlice<'a> {
             self.rewrite(*ordinal, *seq, gone.shared.get(ordinal))?;
         }
         conn.prepare_cached(log_sql::ERASE_END)?.execute([])?;
-        for (ordinal, seq) in &moved {
-            search::add_entries_again(self.view, thread, (*seq, self.branch, *ordinal))?;
-        }
         Ok(pruned)
     }
 
@@ -130,21 +122,6 @@ impl<'a> PruneSlice<'a> {
                 bytes.query_row([id], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0))).unwrap_or(0) as u64;
         }
         Ok(pruned)
-    }
-
-    /// Returns the checkpoints whose entries of the search index get other numbers, if there is an index.
-    fn moved_entries(&self, gone: &GoneRows, seqs: &mut BTreeMap<i64, i64>) -> Res<BTreeMap<i64, i64>> {
-        let conn = self.view.conn;
-        if search::status(conn)?.is_none() {
-            return Ok(BTreeMap::new());
-        }
-        let puts = gone.items.iter().filter(|(_, item)| item.op == PUT).map(|((.., ordinal), _)| *ordinal);
-        let ordinals: BTreeSet<i64> = puts.chain(gone.versions.keys().copied()).collect();
-        let seq = |ordinal: i64| match seqs.get(&ordinal) {
-            Some(seq) => Ok((ordinal, *seq)),
-            None => Ok((ordinal, seq_at(conn, self.branch, ordinal)?)),
-        };
-        ordinals.into_iter().map(seq).collect()
     }
 
     fn delete_items(&self, gone: &GoneRows) -> Res<()> {

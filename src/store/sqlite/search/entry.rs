@@ -14,8 +14,8 @@ use super::sql;
 use crate::base::limits::SEARCH_ENTRIES_MAX;
 use crate::store::record::is_control;
 use crate::store::search::{BegunWord, HitPlace, SearchedEntry};
-use rusqlite::Row;
 use rusqlite::types::ValueRef;
+use rusqlite::{OptionalExtension, Row};
 use std::fmt;
 use std::sync::Arc;
 
@@ -139,7 +139,10 @@ impl EntryKey {
     /// Returns the word that the parts of a text before this one began.
     fn begun(self, view: ReadView<'_>, channel: &str) -> Res<String> {
         let Some(key) = view.names.find(view.conn, Kind::Channel, channel)? else { return Ok(String::new()) };
-        let row = lineage::row_at(view, (self.branch, self.ordinal), key)?;
+        // Of what a pruned checkpoint put, the next row of the channel has the state.
+        let mut shown = view.conn.prepare_cached(sql::SHOWN_AT)?;
+        let ordinal = shown.query_row([self.branch, self.ordinal, key], |row| row.get(0)).optional()?;
+        let row = lineage::row_at(view, (self.branch, ordinal.unwrap_or(self.ordinal)), key)?;
         let mut word = BegunWord::new();
         if let Some((list, position)) = ChannelRows::of_row(view, &row, channel)?.zip(self.position) {
             list.before(position, &mut |payload| word.add(&payload))?;

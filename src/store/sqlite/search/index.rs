@@ -190,30 +190,6 @@ pub(super) fn grams_of(view: ReadView<'_>, key: EntryKey, channel: &str, thread:
     })
 }
 
-/// Deletes the entries of a checkpoint, whose rows are about to change. The file has an index.
-pub(in super::super) fn drop_entries(view: ReadView<'_>, thread: i64, at: (i64, i64, i64)) -> Res<()> {
-    entries_of(view, thread, at, sql::ENTRY_DELETE)
-}
-
-/// Adds the entries of a checkpoint, whose rows have changed, as far as the index has come.
-pub(in super::super) fn add_entries_again(view: ReadView<'_>, thread: i64, at: (i64, i64, i64)) -> Res<()> {
-    entries_of(view, thread, at, sql::ENTRY_INSERT)
-}
-
-fn entries_of(view: ReadView<'_>, thread: i64, (seq, branch, ordinal): (i64, i64, i64), change: &str) -> Res<()> {
-    let Some(state) = IndexState::read(view.conn)? else { return Ok(()) };
-    let mut change = view.conn.prepare_cached(change)?;
-    for (at, (key, channel)) in entries_at(view, branch, ordinal)?.into_iter().enumerate() {
-        let entry = first_entry(seq) + at as i64;
-        if entry < state.next
-            && let Some(grams) = grams_of(view, key, &channel, thread)?
-        {
-            change.execute(params![entry, grams.tokens("", "", " ")])?;
-        }
-    }
-    Ok(())
-}
-
 /// Notes that the entries of a thread, which is being deleted, are to be deleted.
 pub(in super::super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
     if let Some(state) = IndexState::read(conn)? {

@@ -66,6 +66,9 @@ pub(super) const BRANCHES: &str = branches!();
 pub(super) const BRANCHES_OF_THREAD: &str = branches!("WHERE t.public_id = ?1 ");
 pub(super) const THREAD: &str = "SELECT id FROM thread WHERE public_id = ?1";
 
+/// The first place of a branch from an ordinal on at which a channel was written.
+pub(super) const SHOWN_AT: &str =
+    "SELECT ordinal FROM version WHERE branch = ?1 AND ordinal >= ?2 AND key = ?3 ORDER BY ordinal LIMIT 1";
 /// The values that a checkpoint gave to channels.
 pub(super) const VALUES_AT: &str = "SELECT key FROM version WHERE branch = ?1 AND ordinal = ?2 AND kind & 15 = 1";
 
