@@ -46,16 +46,16 @@ pub(super) fn settle(place: &FilePlace, verify: impl FnOnce(&mut Vec<Finding>) -
     verify(&mut problems)?;
     let path = if place.retain_older || !problems.is_empty() {
         let path = free_name(place, format)?;
-        match fs::hard_link(&copy, &path) {
-            // Another process has verified the store too, and was faster.
+        // One step, so that of several processes that have verified the store one retains the copy.
+        match fs::rename(&copy, &path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(place, &path, error).into()),
             Ok(()) => Some(path),
         }
     } else {
+        remove(place, &copy)?;
         None
     };
-    remove(place, &copy)?;
     let folder = place.path.parent().unwrap_or(Path::new("."));
     system::sync_folder(folder).map_err(|error| failed(place, folder, error))?;
     Ok(Some(Settled { format, path, problems }))
