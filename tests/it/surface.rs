@@ -85,11 +85,11 @@ fn apply(store: &Store, act: &Act) -> Result<String, Error> {
             _ = store.reclaim()?;
             Ok(String::new())
         }
-        Act::Kv { key, is_deleted: true, .. } => Ok(format!("{:?}", store.kv().delete(["notes"], &key.to_string())?)),
+        Act::Kv { key, is_deleted: true, .. } => Ok(format!("{:?}", store.kv().delete(["notes"], key.to_string())?)),
         Act::Kv { key, n, .. } => {
             let value = Value::from(serde_json::json!({ "n": n % 5, "text": word(*n) }));
             let namespace = if key % 2 == 0 { vec!["notes"] } else { vec!["notes", "more"] };
-            Ok(format!("{:?}", store.kv().put(namespace, &key.to_string(), value)?))
+            Ok(format!("{:?}", store.kv().put(namespace, key.to_string(), value)?))
         }
         Act::Index { .. } | Act::Reopen => Ok(String::new()),
     }

@@ -150,10 +150,7 @@ fn escaped(text: &str) -> String {
 }
 
 fn html(item: &Json, out: &mut dyn Write) -> io::Result<()> {
-    let role = match item["type"].as_str() {
-        Some(role @ ("human" | "ai" | "tool" | "system")) => role,
-        _ => "other",
-    };
+    let role = item["type"].as_str().filter(|role| ["human", "ai", "tool", "system"].contains(role)).unwrap_or("other");
     writeln!(out, "<article class=\"{role}\"><h2>{}</h2>", escaped(&heading(item)))?;
     for part in parts(item) {
         let text = escaped(&part.text);

@@ -70,14 +70,14 @@ fn fill(backend: &dyn Backend, place: &CasePlace, numbers: std::ops::RangeInclus
         let draft = if n == first { CheckpointDraft::root(n) } else { CheckpointDraft::on(n, n - 1) };
         let at = n - first;
         let mut draft = draft.tasks(&["node"]).value("x", at + 1, format!("value number {at}, not inline at all"));
-        if at % 10 == 0 {
+        if at.is_multiple_of(10) {
             draft = draft.value("rare", at + 1, "rare ".repeat(400) + &at.to_string());
         }
         let mut items = vec![put_payload(at, message(&format!("id-{at}"), &format!("the text number {at}")))];
-        if at > 3 && at % 3 == 0 {
+        if at > 3 && at.is_multiple_of(3) {
             items.push(put_payload(at - 3, message(&format!("id-{at}"), "an edited text")));
         }
-        if at > 3 && at % 5 == 0 {
+        if at > 3 && at.is_multiple_of(5) {
             items.push(remove(at - 2));
         }
         if at % 17 == 16 {

@@ -23,6 +23,7 @@ use rusqlite::Connection;
 
 /// A job that waits for a leader.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "most jobs are batches, and a box would cost each of them an allocation")]
 pub(super) enum Job {
     Log(Batch),
     Kv(Vec<KvChange>),

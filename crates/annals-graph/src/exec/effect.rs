@@ -16,6 +16,10 @@ use super::shown::{CheckpointPart, DebugPart, NodeUpdate, TaskEnd, TaskStart};
 use super::task::TaskJob;
 
 /// A side effect that the machine requests from its driver.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most effects are batches, and a box would cost each of them an allocation"
+)]
 pub(crate) enum Effect {
     /// Run this task and report how it ended.
     Start(Box<TaskJob>),

@@ -303,7 +303,7 @@ fn run_titles(store: &Store) -> CompiledGraph<Chat> {
 #[test]
 fn the_status_of_a_thread_follows_from_its_log() {
     on_both(|store| {
-        let graph = run_titles(&store);
+        let graph = run_titles(store);
         let status = |id: &str| store.thread(id).unwrap().info().unwrap().status().clone();
         assert_eq!(status("asks"), ThreadStatus::Interrupted(vec!["which?".into()]));
         assert!(matches!(status("sleeps"), ThreadStatus::Sleeping(at) if at > store.now()));
