@@ -180,14 +180,11 @@ pub(crate) fn template_beside(path: &Path) -> Res<Template> {
     Ok(template)
 }
 
-/// Bytes by which the schema may take more pages in one file: its rows are packed in the order in which they were made.
-const SCHEMA_SLACK_BYTES: f64 = 16_384.0;
-
 /// Both files must hold the same number of rows in every table, and about as many bytes.
 fn equal_work(store: &Path, raw: &Path) -> Res<()> {
     same("rows written by hand", raw::rows(raw)?, raw::rows(store)?)?;
     let (store, raw) = (std::fs::metadata(store)?.len() as f64, std::fs::metadata(raw)?.len() as f64);
-    if (store - raw).abs() > 0.03 * raw + SCHEMA_SLACK_BYTES {
+    if (store / raw - 1.0).abs() > 0.03 {
         return Err(format!("the store has {store} bytes, the file written by hand {raw}").into());
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Writes the same rows by hand with rusqlite: the bound that the storage engine sets without the library.
 //!
-//! The schema is the library's own file. Values that the library computes (sums, packed tasks, anchors) are copied
+//! The schema is that of a store of the library. Values that the library computes (sums, packed tasks, anchors) are copied
 //! from a store, so that this side pays for rows only. The WAL is copied behind the writer by the library's rules.
 
 use std::path::Path;
@@ -16,7 +16,6 @@ use crate::Res;
 use crate::append::TEXT_BYTES;
 use crate::stats::text;
 
-const SCHEMA: &str = include_str!("../../schema/sqlite/current.sql");
 /// The tables that hold rows.
 const TABLES: [&str; 10] =
     ["name", "thread", "namespace", "branch", "checkpoint", "version", "payload", "blob", "item", "write"];
@@ -39,6 +38,8 @@ const SOURCE: i64 = 1 + 4;
 
 /// The contents of a superstep's rows besides their positions.
 pub(crate) struct Template {
+    /// The statements that make the tables, as the library stores them: without comments.
+    schema: String,
     names: Vec<(i64, i64, String)>,
     thread: (String, i64),
     tasks: Vec<u8>,
@@ -75,7 +76,13 @@ pub(crate) fn template(path: &Path) -> Res<Template> {
         )?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
         .collect::<Result<_, _>>()?;
+    let schema = conn
+        .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")?
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<Result<Vec<_>, _>>()?
+        .join(";\n");
     Ok(Template {
+        schema,
         names,
         thread: conn.query_row("SELECT public_id, created_at FROM thread", [], |row| Ok((row.get(0)?, row.get(1)?)))?,
         tasks: blob("SELECT tasks FROM checkpoint ORDER BY seq DESC LIMIT 1")?,
@@ -203,7 +210,7 @@ pub(crate) struct Row {
 impl Raw {
     /// Makes the file and its first checkpoint.
     pub(crate) fn open(path: &Path, synchronous: Synchronous, template: Template) -> Res<Self> {
-        let conn = create(path, SCHEMA, synchronous)?;
+        let conn = create(path, &template.schema, synchronous)?;
         for (id, kind, text) in &template.names {
             let row = params![id, kind, text, CHECK];
             conn.execute("INSERT INTO name (id, kind, text, xxh3) VALUES (?1, ?2, ?3, ?4)", row)?;
