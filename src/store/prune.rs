@@ -39,7 +39,7 @@ impl PruneSpan {
     }
 }
 
-/// What was pruned. A repeated call prunes what an interrupted one has left.
+/// The report of a pruning. A repeated call prunes what an interrupted one has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {

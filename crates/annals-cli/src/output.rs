@@ -76,7 +76,7 @@ impl Printer {
         self.out.flush()
     }
 
-    /// Returns whether nobody reads stdout any more: it is a pipe whose other end was closed.
+    /// Returns whether stdout is a pipe whose reader is gone.
     #[cfg(unix)]
     pub(crate) fn reader_is_gone(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -86,7 +86,7 @@ impl Printer {
         ready.is_ok() && stdout[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
 
-    /// Returns whether nobody reads stdout any more; here that shows at the next line.
+    /// Returns false: a reader that is gone shows at the next line.
     #[cfg(not(unix))]
     pub(crate) fn reader_is_gone(&self) -> bool {
         false

@@ -138,7 +138,7 @@ pub(super) fn linear(backend: &dyn Backend) {
     assert_eq!((report.checkpoints, report.pruned), (12, 209));
 }
 
-/// What a pruned checkpoint still says, and what refuses it.
+/// A pruned checkpoint retains its record, and every read of its state refuses it.
 pub(super) fn refused(backend: &dyn Backend) {
     let place = root_of("t");
     fill(backend, &place, 1..=9);
@@ -231,7 +231,7 @@ pub(super) fn held(backend: &dyn Backend) {
     assert_eq!(shown(backend, &fork, 103), elsewhere[3]);
     assert_eq!(shown(backend, &inside, 200), referenced);
     clean(backend);
-    // What a deleted fork rested on can be pruned.
+    // The checkpoints below a deleted fork can be pruned.
     _ = backend.delete_threads(std::slice::from_ref(&fork.thread)).expect("a thread is deleted");
     _ = backend.reclaim().expect("it is erased");
     assert_eq!(lawful(backend, &place, &all, (20, 20)).checkpoints, 1);

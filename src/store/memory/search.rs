@@ -98,7 +98,7 @@ impl SearchedCheckpoint<'_> {
     /// Returns the word that the parts of a text before a position began on the branch of the checkpoint.
     fn begun(&self, channel: &str, position: u64) -> String {
         let mut word = BegunWord::new();
-        // Of what a pruned checkpoint put, the next checkpoint of its branch that was not pruned has the state.
+        // The next checkpoint of the branch that was not pruned has the state of a pruned one.
         let record = &self.stored.record;
         let is_shown = |at: &CheckpointRecord| at.branch == record.branch && at.seq > record.seq && !at.pruned;
         let later = || self.space.checkpoints.walk_up(None).map(|(_, later)| &**later).find(|at| is_shown(&at.record));

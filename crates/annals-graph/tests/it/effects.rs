@@ -237,7 +237,7 @@ fn a_run_that_lost_the_race_starts_no_further_task_though_its_code_ignores_the_e
         if is_late && then == OnConflict::Branch {
             assert!(run.unwrap().branch().is_some(), "{driver}");
         } else {
-            // What the code made of the error is not retained.
+            // A superstep that rests on the error is not retained.
             let error = run.expect_err("the race is lost");
             assert!(error.is_conflict(), "{driver} {durability:?}: {error}");
             assert_eq!(thread.branches().unwrap().len(), 1, "{driver} {durability:?}: the current one");

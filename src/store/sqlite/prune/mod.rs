@@ -39,14 +39,14 @@ pub(super) struct PruneJob {
     pub(super) state: Arc<Mutex<PruneState>>,
 }
 
-/// What the slices of one call share.
+/// The state that the slices of one call share.
 #[derive(Debug, Default)]
 pub(super) struct PruneState {
     /// The checkpoints that cannot be pruned, as of a mark.
     held: Option<(PruneMark, BTreeSet<(i64, i64)>)>,
     /// The first ordinal after the slice; `None` if no checkpoint of the span is left.
     next: Option<u64>,
-    /// What the slice pruned.
+    /// The report of the slice.
     pruned: Pruned,
 }
 

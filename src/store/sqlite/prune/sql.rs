@@ -10,7 +10,7 @@ pub(super) const LAST_ORDINAL: &str = "SELECT max(ordinal) FROM version WHERE br
 /// The references of a list on a branch.
 pub(super) const REFERENCES: &str = "SELECT value FROM item WHERE branch = ?1 AND channel = ?2 AND slot < 0 AND op = 3";
 pub(super) const PLACE_OF: &str = "SELECT branch, ordinal FROM checkpoint WHERE seq = ?1";
-/// What changes when a checkpoint may have become one that cannot be pruned.
+/// The greatest ids: they change when a checkpoint may have become one that cannot be pruned.
 pub(super) const MARK: &str = "SELECT coalesce((SELECT max(seq) FROM checkpoint), 0), \
      coalesce((SELECT max(id) FROM branch), 0), coalesce((SELECT max(id) FROM operation), 0)";
 

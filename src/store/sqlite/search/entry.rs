@@ -139,7 +139,7 @@ impl EntryKey {
     /// Returns the word that the parts of a text before this one began.
     fn begun(self, view: ReadView<'_>, channel: &str) -> Res<String> {
         let Some(key) = view.names.find(view.conn, Kind::Channel, channel)? else { return Ok(String::new()) };
-        // Of what a pruned checkpoint put, the next row of the channel has the state.
+        // The state of a pruned checkpoint is in the next row of the channel.
         let mut shown = view.conn.prepare_cached(sql::SHOWN_AT)?;
         let ordinal = shown.query_row([self.branch, self.ordinal, key], |row| row.get(0)).optional()?;
         let row = lineage::row_at(view, (self.branch, ordinal.unwrap_or(self.ordinal)), key)?;
