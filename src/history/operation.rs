@@ -6,7 +6,7 @@
 //!
 //! Invariant: nothing is deleted by an undo, so it can be undone.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::{
@@ -268,18 +268,21 @@ impl OperationWalk {
         Ok(None)
     }
 
-    /// Returns the index of the newest operation that is not undone.
+    /// Returns the index of the newest operation that is not undone. An operation on several threads may be undone through
+    /// another thread, so newer operations than it can be left.
     fn newest_done(&mut self) -> Result<Option<usize>, StoreError> {
+        // The last undo or redo of each target that was met so far: `true` if it is undone.
+        let mut is_undone: HashMap<OperationTarget, bool> = HashMap::new();
         let mut index = 0;
-        loop {
-            let Some(operation) = self.get(index)? else { return Ok(None) };
-            let Some((kind, target)) = operation.reverts() else { return Ok(Some(index)) };
-            let Some(of) = self.find(target, index)? else { return Ok(None) };
-            if kind == OperationKind::Redo {
-                return Ok(Some(of));
+        while let Some(operation) = self.get(index)? {
+            match operation.reverts() {
+                Some((kind, target)) => _ = is_undone.entry(target).or_insert(kind == OperationKind::Undo),
+                None if is_undone.get(&operation.target()) == Some(&true) => {}
+                None => return Ok(Some(index)),
             }
-            index = of + 1;
+            index += 1;
         }
+        Ok(None)
     }
 
     /// Returns the index of the operation that was undone last and can be made again.
@@ -292,7 +295,7 @@ impl OperationWalk {
         for (kind, target) in reverts.iter().rev() {
             match kind {
                 OperationKind::Undo => undone.push(*target),
-                _ => _ = undone.pop(),
+                _ => undone.retain(|other| other != target),
             }
         }
         match undone.pop() {

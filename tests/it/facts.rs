@@ -66,6 +66,31 @@ fn facts_of_several_threads_are_one_operation() {
 }
 
 #[test]
+fn an_operation_undone_through_another_thread_leaves_newer_ones() {
+    on_all(|store| {
+        let (a, b) = (thread(store, "a"), thread(store, "b"));
+        b.set("x", 1).unwrap();
+        store.facts(["a", "b"]).unwrap().archive().save().unwrap();
+        b.set("x", 2).unwrap();
+        let shown = || b.head().unwrap().unwrap().values().unwrap()["x"].clone();
+        a.undo().unwrap().unwrap();
+        assert!(!b.info().unwrap().facts().is_archived);
+
+        b.undo().unwrap().unwrap();
+        assert_eq!(shown(), Value::from(1), "the newest update of b is undone, not the one before the facts");
+        assert_eq!(b.redo().unwrap().unwrap().name(), "update");
+        assert_eq!(shown(), Value::from(2));
+
+        a.redo().unwrap().unwrap();
+        assert!(b.info().unwrap().facts().is_archived);
+        assert!(b.redo().unwrap().is_none(), "nothing of b is undone any more");
+        b.undo().unwrap().unwrap();
+        assert_eq!(shown(), Value::from(1), "an update is newer than facts that were stated again");
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
 fn threads_are_listed_by_their_facts() {
     on_all(|store| {
         for n in 0..150 {
