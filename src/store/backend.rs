@@ -572,13 +572,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// The checkpoints go in short transactions, the oldest first, and each transaction leaves a whole history: after a
     /// crash, or an error, some are pruned and the others are as they were. Returns when all are pruned as durably as a
-    /// commit.
+    /// commit. A search index is emptied and follows the log anew; until it has, searches read the log.
     ///
     /// This implementation is that of a backend that does not prune.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the backend does not prune, or while the store has a search index; as [`Backend::commit`] for
-    /// the disk; [`StoreError::Corrupt`].
+    /// [`StoreError::Invalid`] if the backend does not prune; as [`Backend::commit`] for the disk; [`StoreError::Corrupt`].
     fn prune(&self, _thread: &ThreadId, _spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
         Err(not_pruned())
     }

@@ -4,17 +4,9 @@
 //!
 //! Invariant: a pruned history never changes the state of a kept checkpoint.
 
-use crate::base::CheckpointId;
-use crate::base::ThreadId;
+use crate::base::{CheckpointId, ThreadId};
 
 use super::error::StoreError;
-
-/// The error of a pruning while the store has a search index.
-pub(crate) fn prune_indexed() -> StoreError {
-    let reason = "the store has a search index, whose entries name the rows that would go: disable the index, prune, and \
-                  enable it again";
-    StoreError::Invalid { field: "prune", reason: reason.into() }
-}
 
 /// A straight run of checkpoints on one branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

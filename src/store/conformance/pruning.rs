@@ -273,11 +273,7 @@ pub(super) fn searched(backend: &dyn Backend) {
         found
     };
     assert_eq!(find("number").len(), 30);
-    if backend.enable_search(&SearchOptions::new()).is_ok() {
-        let refused = backend.prune(&place.thread, &[PruneSpan::new(place.record(backend, 1).branch, 0, 28)]);
-        assert!(matches!(refused, Err(StoreError::Invalid { field: "prune", .. })), "{refused:?}");
-        backend.disable_search().expect("an index is removed");
-    }
+    let is_indexed = backend.enable_search(&SearchOptions::new()).is_ok();
     prune(backend, &place, 1, 29);
     let shown: Vec<String> = super::build::items(backend, &place.point(30), "list", ItemRange::All)
         .into_iter()
@@ -286,6 +282,13 @@ pub(super) fn searched(backend: &dyn Backend) {
     let count = |text: &str| shown.iter().filter(|shown| shown.contains(text)).count();
     assert_eq!((find("number").len(), find("edited").len()), (count("number"), count("edited")));
     clean(backend);
+    if is_indexed {
+        // The pruning emptied the index, which follows the log anew.
+        backend.enable_search(&SearchOptions::new()).expect("the rest is indexed");
+        assert_eq!((find("number").len(), find("edited").len()), (count("number"), count("edited")));
+        clean(backend);
+        backend.disable_search().expect("an index is removed");
+    }
     let without = (find("number"), find("edited"));
     if backend.enable_search(&SearchOptions::new()).is_ok() {
         assert_eq!((find("number"), find("edited")), without, "the index gives what a scan finds");

@@ -32,7 +32,7 @@ use super::check::CheckReport;
 use super::error::StoreError;
 use super::lease::LeaseRecord;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
-use super::prune::{PruneSpan, Pruned, prune_indexed};
+use super::prune::{PruneSpan, Pruned};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
@@ -319,9 +319,6 @@ impl Backend for MemoryBackend {
     }
 
     fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
-        if self.is_indexed.load(Ordering::Relaxed) {
-            return Err(prune_indexed());
-        }
         Ok(prune::prune(&mut self.log.write(), thread, spans))
     }
 

@@ -26,13 +26,6 @@ pub(super) fn prune(pair: &mut Pair<'_>, place: usize, from: usize, count: u64) 
     let points: Vec<CheckpointRef> =
         pair.places.iter().flat_map(|place| place.ids.iter().map(move |id| place.point(*id))).collect();
     let model = Arc::clone(&pair.model) as Arc<dyn Backend>;
-    if pair.file.search_index().unwrap().is_some() {
-        let record = pair.file.checkpoint(&first).unwrap().unwrap();
-        let refused = pair.file.prune(&thread, &[PruneSpan::new(record.branch, record.ordinal, record.ordinal)]);
-        let is_refused = matches!(refused, Err(StoreError::Invalid { field: "prune", .. }));
-        prop_assert!(is_refused);
-        return Ok(());
-    }
     let mut pruned = Vec::new();
     for backend in [&model, &pair.file] {
         let before: Vec<_> = points.iter().map(|at| shown(&**backend, at)).collect();

@@ -11,7 +11,7 @@ mod gone;
 mod slice;
 mod sql;
 
-use super::fault::{Fault, Res, corrupt, invalid};
+use super::fault::{Res, corrupt, invalid};
 use super::lineage::{self, BranchRow};
 use super::names::Kind;
 use super::neighbors;
@@ -22,7 +22,7 @@ use super::write::{self, Caches};
 use super::{heads, search, sql as log_sql};
 use crate::base::ThreadId;
 use crate::base::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
-use crate::store::prune::{PruneSpan, Pruned, prune_indexed};
+use crate::store::prune::{PruneSpan, Pruned};
 use parking_lot::Mutex;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
@@ -72,9 +72,6 @@ pub(super) fn pruned_below(parents: ValueRef<'_>) -> i64 {
 /// Prunes the next checkpoints of a span in the transaction that is open.
 pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Res<()> {
     write::refresh(conn, caches)?;
-    if search::status(conn)?.is_some() {
-        return Err(Fault::from(prune_indexed()));
-    }
     let mut state = job.state.lock();
     (state.next, state.pruned) = (None, Pruned::default());
     let view = caches.view(conn);
@@ -87,6 +84,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Re
     let stays = |ordinal: i64| held.is_some_and(|held| held.contains(&(branch, ordinal)));
     let slice = PruneSlice::next(view, (branch, first, last), PRUNE_CHECKPOINTS_MAX, &stays)?;
     let Some(slice) = slice else { return Ok(()) };
+    search::empty(conn)?;
     let next = slice.last + 1;
     let pruned = slice.prune()?;
     (state.pruned, state.next) = (pruned, u64::try_from(next).ok().filter(|_| next <= last));

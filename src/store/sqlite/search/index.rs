@@ -190,6 +190,20 @@ pub(super) fn grams_of(view: ReadView<'_>, key: EntryKey, channel: &str, thread:
     })
 }
 
+/// Empties the index, if it holds entries; it follows the log anew. A pruning calls this in its transaction: it deletes rows
+/// that entries name, and the places of the entries of a checkpoint count those rows.
+pub(in super::super) fn empty(conn: &Connection) -> Res<()> {
+    if IndexState::read(conn)?.is_some_and(|state| state.next > 0) {
+        // FTS5's `delete-all` resets the format that its `secure-delete` has noted, and a file with both is reported as
+        // corrupt.
+        conn.execute_batch(sql::EMPTY)?;
+        let table = sql::SCHEMA.find("CREATE VIRTUAL TABLE").map_or("", |at| &sql::SCHEMA[at..]);
+        conn.execute_batch(table)?;
+        conn.execute_batch(sql::ERASE_DELETED)?;
+    }
+    Ok(())
+}
+
 /// Notes that the entries of a thread, which is being deleted, are to be deleted.
 pub(in super::super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
     if let Some(state) = IndexState::read(conn)? {

@@ -45,6 +45,13 @@ impl Indexer {
         }
     }
 
+    /// Lets the background index the rest, if the store is indexed.
+    pub(in super::super) fn wake_if_on(&self) {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
     /// Lets the background index the rest.
     pub(in super::super) fn wake(&self) {
         self.worker.wake(UpkeepKind::Index, Arc::new(IndexUpkeep));

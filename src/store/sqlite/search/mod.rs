@@ -15,7 +15,7 @@ pub(super) use sql::{OBJECTS, SCHEMA};
 
 pub(super) use indexer::Indexer;
 
-pub(super) use index::{IndexJob, IndexStep, advance, erase, hide, status, step};
+pub(super) use index::{IndexJob, IndexStep, advance, empty, erase, hide, status, step};
 
 use self::entry::{EntryKey, entries_at};
 use self::index::{IndexState, first_entry, place_of};

@@ -14,6 +14,9 @@ pub(in super::super) const OBJECTS: [&str; 7] = [
 ];
 /// Deleted entries leave no bytes.
 pub(super) const ERASE_DELETED: &str = "INSERT INTO search_text (search_text, rank) VALUES ('secure-delete', 1)";
+/// Removes all entries. The table is then made again by the last statement of the schema.
+pub(super) const EMPTY: &str =
+    "DROP TABLE search_text; DELETE FROM search_erase; UPDATE search_state SET next = 0 WHERE id = 0;";
 pub(super) const DROP: &str =
     "DROP TABLE search_text; DROP INDEX search_put; DROP TABLE search_erase; DROP TABLE search_state;";
 
