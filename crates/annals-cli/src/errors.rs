@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | ok; also when the reader of stdout has closed it |
-//! | 1 | a negative result: differences with `--exit-code`, an empty list |
+//! | 1 | a negative result: differences with `--exit-code`, an empty list, a workflow that waits |
 //! | 2 | usage: arguments, an ambiguous id |
 //! | 3 | a thread, checkpoint, channel, folder or store file does not exist |
 //! | 4 | the file is damaged or not a store |
@@ -72,7 +72,10 @@ fn print_error(json: bool, code: &str, message: &str, hint: Option<&str>) {
         writeln!(err, "{}", json_text(&error))
     } else {
         let hint = hint.map(|hint| format!("\nhint: {}", escape(hint))).unwrap_or_default();
-        writeln!(err, "annals: {}{hint}", escape(message))
+        // The message about a workflow shows lines of its file.
+        let lines: Vec<String> = safe_lines(message).collect();
+        let message = if code == "workflow" { lines.join("\n") } else { escape(message).into_owned() };
+        writeln!(err, "annals: {message}{hint}")
     };
 }
 

@@ -18,6 +18,8 @@ mod erase;
 mod errors;
 mod evolution;
 mod facts;
+mod flow_drawing;
+mod flow_run;
 mod fork;
 mod heads;
 mod histories;
@@ -86,6 +88,8 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
     let no_input = args.no_input;
     let store = NamedStore { path: args.store.as_deref(), key_file: args.key_file.as_deref() };
     match &args.command {
+        Verb::Run(args) => flow_run::run(args, store, out),
+        Verb::Graph(args) => flow_drawing::run(args, out),
         Verb::Threads(args) => threads::run(args, &point::open_to_read(store)?, out),
         Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),
         Verb::Tree(args) => lineage::tree(args, &point::open_to_read(store)?, out),

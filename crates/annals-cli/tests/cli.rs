@@ -4,6 +4,8 @@
 
 #[path = "cli/contract.rs"]
 mod contract;
+#[path = "cli/flows.rs"]
+mod flows;
 #[path = "cli/guides.rs"]
 mod guides;
 #[path = "cli/histories.rs"]

@@ -2,6 +2,7 @@
 
 mod change;
 mod file;
+mod flow;
 mod read;
 mod transfer;
 
@@ -14,6 +15,7 @@ pub(crate) use change::{
     UpdateArgs,
 };
 pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
+pub(crate) use flow::{DrawingFormat, GraphArgs, RunArgs};
 pub(crate) use read::{
     BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
     SqlArgs, StatsArgs, StatsField, StatusName, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
@@ -37,6 +39,7 @@ Paths:
 
 Examples:
   annals demo                          run the research workflow over the project's docs
+  annals run checks.toml && annals graph checks.toml
   annals threads --store notes.db
   annals log trip-42 -n 10
   annals show trip-42~2 plan
@@ -59,7 +62,7 @@ Examples:
   annals backup notes-2026-11-23.db
 
 Exit codes:
-  0 ok   1 differences, nothing found, or something lost   2 usage   3 not found   4 damaged, or no store
+  0 ok   1 differences, nothing found, something lost, or a run that waits   2 usage   3 not found   4 damaged, or no store
   5 busy or conflict   6 another format   7 refused (needs --yes)   70 internal";
 
 /// Run, inspect, compare and fork the histories in an annals store
@@ -103,6 +106,10 @@ pub(crate) enum ColourChoice {
 pub(crate) enum Verb {
     /// Run a durable research workflow over the text files of a folder
     Demo(DemoArgs),
+    /// Run the workflow of a file, or continue it where it stopped
+    Run(RunArgs),
+    /// Draw the workflow of a file: Mermaid, DOT, or lines of text
+    Graph(GraphArgs),
     /// List the threads, the last active first
     #[command(visible_alias = "ls")]
     Threads(ThreadsArgs),

@@ -1,0 +1,133 @@
+//! `annals run`: runs the workflow of a file to its end or an interrupt, or continues it.
+//!
+//! JSON: lines `{"schema": 1, "event": "started" | "finished" | "failed" | "waiting", "node", "error", "ms"}`, then
+//! `{"schema": 1, "event": "done" | "interrupted", "thread", "state", "question"}`.
+
+use annals::base::{Map, Value};
+use annals::store::OpenOptions;
+use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput};
+use serde_json::{Value as Json, json};
+
+use crate::args::RunArgs;
+use crate::errors::CommandFailure;
+use crate::key::NamedStore;
+use crate::output::{self, Printer, cut, escape, safe_lines};
+
+/// Bytes of an input file.
+const INPUT_BYTES_MAX: u64 = 64 << 20;
+
+pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let flow = Flow::open(&args.file).map_err(failure)?;
+    let mut input = FlowInput::new().restart(args.again);
+    if let Some(text) = &args.input {
+        input = input.values(values(text)?);
+    }
+    if let Some(text) = &args.answer {
+        input = input.resume(value(text));
+    }
+    let beside = args.file.with_extension("db");
+    let store = if store.path.is_some() { store } else { store.at(&beside) };
+    let store = store.open_with(OpenOptions::new())?;
+    let name = args.thread.as_deref().unwrap_or(flow.name());
+    let thread = store.thread(name)?;
+    if args.input.is_some() && !args.again && thread.head()?.is_some() {
+        output::note(&format!("thread {} has a run: it continues with its own input", escape(name)));
+    }
+    let mut closed = Ok(());
+    let ended = flow.run(&thread, input, &mut |event| {
+        if closed.is_ok() {
+            closed = show(&event, out);
+        }
+    });
+    let ended = ended.map_err(failure)?;
+    closed?;
+    let (state, question) = match ended {
+        FlowEnd::Done { state } => (state, None),
+        FlowEnd::Interrupted { state, interrupts } => {
+            (state, Some(interrupts.first().map(|open| open.value.clone()).unwrap_or_default()))
+        }
+        _ => return Err(CommandFailure::new(70, "internal", "the run ended in an unknown way")),
+    };
+    let state = Value::Map(state).to_json();
+    if out.is_json() {
+        let event = if question.is_some() { "interrupted" } else { "done" };
+        let question = question.as_ref().map(Value::to_json);
+        out.json_line(&json!({ "schema": 1, "event": event, "thread": name, "state": state, "question": question }))?;
+    } else if let Some(question) = &question {
+        let text = question.as_str().map_or_else(|| question.to_json().to_string(), str::to_owned);
+        for line in safe_lines(&text) {
+            out.line(format!("? {line}"))?;
+        }
+        out.flush()?;
+        output::note("the run waits; repeat the command with --answer VALUE");
+    } else {
+        for (channel, value) in state.as_object().into_iter().flatten() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            out.line(format!("{} = {}", escape(channel), cut(&escape(&text), 200)))?;
+        }
+    }
+    Ok(u8::from(question.is_some()))
+}
+
+fn show(event: &FlowEvent, out: &mut Printer) -> std::io::Result<()> {
+    let (word, node, error, time) = match event {
+        FlowEvent::Started { node } => ("started", Some(node), None, None),
+        FlowEvent::Finished { node } => ("finished", Some(node), None, None),
+        FlowEvent::Failed { node, error } => ("failed", Some(node), Some(error), None),
+        FlowEvent::Waiting { time } => ("waiting", None, None, Some(time)),
+        _ => return Ok(()),
+    };
+    if out.is_json() {
+        let ms = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        out.json_line(&json!({ "schema": 1, "event": word, "node": node, "error": error, "ms": ms }))?;
+    } else {
+        let what = node.map(|node| escape(node).into_owned()).or_else(|| time.map(|time| format!("{time:.1?}")));
+        let error = error.map(|error| format!(": {}", escape(error))).unwrap_or_default();
+        out.line(format!("{word:<9} {}{error}", what.unwrap_or_default()))?;
+    }
+    // The reader sees each node when it starts and ends.
+    out.flush()
+}
+
+/// Reads the values of `--input`.
+fn values(text: &str) -> Result<Map, CommandFailure> {
+    let wrong = |reason: String| CommandFailure::usage(format!("--input: {reason}"));
+    let text = match text.strip_prefix('@') {
+        Some(path) => {
+            let mut text = String::new();
+            let read = std::fs::File::open(path).and_then(|file| {
+                std::io::Read::read_to_string(&mut std::io::Read::take(file, INPUT_BYTES_MAX), &mut text)
+            });
+            read.map_err(|error| wrong(format!("{path}: {error}")))?;
+            text
+        }
+        None => text.to_owned(),
+    };
+    let json: Json = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    match Value::from(json) {
+        Value::Map(values) => Ok(values),
+        other => Err(wrong(format!("expected an object of channels, found {}", other.kind()))),
+    }
+}
+
+/// Reads JSON; any other text stands for itself.
+fn value(text: &str) -> Value {
+    serde_json::from_str::<Json>(text).map_or_else(|_| Value::from(text), Value::from)
+}
+
+/// Returns the failure of a workflow. Its message has several lines if the file has problems.
+pub(crate) fn failure(error: Error) -> CommandFailure {
+    match error {
+        Error::Run(error) if error.is_user() => {
+            CommandFailure::from(error).hint("repeat the command to continue the run")
+        }
+        Error::Run(error) => error.into(),
+        Error::File(error) => CommandFailure::new(2, "workflow", error.to_string()),
+        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            CommandFailure::not_found("workflow_not_found", "the file of the workflow does not exist")
+        }
+        Error::NotWaiting => CommandFailure::usage(error.to_string()).hint("leave out --answer to continue the run"),
+        Error::Stopped { .. } | Error::Io { .. } => CommandFailure::new(70, "io", error.to_string()),
+        error => CommandFailure::usage(error.to_string()),
+    }
+}

@@ -1,0 +1,179 @@
+//! Workflows that are written as a file: the examples, runs that are killed, errors with their places.
+
+use std::time::Duration;
+
+use super::*;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workflows");
+
+fn example(name: &str) -> String {
+    format!("{EXAMPLES}/{name}.toml")
+}
+
+fn sh(folder: &Path, script: &str) {
+    let done = Command::new("sh").args(["-ec", script]).current_dir(folder).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// The last document of a run with `--json`, and those before it.
+fn lines(output: &Output) -> (Vec<Json>, Json) {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let mut documents: Vec<Json> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let end = documents.pop().unwrap_or_else(|| panic!("{output:?}"));
+    (documents, end)
+}
+
+fn ends(bench: &Bench, name: &str, thread: &str, input: &Json) -> Json {
+    let input = input.to_string();
+    let output = bench.annals(&["run", &example(name), "--thread", thread, "--input", &input, "--json"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    lines(&output).1
+}
+
+/// The documents of a run that waits, fails and pauses nowhere: its events and its end.
+pub(crate) fn documents() -> (Vec<Json>, Json) {
+    let bench = Bench::new();
+    let input = json!({ "project": bench.folder.path(), "build": "true", "test": "false" }).to_string();
+    lines(&bench.annals(&["run", &example("build"), "--input", &input, "--json"]))
+}
+
+pub(crate) fn drawing() -> Json {
+    Bench::new().json(&["graph", &example("history")])
+}
+
+#[test]
+fn the_links_of_a_folder_are_checked() {
+    let bench = Bench::new();
+    let notes = bench.path("notes");
+    let end = ends(&bench, "links", "bad", &json!({ "folder": notes }));
+    assert_eq!(end["state"]["dead"], json!(["boats.md: gone.md"]));
+    assert_eq!(end["state"]["report"], "there are dead links");
+    fs::write(notes.join("gone.md"), "# Found\n").unwrap();
+    let end = ends(&bench, "links", "good", &json!({ "folder": notes }));
+    assert_eq!((&end["event"], &end["state"]["report"]), (&json!("done"), &json!("all links lead to a file")));
+}
+
+#[test]
+fn a_build_is_tried_again_and_asks_for_its_tag() {
+    let bench = Bench::new();
+    let project = bench.path("notes");
+    sh(&project, "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one");
+    // It fails at its first attempt, and the tests fail in their first round.
+    let build = "[ -e tried ] || { touch tried; echo no >&2; exit 1; }; echo built";
+    let test = "[ -e tested ] || { touch tested; exit 7; }";
+    let input = json!({ "project": project, "build": build, "test": test }).to_string();
+    let file = example("build");
+    let waiting = bench.annals(&["run", &file, "--input", &input, "--json"]);
+    assert_eq!(code(&waiting), 1, "{waiting:?}");
+    let (events, end) = lines(&waiting);
+    assert_eq!((&end["event"], &end["state"]["rounds"]), (&json!("interrupted"), &json!(2)));
+    assert!(end["question"].as_str().unwrap().starts_with("The tests passed. Which tag?"), "{end}");
+    assert!(events.iter().any(|event| event["event"] == "waiting"), "{events:?}");
+    // Nothing is lost or repeated by asking again, and the resume value ends it.
+    assert_eq!(code(&bench.annals(&["run", &file])), 1);
+    let done = bench.annals(&["run", &file, "--answer", "v1", "--json"]);
+    assert_eq!((code(&done), &lines(&done).1["state"]["result"]), (0, &json!("tagged v1")));
+    sh(&project, "git rev-parse -q --verify refs/tags/v1");
+    let late = bench.annals(&["run", &file, "--answer", "v2"]);
+    assert_eq!(code(&late), 2, "{late:?}");
+    // A run that has ended is shown, and nothing runs.
+    let again = bench.annals(&["run", &file, "--json"]);
+    assert_eq!((code(&again), lines(&again).0), (0, vec![]));
+}
+
+#[test]
+fn a_git_history_is_summarised() {
+    let bench = Bench::new();
+    let folder = bench.path("notes");
+    sh(
+        &folder,
+        "git init -q . && git config user.name Ada && git config user.email a@b && git add boats.md
+         GIT_AUTHOR_DATE=2026-01-02T00:00:00Z git commit -q -m one && echo more >> boats.md && git add .
+         GIT_AUTHOR_DATE=2026-02-02T00:00:00Z git commit -q -m two",
+    );
+    let end = ends(&bench, "history", "h", &json!({ "repository": folder }));
+    let state = &end["state"];
+    assert_eq!((&state["commits"], &state["authors"]), (&json!(2), &json!(["2 Ada"])));
+    assert_eq!(state["months"], json!(["1 2026-01", "1 2026-02"]));
+    assert_eq!(state["summary"], "2 commits; most by: 2 Ada; most changed: 2 boats.md");
+}
+
+/// A run that is killed at 20 places, which a seed decides, and is continued each time, ends with the same state.
+#[test]
+fn a_run_that_is_killed_twenty_times_ends_the_same() {
+    let bench = Bench::new();
+    let file = bench.path("long.toml");
+    let mut text = "[channels]\nn = 'sum'\nlog = 'text'\nitems = 'last'\nout = 'last'\n\
+                    [nodes.first]\nset = { items = [1, 2, 3, 4, 5, 6, 7, 8], n = 1 }\n\
+                    [nodes.each]\nafter = 'first'\neach = 'items'\ninto = 'out'\nformat = 'json'\nparallel = 2\n\
+                    run = 'sleep 0.03; echo $((ITEM * ITEM))'\n"
+        .to_owned();
+    for n in 0..20 {
+        let after = if n == 0 { "each".to_owned() } else { format!("s{}", n - 1) };
+        text += &format!(
+            "[nodes.s{n}]\nafter = '{after}'\nrun = '''sleep 0.02; echo '{{\"n\": 1, \"log\": \"{n} \"}}' '''\n"
+        );
+    }
+    fs::write(&file, text).unwrap();
+    let start = |thread: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command.args(["run", "long.toml", "--store", "long.db", "--json", "--thread", thread]);
+        command.current_dir(bench.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let whole = lines(&start("whole").wait_with_output().unwrap()).1["state"].clone();
+    assert_eq!((&whole["n"], &whole["out"]), (&json!(21), &json!([1, 4, 9, 16, 25, 36, 49, 64])));
+    let (mut seed, mut kills) = (0x2545_F491_4F6C_DD1D_u64, 0);
+    for run in 0..20 {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let thread = format!("killed-{}", run / 4);
+        let mut child = start(&thread);
+        std::thread::sleep(Duration::from_millis(seed % 300));
+        if child.try_wait().unwrap().is_none() {
+            child.kill().unwrap();
+            kills += 1;
+        }
+        child.wait().unwrap();
+    }
+    assert!(kills >= 10, "only {kills} kills met a run");
+    for thread in 0..5 {
+        let done = start(&format!("killed-{thread}")).wait_with_output().unwrap();
+        assert_eq!(lines(&done).1["state"], whole, "killed-{thread}");
+    }
+    let check = bench.annals_on("long.db", &["check"]);
+    assert_eq!(code(&check), 0, "{check:?}");
+}
+
+#[test]
+fn errors_show_the_place() {
+    let bench = Bench::new();
+    fs::write(bench.path("bad.toml"), "[nodes.build]\nrun = 'true'\nnext = 'biuld'\n").unwrap();
+    let bad = bench.annals(&["run", "bad.toml"]);
+    let text = String::from_utf8(bad.stderr.clone()).unwrap();
+    assert_eq!(code(&bad), 2, "{text}");
+    for part in [
+        "bad.toml:3:8: node `biuld` does not exist",
+        "3 | next = 'biuld'",
+        "  |        ^^^^^^^",
+        "did you mean `build`?",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(code(&bench.annals(&["run", "absent.toml"])), 3);
+    fs::write(bench.path("fails.toml"), "[nodes.a]\nrun = 'echo broken >&2; exit 3'\n").unwrap();
+    let failed = bench.annals(&["run", "fails.toml"]);
+    let text = String::from_utf8(failed.stderr.clone()).unwrap();
+    assert_eq!(code(&failed), 70, "{text}");
+    assert!(text.contains("exit code 3: broken") && text.contains("repeat the command"), "{text}");
+}
+
+#[test]
+fn a_workflow_is_drawn_in_three_formats() {
+    let bench = Bench::new();
+    let file = example("links");
+    assert!(bench.text(&["graph", &file]).contains("list --> check;"));
+    assert!(bench.text(&["graph", &file, "--format", "dot"]).starts_with("digraph"));
+    assert!(bench.text(&["graph", &file, "--format", "text"]).contains("│ merge │"));
+}

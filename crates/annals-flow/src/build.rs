@@ -1,0 +1,129 @@
+//! Builds the graph of a workflow.
+
+use std::sync::Arc;
+
+use annals_graph::annals::base::Value;
+use annals_graph::annals::state::{DynSchema, DynState, DynUpdate};
+use annals_graph::graph::{CompiledGraph, END, GraphError, NodeOptions, NodeResult, START, StateGraph};
+use annals_graph::task::Context;
+
+use crate::expression::is_true;
+use crate::nodes;
+use crate::spec::{FlowEdge, FlowNode, FlowSpec, FlowWork, Reducer};
+
+pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphError> {
+    let FlowSpec { name, channels, start, nodes, folder, .. } = spec;
+    let mut schema = DynSchema::new();
+    for (channel, reducer) in channels {
+        schema = match reducer {
+            Reducer::Last => schema.last(channel),
+            Reducer::Append => schema.append(channel),
+            Reducer::Sum => schema.reduce_from(channel, 0, |old, new| fold("sum", old, new)),
+            Reducer::Min => schema.reduce(channel, |old, new| fold("min", old, new)),
+            Reducer::Max => schema.reduce(channel, |old, new| fold("max", old, new)),
+            Reducer::Map => schema.map(channel),
+            Reducer::Text => schema.text(channel),
+            Reducer::Messages => schema.messages(channel),
+        };
+    }
+    let mut graph = StateGraph::with_schema(schema.build()).name(name);
+    for first in start {
+        graph = graph.edge(START, first);
+    }
+    for FlowNode { name, work, after, next, retry } in nodes {
+        let options = NodeOptions::new();
+        // The items of a list are retried one by one.
+        let is_each = matches!(&work, FlowWork::Run(spec) if spec.each.is_some());
+        let options = match retry.filter(|_| !is_each) {
+            Some(retry) => options.retry(nodes::policy(retry)),
+            None => options,
+        };
+        let node: Arc<str> = name.into();
+        graph = match work {
+            FlowWork::Run(spec) => {
+                let folder = folder.clone();
+                let run = move |state: &DynState, context: &Context| nodes::run(&spec, &folder, retry, state, context);
+                graph.node_with(Arc::clone(&node), run, options)
+            }
+            FlowWork::Set(writes) => {
+                graph.node_with(Arc::clone(&node), move |state: &DynState| nodes::set(&writes, state), options)
+            }
+            FlowWork::Wait(time) => {
+                let wait = move |_: &DynState, context: &Context| -> NodeResult<DynUpdate> {
+                    context.sleep_for(time)?;
+                    Ok(DynUpdate::new())
+                };
+                graph.node_with(Arc::clone(&node), wait, options)
+            }
+            FlowWork::Ask { text, into } => {
+                let ask = move |state: &DynState, context: &Context| -> NodeResult<DynUpdate> {
+                    let resumed = context.interrupt(text.value(state)?)?;
+                    Ok(DynUpdate::new().set(into.as_str(), resumed))
+                };
+                graph.node_with(Arc::clone(&node), ask, options)
+            }
+            FlowWork::Workflow(spec) => graph.node_with(Arc::clone(&node), self::graph(*spec)?, options),
+        };
+        match after.as_slice() {
+            [] => {}
+            [one] => graph = graph.edge(one.as_str(), Arc::clone(&node)),
+            several => graph = graph.join(several.iter().map(String::as_str), Arc::clone(&node)),
+        }
+        graph = with_edges(graph, node, next);
+    }
+    graph.compile()
+}
+
+fn with_edges(mut graph: StateGraph<DynState>, node: Arc<str>, next: Vec<FlowEdge>) -> StateGraph<DynState> {
+    if next.iter().all(|edge| edge.condition.is_none()) {
+        for edge in next {
+            let target = edge.to.map_or_else(|| Arc::from(END), Arc::from);
+            graph = graph.edge(Arc::clone(&node), target);
+        }
+        return graph;
+    }
+    let mut targets: Vec<String> = next.iter().map(|edge| edge.to.clone().unwrap_or_else(|| END.into())).collect();
+    targets.push(END.into());
+    targets.sort();
+    targets.dedup();
+    let path = move |state: &DynState| -> NodeResult<String> {
+        for edge in &next {
+            let value = match &edge.condition {
+                Some(condition) => condition.evaluate(&|channel| state.value(channel).into_owned())?,
+                None => Value::Bool(true),
+            };
+            if is_true(&value) {
+                return Ok(edge.to.clone().unwrap_or_else(|| END.into()));
+            }
+        }
+        Ok(END.into())
+    };
+    graph.branch_to(node, path, targets.iter().map(String::as_str))
+}
+
+fn fold(reducer: &str, old: Value, new: Value) -> Result<Value, String> {
+    let number = |value: &Value| match value {
+        Value::Int(value) => Ok(*value as f64),
+        Value::Float(value) => Ok(*value),
+        other => Err(format!("the reducer {reducer} folds numbers, found {}", other.kind())),
+    };
+    let (a, b) = (number(&old)?, number(&new)?);
+    Ok(match (reducer, &old, &new) {
+        ("sum", Value::Int(a), Value::Int(b)) => Value::Int(a.checked_add(*b).ok_or("the sum exceeds 64 bits")?),
+        ("sum", ..) => Value::Float(a + b),
+        ("min", ..) => {
+            if b < a {
+                new
+            } else {
+                old
+            }
+        }
+        _ => {
+            if b > a {
+                new
+            } else {
+                old
+            }
+        }
+    })
+}

@@ -1,0 +1,55 @@
+//! The error type of the crate.
+
+use std::path::PathBuf;
+
+use crate::problem::FileError;
+
+/// The result of a call into `annals_flow`.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Any error of a workflow file or of its run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file has problems.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// The file is too large.
+    #[error("{} has more than {} bytes", path.display(), crate::limits::FILE_BYTES_MAX)]
+    FileTooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The input names a channel that the workflow does not have.
+    #[error("the input names the channel `{channel}`, which the workflow does not have")]
+    UnknownChannel {
+        /// The channel.
+        channel: String,
+    },
+    /// A resume value was given, and no interrupt is open.
+    #[error("no interrupt of the thread is open, so a resume value cannot be used")]
+    NotWaiting,
+    /// The run was stopped from outside before its end. The thread can be continued.
+    #[error("the run was stopped: {reason}")]
+    Stopped {
+        /// The reason.
+        reason: String,
+    },
+    /// The run failed. The thread can be continued with the same call.
+    #[error(transparent)]
+    Run(#[from] annals_graph::Error),
+}
+
+impl From<annals_graph::annals::store::StoreError> for Error {
+    fn from(error: annals_graph::annals::store::StoreError) -> Self {
+        Self::Run(error.into())
+    }
+}

@@ -1,0 +1,274 @@
+//! A workflow that was read from a file, and its runs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use annals_graph::annals::base::{Clock, Map, SystemClock, Value};
+use annals_graph::annals::history::Thread;
+use annals_graph::annals::state::DynState;
+use annals_graph::graph::{Command, CompiledGraph, Drawing};
+use annals_graph::task::Interrupt;
+use annals_graph::{Durability, Input, IntoInput, Outcome, StreamData, StreamMode};
+
+use crate::error::{Error, Result};
+use crate::limits::SUPERSTEPS_MAX;
+use crate::{build, nodes, parse};
+
+/// The longest pause between two looks at a node that waits.
+const WAIT_STEP: Duration = Duration::from_secs(1);
+
+/// A workflow from a file.
+///
+/// # Example
+/// ```
+/// use annals_flow::{Flow, FlowEnd, FlowInput};
+/// use annals_graph::prelude::*;
+///
+/// # fn main() -> annals_flow::Result<()> {
+/// let flow = Flow::parse("sum.toml", r#"
+///     channels = { n = "sum" }
+///     input = { n = 1 }
+///     [nodes.add]
+///     set = { n = 2 }
+///     [nodes.double]
+///     after = "add"
+///     set = { n = "= n" }
+/// "#)?;
+/// let thread = Store::memory().thread("t")?;
+/// let FlowEnd::Done { state } = flow.run(&thread, FlowInput::new(), &mut |_| ())? else { panic!("it has ended") };
+/// assert_eq!(state["n"], Value::from(6));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Flow {
+    graph: CompiledGraph<DynState>,
+    description: Option<String>,
+    channels: Vec<String>,
+    input: Map,
+}
+
+/// The input of [`Flow::run`]: nothing, values of channels, or a resume value.
+#[derive(Clone, Debug, Default)]
+pub struct FlowInput {
+    values: Option<Map>,
+    resume: Option<Value>,
+    restart: bool,
+}
+
+impl FlowInput {
+    /// Returns an input without values: the run starts with the defaults of the file, or continues.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets values of channels, which replace the defaults of the file. They are used by a run that starts.
+    pub fn values(mut self, values: Map) -> Self {
+        self.values = Some(values);
+        self
+    }
+
+    /// Sets the resume value of the first open interrupt.
+    pub fn resume(mut self, value: impl Into<Value>) -> Self {
+        self.resume = Some(value.into());
+        self
+    }
+
+    /// Runs a thread whose run has ended once more, on its state. Without it such a thread is only read.
+    pub fn restart(mut self, restart: bool) -> Self {
+        self.restart = restart;
+        self
+    }
+}
+
+/// The progress of a run.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FlowEvent {
+    /// A node starts.
+    Started {
+        /// The node; in a workflow of a workflow with the names around it, as in `outer/inner`.
+        node: String,
+    },
+    /// A node has ended, and its result is stored.
+    Finished {
+        /// The node.
+        node: String,
+    },
+    /// A node has failed.
+    Failed {
+        /// The node.
+        node: String,
+        /// The message of its error.
+        error: String,
+    },
+    /// The run waits for a node with `wait`.
+    Waiting {
+        /// The time for which it waits.
+        time: Duration,
+    },
+}
+
+/// The end of [`Flow::run`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum FlowEnd {
+    /// The run has ended.
+    Done {
+        /// The channels that are set.
+        state: Map,
+    },
+    /// The run waits for resume values.
+    Interrupted {
+        /// The channels that are set.
+        state: Map,
+        /// The open interrupts; the first takes the next resume value.
+        interrupts: Vec<Interrupt>,
+    },
+}
+
+impl Flow {
+    /// Reads a workflow from a file: JSON if its name ends with `.json`, else TOML. Commands run in its folder.
+    ///
+    /// # Errors
+    /// [`Error::File`] with all problems of the file or of a workflow it names, [`Error::Io`], [`Error::FileTooLong`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        parse::read(path.as_ref(), 0).and_then(Self::new)
+    }
+
+    /// Reads a workflow from a text as if it stood in a file of this name. The file need not exist.
+    ///
+    /// # Errors
+    /// As [`Flow::open`].
+    pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self> {
+        let path = path.as_ref();
+        if text.len() > crate::limits::FILE_BYTES_MAX {
+            return Err(Error::FileTooLong { path: path.to_owned() });
+        }
+        let absolute = std::path::absolute(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let folder = absolute.parent().map(Path::to_owned).unwrap_or_default();
+        parse::parse(text, path, folder, 0).and_then(Self::new)
+    }
+
+    fn new(mut spec: crate::spec::FlowSpec) -> Result<Self> {
+        let (description, input) = (spec.description.take(), std::mem::take(&mut spec.input));
+        let channels = spec.channels.iter().map(|(channel, _)| channel.clone()).collect();
+        let graph = build::graph(spec).map_err(annals_graph::Error::from)?;
+        Ok(Self { graph, description, channels, input })
+    }
+
+    /// Returns the name: that in the file, or the name of the file without its end.
+    pub fn name(&self) -> &str {
+        self.graph.name()
+    }
+
+    /// Returns the description in the file.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// Returns the graph, which can be run like any other.
+    pub fn graph(&self) -> &CompiledGraph<DynState> {
+        &self.graph
+    }
+
+    /// Returns the drawing of the graph; nodes of workflows in it are unfolded to `depth` levels.
+    pub fn drawing(&self, depth: usize) -> Drawing {
+        self.graph.get_graph(depth)
+    }
+
+    /// Runs the workflow on a thread until its end or an interrupt. Each result is committed before the next node starts.
+    /// A thread whose run was killed or has failed continues with the tasks that had not ended; one whose run has ended
+    /// is only read. `on_event` is told the progress.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if a node fails or the store does; [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume
+    /// value without an open interrupt.
+    pub fn run(&self, thread: &Thread, input: FlowInput, on_event: &mut dyn FnMut(FlowEvent)) -> Result<FlowEnd> {
+        let FlowInput { values, mut resume, restart } = input;
+        if let Some(channel) =
+            values.iter().flat_map(|values| values.keys()).find(|channel| !self.channels.contains(channel))
+        {
+            return Err(Error::UnknownChannel { channel: channel.clone() });
+        }
+        let head = thread.head()?;
+        let is_waiting = head.as_ref().map(|head| head.interrupts()).transpose()?.is_some_and(|open| !open.is_empty());
+        if resume.is_some() && !is_waiting {
+            return Err(Error::NotWaiting);
+        }
+        let is_ended = head.as_ref().is_some_and(|head| head.next().next().is_none());
+        let mut next = match head {
+            None => IntoInput::<DynState, _>::into_input(nodes::input(&self.input, values)),
+            Some(_) if is_ended && !restart => {
+                return Ok(FlowEnd::Done { state: self.graph.get_state(thread)?.values.to_map() });
+            }
+            Some(_) if is_ended => IntoInput::<DynState, _>::into_input(nodes::input(&self.input, values)),
+            Some(_) => Input::Continue,
+        };
+        loop {
+            let outcome = self.drive(thread, next, on_event)?;
+            let state = outcome.state().to_map();
+            let wake_at = outcome.wake_at();
+            let interrupts = match outcome {
+                Outcome::Done(_) => return Ok(FlowEnd::Done { state }),
+                Outcome::Interrupted { interrupts, .. } => interrupts,
+                Outcome::Drained { reason, .. } | Outcome::Cancelled { reason, .. } => {
+                    return Err(Error::Stopped { reason });
+                }
+                _ => return Err(Error::Stopped { reason: "an unknown outcome".into() }),
+            };
+            let open: Vec<Interrupt> = interrupts.into_iter().filter(|open| open.wake_at.is_none()).collect();
+            next = match (open.first(), resume.take(), wake_at) {
+                (Some(first), Some(value), _) => {
+                    IntoInput::<DynState, _>::into_input(Command::resume_by_id([(first.id.as_str(), value)]))
+                }
+                (Some(_), None, _) => return Ok(FlowEnd::Interrupted { state, interrupts: open }),
+                (None, Some(_), _) => return Err(Error::NotWaiting),
+                (None, None, Some(wake_at)) => {
+                    wait_until(wake_at, on_event);
+                    Input::Continue
+                }
+                (None, None, None) => return Ok(FlowEnd::Interrupted { state, interrupts: open }),
+            };
+        }
+    }
+
+    /// Runs until the end or an interrupt.
+    fn drive(&self, thread: &Thread, input: Input, on_event: &mut dyn FnMut(FlowEvent)) -> Result<Outcome<DynState>> {
+        let run = self.graph.run(thread).durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX).subgraphs(true);
+        let mut stream = run.stream(input, &[StreamMode::Tasks])?;
+        for part in &mut stream {
+            let part = part?;
+            let around = part.namespace.segments().map(|part| part.split(':').next().unwrap_or_default().to_owned());
+            let path = |node: &str| around.chain([node.to_owned()]).collect::<Vec<_>>().join("/");
+            match part.data {
+                StreamData::TaskStart(start) => on_event(FlowEvent::Started { node: path(start.task.node()) }),
+                StreamData::TaskEnd(end) => {
+                    let node = path(end.task.node());
+                    match end.error {
+                        Some(error) => on_event(FlowEvent::Failed { node, error }),
+                        None if end.interrupts.is_empty() => on_event(FlowEvent::Finished { node }),
+                        None => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        match stream.outcome() {
+            Some(outcome) => Ok(outcome.clone()),
+            None => Err(Error::Stopped { reason: "the stream ended before the run".into() }),
+        }
+    }
+}
+
+fn wait_until(wake_at: annals_graph::annals::base::Timestamp, on_event: &mut dyn FnMut(FlowEvent)) {
+    let left = || {
+        let micros = wake_at.as_micros().saturating_sub(SystemClock.now().as_micros());
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    };
+    on_event(FlowEvent::Waiting { time: left() });
+    // In steps: the clock may be set meanwhile.
+    while !left().is_zero() {
+        std::thread::sleep(left().min(WAIT_STEP));
+    }
+}

@@ -1,0 +1,211 @@
+//! Runs a command with its input, and collects its output. Time and output are limited; a command over a limit is killed
+//! with its process group.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use annals_graph::annals::base::{Clock, SystemClock};
+
+use crate::limits::{OUTPUT_BYTES_MAX, STDERR_BYTES_MAX};
+
+/// The pause between two looks at a command that runs.
+const POLL_MAX_PAUSE: Duration = Duration::from_millis(20);
+/// The time for which the pipes of a command that has ended may stay open.
+const PIPE_GRACE: Duration = Duration::from_secs(5);
+
+/// A command that is ready to run.
+#[derive(Debug)]
+pub(crate) struct ReadyCommand {
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) folder: PathBuf,
+    pub(crate) stdin: Vec<u8>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The output of a command that ended by itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CommandOutput {
+    pub(crate) status: i32,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+/// The failure of a command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    #[error("{program} cannot be started in {}: {source}", folder.display())]
+    Start { program: String, folder: PathBuf, source: std::io::Error },
+    #[error("{program} ran longer than its timeout of {timeout:?} and was killed")]
+    TimedOut { program: String, timeout: Duration },
+    #[error("{program} printed more than {OUTPUT_BYTES_MAX} bytes and was killed")]
+    OutputTooLong { program: String },
+    #[error("{program} was killed, because the run was cancelled")]
+    Cancelled { program: String },
+    #[error("{program} ended, and a process that it started holds its output open")]
+    PipeHeld { program: String },
+    #[error("{program} ended with {status}{stderr}")]
+    Status { program: String, status: String, stderr: String },
+    #[error("{program} cannot be waited for: {source}")]
+    Wait { program: String, source: std::io::Error },
+    #[error("the output of {program} {reason}")]
+    Output { program: String, reason: String },
+}
+
+impl ReadyCommand {
+    pub(crate) fn program(&self) -> String {
+        self.argv.first().map(|program| format!("`{program}`")).unwrap_or_default()
+    }
+
+    /// Runs the command to its end. `is_cancelled` is asked while it runs.
+    pub(crate) fn run(self, is_cancelled: &dyn Fn() -> bool) -> Result<CommandOutput, CommandError> {
+        let program = self.program();
+        let mut command = Command::new(self.argv.first().map_or("", String::as_str));
+        command.args(self.argv.iter().skip(1)).envs(self.env).current_dir(&self.folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let start = |source| CommandError::Start { program: program.clone(), folder: self.folder.clone(), source };
+        let mut child = command.spawn().map_err(start)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let bytes = self.stdin;
+            // A command need not read its input: an error of the pipe is dropped.
+            std::thread::spawn(move || _ = stdin.write_all(&bytes));
+        }
+        let stdout = child.stdout.take().map(|pipe| read_start(pipe, OUTPUT_BYTES_MAX));
+        let stderr = child.stderr.take().map(|pipe| read_end(pipe, STDERR_BYTES_MAX));
+        let since = SystemClock.elapsed();
+        let mut out = None;
+        let mut pause = Duration::from_millis(1);
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) => {}
+                Err(source) => {
+                    kill(&mut child);
+                    return Err(CommandError::Wait { program, source });
+                }
+            }
+            if let Some(timeout) =
+                self.timeout.filter(|timeout| SystemClock.elapsed().saturating_sub(since) >= *timeout)
+            {
+                kill(&mut child);
+                return Err(CommandError::TimedOut { program, timeout });
+            }
+            if is_cancelled() {
+                kill(&mut child);
+                return Err(CommandError::Cancelled { program });
+            }
+            match stdout.as_ref().filter(|_| out.is_none()).map(|pipe| pipe.recv_timeout(pause)) {
+                Some(Ok(bytes)) => out = Some(bytes),
+                Some(Err(RecvTimeoutError::Timeout)) => {}
+                _ => std::thread::sleep(pause),
+            }
+            if out.as_ref().is_some_and(|bytes| bytes.len() > OUTPUT_BYTES_MAX) {
+                kill(&mut child);
+                return Err(CommandError::OutputTooLong { program });
+            }
+            pause = (pause * 2).min(POLL_MAX_PAUSE);
+        };
+        // Processes that it left behind in its group would hold the pipes open.
+        kill(&mut child);
+        let held = || CommandError::PipeHeld { program: program.clone() };
+        let ended = |pipe: Option<Receiver<Vec<u8>>>| match pipe {
+            Some(pipe) => pipe.recv_timeout(PIPE_GRACE).map_err(|_| held()),
+            None => Ok(Vec::new()),
+        };
+        let stdout = out.map_or_else(|| ended(stdout), Ok)?;
+        if stdout.len() > OUTPUT_BYTES_MAX {
+            return Err(CommandError::OutputTooLong { program });
+        }
+        let stderr = String::from_utf8_lossy(&ended(stderr)?).trim().to_owned();
+        match status.code() {
+            Some(status) => Ok(CommandOutput { status, stdout, stderr }),
+            None => Err(CommandError::Status { program, status: status.to_string(), stderr: shown(&stderr) }),
+        }
+    }
+}
+
+/// Returns the end of stderr, as errors show it.
+pub(crate) fn shown(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
+}
+
+/// Reads one byte more than `max`, then nothing.
+fn read_start(pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // An error of the pipe is its end.
+        _ = pipe.take(max as u64 + 1).read_to_end(&mut bytes);
+        sender.send(bytes)
+    });
+    receiver
+}
+
+/// Reads a pipe to its end and retains the last bytes.
+fn read_end(mut pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4_096]);
+        while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+            bytes.extend_from_slice(&buffer[..n]);
+            let over = bytes.len().saturating_sub(max);
+            bytes.drain(..over);
+        }
+        sender.send(bytes)
+    });
+    receiver
+}
+
+/// Kills the process group of a child, and the child.
+fn kill(child: &mut Child) {
+    #[cfg(unix)]
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        // A group without processes is what was wanted.
+        _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    _ = child.kill();
+    _ = child.wait();
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str, timeout: Option<u64>) -> Result<CommandOutput, CommandError> {
+        let argv = ["sh", "-c", script].map(String::from).to_vec();
+        let timeout = timeout.map(Duration::from_millis);
+        ReadyCommand { argv, env: vec![], folder: ".".into(), stdin: b"input".to_vec(), timeout }.run(&|| false)
+    }
+
+    #[test]
+    fn a_command_reads_its_input_and_prints() {
+        let output = sh("cat; echo careful >&2; exit 3", None).unwrap();
+        assert_eq!(output, CommandOutput { status: 3, stdout: b"input".to_vec(), stderr: "careful".into() });
+    }
+
+    #[test]
+    fn a_command_over_a_limit_is_killed_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("late");
+        let script = format!("(sleep 1; touch {}) & sleep 30", file.display());
+        let since = SystemClock.elapsed();
+        assert!(matches!(sh(&script, Some(100)), Err(CommandError::TimedOut { .. })));
+        assert!(matches!(sh("cat /dev/zero", Some(60_000)), Err(CommandError::OutputTooLong { .. })));
+        assert!(SystemClock.elapsed() - since < Duration::from_secs(20), "it was waited for");
+        std::thread::sleep(Duration::from_millis(1_200));
+        assert!(!file.exists(), "a child of the command goes on");
+    }
+
+    #[test]
+    fn a_process_that_is_left_behind_does_not_hold_the_run() {
+        let since = SystemClock.elapsed();
+        assert_eq!(sh("sleep 30 & echo done", None).unwrap().stdout, b"done\n");
+        assert!(SystemClock.elapsed() - since < Duration::from_secs(5));
+        assert!(matches!(sh("kill -9 $$", None), Err(CommandError::Status { .. })));
+    }
+}

@@ -1,0 +1,110 @@
+//! The parts of a workflow that was read from a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use annals_graph::annals::base::{Map, Value};
+
+use crate::expression::Expression;
+
+/// A workflow. Every name in it was looked up.
+#[derive(Debug)]
+pub(crate) struct FlowSpec {
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
+    /// The folder of the file, absolute.
+    pub(crate) folder: PathBuf,
+    pub(crate) channels: Vec<(String, Reducer)>,
+    pub(crate) input: Map,
+    pub(crate) start: Vec<String>,
+    pub(crate) nodes: Vec<FlowNode>,
+}
+
+/// The reducers by their names in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reducer {
+    Last,
+    Append,
+    Sum,
+    Min,
+    Max,
+    Map,
+    Text,
+    Messages,
+}
+
+pub(crate) const REDUCERS: &[(&str, Reducer)] = &[
+    ("last", Reducer::Last),
+    ("append", Reducer::Append),
+    ("sum", Reducer::Sum),
+    ("min", Reducer::Min),
+    ("max", Reducer::Max),
+    ("map", Reducer::Map),
+    ("text", Reducer::Text),
+    ("messages", Reducer::Messages),
+];
+
+#[derive(Debug)]
+pub(crate) struct FlowNode {
+    pub(crate) name: String,
+    pub(crate) work: FlowWork,
+    pub(crate) after: Vec<String>,
+    pub(crate) next: Vec<FlowEdge>,
+    pub(crate) retry: Option<FlowRetry>,
+}
+
+/// An edge; of the edges of a node with conditions the first that holds is taken.
+#[derive(Debug)]
+pub(crate) struct FlowEdge {
+    pub(crate) condition: Option<Expression>,
+    /// The target; `None` is the end.
+    pub(crate) to: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowRetry {
+    pub(crate) attempts: u32,
+    pub(crate) pause: Duration,
+    pub(crate) backoff: f64,
+}
+
+#[derive(Debug)]
+pub(crate) enum FlowWork {
+    Run(RunSpec),
+    Set(Vec<(String, Filled)>),
+    Wait(Duration),
+    Ask { text: Filled, into: String },
+    Workflow(Box<FlowSpec>),
+}
+
+#[derive(Debug)]
+pub(crate) struct RunSpec {
+    pub(crate) argv: Vec<Filled>,
+    pub(crate) env: Vec<(String, Filled)>,
+    pub(crate) folder: Option<Filled>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) into: Option<String>,
+    pub(crate) format: OutputFormat,
+    /// The channel of the exit code: no exit code is a failure then.
+    pub(crate) status: Option<String>,
+    pub(crate) each: Option<Expression>,
+    pub(crate) parallel: usize,
+}
+
+/// The formats of stdout that is written to a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputFormat {
+    Text,
+    Lines,
+    Json,
+}
+
+pub(crate) const OUTPUT_FORMATS: &[(&str, OutputFormat)] =
+    &[("text", OutputFormat::Text), ("lines", OutputFormat::Lines), ("json", OutputFormat::Json)];
+
+/// A value of the file: as it stands there, or computed from the state.
+#[derive(Debug)]
+pub(crate) enum Filled {
+    Value(Value),
+    Expression(Expression),
+}
