@@ -1,0 +1,194 @@
+//! Workflow files: the reference, the schema, the examples, wrong files, and runs of every kind of node.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput, FlowProblem};
+use annals_graph::annals::base::Map;
+use annals_graph::prelude::{Store, Value};
+use serde_json::{Value as Json, json};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn problems(name: &str, text: &str) -> Vec<FlowProblem> {
+    match Flow::parse(name, text) {
+        Err(Error::File(error)) => error.problems,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Runs a workflow whose commands start in a folder, and returns its state.
+fn state(text: &str, folder: &std::path::Path) -> Json {
+    let flow = Flow::parse(folder.join("flow.toml"), text).unwrap_or_else(|error| panic!("{error}"));
+    let thread = Store::memory().thread("t").unwrap();
+    match flow.run(&thread, FlowInput::new(), &mut |_| ()).unwrap() {
+        FlowEnd::Done { state } => Value::Map(state).to_json(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_block_of_the_reference_is_read() {
+    let text = fs::read_to_string(format!("{ROOT}/docs/flows.md")).unwrap();
+    let mut read = 0;
+    for (language, name) in [("```toml\n", "a.toml"), ("```json\n", "a.json")] {
+        for block in text.split(language).skip(1) {
+            Flow::parse(name, block.split("```").next().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+            read += 1;
+        }
+    }
+    assert_eq!(read, 5);
+    let first = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(state(first, folder.path())["greeting"], "Good day, Ada");
+}
+
+/// Returns the keys that the hint of an unknown key lists.
+fn accepted(text: &str) -> BTreeSet<String> {
+    let found = problems("a.toml", text);
+    let hints = found.iter().filter_map(|problem| problem.hint.as_deref());
+    let listed = hints.filter_map(|hint| hint.strip_prefix("known keys: ")).next().unwrap();
+    listed.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_schema_has_the_keys_that_the_parser_accepts() {
+    let schema: Json =
+        serde_json::from_str(&fs::read_to_string(format!("{ROOT}/docs/workflow.schema.json")).unwrap()).unwrap();
+    let keys =
+        |at: &str| -> BTreeSet<String> { schema.pointer(at).unwrap().as_object().unwrap().keys().cloned().collect() };
+    let node = "/properties/nodes/additionalProperties/properties";
+    assert_eq!(keys("/properties"), accepted("zzzzzzzz = 1\n"));
+    assert_eq!(keys(node), accepted("[nodes.a]\nzzzzzzzz = 1\n"));
+    assert_eq!(keys(&format!("{node}/retry/properties")), accepted("[nodes.a]\nrun = 'a'\nretry = { zzzzzzzz = 1 }\n"));
+    assert_eq!(
+        keys(&format!("{node}/next/oneOf/2/items/properties")),
+        accepted("[nodes.a]\nrun = 'a'\nnext = [{ zzzzzzzz = 1, to = 'a' }]\nstart = 'a'\n")
+    );
+    let reducers = schema.pointer("/properties/channels/additionalProperties/enum").unwrap().as_array().unwrap();
+    for reducer in reducers {
+        let text = format!("channels = {{ c = {reducer} }}\n[nodes.a]\nrun = 'true'\n");
+        assert!(Flow::parse("a.toml", &text).is_ok(), "{reducer}");
+    }
+    assert_eq!(reducers.len(), 8);
+}
+
+#[test]
+fn wrong_files_name_the_place_and_the_next_step() {
+    let node = "[nodes.build]\nrun = 'true'\n";
+    for (text, line, column, message, hint) in [
+        ("", 1, 1, "no nodes", "[nodes.NAME]"),
+        ("a b", 1, 3, "", ""),
+        (&format!("{node}after = 'biuld'"), 3, 9, "`biuld` does not exist", "did you mean `build`?"),
+        (&format!("{node}nxt = 'build'"), 3, 1, "unknown key `nxt`", "did you mean `next`?"),
+        (&format!("{node}timeout = '5'"), 3, 11, "`5` is not a duration", "500ms"),
+        (&format!("{node}wait = '5s'"), 3, 1, "has `wait` too", "one of run"),
+        (&format!("{node}into = 'x'"), 3, 8, "channel `x` does not exist", "[channels]"),
+        (&format!("{node}next = 'build'"), 1, 8, "no first node", "start ="),
+        (&format!("{node}next = [{{ if = 'n = 3', to = 'end' }}]"), 3, 18, "expected an operator", "flows.md"),
+        (&format!("{node}next = ['end', {{ to = 'end' }}]"), 3, 8, "mixes", "to ="),
+        (&format!("{node}parallel = 65"), 3, 12, "", ""),
+        (&format!("{node}retry = {{ attempts = 0 }}"), 3, 22, "from 1 to 1000", ""),
+        ("[nodes.end]\nrun = 'a'", 1, 8, "cannot be a name", "letters"),
+        ("[nodes.a]\nask = 'x'", 2, 1, "needs `into`", "into ="),
+        ("[nodes.a]\nworkflow = 'absent.toml'", 2, 12, "does not exist", ""),
+        ("channels = { n = 'lsat' }\n[nodes.a]\nrun = 'a'", 1, 18, "`lsat` is not known", "did you mean `last`?"),
+    ] {
+        let found = problems("a.toml", text);
+        let fits = |problem: &FlowProblem| {
+            let shown = problem.hint.as_deref().unwrap_or_default();
+            (problem.line, problem.column) == (line, column)
+                && problem.message.contains(message)
+                && shown.contains(hint)
+        };
+        assert!(found.iter().any(fits), "{text}: {found:#?}");
+    }
+    let many: String = (0..1_001).map(|n| format!("[nodes.n{n}]\nrun = 'a'\n")).collect();
+    assert!(problems("a.toml", &many)[0].message.contains("more than 1000 nodes"));
+    assert!(matches!(Flow::parse("a.toml", &" ".repeat(2 << 20)), Err(Error::FileTooLong { .. })));
+    let json = problems("a.json", "{\"nodes\": {\n \"a\": {\"rn\": 1}}}");
+    assert!(json.iter().any(|problem| (problem.line, problem.column) == (2, 8)), "{json:?}");
+}
+
+#[test]
+fn the_examples_are_read() {
+    for file in fs::read_dir(format!("{ROOT}/examples/workflows")).unwrap() {
+        let flow = Flow::open(file.unwrap().path()).unwrap();
+        assert!(flow.description().is_some() && flow.drawing(0).nodes.len() > 4, "{}", flow.name());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn commands_read_the_state_and_print_updates() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+        channels = { n = "sum", seen = "last", list = "append", small = "min", part = "last" }
+        input = { n = 4, list = ["x"] }
+        [nodes.a]
+        run = "cat > state.json; echo '{\"n\": 3, \"list\": [\"y\"], \"small\": 2}'"
+        [nodes.b]
+        after = "a"
+        run = ["cat", "state.json"]
+        into = "seen"
+        format = "json"
+        [nodes.c]
+        after = "a"
+        run = "echo '{\"small\": 1}'"
+        [nodes.d]
+        after = ["b", "c"]
+        set = { n = "=n + 1", part = "=seen.list[0]" }
+    "#;
+    let end = state(text, folder.path());
+    assert_eq!(end, json!({"n": 15, "seen": {"n": 4, "list": ["x"]}, "list": ["x", "y"], "small": 1, "part": "x"}));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_workflow_contains_another_one_and_never_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("inner.toml"), "channels = { n = 'sum' }\n[nodes.x]\nset = { n = 5 }\n").unwrap();
+    let outer =
+        "channels = { n = 'sum' }\n[nodes.a]\nset = { n = 1 }\n[nodes.b]\nafter = 'a'\nworkflow = 'inner.toml'\n";
+    let flow = Flow::parse(folder.path().join("outer.toml"), outer).unwrap();
+    let mut started = Vec::new();
+    let thread = Store::memory().thread("t").unwrap();
+    let mut note = |event| match event {
+        FlowEvent::Started { node } => started.push(node),
+        _ => {}
+    };
+    assert!(matches!(flow.run(&thread, FlowInput::new(), &mut note), Ok(FlowEnd::Done { .. })));
+    assert_eq!(started, ["a", "b", "b/x"]);
+    let own = folder.path().join("own.toml");
+    fs::write(&own, "[nodes.a]\nworkflow = 'own.toml'\n").unwrap();
+    let error = Flow::open(&own).unwrap_err().to_string();
+    assert!(error.contains("cannot contain itself"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn wrong_uses_are_typed_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let flow = |text: &str| Flow::parse(folder.path().join("a.toml"), text).unwrap();
+    let thread = || Store::memory().thread("t").unwrap();
+    let quiet = &mut |_: FlowEvent| ();
+    let plain = flow("[nodes.a]\nrun = 'true'\n");
+    let values: Map = [("nope".to_owned(), Value::from(1))].into_iter().collect();
+    let unknown = plain.run(&thread(), FlowInput::new().values(values), quiet);
+    assert!(matches!(unknown, Err(Error::UnknownChannel { ref channel }) if channel == "nope"), "{unknown:?}");
+    assert!(matches!(plain.run(&thread(), FlowInput::new().resume(1), quiet), Err(Error::NotWaiting)));
+    for (node, message) in [
+        ("run = 'echo 3'", "not an object of channels"),
+        ("run = 'echo {'", "is not JSON"),
+        ("run = ['no-such-program']", "cannot be started"),
+        ("run = 'sleep 9'\ntimeout = '50ms'", "timeout of 50ms"),
+        ("run = 'exit 4'\nretry = { attempts = 2 }", "exit code 4"),
+    ] {
+        let failed = flow(&format!("[nodes.a]\n{node}\n")).run(&thread(), FlowInput::new(), quiet);
+        let error = failed.unwrap_err();
+        assert!(matches!(&error, Error::Run(run) if run.is_user()), "{error:?}");
+        assert!(error.to_string().contains(message), "{node}: {error}");
+    }
+}
