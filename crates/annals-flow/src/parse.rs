@@ -1,6 +1,6 @@
 //! Reads a workflow from the text of a file. All problems of a file are reported at once.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub(crate) fn parse(text: &str, path: &Path, folder: PathBuf, depth: usize) -> R
         folder,
         depth,
         channels: Vec::new(),
-        nodes: HashMap::new(),
+        nodes: HashSet::new(),
         targets: 0,
     };
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("workflow");
@@ -74,7 +74,7 @@ struct FlowParser<'a> {
     depth: usize,
     channels: Vec<String>,
     /// The names of the nodes.
-    nodes: HashMap<String, ()>,
+    nodes: HashSet<String>,
     targets: usize,
 }
 
@@ -107,7 +107,7 @@ impl FlowParser<'_> {
         if listed.is_empty() {
             self.reader.problem(&(0..0), "the workflow has no nodes", Some("add a table [nodes.NAME]".into()));
         }
-        self.nodes = listed.iter().map(|node| (node.key.clone(), ())).collect();
+        self.nodes = listed.iter().map(|node| node.key.clone()).collect();
         let mut nodes = Vec::new();
         for node in listed {
             if self.reader.name(&node.key, &node.span) {
@@ -135,16 +135,18 @@ impl FlowParser<'_> {
             let names = self.reader.texts(value);
             return names.into_iter().filter(|(name, span)| self.node_name(name, span)).map(|(name, _)| name).collect();
         }
-        let targets: Vec<&String> =
-            nodes.iter().flat_map(|node| &node.next).filter_map(|edge| edge.to.as_ref()).collect();
-        let first = nodes.iter().filter(|node| node.after.is_empty() && !targets.contains(&&node.name));
+        // An edge of a node to itself does not lead to it from elsewhere.
+        let edges = nodes.iter().flat_map(|node| node.next.iter().map(|edge| (node.name.as_str(), edge.to.as_deref())));
+        let targets: HashSet<&str> = edges.filter_map(|(from, to)| to.filter(|to| *to != from)).collect();
+        let follows = |node: &FlowNode| !node.after.is_empty() || targets.contains(node.name.as_str());
+        let first = nodes.iter().filter(|node| !follows(node));
         first.map(|node| node.name.clone()).collect()
     }
 
     fn node_name(&mut self, name: &str, span: &Range<usize>) -> bool {
-        let is_known = self.nodes.contains_key(name);
+        let is_known = self.nodes.contains(name);
         if !is_known {
-            let near = nearest(name, self.nodes.keys().map(String::as_str));
+            let near = nearest(name, self.nodes.iter().map(String::as_str));
             let hint = near.map(|near| format!("did you mean `{near}`?"));
             self.reader.problem(span, format!("node `{name}` does not exist"), hint);
         }

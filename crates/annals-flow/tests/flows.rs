@@ -86,8 +86,8 @@ fn wrong_files_name_the_place_and_the_next_step() {
         (&format!("{node}timeout = '5'"), 3, 11, "`5` is not a duration", "500ms"),
         (&format!("{node}wait = '5s'"), 3, 1, "has `wait` too", "one of run"),
         (&format!("{node}into = 'x'"), 3, 8, "channel `x` does not exist", "[channels]"),
-        (&format!("{node}next = 'build'"), 1, 8, "no first node", "start ="),
-        (&format!("{node}next = [{{ if = 'n = 3', to = 'end' }}]"), 3, 18, "expected an operator", "flows.md"),
+        (&format!("{node}next = 'b'\n[nodes.b]\nrun = 'true'\nnext = 'build'"), 1, 8, "no first node", "start ="),
+        (&format!("{node}next = [{{ if = 'n = 3', to = 'end' }}]"), 3, 19, "expected an operator", "flows.md"),
         (&format!("{node}next = ['end', {{ to = 'end' }}]"), 3, 8, "mixes", "to ="),
         (&format!("{node}parallel = 65"), 3, 12, "", ""),
         (&format!("{node}retry = {{ attempts = 0 }}"), 3, 22, "from 1 to 1000", ""),
@@ -155,9 +155,10 @@ fn a_workflow_contains_another_one_and_never_itself() {
     let flow = Flow::parse(folder.path().join("outer.toml"), outer).unwrap();
     let mut started = Vec::new();
     let thread = Store::memory().thread("t").unwrap();
-    let mut note = |event| match event {
-        FlowEvent::Started { node } => started.push(node),
-        _ => {}
+    let mut note = |event| {
+        if let FlowEvent::Started { node } = event {
+            started.push(node);
+        }
     };
     assert!(matches!(flow.run(&thread, FlowInput::new(), &mut note), Ok(FlowEnd::Done { .. })));
     assert_eq!(started, ["a", "b", "b/x"]);
