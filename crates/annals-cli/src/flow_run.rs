@@ -31,7 +31,7 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
     let name = args.thread.as_deref().unwrap_or(flow.name());
     let thread = store.thread(name)?;
     if args.input.is_some() && !args.again && thread.head()?.is_some() {
-        output::note(&format!("thread {} has a run: it continues with its own input", escape(name)));
+        output::note(format!("thread {} has a run: it continues with its own input", escape(name)));
     }
     let mut closed = Ok(());
     let ended = flow.run(&thread, input, &mut |event| {

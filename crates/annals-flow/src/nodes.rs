@@ -1,7 +1,7 @@
 //! The functions of the nodes: commands, lists of commands, settings, waits, interrupts.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::Path;
 
 use annals_graph::annals::base::{Map, Value};
 use annals_graph::annals::state::{DynState, DynUpdate};
@@ -61,7 +61,7 @@ pub(crate) fn set(writes: &[(String, Filled)], state: &DynState) -> NodeResult<D
 /// Runs the command of a node on the state, or on each item of a list.
 pub(crate) fn run(
     spec: &RunSpec,
-    folder: &PathBuf,
+    folder: &Path,
     retry: Option<FlowRetry>,
     state: &DynState,
     context: &Context,
@@ -111,11 +111,11 @@ pub(crate) fn run(
 }
 
 /// Fills in the words of a command. The input is missing.
-fn ready(spec: &RunSpec, folder: &PathBuf, state: &DynState, context: &Context) -> NodeResult<ReadyCommand> {
+fn ready(spec: &RunSpec, folder: &Path, state: &DynState, context: &Context) -> NodeResult<ReadyCommand> {
     let argv = spec.argv.iter().map(|word| word.text(state)).collect::<NodeResult<Vec<String>>>()?;
     let folder = match &spec.folder {
         Some(below) => folder.join(below.text(state)?),
-        None => folder.clone(),
+        None => folder.to_owned(),
     };
     let mut env = vec![
         ("ANNALS_NODE".to_owned(), context.node().to_owned()),
