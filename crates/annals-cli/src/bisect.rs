@@ -70,7 +70,7 @@ pub(crate) fn run(args: &args::BisectArgs, store: &Store, out: &mut Printer) -> 
 }
 
 fn report(found: &Snapshot, tested: usize, out: &mut Printer) -> Result<(), CommandFailure> {
-    let nodes = words::ran(found, found.parent()?.as_ref());
+    let nodes = words::ran(found, words::stored_parent(found)?.as_ref());
     let short = found.short_id()?;
     let thread = found.point().thread.as_str();
     if out.is_json() {

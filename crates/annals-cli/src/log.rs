@@ -81,7 +81,7 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFai
         let is_end = !parents.contains(&snapshot.id());
         let parent = match snapshot.record().parent.and_then(|parent| known.get(&parent)) {
             Some(parent) => Some(parent.clone()),
-            None => snapshot.parent()?,
+            None => words::stored_parent(&snapshot)?,
         };
         rows.push(LogRow::of(snapshot, parent.as_ref(), short, is_end)?);
     }
@@ -115,7 +115,7 @@ impl<'a> LogFilter<'a> {
             if self.since.is_some_and(|since| snapshot.created_at() < since) {
                 continue;
             }
-            let parent = snapshot.parent()?;
+            let parent = words::stored_parent(&snapshot)?;
             let ran = words::ran(&snapshot, parent.as_ref());
             let has_channel = |channel: &str| {
                 let updated = thread.store().backend().state(snapshot.point())?.updated;
@@ -205,7 +205,7 @@ impl LogRow {
     fn extras(&self, oneline: bool) -> Result<Vec<String>, CommandFailure> {
         let mut extras = Vec::new();
         if let (Some(from), false) = (&self.snapshot.record().forked_from, oneline) {
-            let parent = self.snapshot.parent()?;
+            let parent = words::stored_parent(&self.snapshot)?;
             let id =
                 parent.as_ref().map(Snapshot::short_id).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
             extras.push(format!("forked from {}@{id}", escape(from.thread.as_str())));

@@ -34,6 +34,7 @@ mod path;
 mod pending;
 mod pickaxe;
 mod point;
+mod prune;
 mod repair;
 mod search;
 mod serve;
@@ -122,6 +123,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Facts(args) => facts::run(args, &point::open_to_write(store)?, out),
         Verb::Archive(args) => facts::archive(args, &point::open_to_write(store)?, out),
         Verb::Erase(args) => erase::run(args, &point::open_to_write(store)?, out),
+        Verb::Prune(args) => prune::run(args, &point::open_to_write(store)?, out),
         Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
         Verb::Stats(args) => match args.by {
             Some(by) => sums::run(by, args.csv, &point::open_to_read(store)?, out),

@@ -102,7 +102,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
     let when = output::ago(at.store().now(), at.created_at());
     out.line(format!("{}@{}", out.bold(&escape(record.point.thread.as_str())), out.id(&at.id().to_string())))?;
     out.line(format!("  made    step {} ({}), {} ({when})", at.step(), at.source(), at.created_at()))?;
-    if let Some(parent) = at.parent()? {
+    if let Some(parent) = words::stored_parent(at)? {
         let thread = &parent.point().thread;
         let origin =
             if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
@@ -176,7 +176,7 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
     let interrupts = at.interrupts()?;
     let interrupts =
         interrupts.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
-    let parent = at.parent()?.as_ref().map(words::place);
+    let parent = words::stored_parent(at)?.as_ref().map(words::place);
     let mut document = json!({
         "schema": 1,
         "thread": record.point.thread.as_str(),

@@ -90,7 +90,7 @@ fn newest(
 
 fn print(snapshot: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     let point = snapshot.point();
-    let parent = snapshot.parent()?;
+    let parent = words::stored_parent(snapshot)?;
     let changes = changed(snapshot, parent.as_ref())?;
     if out.is_json() {
         let record = snapshot.record();

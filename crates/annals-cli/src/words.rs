@@ -34,6 +34,14 @@ pub(crate) fn node(name: &str) -> String {
     if name == START { "(start)".into() } else { escape(name).into_owned() }
 }
 
+/// Returns the parent of a checkpoint; `None` also for one that was pruned.
+pub(crate) fn stored_parent(at: &Snapshot) -> Result<Option<Snapshot>, StoreError> {
+    match at.parent() {
+        Err(StoreError::CheckpointPruned { .. }) => Ok(None),
+        parent => parent,
+    }
+}
+
 /// Returns the nodes that ran to make a checkpoint out of its parent, one name for each task.
 pub(crate) fn ran(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
     let parent = parent.filter(|_| snapshot.source() == Source::Loop);

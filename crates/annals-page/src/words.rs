@@ -10,6 +10,14 @@ use crate::limits::BRIEF_CHARS_MAX;
 /// The node that stands for the start of a graph.
 const START: &str = "__start__";
 
+/// Returns the parent of a checkpoint; `None` also for one that was pruned.
+pub(crate) fn stored_parent(at: &Snapshot) -> Result<Option<Snapshot>, StoreError> {
+    match at.parent() {
+        Err(StoreError::CheckpointPruned { .. }) => Ok(None),
+        parent => parent,
+    }
+}
+
 /// Returns the age of a timestamp.
 pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;

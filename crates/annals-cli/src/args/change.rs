@@ -1,5 +1,9 @@
 //! The arguments of the verbs that change threads.
 
+use annals::base::RunId;
+
+use crate::since::Since;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct CopyArgs {
     /// Id of the thread
@@ -131,6 +135,29 @@ pub(crate) struct EraseArgs {
     #[arg(required = true)]
     pub(crate) threads: Vec<String>,
     /// Erase them; without it, print how much would be erased
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("policy").required(true).multiple(true).args(["keep_last", "before", "runs"])))]
+#[command(group(clap::ArgGroup::new("which").required(true).args(["threads", "all"])))]
+pub(crate) struct PruneArgs {
+    /// Ids of the threads
+    pub(crate) threads: Vec<String>,
+    /// Prune all threads, archived ones too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Keep the last N checkpoints of each branch
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_last: Option<u64>,
+    /// Keep the checkpoints since: 2h, 1d, yesterday or a timestamp
+    #[arg(long, value_name = "TIME")]
+    pub(crate) before: Option<Since>,
+    /// Keep the checkpoints of all runs but this one; may be repeated
+    #[arg(long = "run", value_name = "RUN")]
+    pub(crate) runs: Vec<RunId>,
+    /// Prune them; without it, print how much would go
     #[arg(long, short)]
     pub(crate) yes: bool,
 }

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 pub(crate) use change::{
-    ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, RewindArgs, RmArgs, SwitchArgs, ThreadArg,
-    UpdateArgs,
+    ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, PruneArgs, RewindArgs, RmArgs, SwitchArgs,
+    ThreadArg, UpdateArgs,
 };
 pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
 pub(crate) use flow::{DrawingFormat, GraphArgs, RunArgs};
@@ -168,6 +168,8 @@ pub(crate) enum Verb {
     Rm(RmArgs),
     /// Delete threads, with their bytes
     Erase(EraseArgs),
+    /// Prune old checkpoints; the kept ones show what they showed before
+    Prune(PruneArgs),
     /// Write the messages at a point in the format of another program
     Export(ExportArgs),
     /// Read the histories of other programs, or start a new thread with messages and print its id

@@ -149,6 +149,7 @@ fn every_document_has_its_documented_shape() {
         ("threads", &["threads", "--archived"]),
         ("copy", &["copy", "trip", "trip 2"]),
         ("rm", &["rm", "trip 2", "--yes"]),
+        ("prune", &["prune", "trip", "--keep-last", "1", "--yes"]),
         ("erase", &["erase", "trip", "--yes"]),
     ] {
         compare(name, &bench.json(arguments));

@@ -175,6 +175,31 @@ fn erase_asks_first_and_leaves_no_bytes() {
 }
 
 #[test]
+fn prune_asks_first_and_keeps_the_state_of_the_head() {
+    let bench = trip();
+    let before = bench.json(&["show", "trip"]);
+    let asked = bench.annals(&["prune", "trip", "--keep-last", "1"]);
+    assert!(code(&asked) == 7 && stderr(&asked).contains("3 checkpoints of 1 thread"), "{asked:?}");
+    assert_eq!(bench.json(&["prune", "--all", "--before", "1d", "--yes"])["checkpoints"], 0, "all are younger");
+    let pruned = bench.json(&["prune", "trip", "--keep-last", "1", "--yes"]);
+    assert_eq!(pruned["checkpoints"], 3);
+    let after = bench.json(&["show", "trip"]);
+    assert!(after["checkpoint"].is_string() && before["values"].is_object(), "{before}");
+    assert_eq!((&after["checkpoint"], &after["values"]), (&before["checkpoint"], &before["values"]));
+    assert!(after["parent"].is_null(), "it was pruned");
+    assert!(bench.text(&["show", "trip"]).contains("Gasthof"));
+    assert_eq!(bench.json(&["log", "trip"])["checkpoints"].as_array().unwrap().len(), 1);
+    assert_eq!(code(&bench.annals(&["diff", "trip"])), 3, "a difference to a pruned state is refused");
+    assert_eq!(bench.json(&["prune", "trip", "--keep-last", "1", "--yes"])["checkpoints"], 0);
+    for wrong in
+        [&["prune", "trip"][..], &["prune", "--keep-last", "1"], &["prune", "trip", "--all", "--keep-last", "1"]]
+    {
+        assert_eq!(code(&bench.annals(wrong)), 2, "{wrong:?}");
+    }
+    assert_eq!(code(&bench.annals(&["prune", "nobody", "--keep-last", "1"])), 3);
+}
+
+#[test]
 fn bisect_finds_the_first_failure() {
     let bench = trip();
     let find = |point: &str, script: &str| {

@@ -20,7 +20,7 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{ITEMS_BRIEF_MAX, ITEMS_MAX};
 use crate::values::{ValueTree, kind, text};
-use crate::words::{ago, brief, count, grouped, metadata, place, size, status};
+use crate::words::{ago, brief, count, grouped, metadata, place, size, status, stored_parent};
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<Shown, Refusal> {
     let Some((channel, members)) = path.split_first() else { return whole(screen, at) };
@@ -257,7 +257,7 @@ fn whole(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
             "schema": 1,
             "thread": record.point.thread.as_str(),
             "checkpoint": at.id().to_string(),
-            "parent": at.parent()?.as_ref().map(place),
+            "parent": stored_parent(at)?.as_ref().map(place),
             "step": at.step(),
             "source": at.source().as_str(),
             "created_at": at.created_at().to_string(),

@@ -15,7 +15,7 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::WRITES_MAX;
 use crate::plot;
-use crate::words::{ago, brief, made, metadata, place, shortened, span};
+use crate::words::{ago, brief, made, metadata, place, shortened, span, stored_parent};
 
 /// Checkpoints of a lineage that a search for a step reads.
 const SEARCHED: usize = 1_000;
@@ -30,7 +30,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
         }
         None => at.clone(),
     };
-    let (at, parent) = (&found, found.parent()?);
+    let (at, parent) = (&found, stored_parent(&found)?);
     let changed = changed(at, parent.as_ref())?;
     let before = match &parent {
         Some(parent) => parent.writes()?,
