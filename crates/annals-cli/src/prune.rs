@@ -62,6 +62,6 @@ pub(crate) fn run(args: &args::PruneArgs, store: &Store, out: &mut Printer) -> R
         out.line(escape(id))?;
     }
     out.flush()?;
-    output::note(&format!("pruned {what}, with {} of values", size(pruned.bytes)));
+    output::note(format!("pruned {what}, with {} of values", size(pruned.bytes)));
     Ok(0)
 }
