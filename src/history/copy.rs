@@ -285,13 +285,11 @@ impl<'a> Copying<'a> {
         Ok(changes)
     }
 
+    /// Returns whether a channel holds a list at a checkpoint, which may be one of another thread whose older checkpoints
+    /// were pruned: their versions are not told.
     fn is_list(&self, at: &CheckpointRef, channel: &str) -> Result<bool, StoreError> {
-        let mut is_list = false;
-        self.backend.versions(at, Some(channel), 0, &mut |version| {
-            is_list = version.channel.value == ChannelValue::Items;
-            Ok(false)
-        })?;
-        Ok(is_list)
+        let state = self.backend.state(at)?;
+        Ok(state.channels.iter().any(|of| &*of.channel == channel && of.value == ChannelValue::Items))
     }
 
     fn items(&self, at: &CheckpointRef, channel: &str, range: ItemRange) -> Result<Items, StoreError> {

@@ -171,3 +171,24 @@ fn an_interrupted_pruning_leaves_a_whole_history() {
     });
     assert_eq!(store.check().unwrap().problems, []);
 }
+
+#[test]
+fn a_fork_of_a_pruned_thread_is_copied_with_its_removals() {
+    on_both(|store| {
+        let trip = store.thread("trip").unwrap();
+        trip.append("messages", ["a", "b"].map(|id| Message::human(id).with_id(id))).unwrap();
+        (0..3).for_each(|n| _ = trip.set("x", n).unwrap());
+        assert_eq!(trip.prune(&PrunePolicy::new().keep_last(1)).unwrap().checkpoints, 3);
+        let fork = trip.head().unwrap().unwrap().fork_to("fork").unwrap();
+        fork.append("messages", [Message::remove("a"), Message::human("c").with_id("c")]).unwrap();
+
+        let copy = fork.copy_to("copy").unwrap();
+        let texts = |thread: &Thread| {
+            let head = thread.head().unwrap().unwrap();
+            let messages = head.messages("messages", annals::store::ItemRange::All).unwrap();
+            messages.iter().map(|message| message.text().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!((texts(&fork), texts(&copy)), (vec!["b".into(), "c".into()], vec!["b".into(), "c".into()]));
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
