@@ -161,7 +161,8 @@ impl Thread {
 }
 
 impl Store {
-    /// Prunes the threads that a query finds, one after the other, and returns what went from all of them.
+    /// Prunes the threads that a query finds, one after the other, and returns what went from all of them. They are listed page by
+    /// page; without a [limit](ThreadQuery::limit) all of them are pruned.
     ///
     /// # Errors
     /// As [`PrunePlan::run`] and [`Store::threads_with`]. The threads before the one that failed are pruned.
@@ -182,10 +183,17 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn prune(&self, query: ThreadQuery, policy: &PrunePolicy) -> Result<Pruned, StoreError> {
+    pub fn prune(&self, mut query: ThreadQuery, policy: &PrunePolicy) -> Result<Pruned, StoreError> {
         let mut sum = Pruned::default();
-        for info in self.threads_with(query)? {
-            sum.add(self.thread(info.id())?.prune(policy)?);
+        let mut left = query.limit.unwrap_or(usize::MAX);
+        while left > 0 {
+            let page = self.threads_with(query.clone().limit(left))?;
+            for info in &page {
+                sum.add(self.thread(info.id())?.prune(policy)?);
+            }
+            let Some(last) = page.last() else { break };
+            left -= page.len();
+            query = query.after(last);
         }
         Ok(sum)
     }

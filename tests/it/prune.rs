@@ -58,6 +58,21 @@ fn a_policy_keeps_the_last_checkpoints() {
 }
 
 #[test]
+fn all_threads_of_a_query_are_pruned_or_as_many_as_its_limit() {
+    on_both(|store| {
+        // More than a listing shows without a limit.
+        for n in 0..60 {
+            let thread = store.thread(format!("chat-{n}")).unwrap();
+            (0..2).for_each(|n| say(&thread, &format!("line {n}")));
+        }
+        let policy = PrunePolicy::new().keep_last(1);
+        assert_eq!(store.prune(ThreadQuery::new().limit(0), &policy).unwrap().checkpoints, 0);
+        assert_eq!(store.prune(ThreadQuery::new().limit(7), &policy).unwrap().checkpoints, 7);
+        assert_eq!(store.prune(ThreadQuery::new(), &policy).unwrap().checkpoints, 53);
+    });
+}
+
+#[test]
 fn branches_forks_and_names_hold_what_they_rest_on() {
     on_both(|store| {
         let thread = store.thread("chat").unwrap();
