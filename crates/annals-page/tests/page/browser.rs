@@ -126,7 +126,7 @@ fn without_javascript(browser: &Browser, base: &str, store: &Store) {
     browser.click("#make-fork");
     // A click may return before the form is sent.
     browser.wait("the fork", |browser| browser.address() == format!("{base}/t/by%20plane"));
-    assert!(browser.text("main").contains("forked from"));
+    browser.wait("the origin of the fork", |browser| browser.text("main").contains("forked from"));
     let plan = store.point("by plane").unwrap().get("plan").unwrap();
     assert_eq!(plan, Some("Rome".into()));
 }
@@ -155,8 +155,9 @@ fn long_thread(browser: &Browser, base: &str) {
     assert!(browser.text("main").contains(&format!("({} steps)", "100,000")), "{}", browser.text("main"));
     assert_eq!(browser.all("tr[data-row]").len(), 30);
     browser.click(".next a");
-    browser.wait("older steps are there", |browser| browser.address().contains("from="));
-    assert_eq!(browser.all("tr[data-row]").len(), 30);
+    browser.wait("older steps are there", |browser| {
+        browser.address().contains("from=") && browser.all("tr[data-row]").len() == 30
+    });
     browser.open(&format!("{base}/t/long/step/77"));
     assert!(browser.text("main").contains("step 77"));
 }
@@ -167,7 +168,7 @@ fn live(browser: &Browser, base: &str, store: &Store) {
     assert!(!browser.text("main").contains("It is live"));
     store.thread("trip").unwrap().append("messages", [Message::human("It is live")]).unwrap();
     browser.wait("the message is shown", |browser| browser.text("main").contains("It is live"));
-    assert!(browser.text("#news").contains("live: trip"));
+    browser.wait("the thread is named", |browser| browser.text("#news").contains("live: trip"));
 }
 
 #[allow(clippy::disallowed_methods, reason = "pictures are made when they are asked for")]

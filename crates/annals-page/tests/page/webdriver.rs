@@ -64,8 +64,15 @@ impl Browser {
         Some(browser)
     }
 
-    /// Sends a command and returns its value.
+    /// Sends a command and returns its value; fails the test if the answer is an error.
     fn call(&self, method: &str, path: &str, body: Option<&Json>) -> Json {
+        let value = self.try_call(method, path, body);
+        assert!(value["error"].is_null(), "{path}: {value}");
+        value
+    }
+
+    /// Sends a command and returns its value, which may be an error.
+    fn try_call(&self, method: &str, path: &str, body: Option<&Json>) -> Json {
         let body = body.map(Json::to_string).unwrap_or_default();
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
@@ -80,9 +87,8 @@ impl Browser {
         }
         let mut bytes = vec![0; len];
         reader.read_exact(&mut bytes).unwrap();
-        let answer: Json = serde_json::from_slice(&bytes).unwrap();
-        assert!(answer["value"]["error"].is_null(), "{path}: {}", answer["value"]);
-        answer["value"].clone()
+        let mut answer: Json = serde_json::from_slice(&bytes).unwrap();
+        answer["value"].take()
     }
 
     fn command(&self, method: &str, path: &str, body: Option<Json>) -> Json {
@@ -109,29 +115,36 @@ impl Browser {
         found.as_array().unwrap().iter().map(id).collect()
     }
 
-    /// Returns the first element that a selector matches.
-    pub(crate) fn one(&self, selector: &str) -> String {
-        self.all(selector)
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| panic!("{selector} matches nothing at {}", self.address()))
+    /// Sends a command to the first element that a selector matches, and returns its value. A page that is loading has no
+    /// such element yet, and one that is left makes the element stale: the command is then sent again, for 10 s.
+    fn element(&self, selector: &str, method: &str, path: &str, body: Option<&Json>) -> Json {
+        for _ in 0..200 {
+            if let Some(element) = self.all(selector).first() {
+                let path = format!("/session/{}/element/{element}{path}", self.session);
+                let value = self.try_call(method, &path, body);
+                match value["error"].as_str() {
+                    None => return value,
+                    Some("stale element reference" | "no such element") => {}
+                    Some(_) => panic!("{selector}: {value}"),
+                }
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{selector} matches nothing at {}", self.address())
     }
 
     /// Returns the visible text of an element.
     pub(crate) fn text(&self, selector: &str) -> String {
-        let element = self.one(selector);
-        self.command("GET", &format!("/element/{element}/text"), None).as_str().unwrap().to_owned()
+        self.element(selector, "GET", "/text", None).as_str().unwrap().to_owned()
     }
 
     pub(crate) fn click(&self, selector: &str) {
-        let element = self.one(selector);
-        self.command("POST", &format!("/element/{element}/click"), Some(json!({})));
+        self.element(selector, "POST", "/click", Some(&json!({})));
     }
 
     /// Types into an element.
     pub(crate) fn type_into(&self, selector: &str, text: &str) {
-        let element = self.one(selector);
-        self.command("POST", &format!("/element/{element}/value"), Some(json!({ "text": text })));
+        self.element(selector, "POST", "/value", Some(&json!({ "text": text })));
     }
 
     /// Types keys into the document.
