@@ -11,18 +11,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
-use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
+use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Seen, WriteRef, WriteValue,
 };
 use crate::store::is_pruned;
+use crate::store::threads::sleeping;
 use crate::store::{
     Backend, Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
     NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
     Parent, Payload, StoreError, TRASHED, WriteRecord,
 };
 
-use super::snapshot::write_value;
 use super::thread::Thread;
 
 /// The items of a list, or of a range of it: position, ordinal, task and content.
@@ -436,17 +436,6 @@ fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrite
 
 /// Returns the timers of the tasks that sleep: those that wait at interrupts with a timestamp.
 fn timers(record: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<NewTimer> {
-    let has_ended = |task: TaskId| writes.iter().any(|write| write.task == task && write.index >= 0);
-    let mut timers = Vec::new();
-    for write in writes.iter().filter(|write| &*write.channel == "__interrupt__" && !has_ended(write.task)) {
-        // A value that cannot be decoded, as another program may have written it, names no time.
-        let interrupts = write_value(&write.value).unwrap_or_default();
-        let wakes = interrupts.as_list().unwrap_or_default().iter();
-        let wake_at = wakes.filter_map(|interrupt| interrupt.get("wake_at").and_then(Value::as_int)).min();
-        if let Some(at) = wake_at {
-            let id = record.point.checkpoint;
-            timers.push(NewTimer::new(id, write.task, Some(Timestamp::from_micros(at))));
-        }
-    }
-    timers
+    let timer = |(task, at)| NewTimer::new(record.point.checkpoint, task, Some(at));
+    sleeping(record, writes).into_iter().map(timer).collect()
 }

@@ -38,7 +38,8 @@ pub struct Batch {
     /// Writes of tasks of checkpoints that are already stored. They come before `checkpoints`.
     pub writes: Vec<NewWrites>,
     /// Timers of tasks whose `writes` are in this batch. A batch with checkpoints has none: they take those of the
-    /// namespace away.
+    /// namespace away. A task that interrupts with a `wake_at` in the root namespace needs one: a check finds a task that
+    /// sleeps at the head of a thread without a timer.
     pub timers: Vec<NewTimer>,
     /// Checkpoints, oldest first. Each goes onto its parent.
     pub checkpoints: Vec<NewCheckpoint>,

@@ -39,7 +39,7 @@ pub enum Invariant {
     Writes,
     /// I14: a thread is as old as its first checkpoint.
     ThreadTimes,
-    /// I15: a timer matches its check.
+    /// I15: a timer matches its check, and a task that sleeps has one.
     Timers,
     /// I16: entries of the key-value memory and of the cache match their checks.
     Entries,
@@ -117,7 +117,7 @@ impl Invariant {
             Self::Checkpoints => "A checkpoint has the checksum of its content.",
             Self::Writes => "The checksum of its run, or of the checkpoint that consumed it, covers each stored write.",
             Self::ThreadTimes => "A thread has the timestamp of its first checkpoint.",
-            Self::Timers => "A timer matches its check.",
+            Self::Timers => "A timer matches its check, and a task that sleeps at the head of a thread has one.",
             Self::Entries => {
                 "An entry of the key-value memory or of the cache, its vectors and its lifetime match their checks."
             }

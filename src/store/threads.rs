@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::base::limits::{PAGE_ROWS_MAX, THREADS_LISTED_DEFAULT};
-use crate::base::{CheckpointId, ThreadId, Timestamp, Value};
+use crate::base::{CheckpointId, TaskId, ThreadId, Timestamp, Value};
 
 use super::batch::{NewWrite, NewWrites, WriteValue};
 use super::error::StoreError;
@@ -185,6 +185,36 @@ impl ThreadStatus {
             (None, true, None) => Self::Running,
         }
     }
+}
+
+/// Returns the tasks of a head that sleep: they have not ended, and wait at an interrupt with a timestamp. Each comes with the
+/// first of its timestamps.
+pub(crate) fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(TaskId, Timestamp)> {
+    let wakes = |task: TaskId| {
+        let of_task = || writes.iter().filter(move |write| write.task == task);
+        if of_task().any(|write| write.index >= 0) {
+            return None;
+        }
+        let mut interrupts = of_task().filter(|write| &*write.channel == INTERRUPT.0);
+        let Value::List(interrupts) = special_value(&interrupts.next()?.value) else { return None };
+        let first = interrupts.iter().filter_map(wakes_at).min()?;
+        Some((task, Timestamp::from_micros(first)))
+    };
+    head.tasks.iter().filter_map(|task| wakes(task.id)).collect()
+}
+
+/// Returns the tasks of a head whose timers are missing: those that sleep, did not fail before, and are not found by
+/// `has_timer`.
+pub(crate) fn without_timer(
+    head: &CheckpointRecord,
+    writes: &[WriteRecord],
+    has_timer: impl Fn(TaskId) -> bool,
+) -> Vec<(TaskId, Timestamp)> {
+    // The error of an attempt stays when a later one sleeps: whether the task still does, its writes do not tell.
+    let has_failed = |task: TaskId| writes.iter().any(|write| write.task == task && write.index == ERROR.1);
+    let mut sleeping = sleeping(head, writes);
+    sleeping.retain(|(task, _)| !has_failed(*task) && !has_timer(*task));
+    sleeping
 }
 
 /// Returns the timestamp from which on an interrupt can resume, if it is of a task that sleeps.

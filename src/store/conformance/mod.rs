@@ -172,6 +172,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
     ("timers that make no sense are refused", timers::refused),
+    ("tasks that sleep need timers", timers::missed),
     ("a lease is held by one owner, and each claim raises its epoch", leases::claimed),
     ("a batch of an owner that lost its lease is refused as a whole", leases::lost),
     ("a claim and a release in batches with checkpoints", leases::with_checkpoints),

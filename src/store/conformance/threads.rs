@@ -4,7 +4,7 @@ use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, root_o
 use super::operations::{moves, operate};
 use crate::base::{Encoded, Map, ThreadId, Timestamp, Value};
 use crate::store::backend::Backend;
-use crate::store::batch::{NewWrite, Payload, WriteValue};
+use crate::store::batch::{Batch, NewTimer, NewWrite, Payload, WriteValue};
 use crate::store::operation::{OperationChange, OperationField, OperationValue};
 use crate::store::threads::{ThreadQuery, ThreadStatus};
 
@@ -47,6 +47,13 @@ fn encoded(value: &Value) -> WriteValue {
 fn special(backend: &dyn Backend, place: &CasePlace, n: u64, index: i32, channel: &str, value: &Value) {
     let write = NewWrite::new(index, channel, encoded(value));
     commit(backend, &place.pending(n, writes(n, task(1), "p", vec![write])));
+}
+
+/// Lets a task sleep at checkpoint 1.
+fn sleeps(backend: &dyn Backend, place: &CasePlace, wake_at: i64) {
+    let write = NewWrite::new(-3, "__interrupt__", encoded(&interrupt(&[("wake_at", wake_at.into())])));
+    let timer = NewTimer::new(id(1), task(1), Some(Timestamp::from_micros(wake_at)));
+    commit(backend, &Batch { timers: vec![timer], ..place.pending(1, writes(1, task(1), "p", vec![write])) });
 }
 
 fn interrupt(members: &[(&str, Value)]) -> Value {
@@ -114,7 +121,7 @@ pub(super) fn by_status(backend: &dyn Backend) {
     assert_eq!(by(ThreadStatus::Running), ["sleeps", "fails", "asks", "runs"]);
     special(backend, &places[2], 1, -3, "__interrupt__", &interrupt(&[("value", "which?".into())]));
     special(backend, &places[3], 1, -1, "__error__", &"no model".into());
-    special(backend, &places[4], 1, -3, "__interrupt__", &interrupt(&[("wake_at", 7.into())]));
+    sleeps(backend, &places[4], 7);
     assert_eq!(status("asks"), ThreadStatus::Interrupted(vec!["which?".into()]));
     assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
     assert_eq!(status("fails"), ThreadStatus::Failed("no model".into()));

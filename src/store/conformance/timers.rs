@@ -1,9 +1,10 @@
 //! Tasks that sleep: listed by the moment at which they can go on, until they have.
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, refused_for, root_of, task, write, writes};
-use crate::base::TaskId;
+use crate::base::{Encoded, TaskId, Value};
 use crate::store::backend::Backend;
-use crate::store::batch::{Batch, NewTimer};
+use crate::store::batch::{Batch, NewTimer, NewWrite, WriteValue};
+use crate::store::check::Invariant;
 use crate::store::error::StoreError;
 
 /// Returns a batch in which a task writes, and begins to sleep or does no longer.
@@ -83,4 +84,44 @@ pub(super) fn refused(backend: &dyn Backend) {
     with_checkpoint.checkpoints.push(CheckpointDraft::on(2, 1).0);
     refused_for(backend, &with_checkpoint, "batch.timers");
     assert_eq!(shown(backend, None, 9), "", "nothing was written");
+}
+
+/// A check finds a task that sleeps at the head of a thread and has no timer.
+pub(super) fn missed(backend: &dyn Backend) {
+    let place = root_of("a");
+    let inside = place.inside("in:1");
+    for place in [&place, &inside] {
+        place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y"]));
+    }
+    let interrupts = |n: u64, of: u8, wake_at: Option<i64>| {
+        let members = wake_at.map(|at| ("wake_at".to_owned(), Value::from(at)));
+        let value = Encoded::encode(&Value::List(vec![Value::Map(members.into_iter().collect())]));
+        let value = WriteValue::One(value.expect("a value is encoded").into());
+        writes(n, task(of), "p", vec![NewWrite::new(-3, "__interrupt__", value)])
+    };
+    let missing = || {
+        let problems = backend.check().expect("a check").problems;
+        assert!(problems.iter().all(|finding| finding.invariant == Invariant::Timers), "{problems:?}");
+        problems.len()
+    };
+    commit(backend, &inside.pending(1, interrupts(1, 1, Some(5))));
+    commit(backend, &place.pending(1, interrupts(1, 1, None)));
+    assert_eq!(missing(), 0, "a task that waits for an answer has none, and that of a subgraph wakes its thread");
+    commit(backend, &place.pending(1, interrupts(1, 1, Some(5))));
+    commit(backend, &place.pending(1, interrupts(1, 2, Some(6))));
+    assert_eq!(missing(), 2);
+    let timer = |wake_at| NewTimer::new(id(1), task(1), wake_at);
+    commit(backend, &Batch { timers: vec![timer(Some(moment(5)))], ..place.pending(1, interrupts(1, 1, Some(5))) });
+    assert_eq!(missing(), 1);
+    commit(backend, &Batch { timers: vec![timer(None)], ..place.pending(1, interrupts(1, 1, Some(5))) });
+    assert_eq!(missing(), 2);
+    commit(backend, &place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "")])));
+    commit(backend, &place.pending(1, writes(1, task(2), "p", vec![write(-1, "__error__", "")])));
+    assert_eq!(missing(), 0, "one has ended, the other has failed");
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
+    commit(backend, &place.pending(2, interrupts(2, 1, Some(9))));
+    assert_eq!(missing(), 1);
+    place.add(backend, Some(2), CheckpointDraft::on(3, 2));
+    assert_eq!(missing(), 0, "the first child takes timers along");
+    clean(backend);
 }

@@ -106,9 +106,7 @@ impl Backend for MemoryBackend {
         drop(log);
         Ok(space.and_then(|space| {
             let id = space.head_id()?;
-            let is_parent = |(_, stored): (_, &Arc<StoredCheckpoint>)| stored.record.parent == Some(id);
-            let is_continued = space.newest_id() != Some(id) && space.checkpoints.walk_down(None).any(is_parent);
-            Some(StoredHead::new(id, is_continued, read::writes(&space, &id)).with_lease(lease))
+            Some(StoredHead::new(id, space.is_continued(&id), read::writes(&space, &id)).with_lease(lease))
         }))
     }
 

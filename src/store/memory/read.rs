@@ -9,7 +9,7 @@ use super::stored::{
     StoredCheckpoint, StoredList,
 };
 use crate::base::limits::PAGE_ROWS_MAX;
-use crate::base::{CheckpointId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
@@ -18,6 +18,7 @@ use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
     StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
+use crate::store::threads::without_timer;
 
 pub(super) fn by_prefix(log: &MemoryLog, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
     let prefix = prefix.to_ascii_lowercase();
@@ -264,11 +265,24 @@ pub(super) fn timers(log: &MemoryLog, due_by: Option<Timestamp>, limit: usize) -
     found
 }
 
+/// Returns the tasks that sleep at the head of a root namespace and have no timer.
+fn missing_timers(space: &NamespaceVersion) -> Vec<TaskId> {
+    let head = space.head_id().and_then(|head| space.checkpoints.get(&head));
+    // The first child of a checkpoint deletes its timers, also if the head moves back to it.
+    let Some(head) = head.filter(|head| !space.is_continued(&head.record.point.checkpoint)) else { return Vec::new() };
+    let id = head.record.point.checkpoint;
+    let has_timer = |task: TaskId| space.timers.get(&task).is_some_and(|(of, _)| *of == id);
+    without_timer(&head.record, &writes(space, &id), has_timer).into_iter().map(|(task, _)| task).collect()
+}
+
 /// Counts everything, and replays every checkpoint onto its parent.
 pub(super) fn check(log: &MemoryLog) -> CheckReport {
     let mut report = CheckReport { threads: log.threads.len() as u64, ..CheckReport::default() };
     let spaces = log.threads.values().flat_map(|thread| thread.spaces.iter());
-    for (_, space) in spaces {
+    for (namespace, space) in spaces {
+        for task in if namespace.is_root() { missing_timers(space) } else { Vec::new() } {
+            report.note(Finding::new(Invariant::Timers, format!("timer of task {task}"), "it is missing"));
+        }
         // Every other state is compared with its replay, so looking at all the nodes of the newest is enough.
         let newest = space.checkpoints.last();
         let sound = newest.is_none_or(|(_, newest)| newest.state.is_sound());

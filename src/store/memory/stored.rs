@@ -215,6 +215,12 @@ impl NamespaceVersion {
         self.checkpoints.get(&self.head_id()?)
     }
 
+    /// Returns whether a checkpoint of the namespace is a child of one.
+    pub(super) fn is_continued(&self, id: &CheckpointId) -> bool {
+        let is_parent = |(_, stored): (_, &Arc<StoredCheckpoint>)| stored.record.parent == Some(*id);
+        self.newest_id() != Some(*id) && self.checkpoints.walk_down(None).any(is_parent)
+    }
+
     pub(super) fn newest_id(&self) -> Option<CheckpointId> {
         self.checkpoints.last().map(|(id, _)| *id)
     }

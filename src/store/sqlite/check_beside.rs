@@ -1,9 +1,11 @@
-//! Checks the tables beside the log: timers, leases, the key-value memory and the cache.
+//! Checks the tables beside the log: timers and the tasks that must have one, leases, the key-value memory and the cache.
 
 use super::check::Checker;
 use super::fault::Res;
 use super::read::ReadView;
+use super::threads::undamaged;
 use super::{cache, kv, lease, sql, timer};
+use crate::base::ThreadId;
 use crate::store::check::Invariant;
 use rusqlite::Row;
 
@@ -15,8 +17,27 @@ impl Checker<'_> {
         self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
         self.verifies = Invariant::Timers;
         self.entries(sql::CHECK_TIMERS, timer::check)?;
+        let sleepers = self.sleepers();
+        self.note(sleepers)?;
         self.verifies = Invariant::Leases;
         self.entries(lease::CHECK_LEASES, lease::check)?;
+        Ok(())
+    }
+
+    /// Finds tasks that sleep at the head of a thread and have no timer.
+    fn sleepers(&mut self) -> Res<()> {
+        let view = self.view;
+        let mut statement = view.conn.prepare(sql::CHECK_SLEEPERS)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (namespace, thread): (i64, String) = (row.get(0)?, row.get(1)?);
+            let Ok(thread) = ThreadId::new(thread) else { continue };
+            // Other invariants report the damage of a thread.
+            for timer in undamaged(timer::missing(view, namespace, &thread))?.into_iter().flatten() {
+                let reason = format!("it sleeps at the head of thread {thread:?}, but its row is missing");
+                self.problem(format!("timer of task {}", timer.task), reason);
+            }
+        }
         Ok(())
     }
 

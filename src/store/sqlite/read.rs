@@ -313,7 +313,7 @@ impl<'a> ReadView<'a> {
     }
 
     /// Returns whether a checkpoint of its namespace continues the one at (branch, ordinal).
-    fn is_continued(self, namespace: i64, (branch, ordinal): (i64, i64)) -> Res<bool> {
+    pub(super) fn is_continued(self, namespace: i64, (branch, ordinal): (i64, i64)) -> Res<bool> {
         let mut statement = self.conn.prepare_cached(sql::IS_CONTINUED)?;
         Ok(statement.query_row([namespace, branch, ordinal], |row| row.get(0))?)
     }

@@ -1,6 +1,7 @@
 //! Rows of timers: which tasks sleep, and until when.
 //!
-//! They are derived from the stored writes of tasks, so they come and go with its commits. *Absent:* waking anybody.
+//! They are derived from the stored writes of tasks, so they come and go with its commits. A task that sleeps at the head of
+//! a thread has a timer: one that is missing is noticed, and a recovery makes it anew. *Absent:* waking anybody.
 
 use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
@@ -11,7 +12,9 @@ use super::write::Tx;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
 use crate::store::record::{CheckpointRef, TimerRecord};
+use crate::store::threads::without_timer;
 use rusqlite::{Row, params};
+use std::collections::HashSet;
 
 impl Tx<'_> {
     /// Sets or removes the timer of a task.
@@ -44,6 +47,7 @@ impl Tx<'_> {
 /// Returns the timers of heads by their timestamps: all, or those that are due.
 pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
     let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
+    must_have_timestamps(view)?;
     let mut statement = view.conn.prepare_cached(sql::TIMERS)?;
     let mut rows = statement.query([due_by])?;
     let mut timers = Vec::new();
@@ -57,6 +61,38 @@ pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) 
         }
     }
     Ok(timers)
+}
+
+/// Returns an error if a row holds something else than a timestamp: such rows are the first or the last of the index, and no
+/// comparison with a timestamp finds them.
+fn must_have_timestamps(view: ReadView<'_>) -> Res<()> {
+    let mut statement = view.conn.prepare_cached(sql::TIMER_ENDS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if row.get_ref(0)?.as_str() != Ok("integer") {
+            return Err(corrupt("timer", "wake_at of a row is not a number"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the timers that are missing at the head of a thread, whose root namespace is given.
+pub(super) fn missing(view: ReadView<'_>, namespace: i64, thread: &ThreadId) -> Res<Vec<NewTimer>> {
+    let Some(head) = heads::head(view.conn, view.keys, namespace)? else { return Ok(Vec::new()) };
+    let point = CheckpointRef::new(thread.clone(), Namespace::root(), head);
+    let Some(record) = view.checkpoint(&point)?.filter(|record| !record.pruned) else { return Ok(Vec::new()) };
+    // The first child of a checkpoint deletes its timers, also if the head moves back to it.
+    if record.tasks.is_empty() || view.is_continued(namespace, (record.branch as i64, record.ordinal as i64))? {
+        return Ok(Vec::new());
+    }
+    let mut timers = HashSet::new();
+    let mut statement = view.conn.prepare_cached(sql::TIMERS_OF)?;
+    let mut rows = statement.query(params![namespace, record.seq as i64])?;
+    while let Some(row) = rows.next()? {
+        timers.insert(TaskId::from_bytes(row.get(0)?));
+    }
+    let missing = without_timer(&record, &view.writes(&point)?, |task| timers.contains(&task));
+    Ok(missing.into_iter().map(|(task, at)| NewTimer::new(head, task, Some(at))).collect())
 }
 
 /// Decodes and verifies a timer; its columns are those of `sql::timer!`.

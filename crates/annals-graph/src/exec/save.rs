@@ -233,6 +233,9 @@ impl Machine {
             return;
         };
         let wake_at = match &task.status {
+            // Its subgraph stopped before it came to another interrupt: the interrupts stay, and the timer with them.
+            TaskStatus::Drained(_) => return,
+            TaskStatus::Waiting(interrupts) if interrupts.is_empty() => return,
             TaskStatus::Waiting(interrupts) => interrupts.iter().filter_map(|asked| asked.wake_at).min(),
             _ => None,
         };

@@ -24,10 +24,11 @@ use super::pack::{Unpack, unpack_parents, unpack_ranges, unpack_reference, unpac
 use super::read::source_of;
 use super::references;
 use super::sql as engine_sql;
+use super::timer;
 use super::write::{self, Caches};
 use super::writes::write_ref;
 use crate::base::limits::{LOST_MAX, REPLAY_BYTES, WRITER_CACHE_MAX};
-use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites,
     Parent, Payload, Seen, WriteRef, WriteValue,
@@ -37,7 +38,7 @@ use crate::store::operation::NewOperation;
 use crate::store::record::{CheckpointRef, TaskRecord};
 use crate::store::recovery::{Lost, LostKind, Recovery};
 use operations::OldOperation;
-use rows::{OldCheckpoint, OldItem, OldRows, OldWrite};
+use rows::{OldCheckpoint, OldItem, OldRows, OldTimer, OldWrite};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, params};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -481,41 +482,81 @@ impl<'c> LogReplay<'c> {
         Ok(outcome)
     }
 
-    /// Writes the timers of a namespace.
+    /// Writes the timers of a namespace. A lost one that follows from the writes of its task is made anew.
     fn timers(&mut self, namespace: i64) -> Res<()> {
-        let timers = match self.rows.timers(namespace) {
-            Ok(timers) => timers,
-            Err(fault) => {
-                let why = reason(fault)?;
-                return self.lose(LostKind::Timer, None, format!("timer (namespace {namespace})"), why);
-            }
-        };
-        for timer in timers {
-            let place = || format!("timer (namespace {namespace}, checkpoint {})", timer.checkpoint);
-            let found = self.rows.checkpoint(timer.checkpoint);
-            let outcome = match (found, self.rows.namespace(namespace)) {
-                (Ok((of, id, _)), Ok(Some((thread, path)))) if of == namespace => {
-                    let id = CheckpointId::from_bytes(id);
-                    let mut batch = Batch::new(thread, path, self.heads.get(&namespace).copied().flatten());
-                    let wake_at = Timestamp::from_micros(timer.wake_at);
-                    batch.timers.push(NewTimer::new(id, crate::base::TaskId::from_bytes(timer.task), Some(wake_at)));
-                    self.attempt(&batch, |conn| match timer.check {
-                        None => Ok(true),
-                        Some(check) => {
-                            let row = params![timer.task, check];
-                            Ok(conn.prepare_cached(sql::TIMER_VERIFIES)?.query_row(row, |row| row.get(0))?)
-                        }
-                    })?
+        let of = self.rows.namespace(namespace);
+        let mut lost = Vec::new();
+        match self.rows.timers(namespace) {
+            Ok(timers) => {
+                for timer in timers {
+                    let (task, outcome) = match (timer, &of) {
+                        (Ok(timer), Ok(Some(of))) => (Some(timer.task), self.timer(namespace, &timer, of)?),
+                        (Ok(timer), _) => (Some(timer.task), Err("its checkpoint is not in its namespace".to_owned())),
+                        (Err(why), _) => (None, Err(why)),
+                    };
+                    match outcome {
+                        Ok(()) => self.report.timers += 1,
+                        Err(why) => lost.push((task, why)),
+                    }
                 }
-                (Err(fault), _) | (_, Err(fault)) => Err(reason(fault)?),
-                _ => Err("its checkpoint is not in its namespace".to_owned()),
+            }
+            Err(fault) => lost.push((None, reason(fault)?)),
+        }
+        let made = match &of {
+            Ok(Some((thread, path))) if path.is_root() => self.missing_timers(namespace, thread)?,
+            _ => Vec::new(),
+        };
+        self.report.timers += made.len() as u64;
+        // Without its task, a row counts as one of those that were made.
+        let mut others = made.iter().filter(|task| !lost.iter().any(|(of, _)| *of == Some(**task))).count();
+        for (task, why) in &lost {
+            let is_made = match task {
+                Some(task) => made.contains(task),
+                None => others.checked_sub(1).inspect(|left| others = *left).is_some(),
             };
-            match outcome {
-                Ok(()) => self.report.timers += 1,
-                Err(why) => self.lose(LostKind::Timer, None, place(), why)?,
+            if !is_made {
+                self.lose(LostKind::Timer, None, format!("timer (namespace {namespace})"), why.clone())?;
             }
         }
         Ok(())
+    }
+
+    /// Writes a timer.
+    fn timer(&mut self, namespace: i64, timer: &OldTimer, of: &(ThreadId, Namespace)) -> Res<Result<(), String>> {
+        let id = match self.rows.checkpoint(timer.checkpoint) {
+            Ok((found, id, _)) if found == namespace => CheckpointId::from_bytes(id),
+            Ok(_) => return Ok(Err("its checkpoint is not in its namespace".to_owned())),
+            Err(fault) => return Ok(Err(reason(fault)?)),
+        };
+        let mut batch = Batch::new(of.0.clone(), of.1.clone(), self.heads.get(&namespace).copied().flatten());
+        let wake_at = Timestamp::from_micros(timer.wake_at);
+        batch.timers.push(NewTimer::new(id, TaskId::from_bytes(timer.task), Some(wake_at)));
+        self.attempt(&batch, |conn| match timer.check {
+            None => Ok(true),
+            Some(check) => {
+                let row = params![timer.task, check];
+                Ok(conn.prepare_cached(sql::TIMER_VERIFIES)?.query_row(row, |row| row.get(0))?)
+            }
+        })
+    }
+
+    /// Writes the timers of the tasks that sleep at the head of a thread and have none. Returns the tasks.
+    fn missing_timers(&mut self, namespace: i64, thread: &ThreadId) -> Res<Vec<[u8; 16]>> {
+        let (view, path) = (self.caches.view(self.conn), Namespace::root());
+        let missing = match view.namespace(thread, &path)? {
+            Some(root) => timer::missing(view, root, thread)?,
+            None => Vec::new(),
+        };
+        let mut made = Vec::new();
+        for timer in missing {
+            let mut batch = Batch::new(thread.clone(), path.clone(), self.heads.get(&namespace).copied().flatten());
+            made.push(*timer.task.as_bytes());
+            batch.timers.push(timer);
+            if let Err(why) = self.attempt(&batch, |_| Ok(true))? {
+                return Err(corrupt(format!("timers of thread {thread:?}"), why));
+            }
+        }
+        Ok(made)
     }
 }
 

@@ -312,12 +312,15 @@ impl<'c> OldRows<'c> {
         Ok(writes.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Returns the timers of a namespace.
-    pub(super) fn timers(&self, namespace: i64) -> Res<Vec<OldTimer>> {
+    /// Returns the timers of a namespace; of a row that cannot be decoded, the reason.
+    pub(super) fn timers(&self, namespace: i64) -> Res<Vec<Result<OldTimer, String>>> {
         let mut statement = self.conn.prepare_cached(sql::TIMERS)?;
         let timers = statement.query_map([namespace], |row| {
-            let check = if self.format > 1 { Some(row.get(3)?) } else { None };
-            Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)?, check })
+            let timer = || {
+                let check = if self.format > 1 { Some(row.get(3)?) } else { None };
+                Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)?, check })
+            };
+            Ok(timer().map_err(|error: rusqlite::Error| error.to_string()))
         })?;
         Ok(timers.collect::<rusqlite::Result<_>>()?)
     }

@@ -26,6 +26,7 @@ mod roundtrip;
 mod schema;
 mod search;
 mod threads;
+mod timers;
 mod waits;
 mod wal_tail;
 

@@ -171,6 +171,8 @@ fn the_status_follows_each_write_that_decides_it() {
     for (n, (of, new, expected)) in steps.into_iter().enumerate() {
         let mut batch = Batch::new(asks.clone(), Namespace::root(), Some(id));
         batch.writes.push(writes(id, &tasks[of], vec![new]));
+        let wake_at = (expected == "sleeping").then(|| Timestamp::from_micros(7));
+        batch.timers.push(crate::store::NewTimer::new(id, tasks[of].id, wake_at));
         bench.store.commit(&batch).unwrap();
         let status = bench.store.thread_info(&asks).unwrap().unwrap().status().as_str();
         assert_eq!(status, expected, "step {n}");

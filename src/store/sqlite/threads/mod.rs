@@ -14,7 +14,8 @@ mod row;
 mod sql;
 
 pub(super) use self::row::hide;
-use self::row::{StateRow, damaged_facet, facet_of, undamaged};
+pub(super) use self::row::undamaged;
+use self::row::{StateRow, damaged_facet, facet_of};
 use super::fault::{Res, corrupt};
 use super::job::JobRef;
 use super::read::ReadView;

@@ -185,7 +185,7 @@ pub(in super::super) fn hide(conn: &Connection, keys: &Keys, thread: i64) -> Res
 }
 
 /// Returns the result of a read; `None` if the rows are damaged. Any other error is passed on.
-pub(super) fn undamaged<T>(read: Res<T>) -> Res<Option<T>> {
+pub(in super::super) fn undamaged<T>(read: Res<T>) -> Res<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(Fault::Store(error)) if is_of_rows(&error) => Ok(None),
