@@ -190,7 +190,7 @@ fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, names
             Some(OperationValue::Text(text)) => Value::Text(text.clone()),
             Some(OperationValue::Checkpoint(id)) => {
                 let missing = || write::not_found(&change.thread, id);
-                let seq = write::find(conn, namespace, id)?.ok_or_else(missing)?;
+                let seq = write::must_find(conn, namespace, id, missing)?;
                 if matches!(side, ChangeSide::After) && is_pruned_seq(conn, seq)? {
                     return Err(is_pruned(&change.thread, id).into());
                 }

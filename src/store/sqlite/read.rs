@@ -369,10 +369,25 @@ impl<'a> ReadView<'a> {
         self.must_row(at, |seq, row| Ok((seq, row.get(column::BRANCH)?, row.get(column::ORDINAL)?)))
     }
 
-    /// Returns the checkpoints whose id starts with `prefix`.
+    /// Returns the checkpoints whose id starts with `prefix`. If these are all, the entries beside their places are verified.
     pub(super) fn by_prefix(self, thread: &ThreadId, prefix: &str, limit: usize) -> Res<Vec<CheckpointRecord>> {
         let Some((low, high)) = prefix_range(prefix) else { return Ok(Vec::new()) };
-        self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])
+        let found = self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])?;
+        if (found.len() as i64) < page(limit) {
+            let mut statement = self.conn.prepare_cached(sql::NAMESPACES)?;
+            let mut rows = statement.query([thread.as_str()])?;
+            let mut has_namespace = false;
+            while let Some(row) = rows.next()? {
+                let namespace = row.get(0)?;
+                neighbors::no_checkpoint(self.conn, namespace, &low)?;
+                neighbors::no_checkpoint(self.conn, namespace, &high)?;
+                has_namespace = true;
+            }
+            if !has_namespace {
+                neighbors::of_thread(self.conn, thread.as_str())?;
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the `seq` of the newest checkpoint, 0 without one.

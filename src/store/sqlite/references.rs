@@ -6,7 +6,7 @@ use super::names::Kind;
 use super::read::{ReadView, checkpoint_row, column};
 use super::source::is_pruned_column;
 use super::sql;
-use super::write::{Tx, find as find_checkpoint, not_found};
+use super::write::{Tx, must_find, not_found};
 use crate::base::decode_bytes;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
@@ -19,8 +19,8 @@ use rusqlite::Row;
 pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let thread = &tx.batch.thread;
     let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
-    let seq = namespace.map(|namespace| find_checkpoint(tx.conn, namespace, &of.checkpoint)).transpose()?.flatten();
-    let seq = seq.ok_or_else(|| not_found(thread, &of.checkpoint))?;
+    let missing = || not_found(thread, &of.checkpoint);
+    let seq = must_find(tx.conn, namespace.ok_or_else(missing)?, &of.checkpoint, missing)?;
     if checkpoint_row(tx.conn, sql::RECORD_BY_SEQ, [seq], |_, row| Ok(is_pruned_column(row.get(column::SOURCE)?)))?
         .unwrap_or(false)
     {

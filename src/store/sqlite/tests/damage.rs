@@ -184,15 +184,16 @@ fn a_version_row_that_leads_to_another_checkpoint_is_noticed() {
     assert!(findings.iter().any(|finding| finding.contains("does not lead to its checkpoint")), "{findings:?}");
 }
 
-/// Replaces a text in the root page of an index, as rot does. The bytes of the index stay in order.
-fn harm_index(path: &Path, index: &str, from: &str, to: &str) {
+/// Replaces bytes in the root page of an index, as rot does. The bytes of the index stay in order.
+fn harm_index(path: &Path, index: &str, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) {
+    let (from, to) = (from.as_ref(), to.as_ref());
     let root: i64 =
         raw(path).query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [index], |row| row.get(0)).unwrap();
     let mut bytes = std::fs::read(path).unwrap();
     let begin = (root as usize - 1) * 4_096;
     let page = &mut bytes[begin..begin + 4_096];
-    let found = page.windows(from.len()).rposition(|text| text == from.as_bytes()).unwrap();
-    page[found..found + to.len()].copy_from_slice(to.as_bytes());
+    let found = page.windows(from.len()).rposition(|text| text == from).unwrap();
+    page[found..found + to.len()].copy_from_slice(to);
     std::fs::write(path, bytes).unwrap();
 }
 
@@ -390,4 +391,43 @@ fn writes_that_a_checkpoint_consumed_are_missed_when_they_are_gone() {
     assert_eq!(bench.store.writes(&point).unwrap().len(), 1);
     without_triggers(&bench.path()).execute_batch("DELETE FROM write").unwrap();
     assert!(matches!(bench.store.writes(&point), Err(StoreError::Corrupt { .. })));
+}
+
+#[test]
+fn a_checkpoint_that_an_index_does_not_show_is_not_taken_for_a_missing_one() {
+    let t = thread("a");
+    for change in [-1, 1, 5] {
+        let mut bench = Bench::new();
+        let mut ids = Vec::new();
+        for n in 1..=5_i64 {
+            let head = ids.last().copied();
+            let id = bench.ids.checkpoint(Timestamp::from_micros(n * 1_000_000_000), 0, head.as_ref());
+            let mut batch = Batch::new(t.clone(), Namespace::root(), head);
+            batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), ..checkpoint(id) });
+            bench.store.commit(&batch).unwrap();
+            ids.push(id);
+        }
+        bench.store.checkpoint_wal().unwrap();
+        let (path, hidden) = (bench.path(), ids[2]);
+        let Bench { folder: _folder, store, ids: mut source } = bench;
+        drop(store);
+        let prefix = &hidden.as_bytes()[..6];
+        let mut changed = prefix.to_vec();
+        changed[5] = changed[5].wrapping_add_signed(change);
+        harm_index(&path, "checkpoint_id", prefix, &changed);
+        let store = open(&path);
+        let is_damage = |error: StoreError| match error {
+            StoreError::Corrupt { place, .. } => assert_eq!(place, "index checkpoint_id", "{change}"),
+            other => panic!("{change}: {other}"),
+        };
+        let text = hidden.to_string();
+        is_damage(store.checkpoints_by_prefix(&t, &text, 9).unwrap_err());
+        is_damage(store.checkpoints_by_prefix(&t, &text[..12], 9).unwrap_err());
+        // A fork of it is not refused as one of a checkpoint that does not exist.
+        let next = source.checkpoint(Timestamp::from_micros(9_000_000_000), 0, ids.last());
+        let mut batch = Batch::new(t.clone(), Namespace::root(), ids.last().copied());
+        batch.checkpoints.push(NewCheckpoint { parent: Some(Parent::Local(hidden)), ..checkpoint(next) });
+        is_damage(store.commit(&batch).unwrap_err());
+        assert_eq!(store.checkpoints_by_prefix(&t, &ids[4].to_string(), 1).unwrap().len(), 1);
+    }
 }
