@@ -24,13 +24,20 @@ const BEGIN_US: i64 = 1_790_000_000_000_000;
 /// Microseconds that a sleeping task sleeps.
 const NAP_US: i64 = 3_600_000_000;
 
-/// A clock that goes on by a millisecond whenever it is read.
+/// A clock that goes on by a millisecond when an actor begins an act, and stands still during the act. Threads of the store and
+/// of the executor read it at any time: were a read to move it, they would decide which timestamps a workload stores.
 #[derive(Clone, Debug)]
-struct StepClock(Arc<AtomicI64>);
+struct ActClock(Arc<AtomicI64>);
 
-impl Clock for StepClock {
+impl ActClock {
+    fn begin_act(&self) {
+        self.0.fetch_add(1_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ActClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::SeqCst))
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -214,14 +221,14 @@ struct Actor {
     owned: Vec<Owned>,
     made: usize,
     keys: usize,
-    clock: StepClock,
+    clock: ActClock,
 }
 
 /// The calls that failed, with their errors.
 type Failures = Vec<String>;
 
 impl Actor {
-    fn new(shape: &Shape, number: usize, clock: &StepClock) -> Self {
+    fn new(shape: &Shape, number: usize, clock: &ActClock) -> Self {
         Self {
             name: format!("p{}a{number}", shape.process),
             rng: Rng::stream(shape.seed, 100 + 10 * u64::from(shape.process) + number as u64),
@@ -265,6 +272,7 @@ impl Actor {
     }
 
     fn step(&mut self, store: &Store, proxy: &Proxy) -> Result<()> {
+        self.clock.begin_act();
         let at = self.pick();
         match (Act::draw(&mut self.rng, self.compactions), self.owned[at].phase) {
             (Act::Turn(_) | Act::Ask | Act::Nap, Phase::Asked(_) | Phase::Napping) => self.finish(store, at),
@@ -446,7 +454,7 @@ impl Actor {
 
 /// Runs a workload on the file at `path`. Returns the errors that callers were told of.
 pub(crate) fn run(path: &Path, shape: &Shape, calls: &Arc<Calls>) -> Failures {
-    let clock = StepClock(Arc::new(AtomicI64::new(BEGIN_US + i64::from(shape.process))));
+    let clock = ActClock(Arc::new(AtomicI64::new(BEGIN_US + i64::from(shape.process))));
     let mut actors: Vec<Actor> = (0..shape.actors).map(|number| Actor::new(shape, number, &clock)).collect();
     let mut failures = Vec::new();
     for round in 0..shape.rounds {
