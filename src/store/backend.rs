@@ -26,6 +26,7 @@ use super::record::{
 };
 use super::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::spin::spin_until;
+use super::sqlite::SqlTransaction;
 use super::stats::{Compaction, FormatMigration, StoreStats};
 use super::threads::{ThreadInfo, ThreadQuery};
 use super::trash::{deletable, delete_unforked, trash_is_due};
@@ -57,6 +58,21 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Hands a batch to a background writer and returns at once. Batches of one caller are written in order.
     fn submit(&self, batch: Batch) -> CommitHandle;
+
+    /// Runs the function of a [transaction](super::Store::transaction) on the tables of an application, once, and commits its
+    /// statements together with the batch that it returns: all of it, or nothing. The function is not called if the
+    /// backend has no SQL, as this implementation.
+    ///
+    /// # Errors
+    /// What `run` returns; [`StoreError::Unsupported`]; as [`Backend::commit`].
+    fn transact(
+        &self,
+        run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
+    ) -> Result<(), StoreError> {
+        _ = run;
+        let reason = "this backend has no SQL".into();
+        Err(StoreError::Unsupported { feature: "a transaction on the tables of an application", reason })
+    }
 
     /// Writes, on this thread, the submitted batches that no other thread has begun to write. A caller that is about to
     /// wait for a handle saves the hand-over to the background writer by calling this first. It need not do anything.

@@ -162,6 +162,31 @@ pub enum StoreError {
         /// Some of those it fits.
         matches: Vec<CheckpointId>,
     },
+    /// A statement of a [transaction](super::Store::transaction) failed, or reaches a part of the file that is not the
+    /// application's. The statement changed nothing; unless the function of the transaction goes on, the transaction is
+    /// rolled back.
+    #[error("statement {statement} of the transaction failed{}: {reason}; it changed nothing", at_byte(*at))]
+    Sql {
+        /// The number of the statement in the transaction, from 1.
+        statement: usize,
+        /// The byte of its text at which the error was found, if SQLite told it.
+        at: Option<usize>,
+        /// The kind of the constraint that the statement violates, if it does.
+        constraint: Option<SqlConstraint>,
+        /// The message of SQLite, or the limit.
+        reason: String,
+        /// The cause.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// This store, or this run, cannot do what was asked for. Nothing was written.
+    #[error("{feature} needs a store that has it: {reason}; nothing was written")]
+    Unsupported {
+        /// The call.
+        feature: &'static str,
+        /// The reason.
+        reason: String,
+    },
     /// Another process holds a lock of the store. Nothing was written; repeating is safe.
     #[error("{} uses the store and did not finish within {waited_ms} ms; nothing was written", process(holder))]
     Busy {
@@ -307,7 +332,32 @@ pub enum StoreError {
     },
 }
 
+/// The kind of a constraint of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SqlConstraint {
+    /// `UNIQUE`, or a primary key.
+    Unique,
+    /// `NOT NULL`.
+    NotNull,
+    /// `CHECK`.
+    Check,
+    /// `REFERENCES`.
+    ForeignKey,
+    /// Another one.
+    Other,
+}
+
 impl StoreError {
+    /// Returns the kind of the constraint that a statement of a [transaction](super::Store::transaction) violates; `None`
+    /// for another error.
+    pub fn constraint(&self) -> Option<SqlConstraint> {
+        match self {
+            Self::Sql { constraint, .. } => *constraint,
+            _ => None,
+        }
+    }
+
     /// Returns the thread that was not deleted because another one was forked from it.
     pub(crate) fn forked_off(&self) -> Option<&ThreadId> {
         match self {
@@ -349,6 +399,9 @@ impl StoreError {
             Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),
             Self::InvalidPoint { .. } => ("ValueError", "INVALID_POINT"),
             Self::Ambiguous { .. } => ("Exception", "AMBIGUOUS"),
+            Self::Sql { constraint: Some(_), .. } => ("IntegrityError", "CONSTRAINT"),
+            Self::Sql { .. } => ("OperationalError", "SQL_FAILED"),
+            Self::Unsupported { .. } => ("NotImplementedError", "UNSUPPORTED"),
             Self::Busy { .. } => ("OperationalError", "BUSY"),
             Self::Write { .. } => ("OperationalError", "WRITE_FAILED"),
             Self::OutcomeUnknown { .. } => ("OperationalError", "OUTCOME_UNKNOWN"),
@@ -378,6 +431,10 @@ fn in_namespace(namespace: &Namespace) -> String {
 
 fn or_none(id: &Option<CheckpointId>) -> String {
     id.as_ref().map_or_else(|| "none".into(), ToString::to_string)
+}
+
+fn at_byte(at: Option<usize>) -> String {
+    at.map_or_else(String::new, |at| format!(" at byte {at}"))
 }
 
 fn process(holder: &Option<u32>) -> String {
@@ -428,6 +485,8 @@ mod tests {
             ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()], more: false }),
             ("InvalidPoint", StoreError::InvalidPoint { text: reason(), at: 0, expected: "a thread" }),
             ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),
+            ("Sql", StoreError::Sql { statement: 1, at: None, constraint: None, reason: reason(), source: None }),
+            ("Unsupported", StoreError::Unsupported { feature: field, reason: reason() }),
             ("Busy", StoreError::Busy { waited_ms: 1, holder: Some(7) }),
             ("Write", StoreError::Write { reason: reason(), source: None }),
             ("OutcomeUnknown", StoreError::OutcomeUnknown { reason: reason() }),

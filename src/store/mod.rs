@@ -36,6 +36,7 @@ mod spin;
 mod sqlite;
 mod stats;
 pub(crate) mod threads;
+mod transaction;
 mod trash;
 mod watch;
 
@@ -50,7 +51,7 @@ pub use check::{CheckReport, CheckedUpTo, Finding, Invariant, LogTail};
 #[cfg(feature = "encryption")]
 pub use cipher::XChaCha20Poly1305;
 pub use cipher::{Cipher, CipherError, Key};
-pub use error::StoreError;
+pub use error::{SqlConstraint, StoreError};
 pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
@@ -72,7 +73,7 @@ pub use record::{
 };
 pub use recovery::{Lost, LostKind, Recovery};
 pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Snippet};
-pub use sqlite::SqliteBackend;
+pub use sqlite::{SqlTransaction, SqliteBackend};
 pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 pub use threads::{ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
 pub use watch::{LogProbe, LogSignal, LogWatch};

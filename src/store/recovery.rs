@@ -22,6 +22,8 @@ pub enum LostKind {
     Operation,
     /// An entry of the key-value memory.
     Entry,
+    /// A table of the application, which has no checksums: `.recover` of the command of SQLite reads what is left of it.
+    Table,
 }
 
 impl LostKind {
@@ -36,6 +38,7 @@ impl LostKind {
             Self::Timer => "timer",
             Self::Operation => "operation",
             Self::Entry => "entry",
+            Self::Table => "table",
         }
     }
 }

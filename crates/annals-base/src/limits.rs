@@ -14,6 +14,14 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 pub const RECOVERIES_DEFAULT: u64 = 10;
 /// The longest pause of a worker between two looks at the request to stop.
 pub const WORKER_IDLE: Duration = Duration::from_millis(100);
+/// The duration of a transaction on the tables of an application; others wait for the writer role meanwhile.
+pub const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(5);
+/// Statements of a transaction on the tables of an application.
+pub const TRANSACTION_STATEMENTS_MAX: usize = 100_000;
+/// Bytes of the text of one of its statements.
+pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
+/// Rows that one of its queries returns.
+pub const STATEMENT_ROWS_MAX: usize = 1_000_000;
 /// Threads, or checkpoints, that a worker reads at once.
 pub const WORKER_PAGE_ROWS: usize = 256;
 /// The longest pause between two attempts to claim a thread while waiting for its lease.

@@ -35,6 +35,7 @@ mod search;
 mod strict;
 mod threads;
 mod timers;
+mod transactions;
 mod values;
 mod writes;
 
@@ -179,6 +180,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("repeating a batch with a lease is safe", leases::repeated),
     ("leases of threads that do not exist", leases::of_no_thread),
     ("eight threads race for one lease", leases::race),
+    ("statements and the batch beside them are stored together, or SQL is not supported", transactions::together),
     ("every field of an entry of the key-value memory", beside::kv_fields),
     ("the order of the key-value memory", beside::kv_order),
     ("entries of the key-value memory expire", beside::kv_expiry),

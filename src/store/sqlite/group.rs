@@ -1,6 +1,10 @@
 //! One transaction for a group of jobs: each in a savepoint of its own, so that a conflict fails no neighbour.
 
+mod transact;
+
+pub(super) use self::transact::{Transacted, TransactionRun};
 use super::fault::{Fault, Res, is_busy};
+use super::guard::Guard;
 use super::job::JobRef;
 use super::lock;
 use super::open::{self, FilePlace};
@@ -8,6 +12,7 @@ use super::wal::FRAME_BYTES;
 use super::write::Caches;
 use super::writer::reason;
 use super::{schema, sql};
+use crate::base::limits::TRANSACTION_TIME_MAX;
 use crate::store::batch::CommitChain;
 use crate::store::chain::repeated;
 use crate::store::error::StoreError;
@@ -17,6 +22,7 @@ use std::cell::LazyCell;
 use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Frames after which the size of the WAL is compared with its limit: a megabyte.
 const MEASURED_FRAMES: u64 = (1 << 20) / FRAME_BYTES;
@@ -28,6 +34,8 @@ const COPY_ATTEMPTS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Core {
     conn: Connection,
+    /// The guard of the connection.
+    guard: Guard,
     caches: Caches,
     place: FilePlace,
     frames: u64,
@@ -40,6 +48,8 @@ pub(super) struct Core {
     closed: Option<String>,
     /// The version of the schema that was verified last.
     schema: Option<i64>,
+    /// The longest transaction on the tables of an application.
+    transaction_max: Duration,
     #[cfg(test)]
     planted: VecDeque<PlantedFault>,
 }
@@ -74,10 +84,13 @@ impl Verdict {
 
 impl Core {
     /// Takes the connection that writes.
-    pub(super) fn new(conn: Connection, place: FilePlace) -> Self {
-        Self {
+    pub(super) fn new(mut conn: Connection, place: FilePlace) -> Res<Self> {
+        let guard = Guard::default();
+        guard.install(&mut conn)?;
+        Ok(Self {
             schema: schema::version(&conn).ok(),
             conn,
+            guard,
             caches: Caches::new(Arc::clone(&place.keys)),
             place,
             frames: 0,
@@ -85,9 +98,10 @@ impl Core {
             has_written: false,
             commits: false,
             closed: None,
+            transaction_max: TRANSACTION_TIME_MAX,
             #[cfg(test)]
             planted: VecDeque::new(),
-        }
+        })
     }
 
     /// Returns whether the connection has written, and can still be used.
@@ -342,7 +356,8 @@ impl Core {
         if !self.place.is_in_place() {
             return Err(StoreError::FileReplaced { path: self.place.path.clone() }.into());
         }
-        let conn = open::connect_writer(&self.place)?;
+        let mut conn = open::connect_writer(&self.place)?;
+        self.guard.install(&mut conn)?;
         let old = std::mem::replace(&mut self.conn, conn);
         // If this is refused, the WAL is merely copied when the connection closes.
         _ = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
@@ -509,5 +524,10 @@ impl Core {
     /// Plants faults, each for one commit.
     pub(super) fn plant(&mut self, faults: &[PlantedFault]) {
         self.planted.extend(faults);
+    }
+
+    /// Sets how long a transaction may last.
+    pub(super) fn set_transaction_max(&mut self, limit: Duration) {
+        self.transaction_max = limit;
     }
 }

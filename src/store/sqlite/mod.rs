@@ -27,6 +27,7 @@ mod eraser;
 mod fault;
 mod find_item;
 mod group;
+mod guard;
 mod heads;
 mod ids;
 mod inspect;
@@ -69,6 +70,7 @@ mod system;
 mod tests;
 mod threads;
 mod timer;
+mod transaction;
 mod version_pages;
 mod wal;
 mod wal_heads;
@@ -92,6 +94,7 @@ use prune::PruneJob;
 use read::ReadView;
 pub(super) use recover::recover;
 use search::{IndexJob, IndexStep, Indexer};
+pub use transaction::SqlTransaction;
 use version_pages::VersionPages;
 use worker::Background;
 use writer::SqliteWriter;
@@ -154,7 +157,8 @@ impl SqliteBackend {
             return Ok(Self { pool, eraser: None, indexer: None, worker: None, writer: None, migration: None, _open });
         }
         let OpenedFile { place, conn, migration } = open::writable(path, options)?;
-        let writer = Arc::new(SqliteWriter::new(&place, conn));
+        let writer = SqliteWriter::new(&place, conn).map_err(|fault| open::opening(&place.path, fault))?;
+        let writer = Arc::new(writer);
         let pool = Arc::new(ReaderPool::beside_writer(place)?);
         let worker = Background::new(Arc::clone(&writer));
         let eraser = Eraser::new(worker.clone(), Arc::clone(&options.clock), &pool);
@@ -238,6 +242,13 @@ impl Backend for SqliteBackend {
             }
             Err(error) => CommitHandle::settled(Err(error)),
         }
+    }
+
+    fn transact(
+        &self,
+        run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.writer()?.transact(run)
     }
 
     fn write_submitted(&self) {

@@ -338,7 +338,7 @@ impl<'a> ReadView<'a> {
     }
 
     /// Reads the row of a checkpoint that must exist.
-    fn must_row<T>(self, at: &CheckpointRef, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
+    pub(super) fn must_row<T>(self, at: &CheckpointRef, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
         let namespace = self.namespace(&at.thread, &at.namespace)?.ok_or_else(|| missing(at))?;
         let params = params![namespace, at.checkpoint.as_bytes()];
         let read = |seq: i64, row: &Row<'_>| {

@@ -42,6 +42,7 @@ pub(super) fn verify(conn: &Connection) -> Res<()> {
 pub(super) fn verify_format(conn: &Connection, format: i64) -> Res<()> {
     let (expected, newest) = (expected(format)?, expected(sql::FORMAT)?);
     let (mut found, mut found_of_index) = (HashSet::new(), 0);
+    let mut of_application = Vec::new();
     let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -54,17 +55,35 @@ pub(super) fn verify_format(conn: &Connection, format: i64) -> Res<()> {
                 Some(expected) if *expected == object => found_of_index += 1,
                 _ => return Err(refused(&object.kind, &name, "differs from the one that this version makes")),
             },
-            None if is_of_application(newest, &name, &object) => {}
+            None if is_of_application(newest, &name, &object) => {
+                if object.kind == "table" {
+                    of_application.push(name);
+                }
+            }
             None => return Err(refused(&object.kind, &name, "is not made by this version")),
         }
     }
     if found_of_index > 0 && found_of_index != of_index()?.len() {
         return Err(refused("index", "search_text", "is not whole"));
     }
-    match expected.iter().find(|(name, _)| !found.contains(*name)) {
-        Some((name, object)) => Err(refused(&object.kind, name, "is missing")),
-        None => Ok(()),
+    if let Some((name, object)) = expected.iter().find(|(name, _)| !found.contains(*name)) {
+        return Err(refused(&object.kind, name, "is missing"));
     }
+    // A deletion in a table of the store would look for rows in one that refers to it, or change them.
+    of_application.iter().try_for_each(|table| refers_to_none(conn, newest, table))
+}
+
+/// Verifies that no foreign key of a table of an application refers to a table of the store.
+fn refers_to_none(conn: &Connection, ours: &Objects, table: &str) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::FOREIGN_TABLES)?;
+    let mut rows = statement.query([table])?;
+    while let Some(row) = rows.next()? {
+        let to: String = row.get(0)?;
+        if ours.contains_key(&to.to_ascii_lowercase()) {
+            return Err(refused("table", table, "refers to a table of the store"));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the statements of a schema without its comments, which took two pages of every file. A statement of format 1

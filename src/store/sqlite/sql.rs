@@ -26,10 +26,15 @@ pub(super) const HAS_OBJECTS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema
 /// The objects of the schema and whether each has a page of its own.
 pub(super) const SCHEMA_OBJECTS: &str =
     "SELECT type, name, tbl_name, sql, coalesce(rootpage, 0) > 0 FROM sqlite_schema";
+/// The tables that the foreign keys of a table refer to.
+pub(super) const FOREIGN_TABLES: &str = "SELECT \"table\" FROM pragma_foreign_key_list(?1)";
+/// The tables and indexes whose names do not say that they are those of an application, which its transactions may make.
+pub(super) const UNMARKED_OBJECTS: &str = "SELECT count(*) FROM sqlite_schema WHERE substr(name, 1, 4) <> 'app_' COLLATE NOCASE \
+     AND substr(name, 1, 21) <> 'sqlite_autoindex_app_' COLLATE NOCASE AND name <> 'sqlite_sequence'";
 pub(super) const SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// Automatic WAL checkpoints swallow errors and were half the cost of a commit: they are run explicitly.
-pub(super) const CONFIGURE: &str =
-    "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2;";
+pub(super) const CONFIGURE: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2; \
+     PRAGMA foreign_keys = ON;";
 pub(super) const SYNC_FULL: &str = "PRAGMA synchronous = FULL";
 pub(super) const SYNC_NORMAL: &str = "PRAGMA synchronous = NORMAL";
 /// On macOS, an fsync flushes the drive's own cache only on request; elsewhere these change nothing.

@@ -3,8 +3,8 @@
 //! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have
 //! a background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came meanwhile.
 
-use super::fault::Fault;
-use super::group::{Core, Verdict, WalCopy};
+use super::fault::{Fault, Res};
+use super::group::{Core, Transacted, TransactionRun, Verdict, WalCopy};
 use super::job::{Job, JobRef};
 use super::open::FilePlace;
 use super::wal::Wal;
@@ -17,9 +17,10 @@ use crate::store::watch::LogSignal;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, ThreadId};
 
 /// The writer of a file.
 #[derive(Debug)]
@@ -40,6 +41,10 @@ struct WriterShared {
     stats: Mutex<CommitStats>,
     /// Notified by each group with a batch of the log.
     signal: Arc<LogSignal>,
+    /// True while the function of a transaction runs.
+    transacts: AtomicBool,
+    /// The thread on which it runs: a write of that thread would wait for itself.
+    transacting: Mutex<Option<ThreadId>>,
 }
 
 #[derive(Debug, Default)]
@@ -112,8 +117,8 @@ impl Slot {
 
 impl SqliteWriter {
     /// Makes the writer of an open file.
-    pub(super) fn new(place: &FilePlace, conn: Connection) -> Self {
-        let core = Arc::new(Mutex::new(Core::new(conn, place.clone())));
+    pub(super) fn new(place: &FilePlace, conn: Connection) -> Res<Self> {
+        let core = Arc::new(Mutex::new(Core::new(conn, place.clone())?));
         let shared = WriterShared {
             core: Arc::clone(&core),
             queue: Mutex::default(),
@@ -121,13 +126,16 @@ impl SqliteWriter {
             room: Condvar::new(),
             stats: Mutex::default(),
             signal: Arc::default(),
+            transacts: AtomicBool::new(false),
+            transacting: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), background: Mutex::default(), wal: Wal::new(place.clone(), core) }
+        Ok(Self { shared: Arc::new(shared), background: Mutex::default(), wal: Wal::new(place.clone(), core) })
     }
 
     /// Writes a job and returns when it is durable.
     pub(super) fn commit(&self, job: JobRef<'_>) -> Result<(), StoreError> {
         job.validate()?;
+        self.shared.refuse_within()?;
         let mut copy: Option<Job> = None;
         let slot = loop {
             let mut queue = self.shared.queue.lock();
@@ -160,9 +168,27 @@ impl SqliteWriter {
         }
     }
 
+    /// Runs a function in a transaction of its own, and commits the batch that it returns along with its statements.
+    pub(super) fn transact(&self, run: TransactionRun<'_>) -> Result<(), StoreError> {
+        self.shared.refuse_within()?;
+        if let Some(reason) = &self.shared.queue.lock().closed {
+            return Err(StoreError::HandleClosed { reason: reason.clone() });
+        }
+        let Transacted { outcome, has_batch, closed } = self.shared.transact(run, &self.wal);
+        if closed.is_some() {
+            self.shared.queue.lock().closed = closed;
+            self.shared.room.notify_all();
+        }
+        if has_batch {
+            self.shared.signal.notify();
+        }
+        // Nothing of it was stored, and the write lock is free.
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
     /// Hands a job to the background thread.
     pub(super) fn submit(&self, job: Job) -> CommitHandle {
-        if let Err(error) = job.as_ref().validate() {
+        if let Err(error) = job.as_ref().validate().and_then(|()| self.shared.refuse_within()) {
             return CommitHandle::settled(Err(error));
         }
         if self.start_background().is_err() {
@@ -190,6 +216,9 @@ impl SqliteWriter {
 
     /// Takes the role from the background thread, if that was given it and has not woken yet.
     pub(super) fn write_submitted(&self) {
+        if self.shared.refuse_within().is_err() {
+            return;
+        }
         let mut queue = self.shared.queue.lock();
         if std::mem::take(&mut queue.background_leads) {
             drop(queue);
@@ -239,6 +268,12 @@ impl SqliteWriter {
         self.shared.core.lock().plant(faults);
     }
 
+    /// Sets how long a transaction may last.
+    #[cfg(test)]
+    pub(super) fn set_transaction_max(&self, limit: std::time::Duration) {
+        self.shared.core.lock().set_transaction_max(limit);
+    }
+
     /// Plants an error of the WAL checkpointer.
     #[cfg(test)]
     pub(super) fn fail_to_copy(&self, error: &str) {
@@ -263,6 +298,46 @@ impl Drop for SqliteWriter {
 }
 
 impl WriterShared {
+    /// Refuses a write from within the function of a transaction.
+    fn refuse_within(&self) -> Result<(), StoreError> {
+        if !self.transacts.load(Ordering::Relaxed) || *self.transacting.lock() != Some(std::thread::current().id()) {
+            return Ok(());
+        }
+        let reason = "the store is written to within the function of a transaction on it".into();
+        Err(StoreError::Invalid { field: "transaction", reason })
+    }
+
+    /// Runs a transaction on the connection that writes; those who commit wait for it.
+    fn transact(&self, run: TransactionRun<'_>, wal: &Wal) -> Transacted {
+        let mut core = self.core.lock();
+        let transacted = match core.check_wal().and_then(|()| core.begin()) {
+            Ok(()) => {
+                *self.transacting.lock() = Some(std::thread::current().id());
+                self.transacts.store(true, Ordering::Relaxed);
+                let transacted = core.transact(run);
+                self.transacts.store(false, Ordering::Relaxed);
+                *self.transacting.lock() = None;
+                transacted
+            }
+            Err(fault) => {
+                if matches!(fault, Fault::Store(StoreError::WalLimit { .. })) {
+                    wal.copy_soon();
+                }
+                let mut refused = core.refuse(fault, 1).outcomes;
+                Transacted { outcome: Ok(refused.pop_front().unwrap_or(Ok(()))), has_batch: false, closed: None }
+            }
+        };
+        wal.grown_by(core.frames_since_checkpoint());
+        drop(core);
+        if matches!(transacted.outcome, Ok(Ok(()))) {
+            let mut stats = self.stats.lock();
+            stats.commits += 1;
+            stats.transactions += 1;
+            stats.last_group = 1;
+        }
+        transacted
+    }
+
     fn run_background(&self, wal: &Wal) {
         loop {
             let mut queue = self.queue.lock();

@@ -76,6 +76,10 @@ fn write(source: &DamagedFile, from: &Path, to: &Path) -> Result<Recovery, Store
         if let Some(error) = &source.log_error {
             note(&mut report, LostKind::Log, None, "the write-ahead log".into(), error.clone());
         }
+        for table in &source.of_application {
+            let reason = "tables of the application are not recovered".to_owned();
+            note(&mut report, LostKind::Table, None, format!("table {table:?}"), reason);
+        }
         entries(source, conn, &mut report)?;
         threads(&source.conn, conn, &mut report)?;
         conn.execute_batch(engine_sql::COMMIT)?;

@@ -7,6 +7,7 @@
 use super::sql;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::guard::is_of_application;
 use crate::store::sqlite::open::{beside, cannot_open, identify, not_a_store, opening};
 use crate::store::sqlite::system::{self, Stamp};
 use crate::store::sqlite::{migrate, registry, schema, sql as engine_sql};
@@ -38,6 +39,8 @@ pub(super) struct DamagedFile {
     pub(super) is_known: bool,
     /// The reason, if the log could not be read.
     pub(super) log_error: Option<String>,
+    /// The tables of the application.
+    pub(super) of_application: Vec<String>,
     _folder: Scratch,
 }
 
@@ -77,7 +80,7 @@ impl DamagedFile {
         };
         let made = (|| -> Res<Connection> {
             let mut roots = roots_of_new_file(format).unwrap_or_default();
-            roots.extend(old.roots);
+            roots.extend(old.roots.iter().map(|(name, root)| (name.clone(), *root)));
             replace_first_page(&whole, &page_1, &roots)?;
             let conn = Connection::open_with_flags(
                 &whole,
@@ -87,7 +90,10 @@ impl DamagedFile {
             Ok(conn)
         })();
         let conn = made.map_err(|fault| opening(from, fault))?;
-        Ok(Self { conn, format, is_known: !header.is_other, log_error: old.log_error, _folder: folder })
+        let mut of_application: Vec<String> = old.roots.into_keys().filter(|name| is_of_application(name)).collect();
+        of_application.sort();
+        let (is_known, log_error) = (!header.is_other, old.log_error);
+        Ok(Self { conn, format, is_known, log_error, of_application, _folder: folder })
     }
 }
 

@@ -27,6 +27,7 @@ mod schema;
 mod search;
 mod threads;
 mod timers;
+mod transactions;
 mod waits;
 mod wal_tail;
 
