@@ -177,7 +177,7 @@ impl Machine {
     }
 
     /// Returns whether the run begins at the end of a branch that is the head of its namespace.
-    fn is_latest(&self) -> bool {
+    pub(super) fn is_latest(&self) -> bool {
         let is_continued = self.commits.recording.as_ref().is_some_and(|recording| recording.is_continued);
         self.head.checkpoint.map(|c| c.id) == self.commits.head && !is_continued
     }

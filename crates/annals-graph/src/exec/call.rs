@@ -165,6 +165,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     parts.checkpoint = outer.checkpoint;
     parts.around = Around::below(outer);
     parts.resuming = outer.resuming;
+    parts.replay = outer.replay;
     parts.asked = parking_lot::Mutex::new(asked);
     parts.calls = calls;
     CallJob { call, context: Context::new(parts), path: text, stored, first_index }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::base::{CheckpointId, IdSource, ListRef, Namespace, TaskId, Timestamp};
+use crate::base::{CheckpointId, IdSource, ListRef, Namespace, RunId, TaskId, Timestamp};
 use crate::graph::{Graph, Takes};
 use crate::state::StateRef;
 use crate::store::Source;
@@ -397,6 +397,7 @@ impl Machine {
         parts.namespace.clone_from(&self.env.namespace);
         parts.around = self.around();
         parts.resuming = self.planning.resuming;
+        parts.replay = self.replay();
         parts.error = task.handles().map(|handles| Arc::clone(&handles.error));
         let asked = parts.asked.get_mut();
         asked.resume_values.clone_from(&task.resume_values);
@@ -417,6 +418,15 @@ impl Machine {
         let context = Context::new(parts);
         self.keep_attempt(slot, &context, began);
         context
+    }
+
+    /// Returns the run if it makes the superstep of an older checkpoint again without a fork, or runs in a task that does.
+    fn replay(&self) -> Option<RunId> {
+        let begins = self.head.checkpoint.map(|checkpoint| checkpoint.id) == self.origin.checkpoint;
+        if self.planning.replaying && begins && !self.is_latest() {
+            return self.commits.recording.as_ref().map(|recording| recording.run);
+        }
+        self.env.above.as_ref().and_then(|above| above.parts().replay)
     }
 
     /// Returns where the graph stands, and those around it. A stateless graph stands nowhere itself.

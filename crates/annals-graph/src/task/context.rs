@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::base::internal::hash;
-use crate::base::{CheckpointId, Encoded, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
+use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, ThreadId, Timestamp, Value};
 use crate::graph::{Command, RetryPolicy};
 
 use crate::state::Writes;
@@ -80,6 +80,8 @@ pub(crate) struct ContextParts {
     pub(crate) around: Option<Around>,
     /// True if the run continues an earlier one, so that the subgraphs of the task continue as well.
     pub(crate) resuming: bool,
+    /// The run, if it makes the superstep of an older checkpoint again in place: tasks with the same ids have run before.
+    pub(crate) replay: Option<RunId>,
     /// The number of the attempt, from 1.
     pub(crate) attempt: u32,
     pub(crate) first_attempt_at: Timestamp,
@@ -115,6 +117,7 @@ impl ContextParts {
             scope,
             around: None,
             resuming: false,
+            replay: None,
             attempt: 1,
             first_attempt_at: at.now,
             error: None,
@@ -246,6 +249,7 @@ impl Context {
         next.checkpoint = parts.checkpoint;
         next.around.clone_from(&parts.around);
         next.resuming = parts.resuming;
+        next.replay = parts.replay;
         next.attempt = parts.attempt + 1;
         next.error.clone_from(&parts.error);
         next.asked = Mutex::new(asked);

@@ -14,6 +14,7 @@ mod message_part;
 mod message_stream;
 mod scope;
 mod sleep;
+mod step_key;
 mod step_time;
 mod task_body;
 mod task_info;

@@ -37,6 +37,7 @@ mod pushed_calls;
 mod pushing;
 mod sharing;
 mod sim;
+mod step_keys;
 mod step_limits;
 mod streams;
 mod subgraph_branches;
