@@ -29,6 +29,7 @@ mod share;
 mod snapshot;
 mod streams;
 mod timer;
+mod transaction;
 mod worker;
 
 pub use added::{ListChanges, RunState};

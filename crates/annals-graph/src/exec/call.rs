@@ -29,7 +29,7 @@ use super::shown::{TaskEnd, TaskInput, TaskStart};
 use super::task::{TaskWrite, WriteKind, encode_stored, push};
 
 /// The channel of the result of a called task.
-const RETURN: &str = "__return__";
+pub(crate) const RETURN: &str = "__return__";
 
 /// A call that is about to run.
 pub(crate) struct CallJob {

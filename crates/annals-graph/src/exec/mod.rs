@@ -47,7 +47,7 @@ pub(crate) use before::Before;
 pub(crate) use begin::resume_values_by_id;
 pub(crate) use cache::{call_entry, node_labels};
 pub(crate) use call::{
-    CallEnd, CallJob, CallLeft, attempt_write, call_end, call_failed, call_messages, call_result, call_start,
+    CallEnd, CallJob, CallLeft, RETURN, attempt_write, call_end, call_failed, call_messages, call_result, call_start,
     close_call, known_call, next_attempt, open_call, shown_result,
 };
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};

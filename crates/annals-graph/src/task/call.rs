@@ -585,6 +585,8 @@ pub(crate) struct CallParts {
     /// The number of calls, those of earlier attempts included.
     pub(crate) made: AtomicU32,
     pub(crate) attempt: Attempt,
+    /// The number of transactions of this attempt.
+    pub(crate) transactions: AtomicU32,
     /// True until the attempt number is persisted, which must happen before the first nested call.
     pub(crate) unnoted: AtomicBool,
     pub(crate) started: Mutex<Vec<Arc<dyn Called>>>,

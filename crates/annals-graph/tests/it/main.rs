@@ -43,6 +43,7 @@ mod streams;
 mod subgraph_branches;
 mod subgraphs;
 mod task_limits;
+mod transactions;
 mod transfer;
 mod without_graph;
 mod workers;
