@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, Timestamp};
-use annals::store::{OpenOptions, StoreError};
+use annals::store::{Batch, NewLease, OpenOptions, StoreError};
 use annals_graph::graph::Entrypoint;
 use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};
@@ -329,5 +329,112 @@ fn a_lease_past_its_limits_is_refused() {
         let error = graph.run(&thread).lease(duration).invoke(line("x")).unwrap_err();
         assert!(matches!(error.as_store(), Some(StoreError::Invalid { field: "lease", .. })), "{error}");
         assert!(matches!(thread.lease(duration), Err(StoreError::Invalid { field: "lease", .. })));
+    }
+}
+
+/// A store whose clock the test sets, at 1,000 s.
+fn by_hand() -> (Hands, Store) {
+    let hands = Hands::default();
+    hands.0.store(1_000, Ordering::SeqCst);
+    let store = place_with(OpenOptions::new().clock(hands.clone()));
+    (hands, store)
+}
+
+fn seconds(second: i64) -> Timestamp {
+    Timestamp::from_micros(second * 1_000_000)
+}
+
+#[apply(each_backend)]
+fn a_run_goes_on_after_a_suspension_or_a_jump_of_the_clock_if_nobody_took_its_thread() {
+    for way in WAYS {
+        // An hour later, an hour earlier, and forward and back again.
+        for jumps in [&[4_600][..], &[-2_600], &[90_000, 900]] {
+            let (hands, store) = by_hand();
+            let thread = store.thread(format!("{way:?} {jumps:?}")).unwrap();
+            let clock = hands.clone();
+            let graph = StateGraph::<Log>::new()
+                .node("slow", move |_: &Log| {
+                    jumps.iter().for_each(|second| clock.0.store(*second, Ordering::SeqCst));
+                    Ok(line("slow"))
+                })
+                .node("after", |_: &Log| Ok(line("after")))
+                .edge(START, "slow")
+                .edge("slow", "after")
+                .compile()
+                .unwrap();
+            let done = way.invoke(graph.run(&thread).lease(LEASE), line("input")).unwrap();
+            assert_eq!(done.state().lines.to_vec(), ["input", "slow", "after"], "{way:?} {jumps:?}");
+            assert_eq!(lease_of(&thread), (1, false));
+            // The next claim goes by the clock as it stands.
+            way.invoke(graph.run(&thread).lease(LEASE), line("again")).unwrap();
+            assert_eq!(lease_of(&thread), (2, false));
+            assert_eq!(thread.last_lease().unwrap().unwrap().recoveries, 0);
+        }
+    }
+}
+
+#[apply(each_backend)]
+fn a_clock_that_jumps_back_keeps_a_lease_for_its_owner_until_the_first_timestamp() {
+    let (hands, store) = by_hand();
+    let thread = store.thread("back").unwrap();
+    thread.update(line("before")).unwrap();
+    let id = thread.id().clone();
+    let claim = |owner: &annals::store::LeaseOwner| {
+        let (now, until) = (store.now(), store.now().saturating_add(LEASE));
+        store.commit(&Batch::of_lease(id.clone(), NewLease::claim(owner.clone(), now, until)))
+    };
+    let (owner, rival) = (store.mint_owner(), store.mint_owner());
+    claim(&owner).unwrap();
+    hands.0.store(100, Ordering::SeqCst);
+    let refused = claim(&rival).unwrap_err();
+    assert!(matches!(refused, StoreError::Leased { until, .. } if until == seconds(1_030)), "{refused}");
+    let (counting, ran) = counting();
+    assert!(is_leased(&counting.run(&thread).lease(LEASE).invoke(line("x"))));
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    // A renewal by the new time takes the long expiry back.
+    let renew = NewLease::renew(owner.clone(), store.now().saturating_add(LEASE));
+    store.commit(&Batch::of_lease(id.clone(), renew)).unwrap();
+    assert_eq!(thread.last_lease().unwrap().unwrap().expires_at, Some(seconds(130)));
+    hands.0.store(129, Ordering::SeqCst);
+    assert!(claim(&rival).is_err());
+    hands.0.store(130, Ordering::SeqCst);
+    claim(&rival).unwrap();
+    let late = store.commit(&Batch::of_lease(id, NewLease::hold(owner)));
+    assert!(matches!(late, Err(StoreError::LeaseLost { .. })), "{late:?}");
+    // Whom nobody renews any more, a person ends.
+    hands.0.store(-50_000, Ordering::SeqCst);
+    let epoch = thread.last_lease().unwrap().unwrap().epoch;
+    assert!(thread.break_lease(epoch).unwrap());
+    assert!(counting.run(&thread).lease(LEASE).invoke(line("x")).unwrap().is_done());
+}
+
+#[apply(each_backend)]
+fn a_renewal_that_comes_an_hour_late_holds_the_thread_only_if_nobody_claimed_it() {
+    let (hands, store) = by_hand();
+    for claims_first in [false, true] {
+        hands.0.store(1_000, Ordering::SeqCst);
+        let thread = store.thread(format!("late {claims_first}")).unwrap();
+        thread.update(line("before")).unwrap();
+        let (owner, rival) = (store.mint_owner(), store.mint_owner());
+        let commit = |lease: NewLease| store.commit(&Batch::of_lease(thread.id().clone(), lease));
+        let claim = |owner: &annals::store::LeaseOwner| {
+            commit(NewLease::claim(owner.clone(), store.now(), store.now().saturating_add(LEASE)))
+        };
+        claim(&owner).unwrap();
+        hands.0.fetch_add(3_600, Ordering::SeqCst);
+        if claims_first {
+            claim(&rival).unwrap();
+        }
+        let renewed = commit(NewLease::renew(owner.clone(), store.now().saturating_add(LEASE)));
+        if claims_first {
+            assert!(matches!(renewed, Err(StoreError::LeaseLost { .. })), "{renewed:?}");
+            assert_eq!(lease_of(&thread), (2, true), "the rival keeps its lease");
+            assert_eq!(thread.last_lease().unwrap().unwrap().recoveries, 1);
+        } else {
+            renewed.unwrap();
+            let refused = claim(&rival);
+            assert!(matches!(refused, Err(StoreError::Leased { .. })), "{refused:?}");
+            assert_eq!(lease_of(&thread), (1, true));
+        }
     }
 }
