@@ -159,6 +159,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         E::ThreadNotFound { .. }
         | E::CheckpointNotFound { .. }
         | E::CheckpointPruned { .. }
+        | E::InterruptNotOpen { .. }
         | E::BranchNotFound { .. } => ErrorKind::NotFound,
         E::HandleClosed { .. } | E::FileReplaced { .. } => ErrorKind::Io,
         E::Write { .. } | E::Read { .. } | E::Open { .. } | E::ReadOnly => ErrorKind::Io,

@@ -397,11 +397,11 @@ SELECT h.thread,
   (SELECT CASE
       WHEN json_valid(c.metadata) AND coalesce(json_type(c.metadata, '$.cancelled'), 'null') NOT IN ('null', 'false') THEN 'cancelled'
       WHEN c.tasks IS NULL THEN 'done'
-      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'failed'
-      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)
+      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'failed'
+      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)
         AND NOT EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
           AND r.checkpoint = c.seq)) THEN 'interrupted'
-      WHEN EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.checkpoint = c.seq) THEN 'sleeping'
+      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'sleeping'
       ELSE 'running' END
     FROM checkpoint c WHERE c.seq = h.head),
   (SELECT strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
@@ -547,10 +547,11 @@ SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1, j.key,
   j.value,
   CASE WHEN d.seq IS NOT NULL
       OR EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx >= 0) THEN 'done'
-    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -1) THEN 'failed'
+    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -1 AND w.value IS NOT NULL) THEN 'failed'
+    WHEN NOT EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -3 AND w.value IS NOT NULL) THEN 'running'
     WHEN EXISTS (SELECT 1 FROM timer r WHERE r.namespace = k.namespace AND r.task = substr(k.tasks, 4 + 16 * j.key, 16)
       AND r.checkpoint = k.seq) THEN 'sleeping'
-    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -3) THEN 'interrupted'
+    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -3 AND w.value IS NOT NULL) THEN 'interrupted'
     ELSE 'running' END,
   c.created_at,
   strftime('%Y-%m-%dT%H:%M:%S', d.created_at / 1000000, 'unixepoch') || printf('.%06dZ', d.created_at % 1000000),

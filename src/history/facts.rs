@@ -6,7 +6,7 @@
 
 use crate::base::limits::{FACT_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{Namespace, ThreadId};
-use crate::store::threads::{ARCHIVED, LABELS, PINNED, PROJECT, TITLE};
+use crate::store::threads::{ARCHIVED, LABELS, PAUSED, PINNED, PROJECT, TITLE};
 use crate::store::{
     NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError, ThreadFacts,
 };
@@ -14,7 +14,7 @@ use crate::store::{
 use super::thread::Thread;
 
 /// Returns the content of each field.
-fn fields(facts: &ThreadFacts) -> [(&'static str, Option<String>); 5] {
+fn fields(facts: &ThreadFacts) -> [(&'static str, Option<String>); 6] {
     let flag = |is_set: bool| is_set.then(|| "true".to_owned());
     let labels = || {
         let labels = facts.labels.iter().map(|label| serde_json::Value::from(label.as_str())).collect();
@@ -26,6 +26,7 @@ fn fields(facts: &ThreadFacts) -> [(&'static str, Option<String>); 5] {
         (LABELS, (!facts.labels.is_empty()).then(labels)),
         (ARCHIVED, flag(facts.is_archived)),
         (PINNED, flag(facts.is_pinned)),
+        (PAUSED, flag(facts.is_paused)),
     ]
 }
 
@@ -38,6 +39,7 @@ enum FactChange {
     RemoveLabel(String),
     Archived(bool),
     Pinned(bool),
+    Paused(bool),
 }
 
 /// Changes of the facts of one thread or several, which become one operation. Made by [`Thread::facts`] and
@@ -150,6 +152,11 @@ impl FactsUpdate {
         self.with(FactChange::Pinned(false))
     }
 
+    /// Pauses, or ends the pause.
+    pub(super) fn paused(self, paused: bool) -> Self {
+        self.with(FactChange::Paused(paused))
+    }
+
     /// Stores the changes as one durable operation; none if the facts are so already. If another writer is faster, they
     /// are applied to the facts that it left.
     ///
@@ -216,6 +223,7 @@ impl FactChange {
             Self::RemoveLabel(label) => facts.labels.retain(|known| known != label),
             Self::Archived(archived) => facts.is_archived = *archived,
             Self::Pinned(pinned) => facts.is_pinned = *pinned,
+            Self::Paused(paused) => facts.is_paused = *paused,
         }
     }
 }

@@ -117,6 +117,24 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
+    /// No interrupt with this id is open at the head of the thread. Nothing was written.
+    #[error("interrupt {id} is not open in thread {thread}: open are {open:?}; nothing was written")]
+    InterruptNotOpen {
+        /// The thread.
+        thread: ThreadId,
+        /// The id that was given.
+        id: String,
+        /// The ids of the open interrupts.
+        open: Vec<String>,
+    },
+    /// The thread has ended: it takes neither resume values nor signals. Nothing was written.
+    #[error("thread {thread} is {status}; nothing was written")]
+    ThreadEnded {
+        /// The thread.
+        thread: ThreadId,
+        /// Its status: `done` or `cancelled`.
+        status: &'static str,
+    },
     /// The checkpoint does not exist.
     #[error("checkpoint {id} is not in thread {thread}")]
     CheckpointNotFound {
@@ -396,6 +414,8 @@ impl StoreError {
             Self::CheckpointNotFound { .. } => ("EmptyInputError", "CHECKPOINT_NOT_FOUND"),
             Self::CheckpointPruned { .. } => ("EmptyInputError", "CHECKPOINT_PRUNED"),
             Self::BranchNotFound { .. } => ("ValueError", "BRANCH_NOT_FOUND"),
+            Self::InterruptNotOpen { .. } => ("UnknownInterruptError", "INTERRUPT_NOT_OPEN"),
+            Self::ThreadEnded { .. } => ("Exception", "THREAD_ENDED"),
             Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),
             Self::InvalidPoint { .. } => ("ValueError", "INVALID_POINT"),
             Self::Ambiguous { .. } => ("Exception", "AMBIGUOUS"),
@@ -482,6 +502,8 @@ mod tests {
             ("CheckpointNotFound", StoreError::CheckpointNotFound { thread: thread(), id: reason() }),
             ("CheckpointPruned", StoreError::CheckpointPruned { thread: thread(), id }),
             ("BranchNotFound", StoreError::BranchNotFound { thread: thread(), name: reason() }),
+            ("InterruptNotOpen", StoreError::InterruptNotOpen { thread: thread(), id: reason(), open: Vec::new() }),
+            ("ThreadEnded", StoreError::ThreadEnded { thread: thread(), status: "done" }),
             ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()], more: false }),
             ("InvalidPoint", StoreError::InvalidPoint { text: reason(), at: 0, expected: "a thread" }),
             ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),

@@ -19,15 +19,16 @@ pub(crate) const PROJECT: &str = "project";
 pub(crate) const LABELS: &str = "labels";
 pub(crate) const ARCHIVED: &str = "archived";
 pub(crate) const PINNED: &str = "pinned";
+pub(crate) const PAUSED: &str = "paused";
 
 /// The member of the metadata of a checkpoint that names its graph.
-const GRAPH: &str = "graph";
+pub(crate) const GRAPH: &str = "graph";
 /// The channel and the index of the write of a task that failed.
-const ERROR: (&str, i32) = ("__error__", -1);
+pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
 /// The channel and the index of the write of a task that interrupted.
-const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
+pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 /// The member of the metadata of a checkpoint that cancels the thread: the reason, or true.
-const CANCELLED: &str = "cancelled";
+pub(crate) const CANCELLED: &str = "cancelled";
 
 /// The facts that the users of a thread stated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct ThreadFacts {
     pub is_archived: bool,
     /// True if the thread is pinned.
     pub is_pinned: bool,
+    /// True if the thread is paused: workers pass it over.
+    pub is_paused: bool,
     /// The end of its time in the trash; `None` if it is not there.
     pub trashed_until: Option<Timestamp>,
 }
@@ -62,6 +65,7 @@ impl ThreadFacts {
                 LABELS => facts.labels = labels_of(&text)?,
                 ARCHIVED => facts.is_archived = true,
                 PINNED => facts.is_pinned = true,
+                PAUSED => facts.is_paused = true,
                 TRASHED => facts.trashed_until = trashed_until(&text),
                 _ => {}
             }
@@ -124,6 +128,7 @@ impl ThreadStatus {
         let ends = all().any(|write| write.index >= 0);
         let is_error = |write: &NewWrite| write.index == ERROR.1 && &*write.channel == ERROR.0;
         let is_interrupt = |write: &NewWrite| write.index == INTERRUPT.1 && &*write.channel == INTERRUPT.0;
+        let is_cleared = |write: &NewWrite| write.value == WriteValue::Null;
         let sleeps = |write: &NewWrite| match special_value(&write.value) {
             Value::List(interrupts) => interrupts.iter().all(|interrupt| wakes_at(interrupt).is_some()),
             _ => false,
@@ -137,8 +142,8 @@ impl ThreadStatus {
             // No task is due, or the metadata decide.
             0 | 5 => true,
             1 => deciding.next().is_none(),
-            2 => !ends && deciding.all(|write| is_interrupt(write) && !sleeps(write)),
-            3 => !ends && deciding.all(|write| is_error(write) || is_interrupt(write)),
+            2 => !ends && deciding.all(|write| is_interrupt(write) && !is_cleared(write) && !sleeps(write)),
+            3 => !ends && deciding.all(|write| !is_cleared(write) && (is_error(write) || is_interrupt(write))),
             4 => !ends && deciding.all(|write| is_interrupt(write) && sleeps(write)),
             _ => false,
         }
@@ -146,9 +151,8 @@ impl ThreadStatus {
 
     /// Derives the status from a head, its metadata and the stored writes of its tasks.
     fn of(head: &CheckpointRecord, metadata: &serde_json::Value, writes: &[WriteRecord]) -> Self {
-        match metadata.get(CANCELLED) {
-            None | Some(serde_json::Value::Null | serde_json::Value::Bool(false)) => {}
-            Some(reason) => return Self::Cancelled(reason.as_str().map(ToOwned::to_owned)),
+        if let Some(reason) = cancel_in(metadata) {
+            return Self::Cancelled(reason.as_str().map(ToOwned::to_owned));
         }
         let (mut values, mut wake_at, mut failed) = (Vec::new(), None::<i64>, None);
         for task in &head.tasks {
@@ -156,7 +160,7 @@ impl ThreadStatus {
             if of_task().any(|write| write.index >= 0) {
                 continue;
             }
-            for write in of_task() {
+            for write in of_task().filter(|write| write.value != WriteValue::Null) {
                 match &*write.channel {
                     channel if channel == ERROR.0 => {
                         let message = special_value(&write.value).as_str().unwrap_or_default().to_owned();
@@ -215,6 +219,19 @@ pub(crate) fn without_timer(
     let mut sleeping = sleeping(head, writes);
     sleeping.retain(|(task, _)| !has_failed(*task) && !has_timer(*task));
     sleeping
+}
+
+/// Returns the member of metadata that cancels a thread.
+fn cancel_in(metadata: &serde_json::Value) -> Option<&serde_json::Value> {
+    let reason = metadata.get(CANCELLED)?;
+    (!matches!(reason, serde_json::Value::Null | serde_json::Value::Bool(false))).then_some(reason)
+}
+
+/// Returns the reason for which a head cancels its thread, empty without one.
+pub(crate) fn cancelled_by(head: &CheckpointRecord) -> Option<String> {
+    let metadata = head.metadata.as_deref().filter(|text| text.contains(CANCELLED))?;
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    cancel_in(&metadata).map(|reason| reason.as_str().unwrap_or_default().to_owned())
 }
 
 /// Returns the timestamp from which on an interrupt can resume, if it is of a task that sleeps.

@@ -12,6 +12,8 @@ pub const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// Continuations of a run whose process died, before a worker marks it as stuck, unless the worker sets another number.
 pub const RECOVERIES_DEFAULT: u64 = 10;
+/// Pause between two looks of a run with a lease at a cancel or a pause of its thread.
+pub const CONTROL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest pause of a worker between two looks at the request to stop.
 pub const WORKER_IDLE: Duration = Duration::from_millis(100);
 /// The duration of a transaction on the tables of an application; others wait for the writer role meanwhile.

@@ -148,6 +148,17 @@ pub(super) fn by_status(backend: &dyn Backend) {
     backend.rebuild_threads().expect("the table is made anew");
     assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
     assert_eq!(listed(backend, &ThreadQuery::new().project("home")), ["stated"]);
+    // An error, an interrupt and a sleep that are cleared leave their tasks due.
+    for (place, index, channel) in [(2, -3, "__interrupt__"), (3, -1, "__error__"), (4, -3, "__interrupt__")] {
+        let clear = NewWrite::new(index, channel, WriteValue::Null);
+        commit(backend, &places[place].pending(1, writes(1, task(1), "p", vec![clear])));
+    }
+    for name in ["asks", "fails", "sleeps"] {
+        assert_eq!(status(name), ThreadStatus::Running, "{name}");
+    }
+    let mut running = by(ThreadStatus::Running);
+    running.sort_unstable();
+    assert_eq!(running, ["asks", "fails", "runs", "sleeps"]);
     clean(backend);
 }
 

@@ -1,0 +1,190 @@
+//! Signals: values that are sent to a thread from outside, and that its tasks receive.
+//!
+//! The mailbox of a thread is a namespace of its own with a list channel for each name, so it is durable, encrypted, checked,
+//! copied and deleted as all state is, and can be filled before the thread has a run. A signal leaves it in the commit that
+//! stores it as the resume value of the task that receives it. *Absent:* waiting, which a task does.
+//!
+//! Invariant: a signal is received once: a commit that takes it names the head of the mailbox, and so does one that adds.
+
+use crate::base::limits::UPDATE_ATTEMPTS_MAX;
+use crate::base::{CheckpointId, Map, Namespace, Value};
+use crate::error::Error;
+use crate::state::signal_resume_value;
+use crate::store::batch::{Change, ChangeValue, ItemChange, ItemOp};
+use crate::store::{Batch, ChannelValue, ItemRange, NewCheckpoint, Parent, Source, Store, StoreError};
+
+use super::interrupts::WaitingTasks;
+use super::snapshot::{Snapshot, item_value};
+use super::thread::Thread;
+use super::write::NewItem;
+
+/// The path of the namespace that holds the mailbox of a thread: as that of a task, so that no move of the head takes it along.
+const MAILBOX: &str = "signals:mailbox";
+
+/// A signal that lies in the mailbox of a thread.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct WaitingSignal {
+    /// The name.
+    pub name: String,
+    /// The value.
+    pub value: Value,
+    position: u64,
+}
+
+impl Store {
+    /// Sends a signal to a thread: [`Thread::signal`].
+    ///
+    /// # Errors
+    /// As [`Thread::signal`]; [`StoreError::Id`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// store.signal("order-17", "review", true)?;
+    /// store.signal("order-17", "review", false)?;
+    /// let waiting = store.thread("order-17")?.signals()?;
+    /// let values: Vec<_> = waiting.iter().map(|signal| (signal.name.as_str(), signal.value.clone())).collect();
+    /// assert_eq!(values, [("review", true.into()), ("review", false.into())]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn signal(&self, thread: impl AsRef<str>, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
+        self.thread(thread)?.signal(name, value)
+    }
+}
+
+impl Thread {
+    /// Sends a signal to the thread: a value under a name, which one task receives once (`Context::receive` of the executor).
+    /// It is durable when this returns. The thread need not exist: its first run finds the signal. Signals of one name are received in the
+    /// order in which they were sent; those that no task receives lie in the mailbox until the thread is deleted. Returns the
+    /// checkpoint of the mailbox.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the name is empty, longer than 256 bytes, or holds a NUL; [`StoreError::ThreadEnded`] if the thread
+    /// is cancelled; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
+    /// [`Backend::commit`](crate::store::Backend::commit).
+    pub fn signal(&self, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
+        if name.is_empty() {
+            let reason = "it is empty: a signal has a name".to_owned();
+            return Err(StoreError::Invalid { field: "signal name", reason }.into());
+        }
+        if self.cancel_reason()?.is_some() {
+            return Err(StoreError::ThreadEnded { thread: self.id().clone(), status: "cancelled" }.into());
+        }
+        self.mailbox()?.append(name, [NewItem::Value(value.into())])
+    }
+
+    /// Returns the signals in the mailbox of the thread, by name, those of one name in the order in which they were sent.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    pub fn signals(&self) -> Result<Vec<WaitingSignal>, StoreError> {
+        match self.mailbox()?.head()? {
+            Some(mailbox) => waiting_signals(&mailbox),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Gives signals of the mailbox to the tasks that wait for them, and makes tasks due whose interrupts have stored resume
+    /// values. An executor calls it before it continues a thread, when a run has stored interrupts, and when a checkpoint of the
+    /// mailbox appears. Returns whether a task was made due.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; [`StoreError::Read`], [`StoreError::Corrupt`],
+    /// [`StoreError::Codec`]; as [`Backend::commit`](crate::store::Backend::commit).
+    pub fn deliver_signals(&self) -> Result<bool, StoreError> {
+        let mut attempt = 1;
+        loop {
+            match self.deliver_signals_once() {
+                Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Returns whether a namespace is the mailbox of its thread.
+    pub fn is_mailbox(namespace: &Namespace) -> bool {
+        namespace.as_str() == MAILBOX
+    }
+
+    fn mailbox(&self) -> Result<Self, StoreError> {
+        self.in_namespace(MAILBOX)
+    }
+
+    fn deliver_signals_once(&self) -> Result<bool, StoreError> {
+        let Some(waiting) = WaitingTasks::read(self)? else { return Ok(false) };
+        let open = waiting.open();
+        let is_given = open.iter().any(|interrupt| waiting.is_given(&interrupt.id));
+        let receives = open.iter().filter(|interrupt| interrupt.signal.is_some() && !waiting.is_given(&interrupt.id));
+        let receives: Vec<_> = receives.collect();
+        let mailbox = if receives.is_empty() { None } else { self.mailbox()?.head()? };
+        let Some(mailbox) = mailbox else {
+            if is_given {
+                self.store().commit(&waiting.resumed(self, Map::new())?)?;
+            }
+            return Ok(is_given);
+        };
+        let mut signals = waiting_signals(&mailbox)?;
+        let (mut values, mut taken) = (Map::new(), Vec::new());
+        for interrupt in receives {
+            let found = signals.iter().position(|signal| Some(&signal.name) == interrupt.signal.as_ref());
+            if let Some(found) = found {
+                let signal = signals.remove(found);
+                values.insert(interrupt.id.clone(), signal_resume_value(signal.value.clone()));
+                taken.push(signal);
+            }
+        }
+        if taken.is_empty() && !is_given {
+            return Ok(false);
+        }
+        let mut batch = waiting.resumed(self, values)?;
+        if !taken.is_empty() {
+            batch.then.push(self.taken(&mailbox, &taken)?);
+        }
+        self.store().commit(&batch).map(|()| true)
+    }
+
+    /// Returns the batch that takes signals out of the mailbox.
+    fn taken(&self, mailbox: &Snapshot, taken: &[WaitingSignal]) -> Result<Batch, StoreError> {
+        let (store, namespace) = (self.store(), mailbox.point().namespace.clone());
+        let (parent, step) = (mailbox.id(), mailbox.step() + 1);
+        let id = store.mint_checkpoint(step, Some(&parent));
+        let mut checkpoint = NewCheckpoint::new(id, Some(Parent::Local(parent)), step, Source::Update, store.now());
+        for channel in mailbox.state_record()?.channels {
+            let of_channel = taken.iter().filter(|signal| signal.name == *channel.channel);
+            let mut deletes: Vec<_> =
+                of_channel.map(|signal| ItemChange::new(signal.position, ItemOp::Delete, None)).collect();
+            deletes.sort_by_key(|delete| delete.position);
+            if !deletes.is_empty() {
+                let value = ChangeValue::Items(deletes);
+                checkpoint.changes.push(Change::new(channel.channel, channel.version + 1, value));
+            }
+        }
+        let mut batch = Batch::new(self.id().clone(), namespace, Some(parent));
+        batch.checkpoints.push(checkpoint);
+        Ok(batch)
+    }
+}
+
+fn waiting_signals(mailbox: &Snapshot) -> Result<Vec<WaitingSignal>, StoreError> {
+    let mut signals = Vec::new();
+    for channel in mailbox.state_record()?.channels {
+        if channel.value != ChannelValue::Items {
+            continue;
+        }
+        let name = channel.channel.to_string();
+        let add = &mut |row: crate::store::ItemRow<'_>| {
+            let value = item_value(row.payload)?;
+            signals.push(WaitingSignal { name: name.clone(), value, position: row.position });
+            Ok(())
+        };
+        mailbox.store().backend().items(mailbox.point(), &channel.channel, ItemRange::All, add)?;
+    }
+    Ok(signals)
+}
