@@ -63,11 +63,13 @@ impl Driver {
                 return Ok(Some(event));
             }
             if let Some(error) = self.failed.take() {
-                return Err(error);
+                return self.run.end_if_cancelled(error).map(|()| None);
             }
             self.told = true;
-            if !self.wait()? {
-                return Ok(None);
+            match self.wait() {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return self.run.end_if_cancelled(error).map(|()| None),
             }
         }
     }
@@ -77,10 +79,12 @@ impl Driver {
         loop {
             let acted = self.act();
             self.run.forward();
-            acted?;
-            if !self.wait()? {
-                return Ok(self.run.machine);
+            match acted.and_then(|()| self.wait()) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => self.run.end_if_cancelled(error)?,
             }
+            return Ok(self.run.machine);
         }
     }
 

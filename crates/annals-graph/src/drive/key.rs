@@ -1,11 +1,11 @@
 //! Runs with an idempotency key: what there is of one, and how it is repeated.
 
 use crate::base::limits::RUN_KEY_BYTES_MAX;
-use crate::base::{Namespace, RunId};
+use crate::base::{CheckpointId, Namespace, RunId};
 use crate::error::Error;
 use crate::exec::{RunError, RunStart};
-use crate::history::Thread;
-use crate::store::CheckpointRef;
+use crate::history::{Snapshot, Thread};
+use crate::store::{CheckpointRef, Source};
 
 use super::run::RunSettings;
 use crate::run::Loaded;
@@ -14,6 +14,8 @@ use crate::run::Loaded;
 pub(super) struct Earlier {
     /// The last checkpoint it made.
     pub(super) last: CheckpointRef,
+    /// The checkpoint at which other runs ended or left what the run had begun, if they went on with it.
+    pub(super) end: Option<CheckpointRef>,
 }
 
 impl RunSettings {
@@ -33,11 +35,33 @@ impl RunSettings {
                 // A commit of an earlier run with the key that was dropped counts as well.
                 thread.store().settle_abandoned();
                 let last = thread.store().backend().last_of_run(thread.id(), &Namespace::root(), &run)?;
-                return Ok((run, last.map(|record| Earlier { last: record.point })));
+                let earlier = last.map(|record| {
+                    let end = if record.tasks.is_empty() { None } else { end_of(thread, record.point.checkpoint)? };
+                    Ok::<_, Error>(Earlier { last: record.point, end })
+                });
+                return Ok((run, earlier.transpose()?));
             }
         };
         Err(RunError::BadKey { reason }.into())
     }
+}
+
+/// Returns the checkpoint at which later runs without an input of their own left the lineage of an earlier run: the newest one
+/// before the next input. `None` if none of them continued it.
+fn end_of(thread: &Thread, last: CheckpointId) -> Result<Option<CheckpointRef>, Error> {
+    let head = thread.with_namespace(Namespace::root()).head()?.filter(|head| head.id() > last);
+    let (mut end, mut is_last) = (None, true);
+    for snapshot in head.iter().flat_map(Snapshot::lineage) {
+        let snapshot = snapshot?;
+        if snapshot.id() == last {
+            return Ok(end.filter(|_| !is_last));
+        }
+        if is_last {
+            end = Some(snapshot.point().clone());
+        }
+        is_last = snapshot.source() == Source::Input;
+    }
+    Ok(None)
 }
 
 impl Earlier {

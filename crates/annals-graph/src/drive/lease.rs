@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::ThreadId;
+use crate::base::CheckpointId;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::LEASE_RETRY;
+use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY};
 use crate::error::Error;
 use crate::exec::RunStart;
-use crate::history::Thread;
+use crate::history::{ControlOrder, Thread};
 use crate::run::RunLease;
 use crate::store::{
-    Batch, CommitHandle, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store, StoreError, validate_lease,
+    Batch, CheckpointRef, CommitHandle, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store, StoreError, validate_lease,
 };
+use crate::task::RunControl;
 
 use super::host::RunHost;
 use super::run::{Durability, RunSettings};
@@ -151,23 +152,31 @@ struct Renewed {
     store: Store,
     host: Weak<RunHost>,
     owner: LeaseOwner,
-    thread: ThreadId,
+    thread: Thread,
+    control: RunControl,
+    /// The head that the run began on.
+    began: Option<CheckpointId>,
     duration: Duration,
+    /// The time of the next renewal, by the clock of the thread that renews.
+    renews_at: Mutex<Duration>,
     /// The last renewal, until its outcome is known.
     submitted: Mutex<Option<CommitHandle>>,
 }
 
 impl Renewal {
     /// Begins to renew the lease of a run, if it takes one.
-    pub(super) fn begin(host: &Arc<RunHost>) -> Option<Self> {
+    pub(super) fn begin(host: &Arc<RunHost>, control: &RunControl, began: Option<&CheckpointRef>) -> Option<Self> {
         let lease = host.session.lock().lease.clone()?;
         let (thread, duration) = (host.thread.as_ref()?, lease.duration?);
         let run = Renewed {
             store: thread.store().clone(),
             host: Arc::downgrade(host),
             owner: lease.owner,
-            thread: thread.id().clone(),
+            thread: thread.clone(),
+            control: control.clone(),
+            began: began.map(|point| point.checkpoint),
             duration,
+            renews_at: Mutex::new(RENEWER.clock.elapsed() + duration / 3),
             submitted: Mutex::new(None),
         };
         let run = Arc::new(run);
@@ -181,7 +190,7 @@ impl Renewal {
         let failed = session.failure().is_some();
         let lease = session.lease.as_mut().filter(|lease| lease.is_unreleased(failed))?;
         lease.end();
-        Some(Batch::of_lease(self.run.thread.clone(), NewLease::release(lease.owner.clone())))
+        Some(Batch::of_lease(self.run.thread.id().clone(), NewLease::release(lease.owner.clone())))
     }
 }
 
@@ -220,9 +229,26 @@ impl Renewed {
         if host.session.lock().lease.as_ref().is_some_and(RunLease::is_held) {
             let until = self.store.now().saturating_add(self.duration);
             let lease = NewLease::renew(self.owner.clone(), until);
-            *submitted = Some(self.store.submit(Batch::of_lease(self.thread.clone(), lease)));
+            *submitted = Some(self.store.submit(Batch::of_lease(self.thread.id().clone(), lease)));
         }
         Some(self.duration / 10)
+    }
+
+    /// Renews the lease if that is due, and passes a cancel or a pause from outside on to the run. Returns the time to the next
+    /// call, as [`Self::renew`].
+    fn heed(&self) -> Option<Duration> {
+        let now = RENEWER.clock.elapsed();
+        let renews_at = *self.renews_at.lock();
+        let renews_in = if renews_at <= now { self.renew()? } else { renews_at - now };
+        *self.renews_at.lock() = now + renews_in;
+        // A store that cannot be read now is read at the next call.
+        if let Ok(Some(order)) = self.thread.control_order(self.began) {
+            match order {
+                ControlOrder::Cancel(reason) => self.control.cancel(reason),
+                ControlOrder::Pause => self.control.request_drain("the thread is paused"),
+            }
+        }
+        Some(renews_in.min(CONTROL_INTERVAL))
     }
 }
 
@@ -246,7 +272,7 @@ static RENEWER: LazyLock<Renewer> =
 
 impl Renewer {
     fn add(run: &Arc<Renewed>) -> u64 {
-        let at = RENEWER.clock.elapsed() + run.duration / 3;
+        let at = RENEWER.clock.elapsed() + CONTROL_INTERVAL.min(run.duration / 3);
         let mut due = RENEWER.due.lock();
         due.last_id += 1;
         let id = due.last_id;
@@ -280,7 +306,7 @@ impl Renewer {
                 let Some(run) = due.runs.get(&id).and_then(|(_, run)| run.upgrade()) else { continue };
                 // A renewal may wait for a lock of the run.
                 drop(due);
-                let next = run.renew();
+                let next = run.heed();
                 let at = next.map(|next| self.clock.elapsed() + next);
                 drop(run);
                 due = self.due.lock();

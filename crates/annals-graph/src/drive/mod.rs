@@ -21,6 +21,7 @@ mod lease;
 mod load;
 mod nonblocking;
 mod outcome;
+mod outside;
 mod place;
 mod pool;
 mod reads;

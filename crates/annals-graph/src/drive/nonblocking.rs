@@ -102,10 +102,12 @@ impl AsyncDriver {
                 return Ok(Some(event));
             }
             if let Some(error) = self.failed.take() {
-                return Err(error);
+                return self.run.end_if_cancelled(error).map(|()| None);
             }
-            if !self.wait().await? {
-                return Ok(None);
+            match self.wait().await {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return self.run.end_if_cancelled(error).map(|()| None),
             }
         }
     }
@@ -115,10 +117,16 @@ impl AsyncDriver {
         loop {
             let acted = self.act().await;
             self.run.forward();
-            acted?;
-            if !self.wait().await? {
-                return Ok(self.run.machine);
+            let goes_on = match acted {
+                Ok(()) => self.wait().await,
+                Err(error) => Err(error),
+            };
+            match goes_on {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => self.run.end_if_cancelled(error)?,
             }
+            return Ok(self.run.machine);
         }
     }
 

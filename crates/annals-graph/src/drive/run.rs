@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::base::limits::{LEASE_DEFAULT, RECURSION_LIMIT_DEFAULT};
-use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, Value};
+use crate::base::{CheckpointId, Clock, IdSource, Map, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, DEFAULT_NAME, Entry, Graph, input_writes};
@@ -28,6 +28,7 @@ use super::key::Earlier;
 use super::lease::{Claimed, Renewal};
 use super::nonblocking::AsyncDriver;
 use super::outcome::{Outcome, finish};
+use super::outside::{self, Receives};
 use super::place::{RunOn, RunPlace};
 use super::pool::{in_task, unblock};
 use super::timer::{self, ParkTimer, Timer};
@@ -563,15 +564,16 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     ///
     /// # Errors
     /// As [`CompiledGraph::invoke`].
-    pub fn invoke<M>(self, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
-        let driver = Driver::new(begin(
-            &self.graph.graph,
-            &self.place,
-            input.into_input(),
-            &self.settings,
-            EventMask::default(),
-        )?);
-        finish(self.graph, &self.place, driver.run()?)
+    pub fn invoke<M>(mut self, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
+        let (mut input, mut receives) = (input.into_input(), Receives::default());
+        loop {
+            let begun = begin(&self.graph.graph, &self.place, input, &self.settings, EventMask::default())?;
+            let outcome = finish(self.graph, &self.place, Driver::new(begun).run()?)?;
+            match receives.go_on(&self.place, &outcome, &self.settings)? {
+                Some(settings) => (self.settings, input) = (settings, Input::Continue),
+                None => return Ok(outcome),
+            }
+        }
     }
 
     /// Runs to the end without blocking the executor that it is polled by: asynchronous nodes run in this future, the
@@ -603,10 +605,17 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # }
     /// ```
     pub async fn ainvoke<M>(mut self, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
-        let input = input.into_input();
+        let (mut input, mut receives) = (input.into_input(), Receives::default());
         self.settings.find_timer(&self.graph.graph)?;
-        let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, EventMask::default()).await?;
-        finish(self.graph, &self.place, AsyncDriver::new(begun).run().await?)
+        loop {
+            let mask = EventMask::default();
+            let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, mask).await?;
+            let outcome = finish(self.graph, &self.place, AsyncDriver::new(begun).run().await?)?;
+            match receives.go_on(&self.place, &outcome, &self.settings)? {
+                Some(settings) => (self.settings, input) = (settings, Input::Continue),
+                None => return Ok(outcome),
+            }
+        }
     }
 }
 
@@ -649,14 +658,16 @@ pub(super) fn begin(
     check_context(graph, settings.value.as_deref())?;
     let place = &place.outermost()?;
     let (run, earlier) = settings.run_id(place.thread.as_ref())?;
-    let at = earlier.as_ref().map(|earlier| &earlier.last).or(place.at.as_ref());
+    let at = earlier.as_ref().map(|earlier| earlier.end.as_ref().unwrap_or(&earlier.last)).or(place.at.as_ref());
     let mut addressed = place.at.is_some() && earlier.is_none();
-    let mut claimed = None;
+    let (mut claimed, mut given) = (None, None);
     let (seed, now, store, head, recording) = match &place.thread {
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
             let loaded = load_claimed(graph, thread, at, (settings, &start, earlier.as_ref()), &mut claimed)?;
+            let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
+            outside::verify_continues(thread, &start, &loaded, addressed)?;
             start = match &earlier {
                 Some(earlier) => earlier.start(&loaded),
                 None if run.is_of_key() => start.with_key(&loaded.head, run),
@@ -668,6 +679,7 @@ pub(super) fn begin(
             // The superstep of a head that was moved back was made already: it is made again, as at an old checkpoint.
             let is_continued = loaded.is_continued && earlier.is_none();
             addressed |= is_continued;
+            given = outside::given(&loaded, addressed);
             let mut recording =
                 recording(thread, addressed, loaded.newest, run, with_graph(settings.metadata.clone(), graph));
             recording.is_continued = is_continued;
@@ -677,11 +689,12 @@ pub(super) fn begin(
         }
     };
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
+    let cancelled = outside::cancelled_end(&start, &head);
     let resume_values = matches!(&start, RunStart::Command(command) if command.resume.is_some());
     let host = Arc::new(settings.host(place.thread.clone(), run, events));
     let is_continued = recording.as_ref().is_some_and(|recording| recording.is_continued);
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
-    let renewal = Renewal::begin(&host);
+    let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
     host.session.lock().begin(began, addressed && (!resume_values || is_continued), &place.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
@@ -690,7 +703,7 @@ pub(super) fn begin(
         saving: host.session.lock().saving(),
         recursion_limit: host.recursion_limit,
         step_timeout: settings.step_timeout(graph),
-        scope: settings.scope(graph, &host, &start, is_continued),
+        scope: settings.scope(graph, &host, &start, is_continued, given),
         start,
         events,
         output: settings.output_fields(graph)?,
@@ -700,6 +713,7 @@ pub(super) fn begin(
         above: None,
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
+    let machine = outside::shown(machine, cancelled);
     Ok(Begun::new(machine, store, host, None, events).with(renewal))
 }
 
@@ -753,13 +767,20 @@ impl RunSettings {
         }
     }
 
-    fn scope(&self, graph: &Graph, host: &Arc<RunHost>, start: &RunStart, anew: bool) -> Arc<Scope> {
+    fn scope(
+        &self,
+        graph: &Graph,
+        host: &Arc<RunHost>,
+        start: &RunStart,
+        anew: bool,
+        given: Option<Map>,
+    ) -> Arc<Scope> {
         let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
         scope.control = self.control.clone();
         scope.value = self.value.clone();
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
-        (scope.exact, scope.anew) = (self.key.is_some(), anew);
+        (scope.exact, scope.anew, scope.given) = (self.key.is_some(), anew, given);
         if let RunStart::Command(Command { resume, .. }) | RunStart::Repeat(resume) = start {
             scope.resume_values = resume.as_ref().and_then(resume_values_by_id).cloned().map(Arc::new);
         }

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::exec::{ERROR, special};
 use crate::graph::CompiledGraph;
 use crate::history::{Thread, ThreadInfo, ThreadQuery, ThreadStatus};
-use crate::store::{Batch, LogWatch, NewLease, NewWrites, Store, StoreError, validate_lease};
+use crate::store::{Batch, LogWatch, NewLease, NewWrites, OperationQuery, Store, StoreError, validate_lease};
 use crate::task::RunControl;
 
 use super::outcome::Outcome;
@@ -135,7 +135,7 @@ impl Worker {
     pub fn register<S: Clone + Send + Sync + 'static>(mut self, graph: &CompiledGraph<S>) -> Self {
         let (name, graph) = (graph.name().to_owned(), graph.clone());
         let run: Continue = Arc::new(move |thread, lease, control| {
-            graph.run(thread).lease(lease).control(control).invoke(Input::Continue).map(|_| ())
+            graph.run(thread).lease(lease).control(&control.for_one_run()).invoke(Input::Continue).map(|_| ())
         });
         self.graphs.insert(name, run);
         self
@@ -185,6 +185,8 @@ impl Worker {
         validate_lease(self.lease)?;
         let mut signals = self.store.backend().watch_log()?;
         let mut position = self.store.backend().last_seq()?;
+        let mut operations = self.last_operation()?;
+        self.deliver(&ThreadQuery::new().status(&ThreadStatus::Sleeping(self.store.now())))?;
         let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), Stopwatch::start());
         let mut scan_at = Duration::ZERO;
         let stops = || control.drain_reason().is_some() || control.cancel_reason().is_some();
@@ -196,6 +198,7 @@ impl Worker {
                     scan_at = clock.elapsed() + self.lease / 3;
                 }
                 self.follow(&agenda, &mut position)?;
+                self.follow_operations(&agenda, &mut operations)?;
                 self.wake(&agenda)?;
                 let mut list = agenda.lock();
                 if let Some(error) = list.error.take() {
@@ -246,7 +249,7 @@ impl Worker {
         let mut query = ThreadQuery::new().status(&ThreadStatus::Running).limit(WORKER_PAGE_ROWS);
         loop {
             let page = self.store.threads_with(query.clone())?;
-            page.iter().try_for_each(|info| self.offer(agenda, info))?;
+            page.iter().try_for_each(|info| self.offer(agenda, info, false))?;
             let Some(last) = page.last() else { return Ok(()) };
             query = query.after(last);
         }
@@ -258,41 +261,80 @@ impl Worker {
             let records = self.store.backend().records_after(*position, None, WORKER_PAGE_ROWS)?;
             let Some(last) = records.last() else { return Ok(()) };
             *position = last.seq;
+            for record in records.iter().filter(|record| Thread::is_mailbox(&record.point.namespace)) {
+                self.store.thread(&record.point.thread)?.deliver_signals()?;
+            }
             for record in records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty()) {
                 self.look(agenda, &record.point.thread)?;
             }
         }
     }
 
-    /// Finds the threads whose sleeping tasks can go on.
+    /// Finds the threads whose facts or heads were changed by an operation, such as the end of a pause.
+    fn follow_operations(&self, agenda: &Mutex<Agenda>, last: &mut u64) -> Result<(), StoreError> {
+        let newest = self.last_operation()?;
+        let mut query = OperationQuery::default();
+        query.limit = WORKER_PAGE_ROWS;
+        while *last < newest {
+            let records = self.store.backend().operations(&query)?;
+            let changes = records.iter().filter(|record| record.id > *last).flat_map(|record| &record.changes);
+            changes.into_iter().try_for_each(|change| self.look(agenda, &change.thread))?;
+            query.before = records.last().map(|record| record.id).filter(|id| *id > *last);
+            if query.before.is_none() {
+                *last = newest;
+            }
+        }
+        Ok(())
+    }
+
+    fn last_operation(&self) -> Result<u64, StoreError> {
+        let mut query = OperationQuery::default();
+        query.limit = 1;
+        let newest = self.store.backend().operations(&query)?;
+        Ok(newest.first().map_or(0, |record| record.id))
+    }
+
+    /// Gives signals to the threads of a query: those that came when no worker followed the log.
+    fn deliver(&self, query: &ThreadQuery) -> Result<(), StoreError> {
+        self.store.for_each_thread(query.clone(), Thread::deliver_signals).map(|_| ())
+    }
+
+    /// Finds the threads whose sleeping tasks can go on, and those with a task that was made due from outside.
     fn wake(&self, agenda: &Mutex<Agenda>) -> Result<(), StoreError> {
         for timer in self.store.timers(Some(self.store.now()))? {
-            self.look(agenda, &timer.point.thread)?;
+            if let Some(info) = self.store.backend().thread_info(&timer.point.thread)? {
+                self.offer(agenda, &info, true)?;
+            }
         }
         Ok(())
     }
 
     fn look(&self, agenda: &Mutex<Agenda>, thread: &ThreadId) -> Result<(), StoreError> {
         let info = self.store.backend().thread_info(thread)?;
-        info.map_or(Ok(()), |info| self.offer(agenda, &info))
+        info.map_or(Ok(()), |info| self.offer(agenda, &info, false))
     }
 
-    /// Adds a thread that is due, belongs to one of the graphs, and has no live lease.
-    fn offer(&self, agenda: &Mutex<Agenda>, info: &ThreadInfo) -> Result<(), StoreError> {
+    /// Adds a thread that is due, belongs to one of the graphs, and has no live lease. `woken` tells that one of its timers has passed.
+    fn offer(&self, agenda: &Mutex<Agenda>, info: &ThreadInfo, woken: bool) -> Result<(), StoreError> {
         let (now, thread) = (self.store.now(), info.id());
-        if self.due(info).is_some() && !self.store.backend().lease(thread)?.is_some_and(|lease| lease.is_live(now)) {
+        if self.due(info, woken).is_some()
+            && !self.store.backend().lease(thread)?.is_some_and(|lease| lease.is_live(now))
+        {
             agenda.lock().add(thread.clone());
         }
         Ok(())
     }
 
-    /// Returns the graph of a thread that is due.
-    fn due(&self, info: &ThreadInfo) -> Option<&Continue> {
+    /// Returns the graph of a thread that is due and not paused.
+    fn due(&self, info: &ThreadInfo, woken: bool) -> Option<&Continue> {
         let is_due = match info.status() {
             ThreadStatus::Running => true,
-            ThreadStatus::Sleeping(until) => *until <= self.store.now(),
+            ThreadStatus::Sleeping(until) => woken || *until <= self.store.now(),
+            // One of several interrupts has a resume value from outside.
+            ThreadStatus::Interrupted(_) => woken,
             _ => false,
         };
+        let is_due = is_due && !info.facts().is_paused;
         info.graph().filter(|_| is_due).and_then(|name| self.graphs.get(name))
     }
 
@@ -315,13 +357,20 @@ impl Worker {
     ) -> Result<(), Error> {
         let thread = self.store.thread(id)?;
         let Some(info) = self.store.backend().thread_info(id)? else { return Ok(()) };
-        let Some(run) = self.due(&info) else { return Ok(()) };
+        let woken = match info.status() {
+            ThreadStatus::Interrupted(_) => self.is_woken(id)?,
+            ThreadStatus::Sleeping(until) if *until > self.store.now() => self.is_woken(id)?,
+            _ => false,
+        };
+        let Some(run) = self.due(&info, woken) else { return Ok(()) };
         let failures = agenda.lock().failures.get(id).copied().unwrap_or(0);
         let recoveries =
             thread.last_lease()?.filter(|lease| lease.expires_at.is_some()).map_or(0, |lease| lease.recoveries + 1);
         if recoveries > self.max_recoveries || failures > self.max_recoveries {
             let attempts = recoveries.max(failures);
             counts.stuck.fetch_add(u64::from(self.mark_stuck(&thread, attempts)?), Ordering::Relaxed);
+            // A retry from outside counts anew.
+            agenda.lock().failures.remove(id);
             return Ok(());
         }
         match run(&thread, self.lease, control) {
@@ -337,6 +386,12 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a timer of the thread has passed.
+    fn is_woken(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let due = self.store.timers(Some(self.store.now()))?;
+        Ok(due.iter().any(|timer| timer.point.thread == *thread))
     }
 
     /// Stores an error with the first task that is due. Returns `false` if another worker has claimed the thread meanwhile, or

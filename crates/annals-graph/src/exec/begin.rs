@@ -6,10 +6,10 @@ use crate::base::NULL_TASK;
 use crate::base::internal::panic_text;
 use crate::base::{CheckpointId, Encoded, Map, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{Command, NodeOutput};
-use crate::state::Writes;
 use crate::state::erased::resolve;
+use crate::state::{Writes, check_resume_value};
 use crate::store::{NewWrite, NewWrites, Source};
-use crate::task::{Interrupt, check_resume_value};
+use crate::task::Interrupt;
 
 use super::apply::{abandon, apply_untasked, see_all};
 use super::before::Before;
@@ -343,7 +343,9 @@ impl Machine {
         let stored = self
             .head
             .pending_of(NULL_TASK)
-            .and_then(|pending| super::load::resume_values_of(pending).into_iter().next());
+            .and_then(|pending| super::load::resume_values_of(pending).into_iter().next())
+            // A map by ids was stored from outside, and is part of the scope.
+            .filter(|value| resume_values_by_id(value).is_none());
         *self.env.scope.resume.lock() = resume
             .filter(|value| resume_values_by_id(value).is_none())
             .or(stored.filter(|_| keeps_stored && keeps_value && !self.planning.repeats && !self.is_asleep()));

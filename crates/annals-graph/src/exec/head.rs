@@ -217,4 +217,10 @@ impl PendingWrites {
     pub(crate) fn is_finished(&self) -> bool {
         self.writes.iter().any(|write| write.index >= 0)
     }
+
+    /// Returns whether the task was made due from outside: its error or its interrupts were cleared.
+    pub(crate) fn is_woken(&self) -> bool {
+        let is_cleared = |write: &PendingWrite| write.value == WriteValue::Null;
+        self.writes.iter().any(|write| [ERROR.1, INTERRUPT.1].contains(&write.index) && is_cleared(write))
+    }
 }

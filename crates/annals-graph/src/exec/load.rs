@@ -10,6 +10,7 @@ use crate::state::{BoxWrite, FieldKind, ListLoader, StateError, Writes};
 use crate::store::{ChannelRecord, ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 use crate::task::{Attempt, Interrupt};
 
+use super::begin::resume_values_by_id;
 use super::error::RunError;
 use super::head::{
     ATTEMPT, DeltaBase, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites, RESUME,
@@ -296,6 +297,7 @@ pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
         value: interrupt.get("value").cloned().unwrap_or_default(),
         id: interrupt.get("id").and_then(Value::as_str).unwrap_or_default().to_owned(),
         wake_at: interrupt.get("wake_at").and_then(Value::as_int).map(Timestamp::from_micros),
+        signal: interrupt.get("signal").and_then(Value::as_str).map(str::to_owned),
         response_schema: interrupt.get("response_schema").cloned(),
     });
     interrupts.collect()
@@ -326,6 +328,12 @@ pub(super) fn resume_values_of(pending: &PendingWrites) -> Vec<Value> {
         Some(Value::List(resume_values)) => resume_values,
         _ => Vec::new(),
     }
+}
+
+/// Returns the resume values that were stored from outside for the tasks of a head, by the ids of their interrupts.
+pub(crate) fn given_of(head: &Head) -> Option<Map> {
+    let given = special_of(head.pending_of(NULL_TASK)?, RESUME)?;
+    resume_values_by_id(&given).filter(|given| !given.is_empty()).cloned()
 }
 
 pub(super) fn special_of(pending: &PendingWrites, (_, index): (&str, i32)) -> Option<Value> {

@@ -549,6 +549,13 @@ impl Machine {
         self.branch = Some(branch);
     }
 
+    /// Ends the run as cancelled: its thread was cancelled from outside, so nothing more of it can be stored.
+    pub(crate) fn end_cancelled(&mut self, reason: String) {
+        self.effects.clear();
+        self.broken = true;
+        self.status = Status::Cancelled(reason);
+    }
+
     /// Returns the branch on which the work of a run is that lost a race.
     pub(crate) fn branch(&self) -> Option<&str> {
         self.branch.as_deref()

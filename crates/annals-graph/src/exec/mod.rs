@@ -56,7 +56,7 @@ pub(crate) use exit::Saving;
 pub(crate) use head::{DeltaBase, ERROR, Head, LEFT, PendingWrites};
 pub(crate) use leave::{Closing, PathResult, close};
 pub(crate) use limits::{begin, begin_limited, handle_timeout, overdue, poll_timeout};
-pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
+pub(crate) use load::{Loader, error_of, given_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};
 pub(crate) use save::special;

@@ -12,9 +12,11 @@ use crate::task::Interrupt;
 use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
-use super::head::{ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL, RESUME};
+use super::head::{
+    ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL, PendingWrites, RESUME,
+};
 use super::input::input_value;
-use super::load::asleep_of;
+use super::load::{asleep_of, given_of};
 use super::machine::Machine;
 use super::plan::{Order, plan_into};
 use super::shown::DebugPayload;
@@ -239,7 +241,8 @@ impl Machine {
             TaskStatus::Waiting(interrupts) => interrupts.iter().filter_map(|asked| asked.wake_at).min(),
             _ => None,
         };
-        let slept = || self.head.pending_of(task.id).is_some_and(|pending| !asleep_of(pending).is_empty());
+        let slept = |pending: &PendingWrites| pending.is_woken() || !asleep_of(pending).is_empty();
+        let slept = || self.head.pending_of(task.id).is_some_and(slept) || given_of(&self.head).is_some();
         if wake_at.is_some() || slept() {
             let timer = NewTimer::new(checkpoint, task.id, wake_at);
             debug_assert!(

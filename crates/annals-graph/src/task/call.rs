@@ -456,6 +456,12 @@ pub enum CallError {
     /// The context does not belong to a running task.
     #[error("a task can only be called from a node, an entrypoint or a task of a running graph")]
     OutsideRun,
+    /// A signal is received in a run that no store records.
+    #[error("signal {name:?} can only be received in a run on a thread: no store records this run")]
+    NoMailbox {
+        /// The name of the signal.
+        name: String,
+    },
     /// The task panicked. The store stays usable.
     #[error("task {task:?} panicked: {reason}")]
     Panicked {

@@ -29,6 +29,8 @@ pub struct Interrupt {
     pub id: String,
     /// The time from which on the task continues without a resume value, if it sleeps: see [`Context::sleep_until`].
     pub wake_at: Option<Timestamp>,
+    /// The name of the signal that the task waits for: see [`Context::receive`].
+    pub signal: Option<String>,
     /// The JSON schema of its resume values: see [`Context::interrupt_with`].
     pub response_schema: Option<Value>,
 }
@@ -44,7 +46,7 @@ impl Interrupt {
 
     /// Returns an interrupt that takes any resume value.
     pub(crate) fn new(value: Value, id: String) -> Self {
-        Self { value, id, wake_at: None, response_schema: None }
+        Self { value, id, wake_at: None, signal: None, response_schema: None }
     }
 
     /// Returns the members by name: `value`, `id`, and those that are set.
@@ -53,6 +55,7 @@ impl Interrupt {
             .into_iter()
             .collect();
         map.extend(self.wake_at.map(|moment| ("wake_at".to_owned(), moment.as_micros().into())));
+        map.extend(self.signal.as_deref().map(|name| ("signal".to_owned(), name.into())));
         map.extend(self.response_schema.clone().map(|schema| ("response_schema".to_owned(), schema)));
         map
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ struct ControlRequests {
     reason: Mutex<Option<String>>,
     cancels: AtomicBool,
     cancel: Mutex<Cancel>,
+    /// The controls that get each request of this one.
+    below: Mutex<Vec<Weak<ControlRequests>>>,
 }
 
 #[derive(Default)]
@@ -60,8 +62,9 @@ impl RunControl {
     /// Asks the run to drain: it stops at the end of its superstep. Running tasks end and are stored; the run can be
     /// continued. The first reason stays.
     pub fn request_drain(&self, reason: impl Into<String>) {
-        self.0.reason.lock().get_or_insert_with(|| reason.into());
+        let reason = self.0.reason.lock().get_or_insert_with(|| reason.into()).clone();
         self.0.drains.store(true, Ordering::Release);
+        self.below().for_each(|below| below.request_drain(reason.as_str()));
     }
 
     /// Returns the reason of the drain, `None` if none was requested.
@@ -103,13 +106,31 @@ impl RunControl {
     /// # }
     /// ```
     pub fn cancel(&self, reason: impl Into<String>) {
-        let waiting = {
+        let (reason, waiting) = {
             let mut cancel = self.0.cancel.lock();
-            cancel.reason.get_or_insert_with(|| reason.into());
+            let reason = cancel.reason.get_or_insert_with(|| reason.into()).clone();
             self.0.cancels.store(true, Ordering::Release);
-            std::mem::take(&mut cancel.waiting)
+            (reason, std::mem::take(&mut cancel.waiting))
         };
         waiting.into_values().for_each(Waker::wake);
+        self.below().for_each(|below| below.cancel(reason.as_str()));
+    }
+
+    /// Returns a control of one run that gets the requests of this one, and can be asked alone.
+    pub(crate) fn for_one_run(&self) -> Self {
+        let own = Self::new();
+        let mut below = self.0.below.lock();
+        below.retain(|below| below.strong_count() > 0);
+        below.push(Arc::downgrade(&own.0));
+        drop(below);
+        self.drain_reason().into_iter().for_each(|reason| own.request_drain(reason));
+        self.cancel_reason().into_iter().for_each(|reason| own.cancel(reason));
+        own
+    }
+
+    fn below(&self) -> impl Iterator<Item = Self> + use<> {
+        let below: Vec<_> = self.0.below.lock().iter().filter_map(Weak::upgrade).collect();
+        below.into_iter().map(Self)
     }
 
     /// Returns the reason of the cancel, `None` if the run was not cancelled.

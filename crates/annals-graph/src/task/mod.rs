@@ -12,6 +12,7 @@ mod control;
 mod life;
 mod message_part;
 mod message_stream;
+mod receive;
 mod scope;
 mod sleep;
 mod step_key;
@@ -19,7 +20,7 @@ mod step_time;
 mod task_body;
 mod task_info;
 
-pub use answer::InvalidResumeValue;
+pub use crate::state::InvalidResumeValue;
 pub use call::{AsyncTask, CallError, Started, Task};
 pub use context::{Context, Interrupt, Interrupted, NoKv, NodeError};
 pub use control::{Cancelled, RunControl};
@@ -30,7 +31,6 @@ pub use step_time::OutOfTime;
 pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 
-pub(crate) use answer::check_resume_value;
 pub(crate) use call::{
     Attempt, Call, CallOutcome, CallParts, CallValue, CallWork, Called, FunctionResult, StoredCall, TaskPath, holds,
     interrupts_in, stops, task_labels,

@@ -69,6 +69,8 @@ pub(crate) struct Scope {
     pub(crate) resume: ResumeOnce,
     /// Resume values by the ids of their interrupts.
     pub(crate) resume_values: Option<Arc<Map>>,
+    /// Resume values that were stored from outside, by the ids of their interrupts; each names its interrupt alone.
+    pub(crate) given: Option<Map>,
     /// True if the run begins on a head that was moved back: the resume values that are stored there do not count.
     pub(crate) anew: bool,
     /// True if an id names its interrupt alone. Otherwise the id of the first interrupt of a task stands for the later
@@ -126,6 +128,7 @@ impl Scope {
             cache: None,
             resume: ResumeOnce::default(),
             resume_values: None,
+            given: None,
             anew: false,
             exact: false,
         }
@@ -133,6 +136,11 @@ impl Scope {
 
     /// Returns the resume value of the interrupt number `resumed` of the task in a namespace, if it was given by id.
     pub(crate) fn resume_value_of(&self, task_namespace: &str, resumed: usize) -> Option<&Value> {
+        if let Some(given) = &self.given
+            && let Some(value) = given.get(&interrupt_id(task_namespace, resumed))
+        {
+            return Some(value);
+        }
         let resume_values = self.resume_values.as_deref()?;
         let first = || resume_values.get(&interrupt_id(task_namespace, 0)).filter(|_| !self.exact);
         resume_values.get(&interrupt_id(task_namespace, resumed)).or_else(first)

@@ -29,6 +29,7 @@ mod limits;
 mod lines;
 mod maps;
 mod nonblocking;
+mod outside;
 mod partials;
 mod paths;
 mod policies;

@@ -1,0 +1,473 @@
+//! Changes of a thread from outside: signals, resume values, cancel, pause, retry and restart, without the types of its graph.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use annals::base::{Clock, SystemClock, Timestamp};
+use annals::history::ThreadStatus;
+use annals::store::{OpenOptions, StoreError};
+use annals_graph::graph::{Entry, Entrypoint};
+use annals_graph::prelude::*;
+use annals_graph::task::RunControl;
+use annals_graph::{Durability, Worker};
+use macro_rules_attribute::apply;
+use serde_json::json;
+
+use crate::places::{place, place_with};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const LEASE: Duration = Duration::from_secs(5);
+
+/// A clock that the test sets, in seconds.
+#[derive(Clone, Default)]
+struct Hands(Arc<AtomicI64>);
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst) * 1_000_000)
+    }
+}
+
+/// A workflow that waits for a signal of each of its names in turn, and returns what it received.
+fn listener(names: &'static [&'static str]) -> CompiledGraph<Entry<i64, Vec<Option<i64>>>> {
+    let body = move |_: i64, context: &Context| {
+        names.iter().map(|name| context.receive::<i64>(name, DAY)).collect::<NodeResult<Vec<_>>>()
+    };
+    Entrypoint::new("listener", body).compile().unwrap()
+}
+
+fn received<I, O: Clone>(graph: &CompiledGraph<Entry<I, O>>, thread: &Thread) -> Option<O>
+where
+    Entry<I, O>: Clone + Send + Sync + 'static,
+{
+    graph.get_state(thread).unwrap().values.value().cloned()
+}
+
+fn until(what: &str, so: impl Fn() -> bool) -> Duration {
+    let begin = SystemClock.elapsed();
+    while !so() {
+        assert!(SystemClock.elapsed() - begin < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    SystemClock.elapsed() - begin
+}
+
+/// Runs a worker beside `act`, and drains it at the end.
+fn beside(worker: &Worker, act: impl FnOnce()) {
+    let control = RunControl::new();
+    std::thread::scope(|scope| {
+        let works = scope.spawn(|| worker.run_until(&control).unwrap());
+        act();
+        control.request_drain("the end");
+        works.join().unwrap();
+    });
+}
+
+#[apply(each_backend)]
+fn a_signal_that_came_before_the_run_is_received_by_it() {
+    let store = place();
+    store.signal("a", "x", 1).unwrap();
+    store.signal("a", "x", 2).unwrap();
+    store.signal("a", "y", 3).unwrap();
+    let (graph, thread) = (listener(&["x", "y", "x"]), store.thread("a").unwrap());
+    let done = graph.invoke(&thread, 0).unwrap();
+    assert_eq!(done.value(), Some(&vec![Some(1), Some(3), Some(2)]), "by name, in the order in which they were sent");
+    assert_eq!(thread.signals().unwrap(), [], "each is received once");
+    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Done);
+    assert!(store.timers(None).unwrap().is_empty());
+}
+
+#[apply(each_backend)]
+fn a_run_that_waits_for_a_signal_sleeps_until_its_timeout() {
+    let hands = Hands::default();
+    let store = place_with(OpenOptions::new().clock(hands.clone()));
+    let (graph, thread) = (listener(&["x", "y"]), store.thread("a").unwrap());
+    let asleep = graph.invoke(&thread, 0).unwrap();
+    let wake_at = Timestamp::from_micros(0).saturating_add(DAY);
+    assert_eq!(asleep.wake_at(), Some(wake_at));
+    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Sleeping(wake_at));
+    let open = thread.open_interrupts().unwrap();
+    assert_eq!((open.len(), open[0].signal.as_deref(), open[0].wake_at), (1, Some("x"), Some(wake_at)));
+
+    store.signal("a", "z", 9).unwrap();
+    let worker = Worker::new(&store).register(&graph);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 0, "a signal of another name wakes nobody");
+    hands.0.store(24 * 60 * 60, Ordering::SeqCst);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(thread.open_interrupts().unwrap()[0].signal.as_deref(), Some("y"));
+
+    store.signal("a", "x", 1).unwrap();
+    store.signal("a", "y", 2).unwrap();
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(received(&graph, &thread), Some(vec![None, Some(2)]), "the timeout of the first is stored");
+    let left: Vec<_> = thread.signals().unwrap().into_iter().map(|signal| signal.name).collect();
+    assert_eq!(left, ["x", "z"]);
+}
+
+#[apply(each_backend)]
+fn a_worker_continues_a_thread_as_soon_as_its_signal_comes() {
+    let store = place();
+    let (graph, thread) = (listener(&["x", "x"]), store.thread("a").unwrap());
+    graph.enqueue(&thread, 0).unwrap();
+    beside(&Worker::new(&store).register(&graph), || {
+        until("it waits", || matches!(thread.info().unwrap().status(), ThreadStatus::Sleeping(_)));
+        store.signal("a", "x", 7).unwrap();
+        until("it waits again", || {
+            thread.signals().unwrap().is_empty() && thread.open_interrupts().unwrap().len() == 1
+        });
+        store.signal("a", "x", 8).unwrap();
+        let took = until("it ends", || thread.info().unwrap().status() == &ThreadStatus::Done);
+        println!("a signal ended the run after {took:?}");
+    });
+    assert_eq!(received(&graph, &thread), Some(vec![Some(7), Some(8)]));
+}
+
+#[derive(State, Clone, Default)]
+struct Parts {
+    #[channel(append)]
+    got: List<i64>,
+}
+
+#[apply(each_backend)]
+fn parallel_tasks_receive_a_signal_each_and_one_of_them_does_not_wait_for_the_other() {
+    let store = place();
+    let node =
+        |_: &Parts, context: &Context| Ok(Parts::update().got([context.receive::<i64>("x", DAY)?.unwrap_or(-1)]));
+    let graph = StateGraph::<Parts>::new()
+        .name("parts")
+        .node("a", node)
+        .node("b", node)
+        .edge(START, "a")
+        .edge(START, "b")
+        .compile()
+        .unwrap();
+    let thread = store.thread("p").unwrap();
+    assert_eq!(graph.invoke(&thread, Parts::update()).unwrap().interrupts().len(), 2);
+    let worker = Worker::new(&store).register(&graph);
+    store.signal("p", "x", 1).unwrap();
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(thread.open_interrupts().unwrap().len(), 1, "one of them has ended");
+    assert_eq!(worker.run_until_idle().unwrap().continued, 0, "the other one goes on waiting");
+    store.signal("p", "x", 2).unwrap();
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    let mut got: Vec<i64> = graph.get_state(&thread).unwrap().values.got.iter().copied().collect();
+    got.sort_unstable();
+    assert_eq!(got, [1, 2]);
+    assert!(store.timers(None).unwrap().is_empty());
+}
+
+#[apply(each_backend)]
+fn a_task_that_fails_after_it_received_gets_the_same_signal_again() {
+    let store = place();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let body = move |_: i64, context: &Context| {
+        let value = context.receive::<i64>("x", DAY)?;
+        if count.fetch_add(1, Ordering::SeqCst) == 0 { Err("the line is busy".into()) } else { Ok(value) }
+    };
+    let graph = Entrypoint::new("once", body).compile().unwrap();
+    let thread = store.thread("a").unwrap();
+    store.signal("a", "x", 1).unwrap();
+    graph.invoke(&thread, 0).unwrap_err();
+    store.signal("a", "x", 2).unwrap();
+    assert!(matches!(thread.info().unwrap().status(), ThreadStatus::Failed(_)));
+
+    let worker = Worker::new(&store).register(&graph);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 0);
+    assert!(store.retry("a").unwrap());
+    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert!(!store.retry("a").unwrap(), "nothing has failed any more");
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(received(&graph, &thread), Some(Some(1)));
+    assert_eq!(thread.signals().unwrap().len(), 1);
+}
+
+#[apply(each_backend)]
+fn an_asynchronous_run_receives() {
+    let store = place();
+    let body =
+        |_: i64, context: Context| async move { Ok(context.receive::<String>("name", DAY)?.unwrap_or_default()) };
+    let graph = Entrypoint::new("greet", body).compile().unwrap();
+    let thread = store.thread("a").unwrap();
+    let asleep = annals_graph::block_on(graph.ainvoke(&thread, 0)).unwrap();
+    assert_eq!(asleep.interrupts()[0].signal.as_deref(), Some("name"));
+    store.signal("a", "name", "ann").unwrap();
+    let done = annals_graph::block_on(graph.ainvoke(&thread, Input::Continue)).unwrap();
+    assert_eq!(done.value().map(String::as_str), Some("ann"));
+
+    let refused = graph.invoke((), 0).unwrap_err();
+    assert!(refused.to_string().contains("no store records this run"), "{refused}");
+}
+
+#[apply(each_backend)]
+fn a_signal_is_refused_if_nobody_can_receive_it() {
+    let store = place();
+    assert!(matches!(
+        store.signal("a", "", 1).unwrap_err().as_store(),
+        Some(StoreError::Invalid { field: "signal name", .. })
+    ));
+    let (graph, thread) = (listener(&["x"]), store.thread("a").unwrap());
+    graph.invoke(&thread, 0).unwrap();
+    assert!(store.cancel("a", "too late").unwrap());
+    let refused = store.signal("a", "x", 1).unwrap_err();
+    assert!(matches!(refused.as_store(), Some(StoreError::ThreadEnded { status: "cancelled", .. })), "{refused}");
+}
+
+/// A workflow that asks, and returns the answer.
+fn asking() -> CompiledGraph<Entry<i64, i64>> {
+    let schema = json!({"type": "integer"});
+    let body = move |_: i64, context: &Context| {
+        let first = context.interrupt_with("how many?", schema.clone())?;
+        let second = context.interrupt("sure?")?;
+        Ok(if second == "yes" { first.as_int().unwrap_or_default() } else { 0 })
+    };
+    Entrypoint::new("asking", body).compile().unwrap()
+}
+
+#[apply(each_backend)]
+fn interrupts_get_their_resume_values_from_outside() {
+    let store = place();
+    let (graph, thread) = (asking(), store.thread("a").unwrap());
+    let missing = thread.resume_interrupt("f", 1).unwrap_err();
+    assert!(matches!(missing, StoreError::ThreadNotFound { .. }), "{missing}");
+    graph.enqueue(&thread, 0).unwrap();
+    let worker = Worker::new(&store).register(&graph);
+    worker.run_until_idle().unwrap();
+    let [first] = &thread.open_interrupts().unwrap()[..] else { panic!("one interrupt is open") };
+    assert_eq!((&first.value, first.response_schema.is_some()), (&Value::from("how many?"), true));
+
+    let unknown = thread.resume_interrupt("0", 1).unwrap_err();
+    assert!(matches!(&unknown, StoreError::InterruptNotOpen { open, .. } if *open == [first.id.clone()]), "{unknown}");
+    let misfit = thread.resume_interrupt(&first.id, "many").unwrap_err();
+    assert!(matches!(misfit, StoreError::Invalid { field: "resume value", .. }), "{misfit}");
+    thread.resume_interrupt(&first.id, 3).unwrap();
+    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    let twice = thread.resume_interrupt(&first.id, 4).unwrap_err();
+    assert!(matches!(twice, StoreError::InterruptNotOpen { .. }), "{twice}");
+
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    let [second] = &thread.open_interrupts().unwrap()[..] else { panic!("one interrupt is open") };
+    assert_eq!(second.value, Value::from("sure?"));
+    thread.resume_interrupt(&second.id, "yes").unwrap();
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(received(&graph, &thread), Some(3));
+    let ended = thread.resume_interrupt(&second.id, "no").unwrap_err();
+    assert!(matches!(ended, StoreError::ThreadEnded { status: "done", .. }), "{ended}");
+}
+
+#[apply(each_backend)]
+fn a_cancelled_thread_is_left_alone_until_the_cancel_is_undone() {
+    let store = place();
+    let (graph, thread) = (asking(), store.thread("a").unwrap());
+    graph.enqueue(&thread, 0).unwrap();
+    assert!(store.cancel("a", "the customer asked").unwrap());
+    assert!(!store.cancel("a", "again").unwrap());
+    let cancelled = ThreadStatus::Cancelled(Some("the customer asked".into()));
+    let info = thread.info().unwrap();
+    assert_eq!((info.status(), info.graph()), (&cancelled, Some("asking")));
+    let worker = Worker::new(&store).register(&graph);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 0);
+    for refused in [graph.invoke(&thread, Input::Continue), graph.invoke(&thread, Command::resume(1))] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused.as_store(), Some(StoreError::ThreadEnded { status: "cancelled", .. })), "{refused}");
+    }
+    thread.undo().unwrap().expect("the cancel is undone");
+    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(thread.open_interrupts().unwrap().len(), 1);
+
+    thread.cancel("for good").unwrap();
+    assert_eq!(graph.invoke(&thread, 1).unwrap().interrupts().len(), 1, "a new input begins anew");
+}
+
+#[apply(each_backend)]
+fn a_run_under_way_ends_as_cancelled() {
+    let store = place();
+    let other = store.thread("a").unwrap();
+    let body = move |_: i64, context: &Context| {
+        other.cancel("stop it")?;
+        until("the run hears of it", || context.is_cancelled());
+        Err::<i64, _>("it was told".into())
+    };
+    let graph = Entrypoint::new("long", body).compile().unwrap();
+    let thread = store.thread("a").unwrap();
+    let ended = graph.run(&thread).lease(LEASE).invoke(0).unwrap();
+    assert!(matches!(&ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{ended:?}");
+    assert_eq!(thread.info().unwrap().status().as_str(), "cancelled");
+    assert_eq!(thread.last_lease().unwrap().unwrap().expires_at, None, "the lease is released");
+}
+
+#[apply(each_backend)]
+fn a_run_without_a_lease_ends_as_cancelled_at_its_next_commit() {
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let store = place();
+        let other = store.thread("a").unwrap();
+        let graph = StateGraph::<Parts>::new()
+            .node("a", move |_: &Parts| {
+                if other.head()?.is_some() {
+                    other.cancel("stop it")?;
+                }
+                Ok(Parts::update().got([1]))
+            })
+            .node("b", |_: &Parts| Ok(Parts::update().got([2])))
+            .edge(START, "a")
+            .edge("a", "b")
+            .compile()
+            .unwrap();
+        let thread = store.thread("a").unwrap();
+        graph.run(&thread).interrupt_before(["a"]).invoke(Parts::update()).unwrap();
+        let run = || graph.run(&thread).durability(durability);
+        let ended = run().invoke(Input::Continue).unwrap();
+        assert!(matches!(&ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{durability:?} {ended:?}");
+        let head = thread.head().unwrap().unwrap();
+        assert_eq!((head.next().count(), head.len("got").unwrap()), (0, 0), "{durability:?}: nothing of it is stored");
+    }
+}
+
+#[apply(each_backend)]
+fn a_paused_thread_is_passed_over_until_it_is_resumed() {
+    let store = place();
+    let (graph, thread) = (listener(&[]), store.thread("a").unwrap());
+    graph.enqueue(&thread, 0).unwrap();
+    store.pause("a").unwrap();
+    beside(&Worker::new(&store).register(&graph), || {
+        std::thread::sleep(Duration::from_millis(150));
+        assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+        store.resume("a").unwrap();
+        let ended = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("a worker hears of it");
+        assert_eq!(ended.status(), &ThreadStatus::Done);
+    });
+    assert_eq!(received(&graph, &thread), Some(Vec::new()));
+}
+
+#[apply(each_backend)]
+fn a_run_on_a_paused_thread_stops_at_the_end_of_its_superstep() {
+    let store = place();
+    let other = store.thread("a").unwrap();
+    let graph = StateGraph::<Parts>::new()
+        .name("parts")
+        .node("a", move |_: &Parts, context: &Context| {
+            other.pause()?;
+            until("the run hears of it", || context.control().drain_reason().is_some());
+            Ok(Parts::update().got([1]))
+        })
+        .node("b", |_: &Parts| Ok(Parts::update().got([2])))
+        .edge(START, "a")
+        .edge("a", "b")
+        .compile()
+        .unwrap();
+    let thread = store.thread("a").unwrap();
+    graph.enqueue(&thread, Parts::update()).unwrap();
+    let worker = Worker::new(&store).register(&graph);
+    worker.run_until_idle().unwrap();
+    assert_eq!(graph.get_state(&thread).unwrap().values.got.len(), 1);
+    store.resume("a").unwrap();
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1, "the control of the worker was not drained");
+    assert_eq!(graph.get_state(&thread).unwrap().values.got.len(), 2);
+}
+
+#[apply(each_backend)]
+fn a_thread_is_restarted_from_an_older_checkpoint() {
+    let store = place();
+    let runs = Arc::new(AtomicI64::new(0));
+    let count = Arc::clone(&runs);
+    let graph = StateGraph::<Parts>::new()
+        .name("parts")
+        .node("a", |_: &Parts| Ok(Parts::update().got([1])))
+        .node("b", move |_: &Parts| Ok(Parts::update().got([10 + count.fetch_add(1, Ordering::SeqCst)])))
+        .edge(START, "a")
+        .edge("a", "b")
+        .compile()
+        .unwrap();
+    let thread = store.thread("a").unwrap();
+    graph.invoke(&thread, Parts::update()).unwrap();
+    let due_b = thread.history().unwrap().map(Result::unwrap).find(|snapshot| snapshot.next().eq(["b"])).unwrap();
+    let end = thread.head().unwrap().unwrap();
+    let refused = thread.restart_from(&end).unwrap_err();
+    assert!(matches!(refused, StoreError::Invalid { field: "snapshot", .. }), "{refused}");
+
+    thread.restart_from(&due_b).unwrap();
+    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(Worker::new(&store).register(&graph).run_until_idle().unwrap().continued, 1);
+    let got: Vec<i64> = graph.get_state(&thread).unwrap().values.got.iter().copied().collect();
+    assert_eq!(got, [1, 11]);
+    assert_eq!(end.len("got").unwrap(), 2, "the past is as it was");
+}
+
+#[apply(each_backend)]
+fn a_call_with_a_key_finds_the_end_of_its_thread() {
+    let store = place();
+    let (graph, thread) = (asking(), store.thread("a").unwrap());
+    let call = || graph.run(&thread).idempotency_key("order-17").invoke(0).unwrap();
+    let id = call().interrupts()[0].id.clone();
+    thread.resume_interrupt(&id, 5).unwrap();
+    assert_eq!(call().interrupts()[0].value, Value::from("sure?"), "a repeated call takes the value along");
+    graph.invoke(&thread, Command::resume("yes")).unwrap();
+    assert_eq!(call().value(), Some(&5));
+    graph.invoke(&thread, 1).unwrap();
+    assert_eq!(call().value(), Some(&5), "a later input is not part of it");
+
+    let thread = store.thread("b").unwrap();
+    let call = || graph.run(&thread).idempotency_key("order-18").invoke(0).unwrap();
+    call();
+    thread.cancel("too late").unwrap();
+    let ended = call();
+    assert!(matches!(&ended, Outcome::Cancelled { reason, .. } if reason == "too late"), "{ended:?}");
+}
+
+#[apply(each_backend)]
+fn a_resume_value_for_a_thread_that_has_ended_is_refused() {
+    let store = place();
+    let (graph, thread) = (asking(), store.thread("a").unwrap());
+    graph.invoke(&thread, 0).unwrap();
+    graph.invoke(&thread, Command::resume(1)).unwrap();
+    graph.invoke(&thread, Command::resume("yes")).unwrap();
+    let before = thread.head().unwrap();
+    let refused = graph.invoke(&thread, Command::resume("again")).unwrap_err();
+    assert!(matches!(refused.as_store(), Some(StoreError::ThreadEnded { status: "done", .. })), "{refused}");
+    assert_eq!(thread.head().unwrap(), before);
+    assert!(graph.invoke(&thread, Input::Continue).unwrap().is_done(), "without a value it shows the end");
+}
+
+#[apply(each_backend)]
+fn the_end_of_a_run_is_waited_for() {
+    let store = place();
+    let (graph, thread) = (asking(), store.thread("a").unwrap());
+    assert!(thread.wait_for_end(Duration::from_millis(5)).unwrap().is_none(), "it does not exist");
+    graph.enqueue(&thread, 0).unwrap();
+    assert!(thread.wait_for_end(Duration::from_millis(5)).unwrap().is_none(), "nobody runs it");
+    beside(&Worker::new(&store).register(&graph), || {
+        let asks = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it waits for a resume value");
+        assert_eq!(asks.status(), &ThreadStatus::Interrupted(vec!["how many?".into()]));
+        thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, 2).unwrap();
+        let asks = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it waits for another one");
+        assert_eq!(asks.status(), &ThreadStatus::Interrupted(vec!["sure?".into()]));
+        thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, "yes").unwrap();
+        let done = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it ends");
+        assert_eq!(done.status(), &ThreadStatus::Done);
+    });
+}
+
+#[test]
+fn a_worker_hears_of_the_signals_of_another_handle_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let (store, other) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+    let (graph, thread) = (listener(&["x", "x", "x"]), store.thread("a").unwrap());
+    graph.enqueue(&thread, 0).unwrap();
+    beside(&Worker::new(&store).register(&graph), || {
+        for value in 1..=3 {
+            until("it waits", || other.thread("a").unwrap().open_interrupts().unwrap().len() == 1);
+            other.signal("a", "x", value).unwrap();
+            let took = until("it goes on", || {
+                let thread = other.thread("a").unwrap();
+                let runs = thread.info().unwrap().status() == &ThreadStatus::Running;
+                thread.signals().unwrap().is_empty() && !runs
+            });
+            println!("signal {value} of another handle took {took:?}");
+        }
+    });
+    assert_eq!(received(&graph, &thread), Some(vec![Some(1), Some(2), Some(3)]));
+    assert!(store.check().unwrap().problems.is_empty());
+}
