@@ -132,6 +132,8 @@ impl From<annals_graph::Error> for CommandFailure {
             (_, Some(E::WrongKey { .. })) => (2, "wrong_key"),
             (_, Some(E::NotKeyed { .. })) => (2, "not_keyed"),
             (_, Some(E::ThreadNotFound { .. })) => (3, "thread_not_found"),
+            (_, Some(E::InterruptNotOpen { .. })) => (3, "interrupt_not_open"),
+            (_, Some(E::ThreadEnded { .. })) => (2, "thread_ended"),
             (_, Some(E::CheckpointNotFound { .. })) => (3, "checkpoint_not_found"),
             (ErrorKind::NotFound, _) => (3, "not_found"),
             (ErrorKind::Conflict, _) => (5, "conflict"),

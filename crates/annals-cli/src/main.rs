@@ -29,6 +29,7 @@ mod lines;
 mod log;
 mod manual;
 mod output;
+mod outside;
 mod pager;
 mod path;
 mod pending;
@@ -134,6 +135,12 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Compact => repair::compact(&point::open_to_write(store)?, out),
         Verb::Recover(args) => repair::recover(args, out),
         Verb::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
+        Verb::Signal(args) => outside::signal(args, &point::open_to_write(store)?, out),
+        Verb::Answer(args) => outside::answer(args, &point::open_to_write(store)?, out),
+        Verb::Cancel(args) => outside::cancel(args, &point::open_to_write(store)?, out),
+        Verb::Pause(args) => outside::pause(args, &point::open_to_write(store)?, out),
+        Verb::Resume(args) => outside::resume(args, &point::open_to_write(store)?, out),
+        Verb::Retry(args) => outside::retry(args, &point::open_to_write(store)?, out),
         Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, out),
         Verb::Import(args) => transfer::import(args, store, out),
         Verb::Demo(args) => demo::run(args, store, out),

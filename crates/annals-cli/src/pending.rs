@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use annals::base::TaskId;
 use annals::history::{Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
-use annals::store::{Store, StoreError};
+use annals::store::{Store, StoreError, WriteRecord, WriteValue};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -102,7 +102,8 @@ fn interrupts(at: &Snapshot, asleep: &HashSet<TaskId>, rows: &mut Vec<Json>) -> 
 
 fn failed(at: &Snapshot, error: &str, rows: &mut Vec<Json>) -> Result<(), StoreError> {
     let writes = at.writes()?;
-    let task = writes.iter().find(|write| &*write.channel == "__error__").map(|write| write.task.to_string());
+    let is_error = |write: &&WriteRecord| &*write.channel == "__error__" && write.value != WriteValue::Null;
+    let task = writes.iter().find(is_error).map(|write| write.task.to_string());
     let node = task.as_deref().and_then(|task| node_of(at, task));
     let mut row = document("failed", at, task.unwrap_or_default(), node);
     row["error"] = json!(error);

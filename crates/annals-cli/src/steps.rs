@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use annals::base::{CheckpointId, TaskId, Timestamp, Value};
 use annals::history::{CommitGroup, Operation, Snapshot, Thread};
-use annals::store::{Source, Store, StoreError, WriteRecord};
+use annals::store::{Source, Store, StoreError, WriteRecord, WriteValue};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -39,7 +39,8 @@ impl TaskRow {
     ) -> Result<Self, StoreError> {
         let task = &at.record().tasks[index];
         let own: Vec<&WriteRecord> = writes.iter().filter(|write| write.task == task.id).collect();
-        let on = |channel: &str| own.iter().find(|write| write.index < 0 && &*write.channel == channel).copied();
+        let is_set = |write: &WriteRecord| write.index < 0 && write.value != WriteValue::Null;
+        let on = |channel: &str| own.iter().find(|write| is_set(write) && &*write.channel == channel).copied();
         let error = on("__error__").map(WriteRecord::to_value).transpose()?;
         let attempts = on("__attempt__").map(WriteRecord::to_value).transpose()?;
         let attempts = attempts.as_ref().and_then(Value::as_list).and_then(|numbers| numbers.first()?.as_int());
@@ -47,7 +48,7 @@ impl TaskRow {
             (Some(_), _) => "done",
             _ if own.iter().any(|write| write.index >= 0) => "done",
             (None, Some(_)) => "failed",
-            (None, None) if is_asleep => "sleeping",
+            (None, None) if is_asleep && on("__interrupt__").is_some() => "sleeping",
             (None, None) if on("__interrupt__").is_some() => "interrupted",
             (None, None) => "running",
         };

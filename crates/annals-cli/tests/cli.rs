@@ -18,6 +18,8 @@ mod key;
 mod listings;
 #[path = "cli/maps.rs"]
 mod maps;
+#[path = "cli/outside.rs"]
+mod outside;
 #[path = "cli/repair.rs"]
 mod repair;
 #[path = "cli/transfer.rs"]

@@ -1,6 +1,7 @@
 //! The arguments of the command, and the texts of `--help`.
 
 mod change;
+mod control;
 mod file;
 mod flow;
 mod read;
@@ -14,6 +15,7 @@ pub(crate) use change::{
     ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, PruneArgs, RewindArgs, RmArgs, SwitchArgs,
     ThreadArg, UpdateArgs,
 };
+pub(crate) use control::{AnswerArgs, CancelArgs, SignalArgs, ThreadsArg};
 pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
 pub(crate) use flow::{DrawingFormat, GraphArgs, RunArgs};
 pub(crate) use read::{
@@ -54,6 +56,7 @@ Examples:
   annals sql \"select kind, count(*) from v_messages group by 1\"
   annals tree trip-42 && annals steps trip-42
   annals pending && annals stats --by model
+  annals signal order-17 review true && annals cancel order-18 --reason late
   annals export trip-42 --format html --out trip.html
   annals tail -f
   annals serve notes.db --open
@@ -170,6 +173,18 @@ pub(crate) enum Verb {
     Erase(EraseArgs),
     /// Prune old checkpoints; the kept ones show what they showed before
     Prune(PruneArgs),
+    /// Send a signal to a thread, whose run receives it
+    Signal(SignalArgs),
+    /// Give an open interrupt of a thread its resume value
+    Answer(AnswerArgs),
+    /// Cancel threads: their runs end, and no worker continues them
+    Cancel(CancelArgs),
+    /// Pause threads: workers pass them over
+    Pause(ThreadsArg),
+    /// End the pause of threads
+    Resume(ThreadsArg),
+    /// Make the failed tasks of threads due again
+    Retry(ThreadsArg),
     /// Write the messages at a point in the format of another program
     Export(ExportArgs),
     /// Read the histories of other programs, or start a new thread with messages and print its id

@@ -154,6 +154,19 @@ fn every_document_has_its_documented_shape() {
     ] {
         compare(name, &bench.json(arguments));
     }
+    let waiting = super::outside::waiting();
+    for (name, arguments) in [
+        ("pause", &["pause", "order"][..]),
+        ("resume", &["resume", "order"]),
+        ("signal", &["signal", "order", "paid", "1"]),
+        ("cancel", &["cancel", "order"]),
+    ] {
+        compare(name, &waiting.json(arguments));
+    }
+    let asking = super::outside::asking();
+    compare("answer", &asking.json(&["answer", "order", "many"]));
+    super::outside::work(&asking);
+    compare("retry", &asking.json(&["retry", "order"]));
     let histories = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/parity/agents/chat/role-lines/input");
     let imported = Bench::new();
     compare("import PATH", &imported.json(&["import", histories]));

@@ -1,0 +1,91 @@
+//! The verbs that control runs from outside: they need neither the graph nor its types.
+
+use std::time::Duration;
+
+use annals_graph::Worker;
+use annals_graph::graph::{Entry, Entrypoint};
+
+use super::*;
+
+/// A workflow that receives a signal, then asks, then fails unless the answer is a number.
+fn booking() -> CompiledGraph<Entry<i64, i64>> {
+    let body = |_: i64, context: &Context| {
+        let paid: Option<i64> = context.receive("paid", Duration::from_secs(86_400))?;
+        let answer = context.interrupt("how many?")?.as_int().ok_or("it is not a number")?;
+        Ok(answer + paid.unwrap_or(0))
+    };
+    Entrypoint::new("booking", body).compile().unwrap()
+}
+
+/// A bench with a thread whose run waits for the signal.
+pub(super) fn waiting() -> Bench {
+    let bench = Bench::new();
+    let store = Store::open(bench.path("store.db")).unwrap();
+    booking().invoke(&store.thread("order").unwrap(), 0).unwrap();
+    bench
+}
+
+/// A bench with a thread whose run has received the signal, and asks.
+pub(super) fn asking() -> Bench {
+    let bench = waiting();
+    bench.text(&["signal", "order", "paid"]);
+    work(&bench);
+    bench
+}
+
+pub(super) fn work(bench: &Bench) -> u64 {
+    let store = Store::open(bench.path("store.db")).unwrap();
+    Worker::new(&store).register(&booking()).run_until_idle().unwrap().continued
+}
+
+fn status(bench: &Bench) -> Json {
+    bench.json(&["threads"])["threads"][0]["status"].clone()
+}
+
+#[test]
+fn signals_and_answers_come_from_the_command() {
+    let bench = waiting();
+    assert_eq!(status(&bench), "sleeping");
+    assert_eq!(code(&bench.annals(&["answer", "order", "3"])), 3, "nothing is asked yet");
+    assert_eq!(bench.text(&["signal", "order", "paid", "40"]), "order\n");
+    assert_eq!(work(&bench), 1);
+    assert_eq!(status(&bench), "interrupted");
+    let wrong = bench.annals(&["answer", "order", "3", "--id", "0"]);
+    assert!(code(&wrong) == 3 && stderr(&wrong).contains("is not open"), "{wrong:?}");
+    assert_eq!(bench.text(&["answer", "order", "2"]), "order\n");
+    assert_eq!(work(&bench), 1);
+    assert_eq!(status(&bench), "done");
+    let store = Store::open(bench.path("store.db")).unwrap();
+    let ended = booking().get_state(&store.thread("order").unwrap()).unwrap();
+    assert_eq!(ended.values.value(), Some(&42));
+    let late = bench.annals(&["answer", "order", "2"]);
+    assert_eq!(code(&late), 3, "{late:?}");
+    assert_eq!(code(&bench.annals(&["signal", "order", ""])), 2, "a signal has a name");
+}
+
+#[test]
+fn threads_are_paused_retried_and_cancelled_by_the_command() {
+    let bench = waiting();
+    bench.text(&["signal", "order", "paid"]);
+    assert!(bench.text(&["pause", "order"]).contains("paused"));
+    assert_eq!(work(&bench), 0, "a paused thread is passed over");
+    assert_eq!(code(&bench.annals(&["pause", "order"])), 1, "it is paused already");
+    bench.text(&["resume", "order"]);
+    assert_eq!(work(&bench), 1);
+    bench.text(&["answer", "order", "many"]);
+    assert_eq!(work(&bench), 0);
+    assert_eq!(status(&bench), "failed");
+    let retried = bench.json(&["retry", "order"]);
+    assert_eq!(
+        retried["threads"][0],
+        json!({"thread": "order", "changed": true, "status": "running", "paused": false})
+    );
+    work(&bench);
+    assert_eq!(status(&bench), "failed", "the answer is the same");
+
+    assert!(bench.text(&["cancel", "order", "--reason", "the customer asked"]).contains("cancelled"));
+    assert_eq!(bench.json(&["threads"])["threads"][0]["error"], "the customer asked");
+    assert_eq!(code(&bench.annals(&["cancel", "order"])), 1, "it is cancelled already");
+    assert_eq!(code(&bench.annals(&["cancel", "nobody"])), 3);
+    assert_eq!(code(&bench.annals(&["signal", "order", "paid"])), 2, "it takes no signals");
+}
