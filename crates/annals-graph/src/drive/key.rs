@@ -65,6 +65,11 @@ fn end_of(thread: &Thread, last: CheckpointId) -> Result<Option<CheckpointRef>, 
 }
 
 impl Earlier {
+    /// Returns the checkpoint whose outcome a repeated run shows, unless it continues.
+    pub(super) fn at(&self) -> &CheckpointRef {
+        self.end.as_ref().unwrap_or(&self.last)
+    }
+
     /// Returns how the run is repeated: it continues from its last checkpoint if that is the head, else its outcome is
     /// shown.
     pub(super) fn start(&self, loaded: &Loaded) -> RunStart {

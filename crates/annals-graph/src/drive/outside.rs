@@ -36,7 +36,8 @@ pub(super) fn with_signals(
     load::load(graph, thread, at)
 }
 
-/// Verifies that a run may continue a thread: not one that was cancelled, and with a resume value only one whose tasks are due.
+/// Verifies that a run may continue a thread: not one that was cancelled, and with a resume value only one whose tasks are due,
+/// unless it takes all resume values.
 ///
 /// # Errors
 /// [`StoreError::ThreadEnded`].
@@ -44,10 +45,10 @@ pub(super) fn verify_continues(
     thread: &Thread,
     start: &RunStart,
     loaded: &Loaded,
-    addressed: bool,
+    takes_all: bool,
 ) -> Result<(), Error> {
     let continues = matches!(start, RunStart::Continue | RunStart::Command(_));
-    if addressed || !continues || !loaded.head.recorded.is_empty() || loaded.head.is_blank() {
+    if !continues || !loaded.head.recorded.is_empty() || loaded.head.is_blank() {
         return Ok(());
     }
     let ended = |status| Err(StoreError::ThreadEnded { thread: thread.id().clone(), status }.into());
@@ -59,7 +60,7 @@ pub(super) fn verify_continues(
         is_given && command.update.is_empty() && command.goto.is_empty()
     };
     match start {
-        RunStart::Command(command) if resumes(command) => ended("done"),
+        RunStart::Command(command) if !takes_all && resumes(command) => ended("done"),
         _ => Ok(()),
     }
 }

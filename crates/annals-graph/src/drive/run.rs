@@ -149,7 +149,7 @@ pub(super) struct RunSettings {
     pub(super) interrupt_before: Vec<String>,
     pub(super) interrupt_after: Vec<String>,
     pub(super) metadata: Option<String>,
-    pub(super) strict_resume: bool,
+    pub(super) strict_resume: Option<bool>,
     pub(super) concurrency_max: Option<usize>,
     pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) kv: Option<Kv>,
@@ -304,8 +304,10 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Rejects resume values that do not match an open interrupt, with [`RunError::UnknownInterrupt`]. Default: a resume
-    /// value under an unknown id is ignored, and one without an id that no interrupt takes is dropped.
+    /// Rejects resume values that do not match an open interrupt, with [`RunError::UnknownInterrupt`], or else takes all: a
+    /// value under an unknown id is ignored, and one without an id that no interrupt takes is dropped. Default: as `false`, but
+    /// a resume value for a thread that has ended is refused with
+    /// [`StoreError::ThreadEnded`](crate::store::StoreError::ThreadEnded).
     ///
     /// # Example
     /// ```
@@ -331,7 +333,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # use annals::base::Map;
     /// ```
     pub fn strict_resume(mut self, strict: bool) -> Self {
-        self.settings.strict_resume = strict;
+        self.settings.strict_resume = Some(strict);
         self
     }
 
@@ -650,15 +652,11 @@ pub(super) fn begin(
     if let Some(context) = &place.inside {
         return inside::begin(graph, context, input, settings, events);
     }
-    let mut start = match input {
-        Input::Update(writes) => RunStart::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
-        Input::Command(command) => RunStart::Command(command),
-        Input::Continue => RunStart::Continue,
-    };
+    let mut start = run_start(graph, input)?;
     check_context(graph, settings.value.as_deref())?;
     let place = &place.outermost()?;
     let (run, earlier) = settings.run_id(place.thread.as_ref())?;
-    let at = earlier.as_ref().map(|earlier| earlier.end.as_ref().unwrap_or(&earlier.last)).or(place.at.as_ref());
+    let at = earlier.as_ref().map(Earlier::at).or(place.at.as_ref());
     let mut addressed = place.at.is_some() && earlier.is_none();
     let (mut claimed, mut given) = (None, None);
     let (seed, now, store, head, recording) = match &place.thread {
@@ -667,7 +665,7 @@ pub(super) fn begin(
             let store = thread.store();
             let loaded = load_claimed(graph, thread, at, (settings, &start, earlier.as_ref()), &mut claimed)?;
             let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
-            outside::verify_continues(thread, &start, &loaded, addressed)?;
+            outside::verify_continues(thread, &start, &loaded, addressed || settings.strict_resume.is_some())?;
             start = match &earlier {
                 Some(earlier) => earlier.start(&loaded),
                 None if run.is_of_key() => start.with_key(&loaded.head, run),
@@ -699,7 +697,7 @@ pub(super) fn begin(
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
-        strict_resume: settings.strict_resume,
+        strict_resume: settings.strict_resume == Some(true),
         saving: host.session.lock().saving(),
         recursion_limit: host.recursion_limit,
         step_timeout: settings.step_timeout(graph),
@@ -712,9 +710,17 @@ pub(super) fn begin(
         namespace: Namespace::root(),
         above: None,
     };
-    let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    let machine = outside::shown(machine, cancelled);
+    let machine = outside::shown(Machine::new(Arc::clone(graph), head, request, now)?, cancelled);
     Ok(Begun::new(machine, store, host, None, events).with(renewal))
+}
+
+/// Returns the start of a run with an input.
+fn run_start(graph: &Graph, input: Input) -> Result<RunStart, RunError> {
+    Ok(match input {
+        Input::Update(writes) => RunStart::Input(resolve(&*graph.layout, writes)?),
+        Input::Command(command) => RunStart::Command(command),
+        Input::Continue => RunStart::Continue,
+    })
 }
 
 /// Claims the thread of a run and loads its head, in this order: a head that was loaded before the claim may be old. A repeated

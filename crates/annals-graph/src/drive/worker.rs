@@ -262,7 +262,7 @@ impl Worker {
             let Some(last) = records.last() else { return Ok(()) };
             *position = last.seq;
             for record in records.iter().filter(|record| Thread::is_mailbox(&record.point.namespace)) {
-                self.store.thread(&record.point.thread)?.deliver_signals()?;
+                deliver_to(&self.store.thread(&record.point.thread)?)?;
             }
             for record in records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty()) {
                 self.look(agenda, &record.point.thread)?;
@@ -296,7 +296,7 @@ impl Worker {
 
     /// Gives signals to the threads of a query: those that came when no worker followed the log.
     fn deliver(&self, query: &ThreadQuery) -> Result<(), StoreError> {
-        self.store.for_each_thread(query.clone(), Thread::deliver_signals).map(|_| ())
+        self.store.for_each_thread(query.clone(), deliver_to).map(|_| ())
     }
 
     /// Finds the threads whose sleeping tasks can go on, and those with a task that was made due from outside.
@@ -415,6 +415,14 @@ impl Worker {
             Err(StoreError::Leased { .. } | StoreError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Gives signals to the tasks of a thread. A thread that others change all the time, or delete, is left to them.
+fn deliver_to(thread: &Thread) -> Result<bool, StoreError> {
+    match thread.deliver_signals() {
+        Err(StoreError::Conflict { .. } | StoreError::CheckpointNotFound { .. }) => Ok(false),
+        done => done,
     }
 }
 

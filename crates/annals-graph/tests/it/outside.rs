@@ -471,3 +471,27 @@ fn a_worker_hears_of_the_signals_of_another_handle_of_the_file() {
     assert_eq!(received(&graph, &thread), Some(vec![Some(1), Some(2), Some(3)]));
     assert!(store.check().unwrap().problems.is_empty());
 }
+
+#[apply(each_backend)]
+fn an_asynchronous_node_is_dropped_where_it_waits_and_a_stream_ends() {
+    let store = place();
+    let other = store.thread("a").unwrap();
+    let body = move |_: i64, _: Context| {
+        let cancelled = other.cancel("stop it");
+        async move {
+            assert!(cancelled?);
+            std::future::pending::<()>().await;
+            Ok(1)
+        }
+    };
+    let graph = Entrypoint::new("long", body).compile().unwrap();
+    let thread = store.thread("a").unwrap();
+    let ended = annals_graph::block_on(graph.run(&thread).lease(LEASE).ainvoke(0)).unwrap();
+    assert!(matches!(&ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{ended:?}");
+
+    let mut stream = graph.run(&thread).lease(LEASE).stream(1, &[StreamMode::Values]).unwrap();
+    assert!((&mut stream).all(|part| part.is_ok()), "a cancel does not fail the stream");
+    let ended = stream.outcome().expect("the stream has ended");
+    assert!(matches!(ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{ended:?}");
+    assert_eq!(thread.info().unwrap().status().as_str(), "cancelled");
+}
