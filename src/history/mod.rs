@@ -35,6 +35,7 @@ mod search;
 mod short_ids;
 mod signal;
 mod snapshot;
+mod steps;
 mod store_operations;
 mod thread;
 
@@ -68,6 +69,7 @@ pub use prune::{PrunePlan, PrunePolicy};
 pub use short_ids::short_ids;
 pub use signal::WaitingSignal;
 pub use snapshot::Snapshot;
+pub use steps::{AttemptInfo, StepInfo, StepState, Steps};
 pub use store_operations::StoreOperations;
 pub use thread::{History, Thread};
 pub use transfer::{
