@@ -34,6 +34,15 @@ pub const POINT_BYTES_MAX: usize = 8_192;
 pub const NAMESPACE_BYTES_MAX: usize = 4_096;
 /// Bytes of a channel or node name.
 pub const NAME_BYTES_MAX: usize = 256;
+/// Number of supersteps after which a run stores the version of its graph again, so that it is found without reading the whole
+/// run.
+pub const GRAPH_CODE_STEPS: i64 = 64;
+/// Longest pause before another attempt in which a run that is recorded waits; before a longer one it ends, and the task sleeps.
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Attempts of a task whose errors are stored, the newest.
+pub const ATTEMPTS_STORED_MAX: usize = 100;
+/// Bytes of the stored error of an attempt that was followed by another one.
+pub const ATTEMPT_ERROR_BYTES_MAX: usize = 2_048;
 /// Bytes of an item id (a message id).
 pub const ITEM_ID_BYTES_MAX: usize = 1_024;
 /// Bytes of a key of a map channel.

@@ -9,17 +9,17 @@ use std::task::{Context as Waiting, Poll, Wake, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::base::{Clock, Encoded, IdSource, SystemClock, Value};
+use crate::base::{Clock, Encoded, IdSource, Map, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{
     CallEnd, CallJob, CallLeft, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd,
-    attempt_write, call_end, call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call,
-    next_attempt, open_call, overdue, shown_result,
+    attempt_write, attempts_write, call_end, call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call,
+    next_attempt, open_call, overdue, shown_result, sleeps_before, still_asleep, versions_write,
 };
 use crate::graph::NodeResult;
 use crate::state::WritesView;
 use crate::store::{Batch, NewWrites, Store};
-use crate::task::{Call, CallOutcome, CallValue, CallWork, Called, Context, FunctionResult, Signal};
+use crate::task::{Call, CallOutcome, CallValue, CallWork, Called, Context, FunctionResult, Host, Signal};
 
 use super::attempt::{LeavesCalls, WaitResult, wait_for, watch};
 use super::cache::{look_up, look_up_async};
@@ -75,17 +75,20 @@ impl Wake for WaitingForCall {
 
 /// Starts a call.
 pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dyn Called> {
-    let mut job = Box::new(open_call(context, call));
+    let mut job = Box::new(open_call(context, call, host.now()));
     context.progress();
     host.show_start(&job);
     let make = |state, future| {
         let (state, future, left) = (Mutex::new(state), Mutex::new(future), AtomicBool::new(false));
         Arc::new(Running { host: Arc::clone(&host), state, future, waiting: Arc::default(), left })
     };
+    if let Some(changed) = job.changed.take() {
+        return make(CallState::Ended(Some(CallOutcome::Failed(changed.into()))), None);
+    }
     if let Some(stored) = job.stored.take() {
         return make(CallState::Ended(Some(CallOutcome::Done(CallValue::Stored(stored)))), None);
     }
-    if let Some(outcome) = stopped(context) {
+    if let Some(outcome) = still_asleep(&mut job).or_else(|| stopped(context)) {
         return make(CallState::Ended(Some(outcome)), None);
     }
     if let Err(error) = host.note_attempt(context) {
@@ -278,7 +281,7 @@ impl RunHost {
         if let Some((cache, entry)) = &entry {
             let keys = vec![entry.key.clone(), entry.beside().key];
             let found = if blocks { look_up(cache, &keys) } else { look_up_async(cache, keys).await };
-            if let Some((end, kept)) = known_call(&job, found) {
+            if let Some((end, kept)) = known_call(&job, found, self.now()) {
                 let outcome = self.settle(&job, end, blocks).await;
                 if shows && matches!(outcome, CallOutcome::Done(_)) {
                     self.show_update(&job, WritesView::returned(Some(shown_result(&kept)), Vec::new()), true);
@@ -298,7 +301,7 @@ impl RunHost {
         job.context.progress();
         let returned = result.as_ref().ok().filter(|_| shows || entry.is_some());
         let stored = returned.and_then(|returned| returned.stored.clone());
-        let end = close_call(&job, result);
+        let end = close_call(&mut job, result, self.now());
         let shown = end.wrote.as_ref().filter(|_| shows).map_or_else(Vec::new, |wrote| wrote.shown(&job));
         let beside = end.wrote.as_ref().filter(|_| entry.is_some()).and_then(|wrote| wrote.kept(&job));
         let outcome = self.settle(&job, end, blocks).await;
@@ -371,9 +374,19 @@ impl RunHost {
             let chance = || self.random() as f64 / u64::MAX as f64;
             let goes_on = stopped(job.caller()).is_none();
             let failed = result.as_ref().err().filter(|_| goes_on);
-            let Some(after) = failed.and_then(|error| next_attempt(job, error, chance)) else {
+            let now = self.now();
+            let Some(after) = failed.and_then(|error| next_attempt(job, error, now, chance)) else {
                 return Ok(result);
             };
+            if self.durability != Durability::Exit {
+                if let Some(asleep) = sleeps_before(job, after, now) {
+                    return Ok(Err(asleep));
+                }
+                let writes = attempts_write(job);
+                if let Err(error) = self.note(&job.context, writes) {
+                    return Ok(Err(error.into()));
+                }
+            }
             // A run that is cancelled meanwhile stops the next attempt before it begins.
             let waits = wait_for(after, &job.context, self, self.timer());
             _ = if blocks { block_on(waits) } else { waits.await };
@@ -472,8 +485,21 @@ impl RunHost {
     /// Stores the attempt number of a task that calls others, if it must be persisted. The commit is awaited where the
     /// first of the calls runs.
     fn note_attempt(&self, caller: &Context) -> Result<(), Error> {
-        let Some(writes) = attempt_write(caller) else { return Ok(()) };
-        let Some(batch) = self.writes_of(caller, writes) else { return Ok(()) };
+        self.note(caller, attempt_write(caller))
+    }
+
+    /// Stores the versions of parts of the program that a task began with.
+    pub(super) fn note_versions(&self, context: &Context, versions: Map) -> Result<(), Error> {
+        if context.life().is_over() {
+            return Ok(());
+        }
+        self.note(context, versions_write(context, versions))
+    }
+
+    /// Hands special writes of a task to the background writer, as a commit of the run.
+    fn note(&self, context: &Context, writes: Option<NewWrites>) -> Result<(), Error> {
+        let Some(writes) = writes else { return Ok(()) };
+        let Some(batch) = self.writes_of(context, writes) else { return Ok(()) };
         let Some(batch) = self.session.lock().append(batch) else { return Ok(()) };
         self.submit(self.thread.as_ref().ok_or(RunError::NoStore)?.store(), batch)
     }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::{Clock, Namespace, SystemClock, TaskId, Timestamp};
+use crate::base::{Clock, Map, Namespace, SystemClock, TaskId, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventKind, EventMask};
+use crate::graph::NodeResult;
 use crate::history::{OnConflict, PartialMessage, Thread};
 use crate::message::Message;
 use crate::run::Session;
@@ -207,6 +208,10 @@ impl Host for RunHost {
         let batch = self.session.lock().leased(batch, false);
         messages.insert(context.task(), thread.store().submit(batch));
         true
+    }
+
+    fn store_versions(&self, context: &Context, versions: Map) -> NodeResult<()> {
+        Ok(self.note_versions(context, versions)?)
     }
 
     fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>> {

@@ -12,6 +12,7 @@ mod begun;
 mod blocking;
 mod cache;
 mod call;
+mod code;
 mod edit;
 mod feed;
 mod host;

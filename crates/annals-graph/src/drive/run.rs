@@ -22,6 +22,7 @@ use crate::task::{Host, RunControl, Scope};
 
 use super::begun::Begun;
 use super::blocking::Driver;
+use super::code::{verify_code, with_code};
 use super::feed::Feed;
 use super::host::RunHost;
 use super::key::Earlier;
@@ -160,6 +161,8 @@ pub(super) struct RunSettings {
     pub(super) key: Option<String>,
     pub(super) message_interval: Option<Duration>,
     pub(super) on_conflict: OnConflict,
+    /// True if the run may continue one that a graph with another version began.
+    pub(super) allows_changes: bool,
     /// The duration of the lease, if the run takes one.
     pub(super) lease: Option<Duration>,
     /// The longest wait for the lease of another owner.
@@ -503,6 +506,13 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
+    /// Lets the run continue one that a graph with another [version](crate::graph::StateGraph::version) or fingerprint began, and
+    /// lets its calls of tasks return stored results of other arguments. Default: no.
+    pub fn allow_changed_graph(mut self, allowed: bool) -> Self {
+        self.settings.allows_changes = allowed;
+        self
+    }
+
     /// Lets the run claim its thread for the time that it runs, so that two runs never work on one thread at the same time.
     /// Another run on the thread ends with [`StoreError::Leased`](crate::store::StoreError::Leased) (`is_busy()`) before one of
     /// its nodes starts, or [waits](Run::wait_for_lease). The lease expires after `duration`, 30 s for example
@@ -678,8 +688,12 @@ pub(super) fn begin(
             let is_continued = loaded.is_continued && earlier.is_none();
             addressed |= is_continued;
             given = outside::given(&loaded, addressed);
+            if !addressed && !settings.allows_changes {
+                verify_code(graph, thread, &loaded.head, &start)?;
+            }
             let mut recording =
                 recording(thread, addressed, loaded.newest, run, with_graph(settings.metadata.clone(), graph));
+            recording.marked_metadata = with_code(recording.metadata.as_deref(), graph);
             recording.is_continued = is_continued;
             recording.parents = Arc::clone(&place.named);
             let recording = Some(recording).filter(|_| !matches!(start, RunStart::Show));
@@ -787,6 +801,7 @@ impl RunSettings {
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
         (scope.exact, scope.anew, scope.given) = (self.key.is_some(), anew, given);
+        scope.allows_changes = self.allows_changes;
         if let RunStart::Command(Command { resume, .. }) | RunStart::Repeat(resume) = start {
             scope.resume_values = resume.as_ref().and_then(resume_values_by_id).cloned().map(Arc::new);
         }
@@ -832,6 +847,7 @@ pub(super) fn recording(
         head: newest,
         run,
         metadata,
+        marked_metadata: None,
         addressed,
         is_continued: false,
         parents: [].into(),

@@ -329,6 +329,9 @@ impl Machine {
         for (slot, task) in self.planning.tasks.iter_mut().enumerate() {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keeps_stored) {
                 task.resume_values = super::load::resume_values_of(pending);
+                if !self.planning.replaying {
+                    task.take_attempts(pending);
+                }
             }
             let id = before_fork.get(slot).copied().unwrap_or(task.id);
             let place = crate::task::task_namespace(namespace, task.name(graph), id);

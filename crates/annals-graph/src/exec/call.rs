@@ -7,21 +7,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::NULL_TASK;
-use crate::base::internal::{hash, panic_text};
-use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue};
+use crate::base::internal::panic_text;
+use crate::base::{Encoded, IdSource, Map, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{BoxError, Graph, NodeResult, RetryPolicy};
 use crate::state::erased::{messages_in_value, resolve};
 use crate::state::{Writes, WritesView};
 use crate::store::{NewWrite, NewWrites};
 use crate::task::{
-    Around, Attempt, AttemptLog, Call, CallError, CallOutcome, CallParts, CallValue, Context, ContextParts,
-    FunctionResult, Life, MessagePart, NodePlace, StepAt, StoredCall, TaskPath, interrupts_in, stops, task_namespace,
+    Around, Attempt, AttemptLog, Attempts, Call, CallError, CallOutcome, CallParts, CallRecord, CallValue, Context,
+    ContextParts, FunctionResult, Interrupt, Interrupted, Life, MessagePart, NodePlace, Signal, StepAt, StoredCall, interrupts_in, stops, task_namespace, versions_in,
 };
 
+use super::attempts::{attempt_interrupt, attempts_of, end, follow, is_long, note, take_write};
 use super::cache::{kept_writes, known_writes};
+use super::call_id::{CallAt, arguments_hash, call_at, call_write, changed_arguments, record_of};
 use super::error::RunError;
-use super::head::{ATTEMPT, ERROR, Head, RESUME};
-use super::load::{asleep_of, attempt_of, left_by, resume_values_of, task_writes};
+use super::head::{ATTEMPT, ERROR, Head, RESUME, VERSIONS};
+use super::load::{asleep_of, attempt_of, interrupts_of, left_by, resume_values_of, special_of, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
 use super::save::{cleared_partial, new_writes, special, stored_interrupts};
@@ -38,6 +40,12 @@ pub(crate) struct CallJob {
     pub(crate) path: Arc<str>,
     /// Its result, if that is stored.
     pub(crate) stored: Option<Payload>,
+    /// The error of a call whose arguments are not those of its stored result.
+    pub(crate) changed: Option<CallError>,
+    pub(super) record: CallRecord,
+    attempts: Attempts,
+    /// The time at which its next attempt is due, if an earlier run fell asleep before it.
+    asleep: Option<Interrupt>,
     /// The index of its first write: follows the stored writes of an attempt that failed.
     first_index: i32,
 }
@@ -75,7 +83,7 @@ impl CallJob {
 /// Returns the stored calls of the tasks of a head.
 pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredCall>>> {
     let tasks = head.pending.iter().filter(|pending| pending.task != NULL_TASK);
-    let calls: Vec<StoredCall> = tasks
+    let mut calls: Vec<StoredCall> = tasks
         .map(|pending| {
             let result = pending.writes.iter().find(|write| results && &*write.channel == RETURN);
             let result = result.and_then(|write| match &write.value {
@@ -88,19 +96,26 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
             let attempt = attempt_of(pending);
             StoredCall {
                 task: pending.task,
+                path: Arc::clone(&pending.path),
+                record: record_of(pending),
                 result,
                 resume_values: resume_values_of(pending),
                 asleep,
                 left,
                 first_index,
                 attempt,
+                attempts: attempts_of(pending),
+                interrupts: interrupts_of(pending).into_iter().map(|interrupt| interrupt.id).collect(),
+                versions: versions_in(special_of(pending, VERSIONS)),
             }
         })
         .filter(|call| {
-            let is_empty = [call.resume_values.len(), call.asleep.len(), call.left.len()] == [0; 3];
-            call.first_index > 0 || !is_empty || call.attempt != Attempt::default()
+            let is_empty = [call.resume_values.len(), call.interrupts.len(), call.left.len(), call.versions.len()] == [0; 4];
+            call.first_index > 0 || !is_empty || call.attempt != Attempt::default() || call.attempts.failed > 0
         })
         .collect();
+    // They are looked up by their ids.
+    calls.sort_by_key(|call| call.task);
     (!calls.is_empty()).then(|| Arc::new(calls))
 }
 
@@ -116,15 +131,20 @@ pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
     Some(NewWrites::new(outer.checkpoint?, outer.task, path).with(vec![write]))
 }
 
-/// Makes the call of a task of its own, with the next number in its caller.
-pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
+/// Returns the write that stores the versions of parts of the program that a task began with; `None` if nothing is stored.
+pub(crate) fn versions_write(context: &Context, versions: Map) -> Option<NewWrites> {
+    let parts = context.parts();
+    let path = parts.calls.path.text(&parts.node);
+    let write = special(VERSIONS, &Value::Map(versions));
+    Some(NewWrites::new(parts.checkpoint?, parts.task, path).with(vec![write]))
+}
+
+/// Makes the call of a task of its own, with the next number of its name in its caller.
+pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob {
     let (outer, index) = (caller.parts(), caller.calls().next());
     let around = caller.namespace();
-    let caller_path = outer.calls.path.text(&outer.node);
-    // The id is derived from the number within this attempt, because the next run continues with this attempt.
-    let number = index.wrapping_sub(outer.calls.attempt.calls);
-    let id = call_id(caller, &around, &call.name, &caller_path, number);
-    let known = outer.calls.stored_of(id);
+    let CallAt { id, known, path, number } = call_at(caller, &around, &call.name, index);
+    let (record, changed) = call_record(caller, &call, known, (number, now));
     let stored = known.and_then(|known| known.result.clone());
     let first_index = known.map_or(0, |known| known.first_index);
     let mut asked = match known {
@@ -146,7 +166,6 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let called = Arc::new((outer.place.path(&outer.node), index));
     let place =
         NodePlace { node: None, push: None, call: Some(called), around: None, graph: Arc::clone(&outer.place.graph) };
-    let path = TaskPath::Call { caller: caller_path, index: number };
     let text = path.text(&call.name);
     let calls = CallParts {
         path,
@@ -156,7 +175,14 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         previous: parking_lot::Mutex::new(outer.calls.previous.lock().clone()),
         ..CallParts::default()
     };
-    let calls = calls.at(known.map(|known| known.attempt).unwrap_or_default());
+    if let Some(known) = known {
+        caller.calls().reached.fetch_add(1, Ordering::Relaxed);
+        calls.versions.lock().clone_from(&known.versions);
+    }
+    let attempts = known.map(|known| known.attempts.clone()).unwrap_or_default();
+    let stopped = known.map(|known| known.attempt);
+    let calls = calls.at(attempts.attempt().or(stopped).unwrap_or_default());
+    let asleep = known.and_then(|known| asleep_before(caller, known, &task_namespace(&namespace, &call.name, id), now));
     let at = StepAt { step: outer.step, stop: outer.stop, now: outer.first_attempt_at };
     let life = Life::called(caller, call.timeout);
     let mut parts = ContextParts::new(id, Arc::clone(&call.name), place, at, Arc::clone(&outer.scope), life);
@@ -168,22 +194,32 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     parts.replay = outer.replay;
     parts.asked = parking_lot::Mutex::new(asked);
     parts.calls = calls;
-    CallJob { call, context: Context::new(parts), path: text, stored, first_index }
+    parts.attempt = attempts.failed.saturating_add(1);
+    CallJob { call, context: Context::new(parts), path: text, stored, changed, record, attempts, asleep, first_index }
 }
 
-/// Returns the id of a call: a hash of its caller's checkpoint and path and of its number in the caller's attempt.
-fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, number: u32) -> TaskId {
-    let mut place = Vec::with_capacity(160);
-    place.extend_from_slice(caller.checkpoint().unwrap_or_default().as_bytes());
-    let (step, number) = (caller.step().to_string(), number.to_string());
-    for part in [around, "|", name, &step, name, "__pregel_push", caller_path, &number] {
-        place.extend_from_slice(part.as_bytes());
-    }
-    let attempt = caller.calls().attempt.number;
-    if attempt > 0 {
-        place.extend_from_slice(format!("|{}", attempt + 1).as_bytes());
-    }
-    TaskId::from_bytes(hash::xxh3_128(&place))
+/// Returns the interrupt of a call that sleeps before its next attempt, unless its time has come or it was resumed.
+fn asleep_before(caller: &Context, known: &StoredCall, namespace: &str, now: Timestamp) -> Option<Interrupt> {
+    let own = attempt_interrupt(namespace, now);
+    let woken = caller.scope().resume_values.as_deref().is_some_and(|values| values.contains_key(&own.id));
+    let (_, wake_at) = known.asleep.iter().find(|(id, wake_at)| *id == own.id && *wake_at > now && !woken)?;
+    Some(Interrupt { wake_at: Some(*wake_at), ..own })
+}
+
+/// Returns the record of a call that a run stores, and the error if its arguments are not those of an earlier run.
+fn call_record(
+    caller: &Context,
+    call: &Call,
+    known: Option<&StoredCall>,
+    (number, now): (u32, Timestamp),
+) -> (CallRecord, Option<CallError>) {
+    let began = known.and_then(|known| known.record).map_or(now, |record| record.began);
+    let caller_attempt = caller.calls().attempt.number;
+    let arguments = arguments_hash(caller.checkpoint().and_then(|_| (call.input)()));
+    let is_free = call.takes_any_arguments || caller.scope().allows_changes;
+    let changed = known.filter(|_| !is_free);
+    let changed = changed.and_then(|known| changed_arguments(known, arguments, &call.name, number));
+    (CallRecord { arguments, began, caller_attempt }, changed)
 }
 
 /// Returns the result of an attempt of a call; a panic becomes an error.
@@ -197,7 +233,12 @@ pub(crate) fn call_result(
 
 /// Decides whether a failed call is retried, and after which backoff. The next attempt retains the resume values, and
 /// its own calls are numbered on from those of the failed attempt.
-pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnOnce() -> f64) -> Option<Duration> {
+pub(crate) fn next_attempt(
+    job: &mut CallJob,
+    error: &BoxError,
+    now: Timestamp,
+    chance: impl FnOnce() -> f64,
+) -> Option<Duration> {
     let graph = &job.context.parts().place.graph;
     // The retry policies of an entrypoint are the default for the tasks it calls.
     let around = graph.entry.then(|| graph.nodes[0].settings.retry.as_ref()).flatten();
@@ -208,8 +249,33 @@ pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnO
         return None;
     }
     let pause = policy.pause(failed, chance);
+    note(&mut job.attempts, error, job.record.began, now);
     job.context = job.context.next_attempt(policies);
+    follow(&mut job.attempts, job.context.calls().attempt, now.saturating_add(pause));
     Some(pause)
+}
+
+/// Returns the writes that store the failed attempts of a call which is tried again in the same run.
+pub(crate) fn attempts_write(job: &mut CallJob) -> Option<NewWrites> {
+    let (checkpoint, write) = (job.context.checkpoint()?, take_write(&mut job.attempts)?);
+    Some(NewWrites::new(checkpoint, job.context.task(), Arc::clone(&job.path)).with(vec![write]))
+}
+
+/// Lets a call sleep before its next attempt, if the pause is long: returns the end of this run of it.
+pub(crate) fn sleeps_before(job: &CallJob, pause: Duration, now: Timestamp) -> Option<BoxError> {
+    if !is_long(pause) || job.context.checkpoint().is_none() {
+        return None;
+    }
+    let interrupt = attempt_interrupt(&job.context.namespace(), now.saturating_add(pause));
+    job.context.asked().lock().signal = Some(Signal::Waiting(vec![interrupt]));
+    Some(Interrupted::new().into())
+}
+
+/// Returns the outcome of a call that still sleeps before its next attempt.
+pub(crate) fn still_asleep(job: &mut CallJob) -> Option<CallOutcome> {
+    let interrupt = job.asleep.take()?;
+    job.caller().asked().lock().asked_by_calls.push(interrupt.clone());
+    Some(CallOutcome::Stopped(Signal::Waiting(vec![interrupt])))
 }
 
 fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
@@ -219,7 +285,11 @@ fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
 
 /// Ends a call whose result is cached, perhaps with its writes; returns `None` if they cannot be decoded. Also returns
 /// the result, for the events.
-pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>) -> Option<(CallEnd, Payload)> {
+pub(crate) fn known_call(
+    job: &CallJob,
+    found: Vec<Option<Encoded>>,
+    now: Timestamp,
+) -> Option<(CallEnd, Payload)> {
     let mut found = found.into_iter();
     let (kept, wrote) = (found.next().flatten()?, found.next().flatten());
     let value = (job.call.read)(&kept)?;
@@ -230,7 +300,7 @@ pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>) -> Option<(
     let kept = Payload::from(kept);
     let mut writes = new_writes(graph, &mut pushed);
     writes.push(return_write(job.first_index + pushed.len() as i32, kept.clone()));
-    let stored = stored_writes(job, writes);
+    let stored = stored_writes(job, writes, now);
     Some((
         CallEnd { outcome: CallOutcome::Done(CallValue::Now(value)), stored, wrote: CallWrites::of(job, pushed) },
         kept,
@@ -241,15 +311,17 @@ fn return_write(index: i32, result: Payload) -> NewWrite {
     NewWrite::new(index, RETURN, WriteValue::One(result))
 }
 
-fn stored_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
+fn stored_writes(job: &CallJob, mut writes: Vec<NewWrite>, now: Timestamp) -> Option<NewWrites> {
     let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty())?;
+    writes.push(call_write(job, now));
     Some(NewWrites::new(checkpoint, job.context.task(), Arc::clone(&job.path)).with(writes))
 }
 
 /// Ends a call whose own calls have ended. The writes of a failed call are retained, even if its caller continues; a
 /// call that interrupts is run again.
-pub(crate) fn close_call(job: &CallJob, result: NodeResult<FunctionResult>) -> CallEnd {
-    let mut asked = job.context.asked().lock();
+pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, now: Timestamp) -> CallEnd {
+    let context = job.context.clone();
+    let mut asked = context.asked().lock();
     let (signal, pushed) = (asked.signal.take(), std::mem::take(&mut asked.pushed));
     let asks = matches!((&result, &signal), (Err(error), Some(_)) if stops(error));
     let pushed = if asks { Ok(Vec::new()) } else { pushed_writes(job, pushed) };
@@ -276,6 +348,7 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<FunctionResult>) -> C
             CallOutcome::Stopped(signal)
         }
         (Err(error), _) => {
+            end(&mut job.attempts, &error, job.record.began, now);
             writes.push(special(ERROR, &Value::from(call_failed(job, &error))));
             CallOutcome::Failed(error)
         }
@@ -284,10 +357,11 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<FunctionResult>) -> C
         writes.push(special(RESUME, &Value::List(asked.resume_values.clone())));
     }
     drop(asked);
+    writes.extend(take_write(&mut job.attempts));
     if let Some(caller) = job.context.life().above().filter(|_| !open.is_empty()) {
         caller.asked().lock().asked_by_calls.append(&mut open);
     }
-    let stored = stored_writes(job, writes);
+    let stored = stored_writes(job, writes, now);
     CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed) }
 }
 

@@ -170,6 +170,8 @@ pub(crate) struct Recording {
     pub(crate) head: Option<CheckpointId>,
     pub(crate) run: RunId,
     pub(crate) metadata: Option<String>,
+    /// The metadata with the version of the graph, if it has one: of the first checkpoint of the run, and of some later ones.
+    pub(crate) marked_metadata: Option<String>,
     /// The namespaces of the parent graphs, outermost first, and their checkpoints when this run began.
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
     /// The heads of those namespaces. Commits of this run are rejected once one of these heads has moved.

@@ -194,6 +194,23 @@ pub enum RunError {
     /// Something was to be done to a cache, and the graph has none.
     #[error("the graph has no cache")]
     NoCache,
+    /// The run was begun by a graph with another version or fingerprint, and is not finished. Nothing was run. The program that
+    /// began it can continue it, or one that allows it with [`Run::allow_changed_graph`](crate::Run::allow_changed_graph).
+    #[error(
+        "the run began with version {stored:?} of graph {graph:?}, and this is version {present:?}: {} differ; allow it with \
+         Run::allow_changed_graph, or continue it with the version it began with",
+        parts.join(", ")
+    )]
+    GraphChanged {
+        /// The name of the graph.
+        graph: String,
+        /// The version that the run began with.
+        stored: String,
+        /// The version of the graph that was to continue it.
+        present: String,
+        /// The parts that differ: `version`, `nodes`, `edges`, `channels`.
+        parts: Vec<&'static str>,
+    },
     /// The idempotency key of a run cannot be used. Nothing was run.
     #[error("the idempotency key of the run cannot be used: {reason}")]
     BadKey {
@@ -314,6 +331,7 @@ impl RunError {
             Self::BadDestination { .. }
             | Self::BadRecursionLimit { .. }
             | Self::BadKey { .. }
+            | Self::GraphChanged { .. }
             | Self::InvalidResumeValue(_)
             | Self::NoCache
             | Self::NoThread

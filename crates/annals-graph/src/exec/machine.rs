@@ -280,6 +280,8 @@ impl Machine {
                 // No code of a node or a conditional edge runs: the superstep of the input goes into the same batch.
                 self.planning.tasks[0].status = TaskStatus::Done(self.input_task()?);
                 self.next()?;
+            } else if !self.planning.is_due() && self.planning.is_waiting() {
+                return self.end_superstep();
             } else if !self.planning.is_due() {
                 self.next()?;
             } else {
@@ -317,7 +319,7 @@ impl Machine {
         }
         self.calls.writes = super::call::stored_call_writes(&self.graph, &self.head)?;
         for slot in 0..self.planning.tasks.len() {
-            if self.restore_failure(slot)? {
+            if self.restore_failure(slot)? || self.restore_sleep(slot) {
                 continue;
             }
             let id = self.planning.tasks[slot].id;
@@ -407,9 +409,11 @@ impl Machine {
         calls.path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
         calls.head = self.commits.head;
         calls.stored.clone_from(&self.calls.stored);
-        let mut attempt = calls.stored_of(task.id).map(|known| known.attempt);
+        let known = calls.stored_of(task.id);
+        let (mut attempt, versions) = (known.map(|known| known.attempt), known.map(|known| known.versions.clone()));
+        *calls.versions.get_mut() = extra.and_then(|extra| extra.versions.clone()).or(versions).unwrap_or_default();
         if let Some(extra) = extra {
-            parts.attempt = extra.failed + 1;
+            parts.attempt = extra.attempts.failed + 1;
             asked.begun.clone_from(&extra.begun);
             *calls.unnoted.get_mut() = extra.attempt.is_some();
             attempt = extra.attempt.or(attempt);

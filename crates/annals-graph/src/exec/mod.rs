@@ -13,10 +13,12 @@
 //! whose writes are stored is not run again; a machine that failed leaves no head behind.
 
 mod apply;
+mod attempts;
 mod before;
 mod begin;
 mod cache;
 mod call;
+mod call_id;
 mod defer;
 mod edit;
 mod effect;
@@ -47,8 +49,8 @@ pub(crate) use before::Before;
 pub(crate) use begin::resume_values_by_id;
 pub(crate) use cache::{call_entry, node_labels};
 pub(crate) use call::{
-    CallEnd, CallJob, CallLeft, RETURN, attempt_write, call_end, call_failed, call_messages, call_result, call_start,
-    close_call, known_call, next_attempt, open_call, shown_result,
+    CallEnd, CallJob, CallLeft, RETURN, attempt_write, attempts_write, call_end, call_failed, call_messages, call_result,
+    call_start, close_call, known_call, next_attempt, open_call, shown_result, sleeps_before, still_asleep, versions_write,
 };
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, RunStart, Status};

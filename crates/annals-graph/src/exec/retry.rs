@@ -2,26 +2,30 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::internal::hash;
-use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value};
+use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
 use crate::state::StateError;
-use crate::task::{Attempt, CallBegan, Context, NodeError, task_namespace};
+use crate::store::{NewWrite, NewWrites};
+use crate::task::{Attempt, Attempts, CallBegan, Context, Interrupt, NodeError, task_namespace};
 
+use super::attempts::{self, attempts_of};
 use super::cache::CacheEntry;
 use super::effect::Effect;
 use super::error::{EditProblem, RunError};
 use super::exit::Saving;
-use super::load::{error_message_of, error_of, error_source_of, resume_values_of};
+use super::head::PendingWrites;
+use super::load::{asleep_of, error_message_of, error_of, error_source_of, resume_values_of};
 use super::machine::Machine;
 use super::task::{StepTask, TaskJob, TaskStatus, TaskWrite};
 
 /// The state that only some tasks need: those with retries, a cached result, a timeout, or a failure to handle.
 #[derive(Default)]
 pub(crate) struct Extra {
-    /// The number of failed attempts.
-    pub(super) failed: u32,
+    /// The failed attempts, those of earlier runs included.
+    pub(super) attempts: Attempts,
     /// The start of the first attempt.
     pub(super) began: Option<Timestamp>,
     /// The context of the present attempt.
@@ -30,6 +34,8 @@ pub(crate) struct Extra {
     pub(super) begun: Vec<(usize, CallBegan)>,
     /// The present attempt, if it followed another one in this run.
     pub(super) attempt: Option<Attempt>,
+    /// The versions of parts of the program that it began with, if another attempt in this run asked for them.
+    pub(super) versions: Option<Map>,
     /// The cache entry of its result.
     pub(super) cache: Option<CacheEntry>,
     /// The failure that it handles.
@@ -55,6 +61,11 @@ impl Machine {
         let goes_on = self.env.cancelled.is_none() && self.late().is_none();
         if goes_on && self.tries_again(slot, &error) {
             return;
+        }
+        if goes_on {
+            let now = self.now;
+            let extra = self.planning.tasks[slot].extra.as_deref_mut();
+            extra.into_iter().for_each(|extra| attempts::end(&mut extra.attempts, &error, now, now));
         }
         // Keeps the resume values so that the next attempt does not interrupt again.
         self.planning.tasks[slot].asked = !resume_values.is_empty();
@@ -87,26 +98,70 @@ impl Machine {
         let graph = Arc::clone(&self.graph);
         let policies = graph.nodes[node].settings.retry.as_deref().unwrap_or_default();
         let Some(policy) = policies.iter().find(|policy| retries(policy, error)) else { return false };
-        let task = &mut self.planning.tasks[slot];
+        let (now, task) = (self.now, &mut self.planning.tasks[slot]);
         let Some(extra) = task.extra.as_deref_mut() else { return false };
-        extra.failed += 1;
-        let failed = extra.failed;
+        let failed = extra.attempts.failed + 1;
         if failed >= policy.max_attempts {
             return false;
         }
+        attempts::note(&mut extra.attempts, error, extra.began.unwrap_or(now), now);
         if let Some(context) = extra.context.take() {
             // Keeps the resume values so that the next attempt does not interrupt again.
             let mut asked = context.asked().lock();
             extra.begun = std::mem::take(&mut asked.begun);
             extra.attempt = Some(context.calls().following(policies));
+            extra.versions = Some(context.calls().versions.lock().clone());
             if asked.took {
                 task.resume_values = std::mem::take(&mut asked.resume_values);
                 task.resumed = true;
             }
         }
         let pause = policy.pause(failed, || self.ids.random() as f64 / u64::MAX as f64);
+        self.start_again(slot, pause);
+        true
+    }
+
+    /// Starts the next attempt of a task after a pause. A task of a run that stores its steps sleeps instead if the pause is long.
+    fn start_again(&mut self, slot: usize, pause: Duration) {
+        let at = self.now.saturating_add(pause);
+        let stores = self.commits.stores_steps() && self.head.checkpoint.is_some();
+        if let Some(extra) = self.planning.tasks[slot].extra.as_deref_mut() {
+            attempts::follow(&mut extra.attempts, extra.attempt.unwrap_or_default(), at);
+        }
+        if stores && attempts::is_long(pause) {
+            let interrupt = attempts::attempt_interrupt(&self.namespace_of(slot), at);
+            self.planning.tasks[slot].status = TaskStatus::Waiting(vec![interrupt.clone()]);
+            self.show_waiting(slot, &[interrupt]);
+            return;
+        }
+        let path = path_of(&self.graph, &self.planning.tasks[slot]);
+        let task = &mut self.planning.tasks[slot];
+        let write = task.extra.as_deref_mut().filter(|_| stores).and_then(|extra| attempts::take_write(&mut extra.attempts));
+        if let (Some(write), Some(checkpoint)) = (write, self.head.checkpoint) {
+            let writes = NewWrites::new(checkpoint.id, task.id, path).with(vec![write]);
+            self.commit(Vec::new(), vec![writes]);
+        }
         let job = self.job(slot);
         self.start_first(Box::new(TaskJob { after: pause, ..job }));
+    }
+
+    /// Returns the namespace of a task.
+    fn namespace_of(&self, slot: usize) -> String {
+        let task = &self.planning.tasks[slot];
+        task_namespace(&self.env.namespace, task.name(&self.graph), task.id)
+    }
+
+    /// Leaves a task asleep whose next attempt is due later, and which was not woken by a resume value for its interrupt. Returns
+    /// whether it sleeps.
+    pub(super) fn restore_sleep(&mut self, slot: usize) -> bool {
+        let Some(pending) = self.head.pending_of(self.planning.tasks[slot].id) else { return false };
+        let own = attempts::attempt_interrupt(&self.namespace_of(slot), self.now);
+        let asleep = asleep_of(pending).into_iter().find(|(id, wake_at)| *id == own.id && *wake_at > self.now);
+        let woken = self.env.scope.resume_values.as_deref().is_some_and(|values| values.contains_key(&own.id));
+        let Some((_, wake_at)) = asleep.filter(|_| !woken) else { return false };
+        let task = &mut self.planning.tasks[slot];
+        task.status = TaskStatus::Waiting(vec![Interrupt { wake_at: Some(wake_at), ..own }]);
+        task.saved = true;
         true
     }
 
@@ -138,6 +193,8 @@ impl Machine {
             Extra { handles: Some(Handles { node, task: failed.id, error: Arc::new(error) }), ..Extra::default() };
         if let Some(pending) = self.head.pending_of(id).filter(|_| !self.planning.replaying) {
             task.resume_values = resume_values_of(pending);
+            extra.attempts = attempts_of(pending);
+            extra.attempt = extra.attempts.attempt();
             extra.first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
         }
         let place = task_namespace(&self.env.namespace, name, id);
@@ -174,6 +231,21 @@ impl Machine {
 }
 
 impl StepTask {
+    /// Takes over the attempts that an earlier run stored.
+    pub(super) fn take_attempts(&mut self, pending: &PendingWrites) {
+        let attempts = attempts_of(pending);
+        if attempts != Attempts::default() {
+            let extra = self.extra.get_or_insert_default();
+            extra.attempt = attempts.attempt();
+            extra.attempts = attempts;
+        }
+    }
+
+    /// Returns the write that stores its attempts, if they are not stored.
+    pub(super) fn attempts_write(&mut self) -> Option<NewWrite> {
+        attempts::take_write(&mut self.extra.as_deref_mut()?.attempts)
+    }
+
     /// Returns the failure that it handles.
     pub(crate) fn handles(&self) -> Option<&Handles> {
         self.extra.as_deref().and_then(|extra| extra.handles.as_ref())

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::base::limits::GRAPH_CODE_STEPS;
 use crate::base::{CheckpointId, Encoded, Value, WriteValue};
 use crate::graph::Graph;
 use crate::store::batch::{ChangeValue, Data};
@@ -33,7 +34,13 @@ impl Machine {
         debug_assert!(after.is_none_or(|after| id > after), "ids of checkpoints grow");
         self.head.parent = parent;
         if let Some(recording) = &self.commits.recording {
-            self.head.metadata.clone_from(&recording.metadata);
+            // The version of a run is found within this number of checkpoints, and costs no bytes in the others.
+            let is_marked = source == Source::Input
+                || self.commits.saving != Saving::Steps
+                || parent == self.origin.checkpoint
+                || step.rem_euclid(GRAPH_CODE_STEPS) == 0;
+            let marked = recording.marked_metadata.as_ref().filter(|_| is_marked);
+            self.head.metadata = marked.or(recording.metadata.as_ref()).cloned();
             self.head.parents = Arc::clone(&recording.parents);
         }
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
@@ -70,7 +77,7 @@ impl Machine {
         hold(&mut changes, &std::mem::take(&mut self.commits.unsaved));
         let mut checkpoint = NewCheckpoint::new(id, parent, step, source, self.now);
         checkpoint.run = Some(recording.run);
-        checkpoint.metadata.clone_from(&recording.metadata);
+        checkpoint.metadata.clone_from(&self.head.metadata);
         checkpoint.parents = Arc::clone(&recording.parents);
         checkpoint.tasks = records;
         (checkpoint.consumed, checkpoint.changes, checkpoint.seen) = (consumed, changes, seen);
@@ -291,6 +298,7 @@ impl Machine {
             writes.push(special(RESUME, task.resume_values.as_slice()));
         }
         task.saved = true;
+        writes.extend(task.attempts_write());
         if !writes.is_empty() {
             self.set_timer(slot);
         }

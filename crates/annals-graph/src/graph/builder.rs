@@ -58,6 +58,7 @@ pub struct StateGraph<S> {
 /// what works on them once and not for each state.
 pub(super) struct GraphDraft {
     pub(super) name: String,
+    pub(super) version: Option<String>,
     pub(super) persistence: Persistence,
     pub(super) nodes: Vec<NodeSpec>,
     /// The settings of nodes whose own options leave something open.
@@ -131,6 +132,42 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// Sets the name of the graph. Default: `LangGraph`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.draft.name = name.into();
+        self
+    }
+
+    /// Sets the version of the program that the graph is part of, such as the date of a release. A run stores it, with the
+    /// [fingerprint](CompiledGraph::fingerprint) of the graph, and an unfinished run is not continued by a graph with another
+    /// version or fingerprint: [`RunError::GraphChanged`](crate::RunError::GraphChanged) names what differs, and
+    /// [`Run::allow_changed_graph`](crate::Run::allow_changed_graph) allows it. Default: no version, and any graph continues a run.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Order { #[channel(last)] paid: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = |version: &str| {
+    ///     StateGraph::<Order>::new()
+    ///         .version(version)
+    ///         .node("pay", |_: &Order, ctx: &Context| Ok(Order::update().paid(ctx.interrupt("pay?")? == "yes")))
+    ///         .edge(START, "pay")
+    ///         .compile()
+    /// };
+    /// let thread = Store::memory().thread("order")?;
+    /// graph("2026-11")?.invoke(&thread, Order::update())?;
+    ///
+    /// let newer = graph("2026-12")?;
+    /// let error = newer.invoke(&thread, Command::resume("yes")).unwrap_err();
+    /// assert!(error.to_string().contains("version \"2026-11\""), "{error}");
+    /// let done = newer.run(&thread).allow_changed_graph(true).invoke(Command::resume("yes"))?;
+    /// assert!(done.state().paid);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.draft.version = Some(version.into());
         self
     }
 
@@ -419,6 +456,7 @@ impl GraphDraft {
     fn new() -> Self {
         Self {
             name: DEFAULT_NAME.into(),
+            version: None,
             persistence: Persistence::default(),
             nodes: Vec::new(),
             defaults: NodeSettings::default(),

@@ -17,6 +17,7 @@ use crate::task::TaskPath;
 use super::branch::Branch;
 use super::builder::{GraphDraft, NodeSpec, Persistence};
 use super::entrypoint::INPUT;
+use super::fingerprint::{GraphCode, bad_version, fingerprint};
 use super::node::{NodeBody, Work};
 use super::options::NodeSettings;
 use super::problem::{GraphError, GraphProblem};
@@ -56,6 +57,36 @@ impl<S> CompiledGraph<S> {
     /// Returns the name of the graph.
     pub fn name(&self) -> &str {
         &self.graph.name
+    }
+
+    /// Returns the version of the program that the graph is part of ([`StateGraph::version`]), if it has one.
+    pub fn version(&self) -> Option<&str> {
+        self.graph.code.as_ref().map(|code| &*code.version)
+    }
+
+    /// Returns the fingerprint of the graph: 15 hexadecimal digits, five each of a hash of its nodes, its edges, and its channels
+    /// with the way each is stored. It does not depend on the functions of the nodes, nor on the order in which parts were added.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Count { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let add = |s: &Count| Ok(Count::update().n(s.n + 1));
+    /// let first = StateGraph::<Count>::new().node("a", add).node("b", add).edge(START, "a");
+    /// let second = StateGraph::<Count>::new().node("b", add).node("a", add).edge(START, "a");
+    /// let other = StateGraph::<Count>::new().node("b", add).node("a", add).edge(START, "b");
+    /// let (first, second, other) = (first.compile()?, second.compile()?, other.compile()?);
+    /// assert_eq!(first.fingerprint(), second.fingerprint());
+    /// assert_ne!(first.fingerprint(), other.fingerprint());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fingerprint(&self) -> &str {
+        &self.graph.fingerprint
     }
 
     /// Returns the names of its nodes, in the order in which they were added.
@@ -126,6 +157,10 @@ pub(crate) struct Graph {
     pub(crate) step_timeout: Option<Duration>,
     /// A hash of its channels and edges: a cached result does not fit a graph with others.
     pub(crate) shape: Checksum,
+    /// Short hashes of its nodes, edges and channels.
+    pub(crate) fingerprint: String,
+    /// The fingerprint with the version that the program gave to the graph, if it gave one.
+    pub(crate) code: Option<GraphCode>,
 }
 
 impl Graph {
@@ -325,6 +360,9 @@ pub(super) fn link(
     }
     let by_channel = number(&channels, &*layout);
     let shape = shape(&channels, &nodes);
+    let fingerprint = fingerprint(&*layout, &channels, &nodes, (&start, &joins));
+    problems.extend(draft.version.as_deref().and_then(bad_version));
+    let code = draft.version.map(|version| GraphCode { version, fingerprint: fingerprint.clone() });
     let deferred = (0..nodes.len()).filter(|node| nodes[*node].settings.defer).collect();
     let idle_fields = (0..fields).filter(|field| layout.may_idle(*field)).collect();
     let mut graph = Graph {
@@ -348,6 +386,8 @@ pub(super) fn link(
         context: draft.context,
         step_timeout: draft.step_timeout,
         shape,
+        fingerprint,
+        code,
     };
     debug_assert!(graph.is_numbered(), "channels are fields, sends, input, triggers and joins, in this order");
     for (names, when) in [(&draft.interrupt_before, "before"), (&draft.interrupt_after, "after")] {

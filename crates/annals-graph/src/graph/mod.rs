@@ -13,6 +13,7 @@ mod command;
 mod compiled;
 mod draw;
 mod entrypoint;
+mod fingerprint;
 mod node;
 mod options;
 mod part_node;
@@ -38,6 +39,7 @@ pub(crate) use async_node::{AsyncTaskWithoutCaptures, NodeFuture};
 pub(crate) use branch::{Branch, Path, PathFuture};
 pub(crate) use builder::DEFAULT_NAME;
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
+pub(crate) use fingerprint::GraphCode;
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};
 

@@ -180,7 +180,8 @@ fn is_transient(error: &(dyn Error + 'static)) -> bool {
         || error.is::<serde_json::Error>()
         || error.is::<crate::base::CodecError>()
         || error.is::<crate::state::StateError>()
-        || error.is::<crate::task::OutOfTime>())
+        || error.is::<crate::task::OutOfTime>()
+        || matches!(error.downcast_ref(), Some(crate::task::CallError::ChangedArguments { .. })))
 }
 
 impl fmt::Debug for RetryPolicy {

@@ -37,7 +37,7 @@ pub enum GraphProblem {
     /// A name cannot be used.
     #[error("{name:?} cannot be the name of a {what}: {reason}")]
     BadName {
-        /// The kind of the named item: `node` or `channel`.
+        /// The kind of the named item: `node`, `channel` or `version`.
         what: &'static str,
         /// The name.
         name: String,

@@ -81,6 +81,7 @@ impl Session {
             head: start.loaded.newest,
             run: self.run,
             metadata: self.metadata.clone(),
+            marked_metadata: None,
             parents,
             around: heads,
             addressed: *named,

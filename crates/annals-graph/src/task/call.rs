@@ -14,18 +14,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::decode_bytes;
-use crate::base::{CheckpointId, CodecError, Encoded, Namespace, Payload, TaskId, Timestamp, Value};
+use crate::base::{CheckpointId, CodecError, Encoded, Map, Namespace, Payload, TaskId, Timestamp, Value};
 use crate::graph::{BoxError, CachePolicy, NodeResult, RetryPolicy, TimeoutPolicy};
 use crate::store::{Cache, StoreError};
 
+use super::attempts::Attempts;
 use super::context::{Context, Interrupt, Interrupted, Signal};
 use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWork};
 
 /// A function whose result is stored as soon as it has ended (`@task`). If its caller runs again after an interrupt, a
 /// failure or a crash, the call returns the stored result and the function does not run.
 ///
-/// A node, an entrypoint or another task calls it with the [`Context`] of the caller. A call is identified by its
-/// number in its caller, so the caller must make its calls in the same order each time.
+/// A node, an entrypoint or another task calls it with the [`Context`] of the caller. A call is known by the name of the task
+/// and by its number among the calls of this name in its caller: calls of other tasks may be added or removed between two
+/// runs, and calls of one name must be made in the same order each time. Their arguments are compared: a call with others
+/// than those of its stored result fails with [`CallError::ChangedArguments`].
 ///
 /// # Example
 /// ```
@@ -94,6 +97,7 @@ pub struct Task<I, R, K = Blocking> {
     retry: Option<Arc<[RetryPolicy]>>,
     cache: Option<CachePolicy>,
     timeout: Option<TimeoutPolicy>,
+    takes_any_arguments: bool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -109,7 +113,44 @@ where
     pub fn new<M>(name: impl Into<Arc<str>>, function: impl IntoTask<I, R, M, Kind = K>) -> Self {
         let (name, of) = (name.into(), std::any::type_name_of_val(&function));
         let body = function.into_task();
-        Self { name, body, function: of, retry: None, cache: None, timeout: None, kind: PhantomData }
+        let (retry, cache, timeout) = (None, None, None);
+        Self { name, body, function: of, retry, cache, timeout, takes_any_arguments: false, kind: PhantomData }
+    }
+
+    /// Lets calls of the task return their stored results whatever arguments they are given. For arguments that differ each
+    /// time the caller runs, such as the time of day. Default: [`CallError::ChangedArguments`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::graph::Entrypoint;
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let charge = Task::new("charge", |cents: i64| Ok(format!("{cents} cents")));
+    /// let flow = |charge: Task<i64, String>, cents: i64| {
+    ///     let body = move |_: i64, context: &Context| {
+    ///         let receipt = charge.call(context, cents)?;
+    ///         context.interrupt("sign it")?;
+    ///         Ok(receipt)
+    ///     };
+    ///     Entrypoint::new("order", body).compile()
+    /// };
+    /// let thread = Store::memory().thread("order-17")?;
+    /// flow(charge.clone(), 500)?.invoke(&thread, 17)?;
+    ///
+    /// // The program was changed meanwhile. The customer was charged 500 cents.
+    /// let error = flow(charge.clone(), 700)?.invoke(&thread, Command::resume("yes")).unwrap_err();
+    /// assert!(error.to_string().contains("task \"charge\" was given other arguments"), "{error}");
+    ///
+    /// let done = flow(charge.allow_changed_arguments(), 700)?.invoke(&thread, Command::resume("yes"))?;
+    /// assert_eq!(done.value().map(String::as_str), Some("500 cents"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn allow_changed_arguments(mut self) -> Self {
+        self.takes_any_arguments = true;
+        self
     }
 
     /// Adds a retry policy. Of several policies the first that matches the error decides. A task without one takes
@@ -207,6 +248,7 @@ where
             retry: self.retry.clone(),
             cache: self.cache.clone(),
             timeout: self.timeout,
+            takes_any_arguments: self.takes_any_arguments,
         };
         let host = Arc::clone(&context.scope().host);
         let called = host.start(context, call);
@@ -462,6 +504,30 @@ pub enum CallError {
         /// The name of the signal.
         name: String,
     },
+    /// The call has a stored result, or stored resume values, of other arguments than it is given now: the program was changed,
+    /// or it computes the arguments from something that changes. Nothing was run or stored.
+    #[error(
+        "task {task:?} was given other arguments in call {number} of this name than in the run before, whose result is stored; \
+         give it those, or allow others with Task::allow_changed_arguments"
+    )]
+    ChangedArguments {
+        /// The task.
+        task: String,
+        /// The number of the call among those of the task in its caller, from 1.
+        number: u32,
+    },
+    /// The task began with a version of a part of the program that the program does not support any more. Nothing was run.
+    #[error("the task began with version {stored} of {change:?}, and the program supports {oldest} to {newest}")]
+    UnsupportedVersion {
+        /// The name of the changed part.
+        change: String,
+        /// The version that the task began with.
+        stored: u32,
+        /// The oldest version that the program supports.
+        oldest: u32,
+        /// The newest version that the program supports.
+        newest: u32,
+    },
     /// The task panicked. The store stays usable.
     #[error("task {task:?} panicked: {reason}")]
     Panicked {
@@ -485,6 +551,8 @@ pub(crate) struct Call {
     pub(crate) retry: Option<Arc<[RetryPolicy]>>,
     pub(crate) cache: Option<CachePolicy>,
     pub(crate) timeout: Option<TimeoutPolicy>,
+    /// True if its arguments are not compared with those of its stored result.
+    pub(crate) takes_any_arguments: bool,
 }
 
 /// The work of a call. The flag says whether the result is to be encoded.
@@ -535,20 +603,33 @@ pub(crate) enum TaskPath {
     #[default]
     Pull,
     Push(u32),
-    /// A call: its number in its caller, and the path of the caller.
+    /// A call: its number in its caller, and the key of the caller.
     Call {
         caller: Arc<str>,
         index: u32,
     },
+    /// A call that an earlier run stored under this path.
+    Stored(Arc<str>),
 }
 
 impl TaskPath {
-    /// Returns the path by which stored writes are ordered.
+    /// Returns the path by which stored writes are ordered. That of a call ends with its name.
     pub(crate) fn text(&self, name: &str) -> Arc<str> {
         match self {
             Self::Pull => format!("~__pregel_pull, {name}").into(),
             Self::Push(index) => format!("~__pregel_push, {index:010}, {:010}", 0).into(),
-            Self::Call { caller, index } => format!("~__pregel_push, {caller}, {index:010}, {:010}", 1).into(),
+            Self::Call { caller, index } => format!("~c, {caller}, {index:010}, {name}").into(),
+            Self::Stored(path) => Arc::clone(path),
+        }
+    }
+
+    /// Returns the part of the paths of its calls that stands for it: nodes by name come before nodes that were sent an
+    /// argument, and these before calls.
+    pub(crate) fn key(&self, name: &str) -> Arc<str> {
+        match self {
+            Self::Pull => format!("l, {name}").into(),
+            Self::Push(index) => format!("s, {index:010}").into(),
+            Self::Call { .. } | Self::Stored(_) => self.text(name),
         }
     }
 }
@@ -557,6 +638,9 @@ impl TaskPath {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredCall {
     pub(crate) task: TaskId,
+    pub(crate) path: Arc<str>,
+    /// `None` of a node, and of a call that an earlier version stored.
+    pub(crate) record: Option<CallRecord>,
     pub(crate) result: Option<Payload>,
     /// The resume values of its interrupts.
     pub(crate) resume_values: Vec<Value>,
@@ -567,6 +651,22 @@ pub(crate) struct StoredCall {
     /// The positions at which it left subgraphs that keep their state.
     pub(crate) left: Vec<(String, CheckpointId)>,
     pub(crate) attempt: Attempt,
+    /// The attempts that failed.
+    pub(crate) attempts: Attempts,
+    /// The ids of the interrupts that it raised last.
+    pub(crate) interrupts: Vec<String>,
+    /// The versions of parts of the program that it began with.
+    pub(crate) versions: Map,
+}
+
+/// The stored record of a call: its arguments and its begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallRecord {
+    /// The hash of its arguments.
+    pub(crate) arguments: u32,
+    pub(crate) began: Timestamp,
+    /// The attempt of its caller, from 0.
+    pub(crate) caller_attempt: u32,
 }
 
 /// The attempt that a task is in.
@@ -590,6 +690,12 @@ pub(crate) struct CallParts {
     pub(crate) stored: Option<Arc<Vec<StoredCall>>>,
     /// The number of calls, those of earlier attempts included.
     pub(crate) made: AtomicU32,
+    /// The number of calls of this attempt, by name.
+    pub(crate) numbers: Mutex<Vec<(Arc<str>, u32)>>,
+    /// The number of calls of this attempt that an earlier run had stored.
+    pub(crate) reached: AtomicU32,
+    /// The versions of parts of the program that the task began with.
+    pub(crate) versions: Mutex<Map>,
     pub(crate) attempt: Attempt,
     /// The number of transactions of this attempt.
     pub(crate) transactions: AtomicU32,
@@ -609,6 +715,7 @@ impl CallParts {
             head: self.head,
             stored: self.stored.clone(),
             previous: Mutex::new(self.previous.lock().clone()),
+            versions: Mutex::new(self.versions.lock().clone()),
             unnoted: true.into(),
             ..Self::default()
         }
@@ -635,7 +742,24 @@ impl CallParts {
 
     /// Returns the stored record of a task.
     pub(crate) fn stored_of(&self, task: TaskId) -> Option<&StoredCall> {
-        self.stored.as_ref()?.iter().find(|known| known.task == task)
+        let stored = self.stored.as_ref()?;
+        stored.binary_search_by_key(&task, |known| known.task).ok().map(|at| &stored[at])
+    }
+
+    /// Returns the number of calls of this attempt that an earlier run had stored.
+    pub(crate) fn reached(&self) -> usize {
+        self.reached.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the number of the next call of a name in this attempt, from 0.
+    pub(crate) fn next_of(&self, name: &Arc<str>) -> u32 {
+        let mut numbers = self.numbers.lock();
+        if let Some((_, number)) = numbers.iter_mut().find(|(known, _)| known == name) {
+            *number += 1;
+            return *number;
+        }
+        numbers.push((Arc::clone(name), 0));
+        0
     }
 
     /// Returns the number of the next call.
@@ -739,7 +863,8 @@ impl<I, R, K> Clone for Task<I, R, K> {
     fn clone(&self) -> Self {
         let (name, body) = (Arc::clone(&self.name), self.body.clone());
         let (retry, cache, timeout) = (self.retry.clone(), self.cache.clone(), self.timeout);
-        Self { name, body, function: self.function, retry, cache, timeout, kind: PhantomData }
+        let (function, takes_any_arguments) = (self.function, self.takes_any_arguments);
+        Self { name, body, function, retry, cache, timeout, takes_any_arguments, kind: PhantomData }
     }
 }
 

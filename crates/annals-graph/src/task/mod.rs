@@ -6,6 +6,7 @@
 //! Invariants: a context belongs to one attempt; an abandoned attempt has no effects.
 
 mod answer;
+mod attempts;
 mod call;
 mod context;
 mod control;
@@ -19,6 +20,7 @@ mod step_key;
 mod step_time;
 mod task_body;
 mod task_info;
+mod version;
 
 pub use crate::state::InvalidResumeValue;
 pub use call::{AsyncTask, CallError, Started, Task};
@@ -31,13 +33,17 @@ pub use step_time::OutOfTime;
 pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 
+pub(crate) use attempts::{Attempts, AttemptFailure};
 pub(crate) use call::{
-    Attempt, Call, CallOutcome, CallParts, CallValue, CallWork, Called, FunctionResult, StoredCall, TaskPath, holds,
+    Attempt, Call, CallOutcome, CallParts, CallRecord, CallValue, CallWork, Called, FunctionResult, StoredCall, TaskPath, holds,
     interrupts_in, stops, task_labels,
 };
-pub(crate) use context::{Around, AttemptLog, CallBegan, ContextParts, Signal, StepAt, task_namespace, without_tasks};
+pub(crate) use context::{
+    Around, AttemptLog, CallBegan, ContextParts, Signal, StepAt, interrupt_id, task_namespace, without_tasks,
+};
 pub(crate) use control::CancelWait;
 pub(crate) use life::Life;
+pub(crate) use version::versions_in;
 pub(crate) use message_part::json_map;
 pub(crate) use scope::{Host, LivePart, Scope};
 pub(crate) use step_time::StepTime;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::Map;
 use crate::base::{Clock, SystemClock, Timestamp, Value};
+use crate::graph::NodeResult;
 use crate::message::Message;
 use crate::store::{Cache, Kv};
 
@@ -47,6 +48,13 @@ pub(crate) trait Host: Any + Send + Sync {
     /// it was handed to the store: not while an earlier one is on its way, and not in a run that stores at its end.
     fn persist_message(&self, context: &Context, channel: &str, message: Message, started: Timestamp) -> bool;
 
+    /// Stores the versions of parts of the program that the task of `context` began with. The commit is awaited where its next
+    /// call runs, or at its end.
+    ///
+    /// # Errors
+    /// Those of an earlier commit of the run.
+    fn store_versions(&self, context: &Context, versions: Map) -> NodeResult<()>;
+
     /// Returns the duration since some fixed time, by the clock of the run.
     fn elapsed(&self) -> Duration;
 
@@ -76,6 +84,8 @@ pub(crate) struct Scope {
     /// True if an id names its interrupt alone. Otherwise the id of the first interrupt of a task stands for the later
     /// ones of the task as well.
     pub(crate) exact: bool,
+    /// True if the arguments of calls are not compared with those of their stored results.
+    pub(crate) allows_changes: bool,
 }
 
 /// A driver that streams nothing.
@@ -108,6 +118,10 @@ impl Host for Nobody {
         false
     }
 
+    fn store_versions(&self, _: &Context, _: Map) -> NodeResult<()> {
+        Ok(())
+    }
+
     fn elapsed(&self) -> Duration {
         Duration::ZERO
     }
@@ -131,6 +145,7 @@ impl Scope {
             given: None,
             anew: false,
             exact: false,
+            allows_changes: false,
         }
     }
 

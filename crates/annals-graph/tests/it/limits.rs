@@ -313,7 +313,9 @@ fn deadlines_and_pauses_go_by_the_clock_of_the_store_and_the_timer_of_the_run() 
         .compile()
         .unwrap();
     let thread = store.thread("t").unwrap();
-    let mut run = pin!(graph.run(&thread).timer(clock.clone()).ainvoke(Log::update()));
+    // A run that stores its steps would end before a pause of an hour.
+    let run = graph.run(&thread).timer(clock.clone()).durability(annals_graph::Durability::Exit);
+    let mut run = pin!(run.ainvoke(Log::update()));
     let mut waiting = Waiting::from_waker(Waker::noop());
     let error = loop {
         match run.as_mut().poll(&mut waiting) {

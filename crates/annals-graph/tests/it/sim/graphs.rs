@@ -175,7 +175,8 @@ fn add_node(graph: StateGraph<DynState>, node: &Node, world: &World) -> StateGra
     // The calls of a retry are new calls, which find the state that a subgraph persisted in the first attempt.
     let keeps = matches!(&node.kind, Kind::Calls(calls) if calls.keep());
     if world.hangs && !keeps && node.weight % 2 == 0 {
-        options = options.retry(RetryPolicy::new().max_attempts(2).jitter(false));
+        let pause = Duration::from_millis(if node.weight % 4 == 0 { 20_000 } else { 500 });
+        options = options.retry(RetryPolicy::new().initial_interval(pause).max_attempts(2).jitter(false));
     }
     let made = match &node.kind {
         Kind::Graph(plan) => return graph.node_with(node.name.as_str(), inner(world, *plan), options),

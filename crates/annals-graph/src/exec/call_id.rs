@@ -1,0 +1,124 @@
+//! The identity of calls: the name of the task, its number among the calls of this name in its caller, and a hash of its
+//! arguments, which is not part of the id but compared.
+//!
+//! Invariant: the id of a call does not depend on calls of other tasks, so that a call added in front of it changes nothing.
+//! A call that a version before this rule stored is found under the id that it had then.
+
+use std::sync::Arc;
+
+use crate::base::internal::hash;
+use crate::base::{Encoded, TaskId, Timestamp, Value};
+use crate::store::NewWrite;
+use crate::task::{CallError, CallRecord, Context, StoredCall, TaskPath};
+
+use super::call::CallJob;
+use super::head::{CALL, PendingWrites};
+use super::load::special_of;
+use super::save::special;
+
+/// The arguments of a call that cannot be serialized.
+const UNKNOWN_ARGUMENTS: u32 = 1 << 31;
+
+/// Where a call stands: its id, the record of an earlier run, and the path of its writes.
+pub(super) struct CallAt<'a> {
+    pub(super) id: TaskId,
+    pub(super) known: Option<&'a StoredCall>,
+    pub(super) path: TaskPath,
+    /// The number of the call among those of its name, from 0.
+    pub(super) number: u32,
+}
+
+/// Gives a call its place in its caller. `index` is its number among all calls of the caller's attempts.
+pub(super) fn call_at<'a>(caller: &'a Context, around: &str, name: &Arc<str>, index: u32) -> CallAt<'a> {
+    let (outer, calls) = (caller.parts(), caller.calls());
+    let number = calls.next_of(name);
+    // The next run continues with this attempt, so calls count from its begin.
+    let index = index.wrapping_sub(calls.attempt.calls);
+    let id = call_id(caller, name, number);
+    let find = |id: TaskId| Some((id, calls.stored_of(id)?));
+    let earlier = || calls.stored.as_ref().and_then(|_| find(earlier_id(caller, around, name, index)));
+    match find(id).or_else(earlier) {
+        Some((id, known)) => {
+            CallAt { id, known: Some(known), path: TaskPath::Stored(Arc::clone(&known.path)), number }
+        }
+        None => {
+            let path = TaskPath::Call { caller: calls.path.key(&outer.node), index };
+            CallAt { id, known: None, path, number }
+        }
+    }
+}
+
+/// Returns the id of a call: a hash of the id of its caller, the attempt, its name and its number.
+fn call_id(caller: &Context, name: &str, number: u32) -> TaskId {
+    let mut place = Vec::with_capacity(64 + name.len());
+    place.extend_from_slice(caller.task().as_bytes());
+    place.extend_from_slice(b"call");
+    place.extend_from_slice(&caller.calls().attempt.number.to_le_bytes());
+    place.extend_from_slice(&number.to_le_bytes());
+    place.extend_from_slice(name.as_bytes());
+    TaskId::from_bytes(hash::xxh3_128(&place))
+}
+
+/// Returns the id that versions before gave a call: a hash of the checkpoint and the path of its caller and of its number
+/// among all calls of the caller's attempt.
+fn earlier_id(caller: &Context, around: &str, name: &str, index: u32) -> TaskId {
+    let caller_path = caller.calls().path.text(caller.node());
+    let mut place = Vec::with_capacity(160);
+    place.extend_from_slice(caller.checkpoint().unwrap_or_default().as_bytes());
+    let (step, index) = (caller.step().to_string(), index.to_string());
+    for part in [around, "|", name, &step, name, "__pregel_push", &*caller_path, &index] {
+        place.extend_from_slice(part.as_bytes());
+    }
+    let attempt = caller.calls().attempt.number;
+    if attempt > 0 {
+        place.extend_from_slice(format!("|{}", attempt + 1).as_bytes());
+    }
+    TaskId::from_bytes(hash::xxh3_128(&place))
+}
+
+/// Returns the hash of arguments, whose upper bit is set: it takes five bytes in the store, whatever they are. Objects with
+/// the same members in another order have the same hash, as the members of a hash map have no order.
+pub(super) fn arguments_hash(arguments: Option<Value>) -> u32 {
+    let Some(Ok(encoded)) = arguments.map(|arguments| Encoded::encode(&sorted(arguments))) else {
+        return UNKNOWN_ARGUMENTS;
+    };
+    let [a, b, c, d, ..] = hash::xxh3_128(&encoded.bytes);
+    (u32::from_le_bytes([a, b, c, d]) | UNKNOWN_ARGUMENTS).max(UNKNOWN_ARGUMENTS + 1)
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::List(items) => Value::List(items.into_iter().map(sorted).collect()),
+        Value::Map(map) => {
+            let mut members: Vec<(String, Value)> = map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Value::Map(members.into_iter().collect())
+        }
+        other => other,
+    }
+}
+
+/// Returns the error of a call whose stored result, or stored resume values, belong to other arguments.
+pub(super) fn changed_arguments(known: &StoredCall, arguments: u32, name: &str, number: u32) -> Option<CallError> {
+    let stored = known.record.map(|record| record.arguments).filter(|stored| *stored != UNKNOWN_ARGUMENTS)?;
+    let is_used = known.result.is_some() || !known.resume_values.is_empty();
+    let differs = is_used && arguments != UNKNOWN_ARGUMENTS && arguments != stored;
+    differs.then(|| CallError::ChangedArguments { task: name.to_owned(), number: number.saturating_add(1) })
+}
+
+/// Returns the record of a call, to be stored with its end.
+pub(super) fn call_write(job: &CallJob, now: Timestamp) -> NewWrite {
+    let took = now.as_micros().saturating_sub(job.record.began.as_micros()).max(0);
+    special(CALL, &(job.record.arguments, job.record.began.as_micros(), took, job.record.caller_attempt))
+}
+
+/// Returns the stored record of a call; `None` of a task that was not called, or by a version that stored none.
+pub(super) fn record_of(pending: &PendingWrites) -> Option<CallRecord> {
+    let Some(Value::List(stored)) = special_of(pending, CALL) else { return None };
+    let part = |at: usize| stored.get(at).and_then(Value::as_int);
+    Some(CallRecord {
+        arguments: u32::try_from(part(0)?).ok()?,
+        began: Timestamp::from_micros(part(1)?),
+        caller_attempt: part(3).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0),
+    })
+}
