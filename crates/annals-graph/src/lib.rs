@@ -890,8 +890,8 @@ pub use drive::TokioTimer;
 #[doc(hidden)]
 pub use drive::block_on;
 pub use drive::{
-    AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, Run, RunOn,
-    RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs,
+    AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, Run, RunEnd,
+    RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs,
     Worker, WorkerReport,
 };
 pub use error::{Error, ErrorKind, Result};

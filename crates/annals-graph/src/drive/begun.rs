@@ -12,6 +12,7 @@ use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
 use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store, StoreError};
 use crate::task::Context;
 
+use super::events::{EndReport, RunEventKind};
 use super::host::RunHost;
 use super::lease::Renewal;
 use super::pool::unblock;
@@ -20,6 +21,8 @@ use super::pool::unblock;
 pub(super) struct Begun {
     /// The renewal of the lease of an outermost run. Dropped first, it still finds the host and releases the lease.
     renewal: Option<Renewal>,
+    /// The report of the end of an outermost run.
+    pub(super) end: EndReport,
     pub(super) machine: Machine,
     pub(super) store: Option<Store>,
     pub(super) host: Arc<RunHost>,
@@ -60,12 +63,17 @@ impl Begun {
         let subgraph = held.map(|held| (machine.namespace().clone(), held));
         let inside = subgraph.is_some();
         let _over = Over { over: Arc::clone(machine.over()), host: Arc::clone(&host), subgraph };
-        Self { renewal: None, machine, store, host, inside, wants, _over }
+        Self { renewal: None, end: EndReport::none(), machine, store, host, inside, wants, _over }
     }
 
-    /// Sets the renewal of the lease of an outermost run.
-    pub(super) fn with(self, renewal: Option<Renewal>) -> Self {
-        Self { renewal, ..self }
+    /// Sets the renewal of the lease and the report of the end of an outermost run.
+    pub(super) fn with(self, renewal: Option<Renewal>, end: EndReport) -> Self {
+        Self { renewal, end, ..self }
+    }
+
+    /// Reports how the run has ended, when its commits are stored.
+    pub(super) fn report_end(&mut self) {
+        self.end.ended(self.machine.status());
     }
 
     /// Returns the batch that releases the lease of a run at its end, if its last commit has not done so.
@@ -90,6 +98,10 @@ impl Begun {
         self.heed_control();
         if let Some(above) = self.machine.above() {
             above.progress();
+        }
+        if let (TaskOutcome::Failed { .. }, Some(events)) = (&outcome, &self.host.events) {
+            let (node, task, attempt) = self.machine.attempt_in(slot);
+            events.report(RunEventKind::AttemptFailed { node, task, attempt });
         }
         let calls = self.host.session.lock().take_calls(self.machine.namespace());
         self.machine.handle_calls(calls.into_iter());

@@ -244,6 +244,7 @@ impl Driver {
             // If it cannot be stored, the lease expires.
             _ = store.commit(&batch);
         }
+        self.run.report_end();
         Ok(())
     }
 }

@@ -19,10 +19,11 @@ use crate::exec::{
 use crate::graph::NodeResult;
 use crate::state::WritesView;
 use crate::store::{Batch, NewWrites, Store};
-use crate::task::{Call, CallOutcome, CallValue, CallWork, Called, Context, FunctionResult, Host, Signal};
+use crate::task::{Call, CallOutcome, CallValue, CallWork, Called, Context, FunctionResult, Host, Signal, stops};
 
 use super::attempt::{LeavesCalls, WaitResult, wait_for, watch};
 use super::cache::{look_up, look_up_async};
+use super::events::RunEventKind;
 use super::feed::{Fact, is_polled};
 use super::host::RunHost;
 use super::nonblocking::block_on;
@@ -374,6 +375,12 @@ impl RunHost {
             let chance = || self.random() as f64 / u64::MAX as f64;
             let goes_on = stopped(job.caller()).is_none();
             let failed = result.as_ref().err().filter(|_| goes_on);
+            if let (Some(events), Err(error)) = (&self.events, &result)
+                && !stops(error)
+            {
+                let (node, task) = (job.context.node().into(), job.context.task());
+                events.report(RunEventKind::AttemptFailed { node, task, attempt: job.context.attempt() });
+            }
             let now = self.now();
             let Some(after) = failed.and_then(|error| next_attempt(job, error, now, chance)) else {
                 return Ok(result);

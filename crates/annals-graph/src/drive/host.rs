@@ -18,6 +18,7 @@ use crate::run::Session;
 use crate::store::{Batch, CommitHandle, NewWrites, Store, StoreError};
 use crate::task::{Call, Called, Context, Host, LivePart, MessagePart};
 
+use super::events::RunEvents;
 use super::feed::{Fact, Feed};
 use super::run::Durability;
 use super::timer::{ParkTimer, Timer};
@@ -46,6 +47,8 @@ pub(super) struct RunHost {
     pub(super) message_interval: Option<Duration>,
     /// The commits of such messages, by their tasks. They are not commits of the run.
     pub(super) messages: Mutex<HashMap<TaskId, CommitHandle>>,
+    /// The reporter of the run, if something listens.
+    pub(super) events: Option<Arc<RunEvents>>,
     /// The result of a race that the run loses.
     pub(super) on_conflict: OnConflict,
     /// The timer, if the caller or the executor has one.

@@ -14,6 +14,7 @@ mod cache;
 mod call;
 mod code;
 mod edit;
+mod events;
 mod feed;
 mod host;
 mod inside;
@@ -36,6 +37,7 @@ mod worker;
 
 pub use added::{ListChanges, RunState};
 pub use edit::{StateUpdate, UpdateAs};
+pub use events::{RunEnd, RunEvent, RunEventKind};
 pub use nonblocking::block_on;
 pub use outcome::Outcome;
 pub use place::RunOn;

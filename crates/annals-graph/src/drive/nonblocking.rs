@@ -197,6 +197,7 @@ impl AsyncDriver {
                     // If it cannot be stored, the lease expires.
                     _ = self.tickets.write(store, batch).await;
                 }
+                self.run.report_end();
             }
             return Ok(!ended);
         }

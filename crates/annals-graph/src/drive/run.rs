@@ -23,6 +23,7 @@ use crate::task::{Host, RunControl, Scope};
 use super::begun::Begun;
 use super::blocking::Driver;
 use super::code::{verify_code, with_code};
+use super::events::{EndReport, Listener, RunEvent, RunEvents, begin_kind};
 use super::feed::Feed;
 use super::host::RunHost;
 use super::key::Earlier;
@@ -161,6 +162,8 @@ pub(super) struct RunSettings {
     pub(super) key: Option<String>,
     pub(super) message_interval: Option<Duration>,
     pub(super) on_conflict: OnConflict,
+    /// The listener of the run.
+    pub(super) listener: Option<Listener>,
     /// True if the run may continue one that a graph with another version began.
     pub(super) allows_changes: bool,
     /// The duration of the lease, if the run takes one.
@@ -506,6 +509,40 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
+    /// Calls `listener` for each [`RunEvent`] of the run: its begin, each failed attempt of a node or a called task, and its end or
+    /// wait. It is called on the threads of the run, which wait for it, and must not panic. With
+    /// [`CompiledGraph::with_config`] it holds for all runs of the graph, those of a [`Worker`](crate::Worker) included. Graphs
+    /// inside nodes report their failed attempts alone.
+    ///
+    /// # Example
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Order { #[channel(last)] paid: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let seen = Arc::new(Mutex::new(Vec::new()));
+    /// let log = Arc::clone(&seen);
+    /// let graph = StateGraph::<Order>::new()
+    ///     .node("pay", |_: &Order, ctx: &Context| Ok(Order::update().paid(ctx.interrupt("pay?")? == "yes")))
+    ///     .edge(START, "pay")
+    ///     .compile()?
+    ///     .with_config(|run| run.on_event(move |event| log.lock().unwrap().push(event.kind.as_str())));
+    /// let thread = Store::memory().thread("order-17")?;
+    /// graph.invoke(&thread, Order::update())?;
+    /// graph.invoke(&thread, Command::resume("yes"))?;
+    /// assert_eq!(*seen.lock().unwrap(), ["started", "waiting", "resumed", "done"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_event(mut self, listener: impl Fn(&RunEvent) + Send + Sync + 'static) -> Self {
+        self.settings.listener = Some(Arc::new(listener));
+        self
+    }
+
     /// Lets the run continue one that a graph with another [version](crate::graph::StateGraph::version) or fingerprint began, and
     /// lets its calls of tasks return stored results of other arguments. Default: no.
     pub fn allow_changed_graph(mut self, allowed: bool) -> Self {
@@ -703,7 +740,10 @@ pub(super) fn begin(
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
     let cancelled = outside::cancelled_end(&start, &head);
     let resume_values = matches!(&start, RunStart::Command(command) if command.resume.is_some());
-    let host = Arc::new(settings.host(place.thread.clone(), run, events));
+    let mut host = settings.host(place.thread.clone(), run, events);
+    host.events = RunEvents::new(settings.listener.as_ref(), place.thread.as_ref(), &graph.name, run).map(Arc::new);
+    let host = Arc::new(host);
+    let begins = begin_kind(&start, host.events.is_some() && head.is_asleep());
     let is_continued = recording.as_ref().is_some_and(|recording| recording.is_continued);
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
     let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
@@ -725,7 +765,8 @@ pub(super) fn begin(
         above: None,
     };
     let machine = outside::shown(Machine::new(Arc::clone(graph), head, request, now)?, cancelled);
-    Ok(Begun::new(machine, store, host, None, events).with(renewal))
+    let end = EndReport::begin(host.events.clone(), begins);
+    Ok(Begun::new(machine, store, host, None, events).with(renewal, end))
 }
 
 /// Returns the start of a run with an input.
@@ -779,6 +820,7 @@ impl RunSettings {
             feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
             timer: self.timer.clone(),
             message_interval: self.message_interval,
+            events: None,
             on_conflict: self.on_conflict,
             messages: parking_lot::Mutex::default(),
             tickets: parking_lot::Mutex::default(),

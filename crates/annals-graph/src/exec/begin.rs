@@ -362,8 +362,7 @@ impl Machine {
     /// Returns whether all interrupts that an earlier run left open are sleeps: a stored resume value was then taken
     /// before.
     fn is_asleep(&self) -> bool {
-        let open = self.head.open();
-        !open.is_empty() && open.iter().all(|interrupt| interrupt.wake_at.is_some())
+        self.head.is_asleep()
     }
 
     /// Returns the interrupts at which a task fell asleep in an earlier run.

@@ -196,6 +196,12 @@ impl Head {
         self.interrupts_where(|pending| !pending.is_finished())
     }
 
+    /// Returns whether all open interrupts are sleeps, and there is one.
+    pub(crate) fn is_asleep(&self) -> bool {
+        let open = self.open();
+        !open.is_empty() && open.iter().all(|interrupt| interrupt.wake_at.is_some())
+    }
+
     /// Returns the interrupts of its tasks, open or not, by their ids.
     pub(crate) fn asked(&self) -> Vec<Interrupt> {
         self.interrupts_where(|_| true)

@@ -137,6 +137,13 @@ impl Machine {
         std::mem::take(&mut self.origin.before)
     }
 
+    /// Returns the name and the id of the task in a slot, and the number of its attempt, from 1.
+    pub(crate) fn attempt_in(&self, slot: usize) -> (Arc<str>, TaskId, u32) {
+        let task = &self.planning.tasks[slot];
+        let failed = task.extra.as_deref().map_or(0, |extra| extra.attempts.failed);
+        (task.name(&self.graph).into(), task.id, failed.saturating_add(1))
+    }
+
     /// Returns the timestamp of the last fact, and a seed of the run's own.
     pub(crate) fn moment(&mut self) -> (Timestamp, u64) {
         (self.now, self.ids.random())

@@ -1,0 +1,227 @@
+//! What happens to runs, for logs and metrics: one event for each begin, failed attempt, wait and end, without values.
+//!
+//! An event goes to the listener of the run and, with the feature `tracing`, into the span of the run. Invariant: a run that began
+//! ends, also one that is dropped. *Absent:* the parts of a stream, which tell of nodes and their writes.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::base::{Clock, RunId, SystemClock, TaskId, ThreadId, Timestamp};
+use crate::exec::{RunStart, Status};
+use crate::history::Thread;
+
+/// A function that is told what happens to runs.
+pub(super) type Listener = Arc<dyn Fn(&RunEvent) + Send + Sync>;
+
+/// Something that happened to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunEvent {
+    /// The thread; `None` of a run without a store.
+    pub thread: Option<ThreadId>,
+    /// The name of the graph.
+    pub graph: Arc<str>,
+    /// The id of the run; the same in each process that continues a run with an idempotency key, and zero without a store.
+    pub run: RunId,
+    /// The time at which it happened, by the clock of the store.
+    pub at: Timestamp,
+    /// What happened.
+    pub kind: RunEventKind,
+}
+
+/// What happened to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunEventKind {
+    /// It began with an input.
+    Started,
+    /// It began where an earlier run had stopped: after a failure, a crash, a drain or a cancellation.
+    Continued,
+    /// It began with a resume value for an interrupt.
+    Resumed,
+    /// It began without an input where the tasks of an earlier run slept.
+    Woken,
+    /// An attempt of a node or of a called task failed.
+    AttemptFailed {
+        /// The node or the task.
+        node: Arc<str>,
+        /// The id of the task.
+        task: TaskId,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+    },
+    /// It has ended for now: its tasks wait for resume values, sleep, or stand at a breakpoint.
+    Waiting {
+        /// The number of open interrupts, those of sleeping tasks included.
+        interrupts: usize,
+        /// The time at which the first sleeping task goes on.
+        wake_at: Option<Timestamp>,
+    },
+    /// It has ended.
+    Ended {
+        /// The outcome.
+        outcome: RunEnd,
+    },
+}
+
+/// The outcome of a run that does not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// It came to its end.
+    Done,
+    /// A node failed, or its superstep could not be applied.
+    Failed,
+    /// It was asked to stop, and can be continued.
+    Drained,
+    /// It was cancelled.
+    Cancelled,
+    /// It was dropped, or a commit of it was refused.
+    Stopped,
+}
+
+impl RunEventKind {
+    /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`,
+    /// `drained`, `cancelled` or `stopped`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Continued => "continued",
+            Self::Resumed => "resumed",
+            Self::Woken => "woken",
+            Self::AttemptFailed { .. } => "attempt_failed",
+            Self::Waiting { .. } => "waiting",
+            Self::Ended { outcome: RunEnd::Done } => "done",
+            Self::Ended { outcome: RunEnd::Failed } => "failed",
+            Self::Ended { outcome: RunEnd::Drained } => "drained",
+            Self::Ended { outcome: RunEnd::Cancelled } => "cancelled",
+            Self::Ended { outcome: RunEnd::Stopped } => "stopped",
+        }
+    }
+}
+
+/// The reporter of a run. It reports the end of a run that was dropped.
+pub(super) struct RunEvents {
+    listener: Option<Listener>,
+    thread: Option<Thread>,
+    graph: Arc<str>,
+    run: RunId,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
+}
+
+impl RunEvents {
+    /// Makes the reporter of a run; `None` if nothing listens.
+    pub(super) fn new(listener: Option<&Listener>, thread: Option<&Thread>, graph: &str, run: RunId) -> Option<Self> {
+        #[cfg(feature = "tracing")]
+        let span = tracing::info_span!(
+            target: "annals", "run", thread = ?thread.map(Thread::id), graph, run = %run, outcome = tracing::field::Empty
+        );
+        #[cfg(feature = "tracing")]
+        let is_traced = !span.is_disabled();
+        #[cfg(not(feature = "tracing"))]
+        let is_traced = false;
+        (listener.is_some() || is_traced).then(|| Self {
+            listener: listener.cloned(),
+            thread: thread.cloned(),
+            graph: graph.into(),
+            run,
+            #[cfg(feature = "tracing")]
+            span,
+        })
+    }
+
+    /// Reports an event. A listener that panics is not told so, and the run goes on.
+    pub(super) fn report(&self, kind: RunEventKind) {
+        #[cfg(feature = "tracing")]
+        self.trace(&kind);
+        let Some(listener) = &self.listener else { return };
+        let at = self.thread.as_ref().map_or_else(|| SystemClock.now(), |thread| thread.store().now());
+        let thread = self.thread.as_ref().map(|thread| thread.id().clone());
+        let event = RunEvent { thread, graph: Arc::clone(&self.graph), run: self.run, at, kind };
+        _ = catch_unwind(AssertUnwindSafe(|| listener(&event)));
+    }
+
+    #[cfg(feature = "tracing")]
+    fn trace(&self, kind: &RunEventKind) {
+        let event = kind.as_str();
+        match kind {
+            RunEventKind::AttemptFailed { node, task, attempt } => {
+                tracing::info!(target: "annals", parent: &self.span, event, node = %node, task = %task, attempt);
+            }
+            RunEventKind::Waiting { interrupts, wake_at } => {
+                self.span.record("outcome", event);
+                let wake_at = wake_at.map(|at| at.to_string());
+                tracing::info!(target: "annals", parent: &self.span, event, interrupts, wake_at);
+            }
+            RunEventKind::Ended { .. } => {
+                self.span.record("outcome", event);
+                tracing::info!(target: "annals", parent: &self.span, event);
+            }
+            _ => tracing::info!(target: "annals", parent: &self.span, event),
+        }
+    }
+}
+
+/// Drop guard: reports the end of a run.
+pub(super) struct EndReport(Option<Arc<RunEvents>>);
+
+impl EndReport {
+    /// Reports the begin of a run, and makes the guard of its end.
+    pub(super) fn begin(events: Option<Arc<RunEvents>>, kind: Option<RunEventKind>) -> Self {
+        let events = events.filter(|_| kind.is_some());
+        if let (Some(events), Some(kind)) = (&events, kind) {
+            events.report(kind);
+        }
+        Self(events)
+    }
+
+    /// Makes a guard that reports nothing.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Reports the end of a run whose commits are stored.
+    pub(super) fn ended(&mut self, status: &Status) {
+        let Some(events) = self.0.take() else { return };
+        let outcome = match status {
+            Status::Interrupted(open) => {
+                let wake_at = open.iter().filter_map(|interrupt| interrupt.wake_at).min();
+                return events.report(RunEventKind::Waiting { interrupts: open.len(), wake_at });
+            }
+            Status::Done => RunEnd::Done,
+            Status::Drained(_) => RunEnd::Drained,
+            Status::Cancelled(_) => RunEnd::Cancelled,
+            Status::Failed(_) | Status::Left(_) => RunEnd::Failed,
+            Status::Running => RunEnd::Stopped,
+        };
+        events.report(RunEventKind::Ended { outcome });
+    }
+}
+
+impl Drop for EndReport {
+    fn drop(&mut self) {
+        if let Some(events) = self.0.take() {
+            events.report(RunEventKind::Ended { outcome: RunEnd::Stopped });
+        }
+    }
+}
+
+/// Returns how a run begins, `None` if it only shows the outcome of an earlier one. `is_asleep` says whether its head sleeps.
+pub(super) fn begin_kind(start: &RunStart, is_asleep: bool) -> Option<RunEventKind> {
+    match start {
+        RunStart::Input(_) | RunStart::Inside { .. } => Some(RunEventKind::Started),
+        RunStart::Command(command) if command.resume.is_some() => Some(RunEventKind::Resumed),
+        RunStart::Repeat(Some(_)) => Some(RunEventKind::Resumed),
+        RunStart::Command(_) | RunStart::Continue | RunStart::Repeat(None) if is_asleep => Some(RunEventKind::Woken),
+        RunStart::Command(_) | RunStart::Continue | RunStart::Repeat(None) => Some(RunEventKind::Continued),
+        RunStart::Show => None,
+    }
+}
+
+impl fmt::Debug for RunEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunEvents").field("graph", &self.graph).field("run", &self.run).finish_non_exhaustive()
+    }
+}
