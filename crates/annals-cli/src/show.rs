@@ -3,7 +3,7 @@
 //! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata",
 //! "status", "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "values": {channel: value},
 //! "written_by": {channel: {"node", "back", "ordinal", "version"}}, "writes"?: [{"task", "index", "channel",
-//! "value"}]}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
+//! "value"}], "input"?, "result"?}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
 //! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..]}`. `back` is the number of
 //! checkpoints between the write and the point: `POINT~back`. Values are whole.
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Blame, Snapshot, ThreadStatus};
-use annals::store::{ChannelValue, ItemRange, Store};
+use annals::store::{ChannelValue, ItemRange, Source, Store};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;
@@ -115,6 +115,12 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
         _ => out.open(&waits.text(200)),
     };
     out.line(format!("  next    {state}"))?;
+    let (input, result) = entry(at)?;
+    for (title, value) in [("input", input), ("result", result)] {
+        if let Some(value) = value {
+            out.line(format!("  {title:<7} {}", brief(&value.to_json())))?;
+        }
+    }
     out.line("")?;
     values(at, out)?;
     if writes {
@@ -135,6 +141,14 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
         }
     }
     Ok(())
+}
+
+/// Returns the input and the result of a run of an entrypoint, as far as the point shows them.
+fn entry(at: &Snapshot) -> Result<(Option<Value>, Option<Value>), CommandFailure> {
+    let result = at.result()?;
+    let shows_input = at.source() == Source::Input || result.is_some();
+    let input = if shows_input { at.input()? } else { None };
+    Ok((input, result))
 }
 
 fn values(at: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
@@ -202,6 +216,12 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
             all.push(json!({ "task": task, "index": write.index, "channel": channel, "value": value }));
         }
         document["writes"] = Json::Array(all);
+    }
+    let (input, result) = entry(at)?;
+    for (title, value) in [("input", input), ("result", result)] {
+        if let Some(value) = value {
+            document[title] = value.to_json();
+        }
     }
     out.json(&document)?;
     Ok(())

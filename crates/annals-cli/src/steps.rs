@@ -1,15 +1,14 @@
-//! `annals steps` and `annals runs`: the tasks of the root graph of a thread, and the runs that made checkpoints.
+//! `annals steps` and `annals runs`: the tasks of the root graph of a thread with the tasks they called, and the runs that made
+//! checkpoints.
 //!
-//! JSON of `steps`: `{"schema": 1, "thread", "steps": [{"checkpoint", "step", "task", "node", "state", "started_at",
-//! "ended_at", "seconds", "attempts", "error"}], "more"}`; of `runs`: `{"schema": 1, "runs": [{"thread", "run",
+//! JSON of `steps`: `{"schema": 1, "thread", "steps": [{"checkpoint", "step", "task", "node", "call", "state", "started_at",
+//! "ended_at", "seconds", "attempts", "error", "wake_at", "result"}], "more"}`; of `runs`: `{"schema": 1, "runs": [{"thread", "run",
 //! "status", "checkpoints", "first", "last", "started_at", "ended_at"}], "more"}`. A task starts when it is due, and
-//! ends with the checkpoint of its superstep. Its attempts are null unless a retry was stored.
+//! ends with the checkpoint of its superstep; a called task has times of its own. The error is that of its last attempt that failed.
 
-use std::collections::{HashMap, HashSet};
-
-use annals::base::{CheckpointId, TaskId, Timestamp, Value};
-use annals::history::{CommitGroup, Operation, Snapshot, Thread};
-use annals::store::{Source, Store, StoreError, WriteRecord, WriteValue};
+use annals::base::{Timestamp, Value};
+use annals::history::{CommitGroup, Operation, StepInfo};
+use annals::store::{Store, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -18,126 +17,51 @@ use crate::output::{self, Printer, columns, cut, escape};
 use crate::point::thread;
 use crate::words::{self, Waits};
 
-/// A task of a superstep.
-pub(crate) struct TaskRow {
-    at: Snapshot,
-    task: TaskId,
-    pub(crate) node: String,
-    state: &'static str,
-    ended: Option<Timestamp>,
-    attempts: Option<i64>,
-    error: Option<String>,
+fn document(step: &StepInfo) -> Json {
+    json!({
+        "checkpoint": step.point.checkpoint.to_string(),
+        "step": step.superstep,
+        "task": step.task.to_string(),
+        "node": &*step.name,
+        "call": step.is_call,
+        "state": step.state.as_str(),
+        "started_at": step.started_at.to_string(),
+        "ended_at": step.ended_at.map(|at| at.to_string()),
+        "seconds": seconds(step),
+        "attempts": step.attempts.len(),
+        "error": Some(step.error_text()).filter(|error| !error.is_empty()),
+        "wake_at": step.wake_at.map(|at| at.to_string()),
+        "result": step.result.as_ref().map(Value::to_json),
+    })
 }
 
-impl TaskRow {
-    fn of(
-        at: &Snapshot,
-        index: usize,
-        ended: Option<Timestamp>,
-        is_asleep: bool,
-        writes: &[WriteRecord],
-    ) -> Result<Self, StoreError> {
-        let task = &at.record().tasks[index];
-        let own: Vec<&WriteRecord> = writes.iter().filter(|write| write.task == task.id).collect();
-        let is_set = |write: &WriteRecord| write.index < 0 && write.value != WriteValue::Null;
-        let on = |channel: &str| own.iter().find(|write| is_set(write) && &*write.channel == channel).copied();
-        let error = on("__error__").map(WriteRecord::to_value).transpose()?;
-        let attempts = on("__attempt__").map(WriteRecord::to_value).transpose()?;
-        let attempts = attempts.as_ref().and_then(Value::as_list).and_then(|numbers| numbers.first()?.as_int());
-        let state = match (ended, &error) {
-            (Some(_), _) => "done",
-            _ if own.iter().any(|write| write.index >= 0) => "done",
-            (None, Some(_)) => "failed",
-            (None, None) if is_asleep && on("__interrupt__").is_some() => "sleeping",
-            (None, None) if on("__interrupt__").is_some() => "interrupted",
-            (None, None) => "running",
-        };
-        Ok(Self {
-            at: at.clone(),
-            task: task.id,
-            node: task.name.to_string(),
-            state,
-            ended,
-            attempts: attempts.map(|number| number.saturating_add(1)),
-            error: error.map(|error| error.as_str().map_or_else(|| error.to_string(), str::to_owned)),
-        })
-    }
-
-    /// Returns the seconds from the checkpoint at which the task was due to that of its result.
-    pub(crate) fn seconds(&self) -> Option<f64> {
-        let micros = self.ended?.as_micros().saturating_sub(self.at.created_at().as_micros());
-        Some(micros as f64 / 1e6)
-    }
-
-    fn document(&self) -> Json {
-        json!({
-            "checkpoint": self.at.id().to_string(),
-            "step": self.at.step().saturating_add(1),
-            "task": self.task.to_string(),
-            "node": self.node,
-            "state": self.state,
-            "started_at": self.at.created_at().to_string(),
-            "ended_at": self.ended.map(|at| at.to_string()),
-            "seconds": self.seconds(),
-            "attempts": self.attempts,
-            "error": self.error,
-        })
-    }
-}
-
-/// Visits the tasks of a thread, those of the newest superstep first, until `visit` returns false.
-pub(crate) fn each_task(thread: &Thread, mut visit: impl FnMut(TaskRow) -> bool) -> Result<(), CommandFailure> {
-    let timers = thread.store().timers(None)?;
-    let asleep: HashSet<TaskId> =
-        timers.iter().filter(|timer| timer.point.thread == *thread.id()).map(|timer| timer.task).collect();
-    // The timestamp of the oldest result of each superstep: children come before their parents.
-    let mut ended: HashMap<CheckpointId, Timestamp> = HashMap::new();
-    for at in thread.history()? {
-        let at = at?;
-        if let Some(parent) = at.record().parent.filter(|_| at.source() == Source::Loop) {
-            ended.insert(parent, at.created_at());
-        }
-        let tasks = &at.record().tasks;
-        if tasks.is_empty() {
-            continue;
-        }
-        let (writes, end) = (at.writes()?, ended.remove(&at.id()));
-        for (index, task) in tasks.iter().enumerate() {
-            if !visit(TaskRow::of(&at, index, end, asleep.contains(&task.id), &writes)?) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
+/// Returns the seconds from the begin of a step to its end.
+pub(crate) fn seconds(step: &StepInfo) -> Option<f64> {
+    step.took().map(|took| took.as_secs_f64())
 }
 
 pub(crate) fn run(args: &args::ThreadListArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.thread)?;
-    let (mut rows, most) = (Vec::new(), args.most());
-    let mut more = false;
-    each_task(&thread, |row| {
-        more = rows.len() == most;
-        if !more {
-            rows.push(row);
-        }
-        !more
-    })?;
+    let mut listed = thread.steps()?;
+    let rows: Vec<StepInfo> = listed.by_ref().take(args.most()).collect::<Result<_, _>>()?;
+    let more = listed.next().transpose()?.is_some();
     if out.is_json() {
-        let steps: Vec<Json> = rows.iter().map(TaskRow::document).collect();
+        let steps: Vec<Json> = rows.iter().map(document).collect();
         out.json(&json!({ "schema": 1, "thread": thread.id().as_str(), "steps": steps, "more": more }))?;
         return Ok(u8::from(rows.is_empty()));
     }
     let titles = ["STEP", "NODE", "STATE", "STARTED", "TOOK", "ATTEMPTS", "ERROR"].map(String::from).to_vec();
     let mut cells = vec![titles];
     for row in &rows {
+        let name = if row.is_call { format!("  {}", escape(&row.name)) } else { words::node(&row.name) };
         cells.push(vec![
-            row.at.step().saturating_add(1).to_string(),
-            words::node(&row.node),
-            row.state.to_owned(),
-            output::ago(store.now(), row.at.created_at()),
-            row.seconds().map(|seconds| format!("{seconds:.3} s")).unwrap_or_default(),
-            row.attempts.map(|number| number.to_string()).unwrap_or_default(),
-            cut(&escape(row.error.as_deref().unwrap_or_default()), 80).into_owned(),
+            row.superstep.to_string(),
+            name,
+            row.state.to_string(),
+            output::ago(store.now(), row.started_at),
+            seconds(row).map(|seconds| format!("{seconds:.3} s")).unwrap_or_default(),
+            row.attempts.len().to_string(),
+            cut(&escape(row.error_text()), 80).into_owned(),
         ]);
     }
     table(&cells, more, "the thread has no task", out)

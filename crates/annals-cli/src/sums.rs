@@ -107,20 +107,19 @@ fn usage(store: &Store, by: StatsField) -> Result<Sums, CommandFailure> {
     Ok(sums)
 }
 
-/// Sums the tasks of the root graphs with their time, and the model calls of each node.
+/// Sums the tasks of the root graphs, and the tasks they called, with their time, and the model calls of each node.
 fn by_node(store: &Store) -> Result<Sums, CommandFailure> {
     let mut sums = usage(store, StatsField::Node)?;
     sums.values_mut().for_each(|sum| sum.count = 0);
     for record in store.threads()? {
-        steps::each_task(&store.thread(record.id.as_str())?, |task| {
-            let seconds = task.seconds();
-            let sum = sums.entry(Some(task.node)).or_default();
+        for step in store.thread(record.id.as_str())?.steps()? {
+            let step = step?;
+            let sum = sums.entry(Some(step.name.to_string())).or_default();
             sum.count += 1;
-            if let Some(seconds) = seconds {
+            if let Some(seconds) = steps::seconds(&step) {
                 *sum.seconds.get_or_insert(0.0) += seconds;
             }
-            true
-        })?;
+        }
     }
     Ok(sums)
 }
