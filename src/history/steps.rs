@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::base::{CheckpointId, Map, NULL_TASK, TaskId, Timestamp, Value};
 use crate::store::record::is_control;
-use crate::store::{CheckpointRef, Source, StoreError, WriteRecord};
+use crate::store::{CheckpointRef, Source, StoreError, WriteRecord, WriteValue};
 
 use super::snapshot::Snapshot;
 use super::thread::{History, Thread};
@@ -278,6 +278,8 @@ impl StepWrites {
     fn add(&mut self, write: WriteRecord) -> Result<(), StoreError> {
         let list = |value: &Value, at: usize| value.as_list().and_then(|list| list.get(at)).and_then(Value::as_int);
         match write.index {
+            // A special write that was cleared, as the error of a task that is retried.
+            index if index < 0 && write.value == WriteValue::Null => {}
             ERROR => self.error = Some(text(write.to_value()?)),
             INTERRUPT => self.add_interrupts(&write.to_value()?),
             ATTEMPT => self.attempt = list(&write.to_value()?, 0),
