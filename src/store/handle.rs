@@ -432,7 +432,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotAStore`] if nothing shows that it is one; [`StoreError::NewerFormat`]; [`StoreError::Open`];
-    /// [`StoreError::KeyRequired`] of a store that has a key; [`StoreError::Busy`] if it changes meanwhile;
+    /// [`StoreError::KeyRequired`] of a store that has a key, which [`Store::recover_with`] takes; [`StoreError::Busy`] if it changes meanwhile;
     /// [`StoreError::Invalid`] if something exists at `to`;
     /// [`StoreError::Write`], after which nothing is left at `to`.
     ///
@@ -455,7 +455,21 @@ impl Store {
     /// # }
     /// ```
     pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovery, StoreError> {
-        super::sqlite::recover(from.as_ref(), to.as_ref())
+        Self::recover_with(from, to, &OpenOptions::new())
+    }
+
+    /// Recovers a damaged store that has keys, as [`Store::recover`] does: of the options, the key, the key of the checksums
+    /// and the cipher count. The new store has the same keys, and what their checksums do not cover is lost. A store whose
+    /// rows of keys are damaged is not recovered: nothing can be opened without them.
+    ///
+    /// # Errors
+    /// As [`Store::recover`]; [`StoreError::WrongKey`], and [`StoreError::NotKeyed`] of a store without a key.
+    pub fn recover_with(
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: &OpenOptions,
+    ) -> Result<Recovery, StoreError> {
+        super::sqlite::recover(from.as_ref(), to.as_ref(), &options.keys)
     }
 
     /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of later

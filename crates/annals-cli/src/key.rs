@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use annals::store::{Key, OpenOptions, Store, StoreError};
+use annals::store::{Key, OpenOptions, Recovery, Store, StoreError};
 
 use crate::errors::CommandFailure;
 use crate::point::named;
@@ -39,6 +39,20 @@ impl<'a> NamedStore<'a> {
             Err(StoreError::KeyRequired { .. }) => Ok(Store::open_with(path, options.checksum_key(key))?),
             opened => Ok(opened?),
         }
+    }
+}
+
+/// Recovers a damaged store, with the key of the arguments if they name one.
+pub(crate) fn recover(named: NamedStore<'_>, from: &Path, to: &Path) -> Result<Recovery, CommandFailure> {
+    let Some(file) = named.key_file.filter(|file| !file.as_os_str().is_empty()) else {
+        return Ok(Store::recover(from, to)?);
+    };
+    let key = read(file)?;
+    match Store::recover_with(from, to, &OpenOptions::new().key(key.clone())) {
+        Err(StoreError::KeyRequired { .. }) => {
+            Ok(Store::recover_with(from, to, &OpenOptions::new().checksum_key(key))?)
+        }
+        recovered => Ok(recovered?),
     }
 }
 

@@ -133,7 +133,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),
         Verb::Migrate(args) => repair::migrate(args, store, out),
         Verb::Compact => repair::compact(&point::open_to_write(store)?, out),
-        Verb::Recover(args) => repair::recover(args, out),
+        Verb::Recover(args) => repair::recover(args, store, out),
         Verb::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
         Verb::Signal(args) => outside::signal(args, &point::open_to_write(store)?, out),
         Verb::Answer(args) => outside::answer(args, &point::open_to_write(store)?, out),

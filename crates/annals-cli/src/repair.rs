@@ -79,8 +79,12 @@ pub(crate) fn compact(store: &Store, out: &mut Printer) -> Result<u8, CommandFai
     Ok(0)
 }
 
-pub(crate) fn recover(args: &args::RecoverArgs, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let report = Store::recover(&args.from, &args.to)?;
+pub(crate) fn recover(
+    args: &args::RecoverArgs,
+    store: NamedStore<'_>,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
+    let report = crate::key::recover(store, &args.from, &args.to)?;
     if out.is_json() {
         let lost = report.lost.iter().map(|lost| {
             json!({

@@ -142,6 +142,25 @@ impl Keys {
         Ok(())
     }
 
+    /// Unlocks the keys of a damaged file. If its rows cannot be read, and no key was given, it counts as a plain one.
+    pub(super) fn unlock_damaged(&self, conn: &Connection, path: &Path) -> Res<()> {
+        match self.unlock(conn, path, false) {
+            Err(Fault::Store(StoreError::Corrupt { .. }) | Fault::Sql(_)) if self.given.id().is_none() => Ok(()),
+            unlocked => unlocked,
+        }
+    }
+
+    /// Gives a new file the keys of another one, by which its checksums are the same.
+    pub(super) fn copy_to(&self, old: &Connection, new: &Connection) -> Res<()> {
+        if self.unlocked().is_some() {
+            for row in read_rows(old)? {
+                let columns = params![row.id, row.cipher, row.caller, row.file, row.sealed];
+                new.execute(sql::STORE_KEY_INSERT, columns)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Unlocks a file of a format that has no keys: it is refused if a key was given.
     pub(super) fn unlock_plain(&self, path: &Path) -> Res<()> {
         self.given.validate()?;

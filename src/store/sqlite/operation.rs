@@ -210,13 +210,13 @@ fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, names
 
 /// The side of a change on which a value stands.
 #[derive(Clone, Copy)]
-enum ChangeSide {
+pub(super) enum ChangeSide {
     Before = 0,
     After = 1,
 }
 
 /// Facts are content, so an encrypted file seals them.
-fn is_sealed(keys: &Keys, field: &OperationField) -> bool {
+pub(super) fn is_sealed(keys: &Keys, field: &OperationField) -> bool {
     matches!(field, OperationField::Fact(_)) && keys.seal_content()
 }
 
@@ -224,6 +224,19 @@ fn is_sealed(keys: &Keys, field: &OperationField) -> bool {
 fn identity(keys: &Keys, (namespace, field): (i64, &OperationField), operation: i64, side: ChangeSide) -> Identity {
     let name = field_columns(field).1.as_bytes();
     keys.identity("fact").int(namespace).bytes(name).int(operation).int(side as i64)
+}
+
+/// Opens a sealed fact of an operation.
+pub(super) fn open_fact(
+    conn: &Connection,
+    keys: &Keys,
+    of: (i64, &OperationField),
+    (operation, side): (i64, ChangeSide),
+    sealed: &[u8],
+) -> Res<String> {
+    let (mut plain, place) = (Vec::new(), || "operation_change".to_owned());
+    keys.open(conn, &identity(keys, of, operation, side), sealed, &mut plain, &place)?;
+    String::from_utf8(plain).map_err(|_| corrupt(place(), "a value does not match the format"))
 }
 
 impl ChangeSide {
@@ -260,10 +273,8 @@ impl ReadView<'_> {
                 Ok(Some(OperationValue::Checkpoint(id_of(self.conn, namespace, seq)?)))
             }
             (field, ValueRef::Blob(sealed)) if is_sealed(self.keys, field) => {
-                let identity = identity(self.keys, (namespace, field), row.get(3)?, side);
-                let (mut plain, place) = (Vec::new(), || "operation_change".to_owned());
-                self.keys.open(self.conn, &identity, sealed, &mut plain, &place)?;
-                Ok(Some(OperationValue::Text(String::from_utf8(plain).map_err(|_| wrong())?)))
+                let text = open_fact(self.conn, self.keys, (namespace, field), (row.get(3)?, side), sealed)?;
+                Ok(Some(OperationValue::Text(text)))
             }
             (OperationField::CurrentBranch | OperationField::Fact(_), ValueRef::Text(text))
                 if !is_sealed(self.keys, field) =>

@@ -27,6 +27,11 @@ fn a_store_with_a_key_is_read_with_its_key_file_alone() {
         let shown = bench.annals_on(name, &["export", "alice", "--key-file", "key"]);
         assert!(code(&shown) == 0 && String::from_utf8_lossy(&shown.stdout).contains("the secret text"), "{shown:?}");
         assert_eq!(code(&bench.annals_on(name, &["check", "--key-file", "key"])), 0);
+        let to = format!("recovered-{name}");
+        assert_eq!(code(&bench.annals(&["recover", name, &to])), 2, "its key is missing");
+        assert_eq!(code(&bench.annals(&["recover", name, &to, "--key-file", "key"])), 0);
+        let shown = bench.annals_on(&to, &["export", "alice", "--key-file", "key"]);
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("the secret text"), "{shown:?}");
         for (given, slug) in [
             (&[][..], "key_required"),
             (&["--key-file", "other"], "wrong_key"),

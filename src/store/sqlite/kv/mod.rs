@@ -138,7 +138,7 @@ fn put(
 }
 
 /// Returns the identity of a sealed value.
-fn identity(
+pub(super) fn identity(
     keys: &Keys,
     namespace: &KvNamespace,
     key: &str,
@@ -253,14 +253,13 @@ pub(super) fn expired(conn: &Connection, now: Timestamp, limit: usize) -> Res<Ve
 }
 
 /// Returns the vectors of an entry of a file that is recovered.
-pub(super) fn vectors_of(conn: &Connection, id: i64, record: &KvRecord) -> Res<Vec<KvVector>> {
-    let (names, keys) = (Names::default(), Keys::default());
-    vectors::read(ReadView { conn, names: &names, keys: &keys }, EntryOwner::of(id, record))
+pub(super) fn vectors_of(old: ReadView<'_>, id: i64, record: &KvRecord) -> Res<Vec<KvVector>> {
+    vectors::read(old, EntryOwner::of(id, record))
 }
 
 /// Returns the lifetime of an entry of a file that is recovered.
-pub(super) fn lifetime_of(conn: &Connection, id: i64, record: &KvRecord) -> Res<Option<Duration>> {
-    vectors::lifetime(conn, &Keys::default(), EntryOwner::of(id, record))
+pub(super) fn lifetime_of(old: ReadView<'_>, id: i64, record: &KvRecord) -> Res<Option<Duration>> {
+    vectors::lifetime(old.conn, old.keys, EntryOwner::of(id, record))
 }
 
 /// Returns the namespaces that hold something, under one or all.

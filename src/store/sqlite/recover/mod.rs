@@ -2,21 +2,22 @@
 //!
 //! The damaged file is copied first ([`source`]) and stays as it is. Its checkpoints are written anew in the order of the log
 //! ([`replay`](super::replay)): those whose checksum verifies, each after its parent. So of each lineage the longest sound
-//! beginning is recovered. The new store gets its name once a check of it has found no problem. *Absent:* the cache,
-//! everything that no checksum covers, and stores with keys.
+//! beginning is recovered. The new store gets its name once a check of it has found no problem. A store with keys is recovered to
+//! one with the same keys. *Absent:* the cache,
+//! and everything that no checksum covers.
 
 mod source;
 mod sql;
 
 use super::checksums::kv_check;
 use super::fault::{Fault, Res, corrupt};
-use super::keys::Keys;
+use super::keys::{GivenKeys, Keys};
 use super::kv;
 use super::names::Names;
 use super::open::{self, beside};
 use super::read::ReadView;
 use super::replay::{LogReplay, reason, scan};
-use super::{backup, check, registry, sql as engine_sql};
+use super::{backup, check, registry, sealed, sql as engine_sql};
 use crate::base::limits::LOST_MAX;
 use crate::base::{Codec, Encoded, ThreadId, Timestamp};
 use crate::store::beside::{KvChange, KvNamespace, KvRecord};
@@ -28,9 +29,10 @@ use source::DamagedFile;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Recovers the store at `from` to a new file.
-pub(in super::super) fn recover(from: &Path, to: &Path) -> Result<Recovery, StoreError> {
+pub(in super::super) fn recover(from: &Path, to: &Path, given: &GivenKeys) -> Result<Recovery, StoreError> {
     let _opening = registry::opening();
     if to.symlink_metadata().is_ok() {
         let exists = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -41,8 +43,13 @@ pub(in super::super) fn recover(from: &Path, to: &Path) -> Result<Recovery, Stor
         return Err(backup::failed(&unfinished, io::ErrorKind::AlreadyExists.into()));
     }
     let source = DamagedFile::open(from, &beside(to, "-damaged"))?;
-    refuse_keys(&source.conn, from)?;
-    let recovered = write(&source, from, &unfinished).and_then(|report| {
+    let keys = Arc::new(Keys::new(given.clone()));
+    let unlocked = match source.format {
+        1 => keys.unlock_plain(from),
+        _ => keys.unlock_damaged(&source.conn, from),
+    };
+    unlocked.map_err(|fault| open::opening(from, fault))?;
+    let recovered = write(&source, from, &unfinished, &keys).and_then(|report| {
         backup::publish(&unfinished, to).map_err(|error| backup::failed(to, error))?;
         Ok(report)
     });
@@ -55,22 +62,13 @@ pub(in super::super) fn recover(from: &Path, to: &Path) -> Result<Recovery, Stor
     recovered
 }
 
-/// Refuses a store that has keys: its checksums do not verify without them.
-fn refuse_keys(conn: &Connection, path: &Path) -> Result<(), StoreError> {
-    // A table that cannot be read has no keys to refuse, and then nothing of a store with keys verifies.
-    let caller = conn.query_row(sql::CALLER_OF_KEY, [], |row| row.get::<_, String>(0)).ok();
-    match caller {
-        Some(key) => Err(StoreError::KeyRequired { path: path.into(), key }),
-        None => Ok(()),
-    }
-}
-
-fn write(source: &DamagedFile, from: &Path, to: &Path) -> Result<Recovery, StoreError> {
+fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Result<Recovery, StoreError> {
     let writable = open::writable(to, &OpenOptions::new())?;
     let conn = &writable.conn;
     let replayed = (|| -> Res<Recovery> {
         conn.execute_batch(engine_sql::BEGIN_WRITE)?;
-        let mut replay = LogReplay::new(&source.conn, source.format, conn, false)?;
+        keys.copy_to(&source.conn, conn)?;
+        let mut replay = LogReplay::new((&source.conn, source.format), conn, keys, false)?;
         replay.run()?;
         let mut report = replay.report;
         if let Some(error) = &source.log_error {
@@ -80,10 +78,10 @@ fn write(source: &DamagedFile, from: &Path, to: &Path) -> Result<Recovery, Store
             let reason = "tables of the application are not recovered".to_owned();
             note(&mut report, LostKind::Table, None, format!("table {table:?}"), reason);
         }
-        entries(source, conn, &mut report)?;
+        entries(source, conn, keys, &mut report)?;
         threads(&source.conn, conn, &mut report)?;
         conn.execute_batch(engine_sql::COMMIT)?;
-        verify(conn)?;
+        verify(conn, keys)?;
         conn.query_row(engine_sql::WAL_TRUNCATE, [], |_| Ok(()))?;
         Ok(report)
     })();
@@ -95,9 +93,9 @@ fn write(source: &DamagedFile, from: &Path, to: &Path) -> Result<Recovery, Store
 }
 
 /// Checks the new store.
-fn verify(conn: &Connection) -> Res<()> {
-    let (names, keys) = (Names::default(), Keys::default());
-    match check::check(ReadView { conn, names: &names, keys: &keys }, None)?.problems.first() {
+fn verify(conn: &Connection, keys: &Keys) -> Res<()> {
+    let names = Names::default();
+    match check::check(ReadView { conn, names: &names, keys }, None)?.problems.first() {
         None => Ok(()),
         Some(problem) => Err(corrupt("the recovered store", problem.to_string())),
     }
@@ -145,13 +143,13 @@ struct SoundEntry {
 }
 
 /// Writes the entries of the key-value memory whose check matches.
-fn entries(source: &DamagedFile, new: &Connection, report: &mut Recovery) -> Res<()> {
+fn entries(source: &DamagedFile, new: &Connection, keys: &Keys, report: &mut Recovery) -> Res<()> {
     let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Result<SoundEntry, String>)>> {
         let mut statement = source.conn.prepare_cached(sql::ENTRIES_FROM)?;
         let mut rows = statement.query(params![from, limit as i64])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let entry = match entry(source, row) {
+            let entry = match entry(source, keys, row) {
                 Ok(entry) => Ok(entry),
                 Err(fault) => Err(reason(fault)?),
             };
@@ -164,7 +162,7 @@ fn entries(source: &DamagedFile, new: &Connection, report: &mut Recovery) -> Res
     let mut visit = |(id, entry): (i64, Result<SoundEntry, String>)| {
         match entry {
             Ok(entry) => {
-                kv::write(new, &Keys::default(), &entry.changes)?;
+                kv::write(new, keys, &entry.changes)?;
                 recovered += 1;
                 lost.borrow_mut().extend(entry.lost.map(|why| (format!("vectors or lifetime of kv {id}"), why)));
             }
@@ -183,17 +181,21 @@ fn entries(source: &DamagedFile, new: &Connection, report: &mut Recovery) -> Res
 }
 
 /// Returns the changes that make an entry: its first put and its last, and those of its vectors and its lifetime.
-fn entry(source: &DamagedFile, row: &Row<'_>) -> Res<SoundEntry> {
+fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
     let id: i64 = row.get(0)?;
     let wrong = |why: &str| Fault::from(corrupt_entry(id, why));
     let (path, key): (Option<String>, String) = (row.get(1)?, row.get(2)?);
     let path = path.ok_or_else(|| wrong("its namespace does not exist"))?;
     let (created, updated, expires): (i64, i64, Option<i64>) = (row.get(3)?, row.get(4)?, row.get(5)?);
-    let (check, codec, bytes): (i64, i64, Vec<u8>) = (row.get(6)?, row.get(7)?, row.get(8)?);
-    if kv_check(&Keys::default(), &path, &key, [created, updated], expires, (codec, &bytes)) != check {
+    let (check, codec, data): (i64, i64, Vec<u8>) = (row.get(6)?, row.get(7)?, row.get(8)?);
+    if kv_check(keys, &path, &key, [created, updated], expires, (codec, &data)) != check {
         return Err(wrong("its check does not match"));
     }
     let namespace = KvNamespace::from_path(&path).map_err(|error| wrong(&error.to_string()))?;
+    let identity = || kv::identity(keys, &namespace, &key, [created, updated], expires, codec);
+    let names = Names::default();
+    let view = ReadView { conn: &source.conn, names: &names, keys };
+    let bytes = sealed::value(view, identity, data, &|| format!("kv {id}"))?;
     let codec = Codec::from_tag(u8::try_from(codec).map_err(|_| wrong("its codec does not exist"))?);
     let mut record = KvRecord::new(namespace, key, Encoded { codec, bytes }, Timestamp::from_micros(created));
     record.updated_at = Timestamp::from_micros(updated);
@@ -208,7 +210,7 @@ fn entry(source: &DamagedFile, row: &Row<'_>) -> Res<SoundEntry> {
     let mut entry = SoundEntry { changes: vec![put(record.created_at), put(record.updated_at)], lost: None };
     // Format 1 has neither.
     if source.format > 1
-        && let Err(fault) = beside_entry(&source.conn, id, &record, &mut entry.changes)
+        && let Err(fault) = beside_entry(view, id, &record, &mut entry.changes)
     {
         entry.lost = Some(reason(fault)?);
     }
@@ -216,7 +218,7 @@ fn entry(source: &DamagedFile, row: &Row<'_>) -> Res<SoundEntry> {
 }
 
 /// Adds the changes that make the vectors and the lifetime of an entry.
-fn beside_entry(old: &Connection, id: i64, record: &KvRecord, changes: &mut Vec<KvChange>) -> Res<()> {
+fn beside_entry(old: ReadView<'_>, id: i64, record: &KvRecord, changes: &mut Vec<KvChange>) -> Res<()> {
     let name = || (record.namespace.clone(), record.key.clone());
     if let Some(lifetime) = kv::lifetime_of(old, id, record)? {
         let (namespace, key) = name();

@@ -52,7 +52,7 @@ pub(super) const TABLES: [(&str, &str); 17] = [
         "CREATE TABLE kv_vector (entry, position, field, dims, data, xxh3, PRIMARY KEY (entry, position)) WITHOUT ROWID",
     ),
     ("kv_lifetime", "CREATE TABLE kv_lifetime (entry INTEGER PRIMARY KEY, lifetime, xxh3)"),
-    ("store_key", "CREATE TABLE store_key (id INTEGER PRIMARY KEY, cipher, caller)"),
+    ("store_key", "CREATE TABLE store_key (id INTEGER PRIMARY KEY, cipher, caller, file, sealed)"),
 ];
 
 /// Lets a schema be read that does not parse, and be written.
@@ -70,6 +70,3 @@ pub(super) const ENTRIES_FROM: &str = "SELECT k.id, n.path, k.key, k.created_at,
      k.codec, k.data FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace WHERE k.id >= ?1 ORDER BY k.id LIMIT ?2";
 /// Returns 1 if a thread is in the new store.
 pub(super) const HAS_THREAD: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
-
-/// The id of the caller's key of a store that has keys.
-pub(super) const CALLER_OF_KEY: &str = "SELECT caller FROM store_key WHERE id = 0";

@@ -17,6 +17,7 @@ pub(super) use scan::scan;
 use super::changes::{DELETE, DELETE_RANGE, PUT, REFERENCE, range_position};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::ids::Table;
+use super::keys::Keys;
 use super::lineage::{EMPTY, LIST, SEEN, VALUE};
 use super::names::Kind;
 use super::operation::OperationJob;
@@ -70,12 +71,17 @@ struct Decoded {
 }
 
 impl<'c> LogReplay<'c> {
-    /// Begins a replay of the rows in `old`, which have the given format, into `conn`.
-    pub(super) fn new(old: &'c Connection, format: i64, conn: &'c Connection, is_strict: bool) -> Res<Self> {
+    /// Begins a replay of the rows in `old`, which have the given format, into `conn`. Both files have the keys.
+    pub(super) fn new(
+        (old, format): (&'c Connection, i64),
+        conn: &'c Connection,
+        keys: &Arc<Keys>,
+        is_strict: bool,
+    ) -> Res<Self> {
         Ok(Self {
-            rows: OldRows::new(old, format)?,
+            rows: OldRows::new(old, format, Arc::clone(keys))?,
             conn,
-            caches: Caches::new(Arc::default()),
+            caches: Caches::new(Arc::clone(keys)),
             is_strict,
             heads: HashMap::new(),
             last_branch: 0,

@@ -10,7 +10,7 @@ use crate::store::operation::{NewOperation, OperationChange, OperationField, Ope
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::heads;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::operation::{COLUMNS, field_of, kind_of};
+use crate::store::sqlite::operation::{COLUMNS, ChangeSide, field_of, is_sealed, kind_of, open_fact};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
@@ -40,11 +40,11 @@ struct OldChange {
 pub(super) type FoundOperations = (Vec<OldOperation>, Vec<(String, String)>);
 
 /// Reads the operations of a file.
-pub(super) fn read(conn: &Connection) -> Res<FoundOperations> {
+pub(super) fn read(conn: &Connection, keys: &Keys) -> Res<FoundOperations> {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
     let mut changes: BTreeMap<i64, Vec<OldChange>> = BTreeMap::new();
     let read = each(conn, sql::OPERATION_CHANGES, "operation_change", &mut lost, &mut |row| {
-        heads::verify_change(&Keys::default(), row)?;
+        heads::verify_change(keys, row)?;
         let change = OldChange {
             namespace: row.get(0)?,
             kind: row.get(1)?,
@@ -57,7 +57,7 @@ pub(super) fn read(conn: &Connection) -> Res<FoundOperations> {
     });
     ended(read, "operation_change", &mut lost)?;
     let read = each(conn, sql::OPERATIONS, "operation", &mut lost, &mut |row| {
-        heads::verify(&Keys::default(), "operation", COLUMNS, row)?;
+        heads::verify(keys, "operation", COLUMNS, row)?;
         let id = row.get(0)?;
         let changes = changes.remove(&id).unwrap_or_default();
         let (kind, seq, at, actor, target) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);
@@ -124,7 +124,8 @@ impl OldOperation {
             // The thread was deleted, and its rows are not reclaimed yet.
             let Some((thread, namespace)) = rows.namespace(change.namespace)? else { continue };
             let field = field_of(change.kind, change.key.clone()).ok_or_else(|| wrong("a field is not known"))?;
-            let value = |column: &Value| -> Res<Option<OperationValue>> {
+            let is_sealed = is_sealed(&rows.keys, &field);
+            let value = |column: &Value, side: ChangeSide| -> Res<Option<OperationValue>> {
                 Ok(match ValueRef::from(column) {
                     ValueRef::Null => None,
                     ValueRef::Integer(seq) => match rows.checkpoint(seq)? {
@@ -133,14 +134,19 @@ impl OldOperation {
                         }
                         _ => return Err(wrong("it names a checkpoint of another namespace")),
                     },
-                    ValueRef::Text(text) => {
+                    ValueRef::Blob(sealed) if is_sealed => {
+                        let of = (change.namespace, &field);
+                        Some(OperationValue::Text(open_fact(rows.conn, &rows.keys, of, (self.id, side), sealed)?))
+                    }
+                    ValueRef::Text(text) if !is_sealed => {
                         let text = std::str::from_utf8(text).map_err(|_| wrong("a text is not UTF-8"))?;
                         Some(OperationValue::Text(text.to_owned()))
                     }
                     _ => return Err(wrong("a value does not match the format")),
                 })
             };
-            let (before, after) = (value(&change.before)?, value(&change.after)?);
+            let (before, after) =
+                (value(&change.before, ChangeSide::Before)?, value(&change.after, ChangeSide::After)?);
             if field == OperationField::Head {
                 let head = match after {
                     Some(OperationValue::Checkpoint(id)) => Some(id),

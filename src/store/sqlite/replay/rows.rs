@@ -12,10 +12,13 @@ use crate::base::{Codec, Namespace, TaskId, ThreadId};
 use crate::store::batch::{ItemIndex, Payload};
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::lineage::{of_kind_column, version_of_column};
 use crate::store::sqlite::names::Kind;
 use crate::store::sqlite::pack::unpack_tasks;
 use crate::store::sqlite::read::task_records;
+use crate::store::sqlite::rows::{Room, decode};
+use crate::store::sqlite::{sealed, sql as engine_sql};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::cell::RefCell;
@@ -92,8 +95,9 @@ pub(super) struct OldTimer {
 
 /// The rows of a file.
 pub(super) struct OldRows<'c> {
-    conn: &'c Connection,
+    pub(super) conn: &'c Connection,
     format: i64,
+    pub(super) keys: Arc<Keys>,
     /// The rows of the lists that were read, in the order of the checkpoints.
     items: Connection,
     read_lists: RefCell<HashSet<(i64, i64)>>,
@@ -103,7 +107,7 @@ pub(super) struct OldRows<'c> {
 
 impl<'c> OldRows<'c> {
     /// Makes a reader of the rows of `conn`.
-    pub(super) fn new(conn: &'c Connection, format: i64) -> Res<Self> {
+    pub(super) fn new(conn: &'c Connection, format: i64, keys: Arc<Keys>) -> Res<Self> {
         // Without a name, SQLite makes a temporary file, which it removes.
         let items = Connection::open("")?;
         items.execute_batch(sql::ITEMS_TABLE)?;
@@ -126,7 +130,7 @@ impl<'c> OldRows<'c> {
             // A list whose name is lost makes its checkpoints fail.
             &mut |_, _, _| Ok(()),
         )?;
-        Ok(Self { conn, format, items, read_lists: RefCell::default(), names: RefCell::default(), lists })
+        Ok(Self { conn, format, keys, items, read_lists: RefCell::default(), names: RefCell::default(), lists })
     }
 
     /// Returns whether versions, parents and children are stored as distances. Format 1 stores the numbers themselves.
@@ -141,7 +145,7 @@ impl<'c> OldRows<'c> {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let seq = row.get(0)?;
-            let mut checkpoint = read_checkpoint(seq, row)?;
+            let mut checkpoint = self.read_checkpoint(seq, row)?;
             if self.has_distances() {
                 checkpoint.parent = checkpoint.parent.map(|distance| seq.wrapping_sub(distance));
             }
@@ -177,7 +181,7 @@ impl<'c> OldRows<'c> {
 
     /// Returns the operations, and the lost ones; `None` if the format has none.
     pub(super) fn operations(&self) -> Res<Option<operations::FoundOperations>> {
-        if self.format < 2 { Ok(None) } else { operations::read(self.conn).map(Some) }
+        if self.format < 2 { Ok(None) } else { operations::read(self.conn, &self.keys).map(Some) }
     }
 
     /// Returns the text of a name.
@@ -330,6 +334,7 @@ impl<'c> OldRows<'c> {
         match column {
             Value::Null => Ok(None),
             Value::Integer(id) => self.payload(*id).map(Some),
+            Value::Blob(_) if self.keys.seal_content() => Err(corrupt("an inline value", "it is not sealed")),
             Value::Blob(bytes) => {
                 let check = if self.format == 1 { INLINE_CHECK_BYTES } else { 0 };
                 let data = bytes.len().checked_sub(check).and_then(|end| bytes.get(..end));
@@ -340,7 +345,19 @@ impl<'c> OldRows<'c> {
         }
     }
 
+    /// Returns a payload of an encrypted file.
+    fn sealed_payload(&self, id: i64) -> Res<Payload> {
+        let mut statement = self.conn.prepare_cached(engine_sql::PAYLOAD_BY_ID)?;
+        let mut rows = statement.query([id])?;
+        let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
+        let mut room = Room::of(&self.keys);
+        Ok(decode(self.conn, row, 0, id, row.get(0)?, &mut room)?.to_payload())
+    }
+
     fn payload(&self, id: i64) -> Res<Payload> {
+        if self.keys.seal_content() {
+            return self.sealed_payload(id);
+        }
         let mut statement = self.conn.prepare_cached(sql::PAYLOAD)?;
         let mut rows = statement.query([id])?;
         let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
@@ -389,23 +406,26 @@ impl<'c> OldRows<'c> {
             _ => Err(corrupt(format!("blob {id}"), "it does not exist")),
         }
     }
-}
 
-fn read_checkpoint(seq: i64, row: &Row<'_>) -> Res<OldCheckpoint> {
-    Ok(OldCheckpoint {
-        seq,
-        namespace: row.get(1)?,
-        id: row.get(2)?,
-        parent: row.get(3)?,
-        branch: row.get(4)?,
-        ordinal: row.get(5)?,
-        step: row.get(6)?,
-        source: row.get(7)?,
-        created_at: row.get(8)?,
-        run: row.get(9)?,
-        metadata: row.get(10)?,
-        parents: row.get(11)?,
-        tasks: row.get(12)?,
-        checksum: row.get(13)?,
-    })
+    fn read_checkpoint(&self, seq: i64, row: &Row<'_>) -> Res<OldCheckpoint> {
+        let id = row.get(2)?;
+        let metadata =
+            sealed::metadata(self.conn, &self.keys, &id, row.get_ref(10)?, &|| format!("checkpoint {seq}"))?;
+        Ok(OldCheckpoint {
+            seq,
+            namespace: row.get(1)?,
+            id,
+            parent: row.get(3)?,
+            branch: row.get(4)?,
+            ordinal: row.get(5)?,
+            step: row.get(6)?,
+            source: row.get(7)?,
+            created_at: row.get(8)?,
+            run: row.get(9)?,
+            metadata,
+            parents: row.get(11)?,
+            tasks: row.get(12)?,
+            checksum: row.get(13)?,
+        })
+    }
 }

@@ -152,7 +152,7 @@ fn vectors_and_lifetimes_are_recovered() {
     let bench = filled();
     let (damaged, path) = (bench.folder.path().join("damaged.db"), |n: u8| bench.folder.path().join(format!("{n}.db")));
     bench.store.backup(&damaged).unwrap();
-    let report = crate::store::sqlite::recover(&damaged, &path(1)).unwrap();
+    let report = crate::store::Store::recover(&damaged, path(1)).unwrap();
     assert!(report.is_complete() && report.entries == 2, "{report:?}");
     let recovered = open(&path(1));
     let vectors = |store: &SqliteBackend| {
@@ -172,7 +172,7 @@ fn vectors_and_lifetimes_are_recovered() {
     let expires_at = recovered.kv_entry(&namespace, "code", Timestamp::default()).unwrap().unwrap().expires_at;
     assert_eq!(expires_at, Some(Timestamp::from_micros(10)));
     raw(&damaged).execute_batch("UPDATE kv_vector SET data = X'00' WHERE position = 1").unwrap();
-    let report = crate::store::sqlite::recover(&damaged, &path(2)).unwrap();
+    let report = crate::store::Store::recover(&damaged, path(2)).unwrap();
     assert_eq!((report.entries, report.lost.len()), (2, 1), "{report:?}");
     assert!(report.lost[0].place.contains("vectors"), "{report:?}");
     assert_eq!(vectors(&open(&path(2))), []);

@@ -1,9 +1,8 @@
 //! Rows of operations: their checks, the head after damage, and recovery of the rest.
 
 use super::*;
-use crate::store::StoreError;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
-use crate::store::sqlite::recover;
+use crate::store::{Store, StoreError};
 
 /// A store with three checkpoints, a head that was moved from the last to the first, and a named branch.
 fn moved() -> (Bench, ThreadId, Vec<CheckpointId>) {
@@ -95,7 +94,7 @@ fn a_damaged_operation_is_lost_and_the_checkpoints_are_recovered() {
     without_triggers(&path).execute_batch("UPDATE operation_change SET after = 2 WHERE kind = 0").unwrap();
     drop(bench.store);
     let to = bench.folder.path().join("recovered.db");
-    let report = recover(&path, &to).unwrap();
+    let report = Store::recover(&path, &to).unwrap();
     assert_eq!((report.checkpoints, report.operations), (3, 1), "the name is recovered: {report:?}");
     assert!(!report.is_complete());
     let store = open(&to);
