@@ -293,6 +293,7 @@ fn run_faults(args: &Args) -> Result<(Value, bool), String> {
         "faults_run": counts.run,
         "faults_lied": counts.lied,
         "faults_lost_after_failed_sync": counts.lost_after_failed_sync,
+        "faults_unmade": counts.unmade,
         "faults_broken": counts.broken,
         "faults_panicked": counts.panics,
         "faults_slow": counts.slow,

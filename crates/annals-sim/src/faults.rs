@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::{Clock as _, SystemClock};
-use annals::store::{OpenOptions, Store, Synchronous};
+use annals::store::{OpenOptions, Store, StoreError, Synchronous};
 
 use crate::cuts::lay;
 use crate::disk::{CutMode, Disk};
@@ -48,6 +48,8 @@ pub(crate) struct FaultCounts {
     pub(crate) lied: u64,
     /// Runs after which a power cut took acknowledged calls, because a sync before them had failed.
     pub(crate) lost_after_failed_sync: u64,
+    /// Runs in which a store was not made, and a power cut left a file that is refused. Nothing was acknowledged.
+    pub(crate) unmade: u64,
     /// Runs after which a store did not open, or its check found a problem.
     pub(crate) broken: u64,
     pub(crate) panics: u64,
@@ -68,6 +70,7 @@ impl FaultCounts {
         self.run += other.run;
         self.lied += other.lied;
         self.lost_after_failed_sync += other.lost_after_failed_sync;
+        self.unmade += other.unmade;
         self.broken += other.broken;
         self.panics += other.panics;
         self.slow += other.slow;
@@ -184,6 +187,7 @@ fn one(seed: u64, fault: Fault) -> Result<FaultCounts, String> {
     }
     match judge(&scratch, &log.take(), &jobs, seed)? {
         Judged::Good => {}
+        Judged::Unmade => counts.unmade = 1,
         Judged::Lied(problem) => {
             counts.lied = 1;
             problems.push(problem);
@@ -211,6 +215,8 @@ fn repeat(seed: u64, kind: FaultKind, fault: Fault) -> String {
 /// The verdict on the stores that a run left.
 enum Judged {
     Good,
+    /// Every sync of a new file failed, and a power cut left a part of it, which is refused.
+    Unmade,
     Lied(String),
     /// A sync failed, and a cut of the power took calls that were acknowledged after that.
     LostAfterFailedSync(String),
@@ -239,9 +245,15 @@ fn judge(scratch: &Scratch, ops: &[Op], jobs: &[(Job, JobOutcome)], seed: u64) -
     let mut disk = Disk::new(seed);
     ops[..closing].iter().for_each(|op| disk.apply(op));
     let mut rng = Rng::stream(seed, 3);
+    let is_acknowledged = jobs.iter().any(|(_, outcome)| *outcome == JobOutcome::Acknowledged);
+    let mut judged = Judged::Good;
     for mode in [CutMode::Everything, CutMode::Nothing, CutMode::Torn(50), CutMode::Subset] {
         let image = disk.cut(mode, &mut rng);
         lay(after_cut.path(), &image)?;
+        if !is_acknowledged && mode != CutMode::Everything && is_refused(after_cut.path()) {
+            judged = Judged::Unmade;
+            continue;
+        }
         if let Some(bad) = look(after_cut.path(), &format!("after a cut before closing ({mode:?})")) {
             let sync_failed = ops[..closing].iter().any(|op| matches!(op, Op::SyncFailed { .. }));
             return Ok(match bad {
@@ -252,7 +264,13 @@ fn judge(scratch: &Scratch, ops: &[Op], jobs: &[(Job, JobOutcome)], seed: u64) -
             });
         }
     }
-    Ok(Judged::Good)
+    Ok(judged)
+}
+
+/// Returns whether a file is refused as one that is not a store, or that is not whole.
+fn is_refused(folder: &Path) -> bool {
+    let opened = Store::open_with(folder.join(STORE), OpenOptions::new());
+    matches!(opened, Err(StoreError::NotAStore { .. } | StoreError::Corrupt { .. }))
 }
 
 fn view_of(folder: &Path) -> Result<observe::View, String> {

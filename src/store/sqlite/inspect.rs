@@ -36,6 +36,10 @@ pub(super) enum FileKind {
     Store,
 }
 
+/// The advice for a file that a power cut may have left after its creation failed: SQLite removes the journal that would empty
+/// it. A damaged store can look the same, so it is not begun anew.
+const UNMADE: &str = "if the power failed while it was made, nothing was stored in it: delete it and open it again";
+
 /// The fields of a header by which a file is identified.
 struct Header {
     application: i64,
@@ -168,12 +172,15 @@ fn inspect_header(path: &Path, meta: &Metadata) -> Result<FileKind, StoreError> 
     if bytes == [0; HEADER_BYTES] && beside(path, "-journal").exists() {
         return Ok(FileKind::Empty);
     }
+    let has_wal = fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
+    if bytes == [0; HEADER_BYTES] && !has_wal {
+        return Err(not_a_store(path, &format!("its header is empty: {UNMADE}")));
+    }
     if bytes[..16] != MAGIC[..] {
         return Err(not_a_store(path, "it is not a SQLite file"));
     }
     let header = Header::read(&bytes);
     identify(path, header.application, header.format)?;
-    let has_wal = fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
     let has_journal = fs::metadata(beside(path, "-journal")).is_ok_and(|journal| journal.len() > 0);
     if header.is_wal && has_journal && !is_journal_of_switch(path, &header) {
         let reason = format!("{} is not a journal of it: remove it", beside(path, "-journal").display());
@@ -183,7 +190,10 @@ fn inspect_header(path: &Path, meta: &Metadata) -> Result<FileKind, StoreError> 
     // Read last: another process may be copying its WAL, and the file has all pages once the WAL is gone.
     let file_bytes = file.metadata().map_err(|error| failed(path, error))?.len();
     if file_bytes < whole && !has_wal && !has_journal {
-        let reason = format!("it has {file_bytes} bytes, its header says {whole}: it was cut short");
+        let mut reason = format!("it has {file_bytes} bytes, its header says {whole}: it was cut short");
+        if !header.is_wal {
+            reason = format!("{reason}; {UNMADE}");
+        }
         return Err(StoreError::Corrupt { place: path.display().to_string(), reason });
     }
     Ok(FileKind::Store)

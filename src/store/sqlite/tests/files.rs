@@ -151,3 +151,30 @@ fn odd_paths_and_symbolic_links_lead_to_the_file() {
     let reader = SqliteBackend::open(&link, &options().read_only(true)).unwrap();
     assert!(reader.threads(None, 9).unwrap().is_empty());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_part_of_a_file_that_was_never_made_is_refused_with_advice() {
+    let (folder, path, _) = closed();
+    let whole = fs::read(&path).unwrap();
+    let left = folder.path().join("left.db");
+    // As a cut leaves it: a size without the first page, or pages of a file that was not switched to a WAL yet.
+    let mut unswitched = whole[..whole.len() - 8_192].to_vec();
+    unswitched[18..20].copy_from_slice(&[1, 1]);
+    let cut = whole[..whole.len() - 8_192].to_vec();
+    for (content, is_advised) in [(vec![0; 40_960], true), (unswitched, true), (cut, false)] {
+        fs::write(&left, &content).unwrap();
+        restrict(&left);
+        let error = SqliteBackend::open(&left, &options()).unwrap_err();
+        assert!(matches!(error, StoreError::NotAStore { .. } | StoreError::Corrupt { .. }), "{error}");
+        assert_eq!(error.to_string().contains("delete it and open it again"), is_advised, "{error}");
+        assert!(fs::read(&left).unwrap() == content, "it is not changed");
+        fs::remove_file(&left).unwrap();
+    }
+}
+
+/// Lets only the owner of a file use it.
+#[cfg(unix)]
+fn restrict(path: &Path) {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+}
