@@ -4,7 +4,7 @@ mod transact;
 
 pub(super) use self::transact::{Transacted, TransactionRun};
 use super::fault::{Fault, Res, is_busy};
-use super::guard::Guard;
+use super::guard::SqlGuard;
 use super::job::JobRef;
 use super::lock;
 use super::open::{self, FilePlace};
@@ -35,7 +35,7 @@ const COPY_ATTEMPTS: usize = 3;
 pub(super) struct Core {
     conn: Connection,
     /// The guard of the connection.
-    guard: Guard,
+    guard: SqlGuard,
     caches: Caches,
     place: FilePlace,
     frames: u64,
@@ -85,7 +85,7 @@ impl Verdict {
 impl Core {
     /// Takes the connection that writes.
     pub(super) fn new(mut conn: Connection, place: FilePlace) -> Res<Self> {
-        let guard = Guard::default();
+        let guard = SqlGuard::default();
         guard.install(&mut conn)?;
         Ok(Self {
             schema: schema::version(&conn).ok(),

@@ -21,12 +21,12 @@ const SEQUENCE: &str = "sqlite_sequence";
 
 /// The guard of one connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Guard(Arc<AtomicBool>);
+pub(super) struct SqlGuard(Arc<AtomicBool>);
 
 /// A closed guard, until it is dropped.
 pub(super) struct ClosedGuard<'a>(&'a AtomicBool);
 
-impl Guard {
+impl SqlGuard {
     /// Makes SQLite ask the guard about the statements of a connection.
     pub(super) fn install(&self, conn: &mut Connection) -> Res<()> {
         let closed = Arc::clone(&self.0);

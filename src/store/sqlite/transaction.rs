@@ -6,7 +6,7 @@
 //! Invariant: no statement runs after the transaction has ended, by an error or past a limit.
 
 use super::fault::Res;
-use super::guard::Guard;
+use super::guard::SqlGuard;
 use super::names::Kind;
 use super::read::{ReadView, column, unpack_task_records};
 use crate::base::TaskId;
@@ -29,14 +29,14 @@ use std::time::Duration;
 /// `rusqlite::params!`. Foreign keys are enforced.
 pub struct SqlTransaction<'a> {
     view: ReadView<'a>,
-    guard: &'a Guard,
+    guard: &'a SqlGuard,
     began: Stopwatch,
     limit: Duration,
     statements: Cell<usize>,
 }
 
 impl<'a> SqlTransaction<'a> {
-    pub(super) fn new(view: ReadView<'a>, guard: &'a Guard, (began, limit): (Stopwatch, Duration)) -> Self {
+    pub(super) fn new(view: ReadView<'a>, guard: &'a SqlGuard, (began, limit): (Stopwatch, Duration)) -> Self {
         Self { view, guard, began, limit, statements: Cell::new(0) }
     }
 

@@ -145,7 +145,7 @@ fn an_application_makes_its_tables_and_works_on_them() {
     assert!(Store::open(&copy).unwrap().check().unwrap().problems.is_empty());
     let report = Store::recover(&copy, bench.folder.path().join("recovered.db")).unwrap();
     let lost: Vec<_> = report.lost.iter().map(|lost| (lost.kind, &*lost.place)).collect();
-    assert_eq!(lost, [(LostKind::Table, "table \"app_a\""), (LostKind::Table, "table \"app_b\"")], "{:?}", report.lost);
+    assert_eq!(lost, [(LostKind::Table, "table \"APP_b\""), (LostKind::Table, "table \"app_a\"")], "{:?}", report.lost);
 }
 
 #[test]
