@@ -44,6 +44,7 @@
 mod address;
 mod changed;
 mod failure;
+mod flowchart;
 mod guard;
 mod html;
 mod layout;

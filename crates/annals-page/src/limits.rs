@@ -63,3 +63,9 @@ pub(crate) const STATS_CHECKPOINTS_MAX: u64 = 50_000;
 pub(crate) const GRAPH_STEPS_MAX: usize = 200;
 /// Bars of a plot.
 pub(crate) const BARS_MAX: usize = 40;
+/// Nodes of the picture of a graph.
+pub(crate) const CHART_NODES_MAX: usize = 60;
+/// Subgraphs that the screen of a thread lists.
+pub(crate) const SUBGRAPHS_MAX: usize = 20;
+/// Steps after a point that the screen of a fork lists.
+pub(crate) const REPLAYED_MAX: usize = 10;

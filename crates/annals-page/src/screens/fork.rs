@@ -1,4 +1,4 @@
-//! A new thread from a point, with a channel set to another value: preview, command and form.
+//! A new thread from a point, with a channel set to another value: preview, command, replay and form.
 
 use annals::base::Value;
 use annals::history::{ChannelDiff, Diff, Snapshot};
@@ -11,7 +11,9 @@ use crate::address::{self, point_text};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
+use crate::limits::{GRAPH_STEPS_MAX, REPLAYED_MAX};
 use crate::request::Fields;
+use crate::words::{made, shortened, stored_parent, tally};
 
 /// The fields of the form.
 struct ForkPlan {
@@ -89,11 +91,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     for command in &commands {
         html.element("pre", &[("class", "command")], command);
     }
-    html.classed(
-        "p",
-        "dim",
-        "The tasks that are due stay due: the program runs them when it goes on with the new thread.",
-    );
+    replay(screen, &mut html, at, &plan)?;
     if screen.page.allows_write() {
         html.within("form", &[("method", "post"), ("action", &own), ("class", "fork")], |html| {
             html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
@@ -104,6 +102,52 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         });
     }
     Ok(View::new(format!("{} fork", name(&info)), html).into())
+}
+
+/// Adds what a replay in the new thread does: the tasks that run, the steps that followed here, and the comparison of both.
+fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) -> Result<(), Refusal> {
+    html.element("h2", &[], "replay");
+    let due: Vec<&str> = at.next().collect();
+    html.within("p", &[("dir", "auto")], |html| match due.is_empty() {
+        true => _ = html.text("No task is due: the new thread takes an input or an update."),
+        false => {
+            html.text("These tasks are due, and run when a program goes on with the new thread: ");
+            html.text(&shortened(&tally(due.iter().copied()), 200));
+        }
+    });
+    let after = after(screen, at)?;
+    if let Some(last) = after.first() {
+        html.element("p", &[], "Here these steps followed:").open("ol", &[("reversed", "")]);
+        for step in after.iter().take(REPLAYED_MAX) {
+            let text = format!("step {}: {}", step.step(), made(step, stored_parent(step)?.as_ref()));
+            html.open("li", &[("dir", "auto")]).link(&format!("{}/step", address::point(step)), &shortened(&text, 100));
+            html.close("li");
+        }
+        html.close("ol");
+        let both = address::diff(&address::thread_text(&plan.name), &point_text(last));
+        html.within("p", &[], |html| {
+            html.text("Once it ran, ").link(&both, "compare both");
+            html.text(". The command goes on with a workflow of a file; another program goes on with its own call.");
+        });
+    }
+    if !due.is_empty() {
+        html.element("pre", &[("class", "command")], &screen.command(&["run", "FILE.toml", "--thread", &plan.name]));
+    }
+    Ok(())
+}
+
+/// Returns the steps from the head of the thread down to a point, newest first, if the point is on its lineage within reach.
+fn after(screen: &Screen<'_>, at: &Snapshot) -> Result<Vec<Snapshot>, Refusal> {
+    let Some(head) = screen.thread(at)?.head()? else { return Ok(Vec::new()) };
+    let mut after = Vec::new();
+    for snapshot in head.lineage().take(GRAPH_STEPS_MAX) {
+        let snapshot = snapshot?;
+        if snapshot.id() == at.id() {
+            return Ok(after);
+        }
+        after.push(snapshot);
+    }
+    Ok(Vec::new())
 }
 
 impl ForkPlan {

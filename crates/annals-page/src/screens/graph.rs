@@ -1,8 +1,9 @@
 //! The graph as the log shows it: the nodes that ran on the lineage of a point, with durations and tokens, and the transitions
 //! between them. *Absent:* nodes and edges that no step took; the log does not hold the compiled graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use annals::base::RunId;
 use annals::history::Snapshot;
 use annals::store::Source;
 use serde_json::{Value as Json, json};
@@ -13,9 +14,10 @@ use super::{Screen, Shown};
 use crate::address;
 use crate::changed::changed;
 use crate::failure::Refusal;
+use crate::flowchart::{self, ChartEdge, ChartNode};
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::GRAPH_STEPS_MAX;
+use crate::limits::{CHART_NODES_MAX, GRAPH_STEPS_MAX};
 use crate::plot::{Bar, bars};
 use crate::words::{count, grouped, rounded, shortened, span};
 
@@ -38,6 +40,10 @@ struct NodeFigures {
 struct SeenGraph {
     nodes: BTreeMap<String, NodeFigures>,
     transitions: BTreeMap<(String, String), u64>,
+    /// The transitions of the run of the point.
+    own: BTreeSet<(String, String)>,
+    /// That run.
+    run: Option<RunId>,
     /// The steps, newest first, each with its nodes.
     path: Vec<(Snapshot, Vec<String>)>,
     steps: usize,
@@ -59,7 +65,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         let names = crate::words::tally(nodes.iter().map(String::as_str));
         html.link(&format!("{}/step", address::point(snapshot)), &shortened(&names, 60));
     }
-    html.close("p").open("div", &[("class", "plots")]);
+    html.close("p");
+    seen.chart(&mut html);
+    html.open("div", &[("class", "plots")]);
     let bar = |name: &str, value: f64, shown: String| Bar { name: shortened(name, 40), value, shown };
     let nodes = seen.nodes.iter();
     let runs = nodes.clone().map(|(name, node)| bar(name, node.tasks as f64, grouped(node.tasks)));
@@ -88,7 +96,7 @@ impl NodeFigures {
 impl SeenGraph {
     /// Reads the newest steps of a lineage.
     fn read(at: &Snapshot) -> Result<Self, Refusal> {
-        let mut seen = Self::default();
+        let mut seen = Self { run: at.record().run, ..Self::default() };
         let mut child: Option<Snapshot> = None;
         for snapshot in at.lineage().take(GRAPH_STEPS_MAX + 1) {
             let parent = snapshot?;
@@ -122,6 +130,9 @@ impl SeenGraph {
                 next.push(END);
             }
             for to in next {
+                if self.run.is_some() && child.record().run == self.run {
+                    self.own.insert((name.clone(), to.to_owned()));
+                }
                 *self.transitions.entry((name.clone(), to.to_owned())).or_default() += 1;
             }
         }
@@ -129,9 +140,40 @@ impl SeenGraph {
         Ok(())
     }
 
+    /// Adds the picture of the nodes and transitions; the path of the run of the point is marked.
+    fn chart(&self, html: &mut Html) {
+        let ends = self.transitions.keys().flat_map(|(from, to)| [from, to]);
+        let names: BTreeSet<&String> = self.nodes.keys().chain(ends).collect();
+        let names: Vec<&String> = names.into_iter().take(CHART_NODES_MAX).collect();
+        let number = |name: &String| names.binary_search(&name).ok();
+        let own: BTreeSet<&String> = self.own.iter().flat_map(|(from, to)| [from, to]).collect();
+        let node = |name: &&String| ChartNode {
+            name: crate::words::tally([name.as_str()]),
+            note: self
+                .nodes
+                .get(*name)
+                .map(|node| format!("{} · {}", node.tasks, span(node.median())))
+                .unwrap_or_default(),
+            is_marked: own.contains(*name),
+        };
+        let edge = |(pair, times): (&(String, String), &u64)| {
+            let (from, to) = (number(&pair.0)?, number(&pair.1)?);
+            Some(ChartEdge { from, to, times: *times, is_marked: self.own.contains(pair) })
+        };
+        let nodes: Vec<ChartNode> = names.iter().map(node).collect();
+        let edges: Vec<ChartEdge> = self.transitions.iter().filter_map(edge).collect();
+        if !nodes.is_empty() {
+            flowchart::add_to(html, &nodes, &edges, "nodes and transitions; the path of this run is marked");
+        }
+        let left = self.nodes.len().saturating_sub(CHART_NODES_MAX);
+        if left > 0 {
+            html.classed("p", "dim", &format!("{} more", count(left as u64, "node")));
+        }
+    }
+
     fn document(&self) -> Json {
         let node = |(name, node): (&String, &NodeFigures)| json!({ "node": name, "tasks": node.tasks, "median_us": node.median(), "tokens": node.tokens });
-        let transition = |((from, to), n): (&(String, String), &u64)| json!({ "from": from, "to": to, "times": n });
+        let transition = |((from, to), n): (&(String, String), &u64)| json!({ "from": from, "to": to, "times": n, "in_run": self.own.contains(&(from.clone(), to.clone())) });
         json!({
             "schema": 1,
             "checkpoints": self.steps,

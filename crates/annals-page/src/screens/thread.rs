@@ -12,7 +12,7 @@ use crate::changed::{self, ChannelStep, changed};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::STEPS_MAX;
+use crate::limits::{STEPS_MAX, SUBGRAPHS_MAX};
 use crate::plot;
 use crate::words::{ago, grouped, made, metadata, ran, rounded, shortened, span, status, status_text, tally};
 
@@ -48,7 +48,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         return Ok(Shown::Json(document));
     }
     let info = thread.info()?;
-    let tree = BranchTree::read(&thread)?;
+    let (tree, subgraph_heads) = (BranchTree::read(&thread)?, subgraph_heads(&thread)?);
     let mut html = Html::new();
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "steps");
@@ -56,6 +56,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     html.within("section", &[("aria-label", "Branches")], |html| {
         html.element("h2", &[], "branches");
         tree.add_to(html, &thread, at);
+        subgraphs(html, &subgraph_heads);
     });
     html.within("section", &[("aria-label", "Steps")], |html| {
         html.element("h2", &[], "steps");
@@ -70,6 +71,36 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     html.within("section", &[("aria-label", "State")], |html| _ = html.add(&pane));
     html.close("div");
     Ok(View::new(name(&info), html).live(thread.id().as_str()).into())
+}
+
+/// Returns the heads of the newest subgraphs of a thread, and of its root if the thread is one of them.
+fn subgraph_heads(thread: &Thread) -> Result<Vec<Snapshot>, Refusal> {
+    let store = thread.store();
+    let namespaces = store.backend().namespaces(thread.id())?;
+    let mut heads = Vec::new();
+    for namespace in namespaces.into_iter().filter(|namespace| namespace != thread.namespace()) {
+        heads.extend(store.thread(thread.id().as_str())?.with_namespace(namespace).head()?);
+    }
+    heads.sort_by_key(|head| std::cmp::Reverse(head.id()));
+    heads.truncate(SUBGRAPHS_MAX);
+    Ok(heads)
+}
+
+/// Adds links to the subgraphs of a thread, by the nodes that ran them.
+fn subgraphs(html: &mut Html, heads: &[Snapshot]) {
+    if heads.is_empty() {
+        return;
+    }
+    html.element("h2", &[], "subgraphs").open("ul", &[("class", "tree")]);
+    for head in heads {
+        let segments = head.point().namespace.segments().map(|part| part.split(':').next().unwrap_or_default());
+        let name = segments.collect::<Vec<_>>().join(" / ");
+        let name = if name.is_empty() { "(root)".to_owned() } else { shortened(&name, 60) };
+        html.open("li", &[("dir", "auto")]).link(&address::point(head), &name).literal(" ");
+        html.classed("span", "dim", &format!("step {} · {}", head.step(), ago(head.store().now(), head.created_at())));
+        html.close("li");
+    }
+    html.close("ul");
 }
 
 /// Reads the steps from a checkpoint on, newest first, and the first one that is not shown.

@@ -206,8 +206,14 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     assert_eq!(named["due"][0]["node"], "ask");
     let graph = html(&page, "/t/booking/graph");
     assert!(graph.contains("left → ask") && graph.contains("left, right</a>"), "{graph}");
+    assert!(graph.contains("<svg class=\"chart\"") && graph.contains("class=\"edge marked\""), "{graph}");
     let seen = document(&page, "/t/booking/graph.json");
-    assert!(seen["transitions"].as_array().unwrap().contains(&json!({ "from": "right", "to": "ask", "times": 1 })));
+    assert!(
+        seen["transitions"]
+            .as_array()
+            .unwrap()
+            .contains(&json!({ "from": "right", "to": "ask", "times": 1, "in_run": true }))
+    );
     let stats = document(&page, "/stats.json?by=model,node");
     let model = stats["by"]["model"].as_array().unwrap();
     assert_eq!((model[0]["name"].as_str(), model[0]["input_tokens"].as_u64()), (Some("m-1"), Some(812)));
@@ -220,6 +226,131 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     assert_eq!(document(&page, "/health.json?check=1")["check"]["problems"], json!([]));
     let info = store.thread("booking").unwrap().info().unwrap();
     assert!(matches!(info.status(), ThreadStatus::Interrupted(_)));
+}
+
+#[test]
+fn a_picture_marks_the_path_of_one_run() {
+    let store = Store::memory();
+    let schema = || DynSchema::new().last("n").build();
+    let graph = StateGraph::with_schema(schema())
+        .node("even", |_: &annals::state::DynState| Ok(()))
+        .node("odd", |_: &annals::state::DynState| Ok(()))
+        .branch_to(
+            START,
+            |state: &annals::state::DynState| if state.value("n").as_int() == Some(1) { "odd" } else { "even" },
+            ["odd", "even"],
+        )
+        .compile()
+        .unwrap();
+    let thread = store.thread("t").unwrap();
+    for n in [1, 2, 2] {
+        graph.invoke(&thread, DynUpdate::new().set("n", n)).unwrap();
+    }
+    let page = page_of(&store);
+    let seen = document(&page, "/t/t/graph.json");
+    let transition = |to: &str| {
+        let all = seen["transitions"].as_array().unwrap();
+        all.iter().find(|one| one["from"] == "__start__" && one["to"] == to).cloned().unwrap()
+    };
+    assert_eq!((&transition("even")["times"], &transition("even")["in_run"]), (&json!(2), &json!(true)));
+    assert_eq!((&transition("odd")["times"], &transition("odd")["in_run"]), (&json!(1), &json!(false)));
+    let shown = html(&page, "/t/t/graph");
+    assert!(shown.contains(">(start)</text>") && shown.contains(">odd</text>"), "{shown}");
+    assert_eq!(shown.matches("class=\"edge marked\"").count(), 2, "{shown}");
+}
+
+#[test]
+fn subgraphs_are_listed_and_have_screens() {
+    let store = Store::memory();
+    let schema = || DynSchema::new().last("n").build();
+    let inner = StateGraph::with_schema(schema())
+        .node("asks", |_: &annals::state::DynState, context: &Context| {
+            Ok(DynUpdate::new().set("n", context.interrupt("inner?")?))
+        })
+        .edge(START, "asks")
+        .compile()
+        .unwrap();
+    let outer = StateGraph::with_schema(schema()).node("agent", inner).edge(START, "agent").compile().unwrap();
+    let thread = store.thread("nested").unwrap();
+    assert!(!outer.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap().is_done());
+    let page = page_of(&store);
+    let shown = html(&page, "/t/nested");
+    let below = shown.split("<h2>subgraphs</h2>").nth(1).expect("subgraphs are listed");
+    let link = below.split("href=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(below.contains(">agent</a>"), "{below}");
+    let inside = html(&page, link);
+    assert!(inside.contains("due: asks") || inside.contains("interrupted: inner?"), "{inside}");
+    assert!(inside.contains(">(root)</a>"), "the root is linked: {inside}");
+    assert!(html(&page, &format!("{link}/step")).contains("asks"));
+}
+
+#[test]
+fn a_fork_shows_what_a_replay_would_do() {
+    let store = Store::memory();
+    waiting(&store, "booking");
+    let page = page_of(&store);
+    let shown = html(&page, "/t/booking~1/fork?name=again");
+    for text in [
+        "run when a program goes on with the new thread: left, right",
+        "Here these steps followed",
+        "left, right</a>",
+        "href=\"/diff/again..booking@",
+        "annals run FILE.toml --thread again --store chats.db",
+        "annals fork",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    trip(&store);
+    assert!(html(&page, "/t/trip/fork").contains("No task is due"));
+}
+
+/// The contrast of two colours, as the guidelines for accessible content define it.
+fn contrast(a: &str, b: &str) -> f64 {
+    let light = |colour: &str| {
+        let digits: Vec<u32> = colour[1..].chars().map(|c| c.to_digit(16).unwrap()).collect();
+        let part = |at: usize| match digits.len() {
+            3 => digits[at] * 17,
+            _ => digits[2 * at] * 16 + digits[2 * at + 1],
+        };
+        let linear = |part: u32| {
+            let part = f64::from(part) / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * linear(part(0)) + 0.7152 * linear(part(1)) + 0.0722 * linear(part(2))
+    };
+    let (a, b) = (light(a), light(b));
+    (a.max(b) + 0.05) / (a.min(b) + 0.05)
+}
+
+#[test]
+fn texts_have_contrast_and_the_assets_are_small() {
+    assert!((contrast("#000", "#ffffff") - 21.0).abs() < 0.01);
+    let page = page_of(&Store::memory());
+    let (style, script) = (html(&page, "/page.css"), html(&page, "/page.js"));
+    assert!(style.len() + script.len() < 200 << 10, "{} + {} bytes", style.len(), script.len());
+    assert!(style.contains("prefers-reduced-motion") && style.contains(":focus-visible"));
+    for (name, block) in ["light", "dark"].iter().zip(style.split(":root {").skip(1)) {
+        let block = block.split('}').next().unwrap();
+        let colour = |name: &str| {
+            let value = block.split(&format!("--{name}:")).nth(1).unwrap_or_else(|| panic!("--{name}"));
+            value.split(';').next().unwrap().trim().to_owned()
+        };
+        // Text on the background and on every colour of an area that text stands on.
+        for (text, area) in [
+            ("fore", "back"),
+            ("dim", "back"),
+            ("accent", "back"),
+            ("bad", "back"),
+            ("fore", "soft"),
+            ("accent", "soft"),
+            ("dim", "soft"),
+            ("fore", "gone"),
+            ("fore", "new"),
+        ] {
+            let found = contrast(&colour(text), &colour(area));
+            assert!(found >= 4.5, "{name}: {text} on {area} has a contrast of {found:.2}");
+        }
+    }
 }
 
 #[test]
