@@ -1,7 +1,6 @@
 //! Chats of other programs: messages with roles, alone or in conversations. The export of ChatGPT is read by `chatgpt`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::ops::ControlFlow;
 
 use serde_json::{Value as Json, json};
@@ -71,41 +70,45 @@ impl ChatLayout {
 /// Reads a file.
 pub(crate) fn read(file: &SourceFile, layout: ChatLayout, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let place = file.name.as_str();
-    let mut ids = ConversationIds::new(file);
+    let mut ids = ConversationIds::default();
     match layout {
         ChatLayout::ConversationLines | ChatLayout::ShareGptLines => {
             let mut lines = JsonLines::open(&file.path);
             while let Some((number, line)) = lines.next_json(out, place)? {
-                let id = ids.conversation(json::maybe_text(&line, "id"), number);
+                let id = ids.conversation(json::maybe_text(&line, "id"), layout, messages_of(&line));
                 conversation(id, &line, out, &format!("{place}:{number}"))?;
             }
             Ok(())
         }
         ChatLayout::RoleLines => {
-            let mut chat = ChatMessages::default();
+            let (mut chat, mut hashes) = (ChatMessages::default(), RecordHashes::new(layout));
             let mut lines = JsonLines::open(&file.path);
             while let Some((number, line)) = lines.next_json(out, place)? {
-                chat.message(&ids.derived(number), &line, out, &format!("{place}:{number}"))?;
+                hashes.add(&line);
+                chat.message(&hashes.derived(number), &line, out, &format!("{place}:{number}"))?;
             }
-            out.session(chat.into_session(ids.of_file))
+            out.session(chat.into_session(hashes.into_id()))
         }
         ChatLayout::RoleArray => {
-            let mut chat = ChatMessages::default();
+            let (mut chat, mut hashes) = (ChatMessages::default(), RecordHashes::new(layout));
             let fault = document::each_item(&file.path, |at, item| {
-                chat.message(&ids.derived(at), &item, out, &format!("{place}#{at}"))?;
+                hashes.add(&item);
+                chat.message(&hashes.derived(at), &item, out, &format!("{place}#{at}"))?;
                 Ok(ControlFlow::Continue(()))
             })?;
             end(fault, place, out)?;
-            out.session(chat.into_session(ids.of_file))
+            out.session(chat.into_session(hashes.into_id()))
         }
         ChatLayout::ShareGptArray | ChatLayout::ChatGpt => {
             let fault = document::each_item(&file.path, |at, item| {
                 let other = if layout == ChatLayout::ChatGpt { "conversation_id" } else { "id" };
                 let own = json::maybe_text(&item, "id").or_else(|| json::maybe_text(&item, other));
-                let (id, place) = (ids.conversation(own, at), format!("{place}#{at}"));
+                let (whole, place) = (std::slice::from_ref(&item), format!("{place}#{at}"));
                 match layout {
-                    ChatLayout::ChatGpt => chatgpt::conversation(id, &item, out, &place)?,
-                    _ => conversation(id, &item, out, &place)?,
+                    ChatLayout::ChatGpt => {
+                        chatgpt::conversation(ids.conversation(own, layout, whole).of_session, &item, out, &place)?;
+                    }
+                    _ => conversation(ids.conversation(own, layout, messages_of(&item)), &item, out, &place)?,
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
@@ -119,46 +122,98 @@ fn end(fault: Option<SourceFault>, place: &str, out: &mut ReadOutput<'_>) -> Res
     fault.map_or(Ok(()), |fault| out.fault(fault, place))
 }
 
+/// The ids of a conversation and of its messages.
+struct ConversationId {
+    of_session: String,
+    /// The ids that it had when its source ended earlier, the longest first.
+    earlier: Vec<String>,
+    /// The begin of the ids of messages that have none.
+    of_messages: String,
+}
+
+/// The hashes of the records of a conversation, each with those before it: equal bytes have equal ids wherever they lie, and
+/// the ids of messages stay when the source grows.
+struct RecordHashes {
+    layout: u64,
+    all: Vec<u64>,
+}
+
+impl RecordHashes {
+    fn new(layout: ChatLayout) -> Self {
+        Self { layout: fnv(format!("{layout:?}").as_bytes()), all: Vec::new() }
+    }
+
+    fn add(&mut self, record: &Json) {
+        let before = self.all.last().copied().unwrap_or(self.layout);
+        self.all.push(fnv(format!("{before:016x}{record}").as_bytes()));
+    }
+
+    fn first(&self) -> u64 {
+        self.all.first().copied().unwrap_or(self.layout)
+    }
+
+    /// Returns the id of a message at a place of the source.
+    fn derived(&self, at: impl std::fmt::Display) -> String {
+        format!("{:016x}:{at}", self.first())
+    }
+
+    fn into_id(self) -> ConversationId {
+        let of_messages = format!("{:016x}", self.first());
+        let mut ids = self.all.iter().rev().map(|hash| format!("{hash:016x}"));
+        let of_session = ids.next().unwrap_or_else(|| of_messages.clone());
+        ConversationId { of_session, earlier: ids.collect(), of_messages }
+    }
+}
+
 /// The ids of the conversations of a file.
+#[derive(Default)]
 struct ConversationIds {
-    /// The id of the file: its name and a hash of its path, as two files can have equal names and begin alike.
-    of_file: String,
-    /// The number of conversations that have named each id.
-    named: HashMap<String, usize>,
+    /// The number of conversations before.
+    place: usize,
+    /// The number of conversations that have had each id of their own.
+    seen: HashMap<String, usize>,
 }
 
 impl ConversationIds {
-    fn new(file: &SourceFile) -> Self {
-        let path = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
-        let path = path.to_string_lossy();
-        let hash = fnv(path.strip_suffix(".zst").unwrap_or(&path).as_bytes());
-        Self { of_file: format!("{}-{hash:016x}", file.stem()), named: HashMap::new() }
-    }
-
-    /// Returns the id of the record at a place of the file.
-    fn derived(&self, at: impl std::fmt::Display) -> String {
-        format!("{}:{at}", self.of_file)
-    }
-
-    /// Returns the id of a conversation: its own, numbered if an earlier one of the file has it, else one of its place.
-    fn conversation(&mut self, own: Option<String>, at: impl std::fmt::Display) -> String {
-        let Some(own) = own else { return self.derived(at) };
-        let count = self.named.entry(own.clone()).or_default();
+    /// Returns the id of a conversation: its own, numbered if an earlier one of the file has it; or else its place in the file with
+    /// the hash of its records, so that conversations are sorted as they stand there.
+    fn conversation(&mut self, own: Option<String>, layout: ChatLayout, records: &[Json]) -> ConversationId {
+        self.place += 1;
+        let Some(own) = own else {
+            let mut hashes = RecordHashes::new(layout);
+            records.iter().for_each(|record| hashes.add(record));
+            let mut id = hashes.into_id();
+            let place = format!("{:08}-", self.place);
+            id.of_session.insert_str(0, &place);
+            id.earlier.iter_mut().for_each(|earlier| earlier.insert_str(0, &place));
+            return id;
+        };
+        let mut id = ConversationId { of_messages: own.clone(), of_session: own, earlier: Vec::new() };
+        let count = self.seen.entry(id.of_session.clone()).or_default();
         *count += 1;
-        if *count == 1 { own } else { format!("{own}#{count}") }
+        if *count > 1 {
+            id.of_session = format!("{}#{count}", id.of_session);
+        }
+        id
     }
 }
 
+/// Returns the messages of a conversation.
+fn messages_of(of: &Json) -> &[Json] {
+    json::items(if is_share_gpt(of) { &of["conversations"] } else { &of["messages"] })
+}
+
 /// Reads a conversation with its messages.
-fn conversation(id: String, of: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
+fn conversation(id: ConversationId, of: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
     let mut chat = ChatMessages::default();
+    let derived = |at: usize| format!("{}:{at}", id.of_messages);
     if is_share_gpt(of) {
-        for (at, entry) in json::items(&of["conversations"]).iter().enumerate() {
-            chat.entry(&format!("{id}:{at}"), entry, out, &format!("{place}#{at}"))?;
+        for (at, entry) in messages_of(of).iter().enumerate() {
+            chat.entry(&derived(at), entry, out, &format!("{place}#{at}"))?;
         }
     } else if of["messages"].is_array() {
-        for (at, message) in json::items(&of["messages"]).iter().enumerate() {
-            chat.message(&format!("{id}:{at}"), message, out, &format!("{place}#{at}"))?;
+        for (at, message) in messages_of(of).iter().enumerate() {
+            chat.message(&derived(at), message, out, &format!("{place}#{at}"))?;
         }
     } else {
         return out.unknown("record", place, of.to_string());
@@ -186,11 +241,12 @@ struct ChatMessages {
 }
 
 impl ChatMessages {
-    fn into_session(self, id: String) -> SourceSession {
+    fn into_session(self, id: ConversationId) -> SourceSession {
         let messages = self.arena.into_messages();
         SourceSession {
             source: SourceKind::Chat,
-            id,
+            id: id.of_session,
+            earlier_ids: id.earlier,
             parent: None,
             title: None,
             created_at: None,

@@ -38,6 +38,7 @@ pub(crate) fn conversation(id: String, of: &Json, out: &mut ReadOutput<'_>, plac
     let main: Vec<Arc<SessionMessage>> = pick(&messages, &main);
     let left = left.iter().map(|line| pick(&messages, line)).collect();
     out.session(SourceSession {
+        earlier_ids: Vec::new(),
         source: SourceKind::Chat,
         id,
         parent: None,

@@ -152,7 +152,17 @@ impl GooseRows {
         let messages = self.arena.into_messages();
         let main = pick(&messages, &self.main);
         let source = SourceKind::Goose;
-        SourceSession { source, id, parent: None, title, created_at, usage, main, branches: Vec::new() }
+        SourceSession {
+            earlier_ids: Vec::new(),
+            source,
+            id,
+            parent: None,
+            title,
+            created_at,
+            usage,
+            main,
+            branches: Vec::new(),
+        }
     }
 
     /// Takes a row of messages.

@@ -72,6 +72,9 @@ pub struct SourceSession {
     pub source: SourceKind,
     /// The id that the source gives it. It is derived where the source has none.
     pub id: String,
+    /// The ids that were derived from the content when it was shorter, the longest first: a thread with one of them that holds the
+    /// begin of the main line is this session as it was.
+    pub earlier_ids: Vec<String>,
     /// The session that it was forked from, or that started it.
     pub parent: Option<ParentLink>,
     /// The title.

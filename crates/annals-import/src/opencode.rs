@@ -41,6 +41,7 @@ impl OpencodeSession {
             None => (full, Vec::new()),
         };
         SourceSession {
+            earlier_ids: Vec::new(),
             source: SourceKind::Opencode,
             id: self.id,
             parent: self.parent.map(|id| ParentLink::Sub { id, call: None }),

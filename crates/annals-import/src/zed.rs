@@ -102,6 +102,7 @@ fn session(
         ["created_at", "updated_at"].into_iter().find_map(|name| json::time(&row[name]));
     let messages = read.arena.into_messages();
     Ok(Some(SourceSession {
+        earlier_ids: Vec::new(),
         source: SourceKind::Zed,
         id,
         parent: parent.map(|id| ParentLink::Sub { id, call: None }),

@@ -318,6 +318,7 @@ impl RecordTree {
             sub => sub,
         });
         SourceSession {
+            earlier_ids: Vec::new(),
             source: SourceKind::ClaudeCode,
             id,
             parent,

@@ -213,6 +213,7 @@ impl RolloutLibrary<'_> {
         });
         let created_at = json::time(&file.head["timestamp"]);
         Ok(SourceSession {
+            earlier_ids: Vec::new(),
             source: SourceKind::Codex,
             id: file.id.clone(),
             parent,

@@ -55,7 +55,17 @@ fn session(thread: &Thread) -> Result<Option<SourceSession>, ImportError> {
     let usage = facts.get("usage").cloned().and_then(|usage| Usage::try_from(usage).ok());
     let created_at = text(&facts, "created_at").and_then(|at| at.parse::<Timestamp>().ok());
     let title = text(&facts, "title");
-    Ok(Some(SourceSession { source, id, parent, title, created_at, usage, main: shared(&main), branches }))
+    Ok(Some(SourceSession {
+        earlier_ids: Vec::new(),
+        source,
+        id,
+        parent,
+        title,
+        created_at,
+        usage,
+        main: shared(&main),
+        branches,
+    }))
 }
 
 fn shared(messages: &[Message]) -> Vec<Arc<SessionMessage>> {

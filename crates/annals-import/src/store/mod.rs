@@ -6,6 +6,7 @@
 //! Records that were not understood, and messages that the store refuses, are entries of the key-value memory under `import`.
 
 mod export;
+mod grown;
 mod lines;
 mod records;
 mod refused;
@@ -118,10 +119,11 @@ struct StoreSink<'a> {
 
 impl SessionSink for StoreSink<'_> {
     fn session(&mut self, session: SourceSession) -> Result<(), ImportError> {
-        let (session, refused) = refused::without_refused(session);
+        let (mut session, refused) = refused::without_refused(session);
         for record in refused {
             self.unknown(record)?;
         }
+        grown::take_id(self.store, &mut session)?;
         match write::write(self.store, &session, &mut self.summary) {
             Err(ImportError::Message { session: id, reason }) => {
                 let place = thread_id(session.source, &id);

@@ -136,14 +136,17 @@ fn lines_of_file(number: u64, seed: &mut u64) -> (String, Vec<String>) {
     (name, lines)
 }
 
-/// Returns the messages of a document, by thread.
-fn messages(document: &Json) -> std::collections::BTreeMap<String, Vec<Json>> {
+/// Returns the messages of the threads of a document. The id of a chat that has grown is that of its begin, so threads are
+/// sorted by their messages.
+fn messages(document: &Json) -> Vec<Vec<Json>> {
     let threads = document["threads"].as_array().unwrap().iter();
     let of = |thread: &Json| {
         let turns = thread["turns"].as_array().unwrap().iter();
         turns.flat_map(|turn| turn["messages"].as_array().unwrap().clone()).collect()
     };
-    threads.map(|thread| (thread["id"].as_str().unwrap().to_owned(), of(thread))).collect()
+    let mut all: Vec<Vec<Json>> = threads.map(of).collect();
+    all.sort_by_key(|messages| messages.iter().map(Json::to_string).collect::<String>());
+    all
 }
 
 #[test]
@@ -198,6 +201,6 @@ fn a_thousand_files_cut_at_random_bytes_have_exact_counts_and_grow_without_dupli
     assert_eq!(grown.threads_new, FILES - threads);
     let exported = export_turns(&store).unwrap();
     assert_eq!(messages(&exported), messages(&read(folder.path(), None)));
-    let total: usize = messages(&exported).values().map(Vec::len).sum();
+    let total: usize = messages(&exported).iter().map(Vec::len).sum();
     assert_eq!(first.messages + grown.messages, total as u64, "no message is stored twice");
 }

@@ -172,9 +172,39 @@ fn conversations_without_ids_of_their_own_are_distinct_and_stay_the_same() {
     for thread in store.threads().unwrap() {
         assert_eq!(store.thread(thread.id.as_str()).unwrap().all_branches().unwrap().len(), 1, "{}", thread.id);
     }
-    // A short array grows at its end: its id does not depend on its first bytes.
+    // A short array grows at its end: the thread of its begin goes on.
     let grown = json!([system, {"role": "user", "content": "one"}, {"role": "assistant", "content": "three"}]);
     fs::write(folder.path().join("a/log.json"), grown.to_string()).unwrap();
     let again = Importer::new(&store).run(folder.path()).unwrap();
     assert_eq!((again.threads_new, again.threads_grown, again.messages), (0, 1, 1));
+}
+
+#[test]
+fn a_chat_file_is_the_same_thread_wherever_it_lies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let line = |role: &str, text: &str| format!("{}\n", json!({"role": role, "content": text}));
+    let begin = line("user", "hi") + &line("assistant", "hello");
+    fs::write(path("one.jsonl"), &begin).unwrap();
+    let store = Store::memory();
+    assert_eq!(Importer::new(&store).run(folder.path()).unwrap().threads_new, 1);
+    // A copy, and another name: equal bytes are one thread.
+    fs::copy(path("one.jsonl"), path("copy.jsonl")).unwrap();
+    fs::rename(path("one.jsonl"), path("two.jsonl")).unwrap();
+    let moved = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((moved.threads_new, moved.threads_unchanged, moved.messages), (0, 2, 0));
+    // Both files grow, each in its own way: the first one goes on with the thread, the other one is a new thread.
+    fs::write(path("copy.jsonl"), begin.clone() + &line("user", "how are you?")).unwrap();
+    fs::write(path("two.jsonl"), begin.clone() + &line("user", "good night")).unwrap();
+    let grown = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((grown.threads_grown, grown.threads_new, grown.messages), (1, 1, 4));
+    let again = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((again.threads_unchanged, again.messages, store.threads().unwrap().len()), (2, 0, 2));
+    // The one with the longest begin goes on.
+    fs::write(path("two.jsonl"), begin + &line("user", "good night") + &line("assistant", "sleep well")).unwrap();
+    let longer = Importer::new(&store).run(path("two.jsonl")).unwrap();
+    assert_eq!((longer.threads_grown, longer.messages), (1, 1));
+    for thread in store.threads().unwrap() {
+        assert_eq!(store.thread(thread.id.as_str()).unwrap().all_branches().unwrap().len(), 1, "{}", thread.id);
+    }
 }
