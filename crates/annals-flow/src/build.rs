@@ -33,7 +33,8 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
     for FlowNode { name, work, after, next, retry } in nodes {
         let options = NodeOptions::new();
         // The items of a list are retried one by one.
-        let is_each = matches!(&work, FlowWork::Run(spec) if spec.each.is_some());
+        let is_each =
+            matches!(&work, FlowWork::Run(spec) if spec.each.is_some()) || matches!(&work, FlowWork::Each(..));
         let options = match retry.filter(|_| !is_each) {
             Some(retry) => options.retry(nodes::policy(retry)),
             None => options,
@@ -61,6 +62,16 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
                     Ok(DynUpdate::new().set(into.as_str(), resumed))
                 };
                 graph.node_with(Arc::clone(&node), ask, options)
+            }
+            FlowWork::Http(spec) => {
+                let send = move |state: &DynState, context: &Context| nodes::http(&spec, state, context);
+                graph.node_with(Arc::clone(&node), send, options)
+            }
+            FlowWork::Each(spec, each) => {
+                let inner = Arc::new(self::graph(*spec)?);
+                let run =
+                    move |state: &DynState, context: &Context| nodes::run_each(&inner, &each, retry, state, context);
+                graph.node_with(Arc::clone(&node), run, options)
             }
             FlowWork::Workflow(spec) => graph.node_with(Arc::clone(&node), self::graph(*spec)?, options),
         };

@@ -7,7 +7,7 @@ use annals_graph::annals::base::{Clock, Map, SystemClock, Value};
 use annals_graph::annals::history::Thread;
 use annals_graph::annals::state::DynState;
 use annals_graph::graph::{Command, CompiledGraph, Drawing};
-use annals_graph::task::Interrupt;
+use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Input, IntoInput, Outcome, StreamData, StreamMode};
 
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::limits::SUPERSTEPS_MAX;
 use crate::{build, nodes, parse};
 
 /// The longest pause between two looks at a node that waits.
-const WAIT_STEP: Duration = Duration::from_secs(1);
+const WAIT_STEP: Duration = Duration::from_millis(200);
 
 /// A workflow from a file.
 ///
@@ -54,6 +54,7 @@ pub struct FlowInput {
     values: Option<Map>,
     resume: Option<Value>,
     restart: bool,
+    control: RunControl,
 }
 
 impl FlowInput {
@@ -77,6 +78,13 @@ impl FlowInput {
     /// Runs a thread whose run has ended once more, on its state. Without it such a thread is only read.
     pub fn restart(mut self, restart: bool) -> Self {
         self.restart = restart;
+        self
+    }
+
+    /// Sets the control by which another thread cancels the run: its commands are killed, and the run ends with
+    /// [`Error::Stopped`]. What has ended is stored, so the run can be continued.
+    pub fn control(mut self, control: &RunControl) -> Self {
+        self.control = control.clone();
         self
     }
 }
@@ -185,7 +193,7 @@ impl Flow {
     /// [`Error::Run`] if a node fails or the store does; [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume
     /// value without an open interrupt.
     pub fn run(&self, thread: &Thread, input: FlowInput, on_event: &mut dyn FnMut(FlowEvent)) -> Result<FlowEnd> {
-        let FlowInput { values, mut resume, restart } = input;
+        let FlowInput { values, mut resume, restart, control } = input;
         if let Some(channel) =
             values.iter().flat_map(|values| values.keys()).find(|channel| !self.channels.contains(channel))
         {
@@ -206,7 +214,7 @@ impl Flow {
             Some(_) => Input::Continue,
         };
         loop {
-            let outcome = self.drive(thread, next, on_event)?;
+            let outcome = self.drive(thread, next, &control, on_event)?;
             let state = outcome.state().to_map();
             let wake_at = outcome.wake_at();
             let interrupts = match outcome {
@@ -225,7 +233,7 @@ impl Flow {
                 (Some(_), None, _) => return Ok(FlowEnd::Interrupted { state, interrupts: open }),
                 (None, Some(_), _) => return Err(Error::NotWaiting),
                 (None, None, Some(wake_at)) => {
-                    wait_until(wake_at, on_event);
+                    wait_until(wake_at, &control, on_event);
                     Input::Continue
                 }
                 (None, None, None) => return Ok(FlowEnd::Interrupted { state, interrupts: open }),
@@ -234,8 +242,15 @@ impl Flow {
     }
 
     /// Runs until the end or an interrupt.
-    fn drive(&self, thread: &Thread, input: Input, on_event: &mut dyn FnMut(FlowEvent)) -> Result<Outcome<DynState>> {
+    fn drive(
+        &self,
+        thread: &Thread,
+        input: Input,
+        control: &RunControl,
+        on_event: &mut dyn FnMut(FlowEvent),
+    ) -> Result<Outcome<DynState>> {
         let run = self.graph.run(thread).durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX).subgraphs(true);
+        let run = run.control(control);
         let mut stream = run.stream(input, &[StreamMode::Tasks])?;
         for part in &mut stream {
             let part = part?;
@@ -261,14 +276,18 @@ impl Flow {
     }
 }
 
-fn wait_until(wake_at: annals_graph::annals::base::Timestamp, on_event: &mut dyn FnMut(FlowEvent)) {
+fn wait_until(
+    wake_at: annals_graph::annals::base::Timestamp,
+    control: &RunControl,
+    on_event: &mut dyn FnMut(FlowEvent),
+) {
     let left = || {
         let micros = wake_at.as_micros().saturating_sub(SystemClock.now().as_micros());
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     };
     on_event(FlowEvent::Waiting { time: left() });
     // In steps: the clock may be set meanwhile.
-    while !left().is_zero() {
+    while !left().is_zero() && control.cancel_reason().is_none() {
         std::thread::sleep(left().min(WAIT_STEP));
     }
 }

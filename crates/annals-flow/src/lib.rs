@@ -20,6 +20,7 @@ mod parse;
 mod problem;
 mod process;
 mod reader;
+mod request;
 mod spec;
 mod tree;
 

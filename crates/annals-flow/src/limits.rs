@@ -18,6 +18,12 @@ pub const DEPTH_MAX: usize = 32;
 pub const EXPRESSION_BYTES_MAX: usize = 4_096;
 /// Bytes that a command may print on stdout.
 pub const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the body of a response.
+pub const RESPONSE_BYTES_MAX: usize = 8 << 20;
+/// Redirects that a request follows.
+pub const REDIRECTS_MAX: u32 = 5;
+/// The time that a request without `timeout` may take.
+pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Bytes at the end of stderr that the error of a command shows.
 pub const STDERR_BYTES_MAX: usize = 4_096;
 /// Items of a list that a node with `each` maps.

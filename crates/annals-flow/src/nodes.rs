@@ -1,16 +1,19 @@
-//! The functions of the nodes: commands, lists of commands, settings, waits, interrupts.
+//! The functions of the nodes: commands, requests, lists of commands and of workflows, settings.
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 
 use annals_graph::annals::base::{Map, Value};
 use annals_graph::annals::state::{DynState, DynUpdate};
-use annals_graph::graph::{NodeResult, RetryPolicy};
+use annals_graph::graph::{CompiledGraph, NodeResult, RetryPolicy};
 use annals_graph::task::{Context, Task};
 
-use crate::limits::EACH_ITEMS_MAX;
+use crate::expression::Expression;
+use crate::limits::{EACH_ITEMS_MAX, REQUEST_TIMEOUT_DEFAULT};
 use crate::process::{CommandError, CommandOutput, ReadyCommand, shown};
-use crate::spec::{Filled, FlowRetry, OutputFormat, RunSpec};
+use crate::request::ReadyRequest;
+use crate::spec::{EachSpec, Filled, FlowRetry, HttpMethod, HttpSpec, ITEM, OutputFormat, RunSpec};
 
 /// A value that a node cannot use.
 #[derive(Debug, thiserror::Error)]
@@ -74,12 +77,7 @@ pub(crate) fn run(
         let output = command.run(&|| context.is_cancelled())?;
         return update(spec, &program, output);
     };
-    let items = match each.evaluate(&|channel| state.value(channel).into_owned()).map_err(FlowNodeError)? {
-        Value::List(items) if items.len() <= EACH_ITEMS_MAX => items,
-        Value::List(items) => return wrong(format!("`each` has {} items, more than {EACH_ITEMS_MAX}", items.len())),
-        Value::Null => Vec::new(),
-        other => return wrong(format!("`each` is {}, not a list", other.kind())),
-    };
+    let items = items(each, state)?;
     // The result of each item is stored when its command ends, so that a run that continues does not repeat it.
     let (argv, env, folder) = (ready.argv, ready.env, ready.folder);
     let (timeout, format) = (spec.timeout, spec.format);
@@ -92,13 +90,54 @@ pub(crate) fn run(
         let output = checked(&program, command.run(&|| context.is_cancelled())?)?;
         Ok(formatted(format, &program, output.stdout)?)
     });
+    let results = map(&task, retry, items, spec.parallel, context)?;
+    let into = spec.into.as_deref().unwrap_or_default();
+    Ok(DynUpdate::new().set(into, Value::List(results)))
+}
+
+/// Runs a workflow on each item of a list. The results are its states at the end.
+pub(crate) fn run_each(
+    graph: &Arc<CompiledGraph<DynState>>,
+    each: &EachSpec,
+    retry: Option<FlowRetry>,
+    state: &DynState,
+    context: &Context,
+) -> NodeResult<DynUpdate> {
+    let (graph, defaults) = (Arc::clone(graph), each.input.clone());
+    let task = Task::new(context.node(), move |item: Value, context: &Context| -> NodeResult<Value> {
+        let given: Map = [(ITEM.to_owned(), item)].into_iter().collect();
+        let outcome = graph.invoke(context, input(&defaults, Some(given)))?;
+        Ok(Value::Map(outcome.state().to_map()))
+    });
+    let results = map(&task, retry, items(&each.each, state)?, each.parallel, context)?;
+    Ok(DynUpdate::new().set(each.into.as_str(), Value::List(results)))
+}
+
+/// Returns the items of a list.
+fn items(each: &Expression, state: &DynState) -> NodeResult<Vec<Value>> {
+    match each.evaluate(&|channel| state.value(channel).into_owned()).map_err(FlowNodeError)? {
+        Value::List(items) if items.len() <= EACH_ITEMS_MAX => Ok(items),
+        Value::List(items) => wrong(format!("`each` has {} items, more than {EACH_ITEMS_MAX}", items.len())),
+        Value::Null => Ok(Vec::new()),
+        other => wrong(format!("`each` is {}, not a list", other.kind())),
+    }
+}
+
+/// Calls a task for each item, some of them at a time, and returns the results in the order of the items.
+fn map(
+    task: &Task<Value, Value>,
+    retry: Option<FlowRetry>,
+    items: Vec<Value>,
+    parallel: usize,
+    context: &Context,
+) -> NodeResult<Vec<Value>> {
     let task = match retry {
-        Some(retry) => task.retry(policy(retry)),
-        None => task,
+        Some(retry) => task.clone().retry(policy(retry)),
+        None => task.clone(),
     };
     let (mut running, mut results) = (VecDeque::new(), Vec::with_capacity(items.len()));
     for item in items {
-        if running.len() == spec.parallel {
+        if running.len() == parallel {
             results.extend(running.pop_front().map(annals_graph::task::Started::wait).transpose()?);
         }
         running.push_back(task.start(context, item));
@@ -106,8 +145,33 @@ pub(crate) fn run(
     for started in running {
         results.push(started.wait()?);
     }
-    let into = spec.into.as_deref().unwrap_or_default();
-    Ok(DynUpdate::new().set(into, Value::List(results)))
+    Ok(results)
+}
+
+/// Makes the request of a node.
+pub(crate) fn http(spec: &HttpSpec, state: &DynState, context: &Context) -> NodeResult<DynUpdate> {
+    let url = spec.url.text(state)?;
+    let mut headers = Vec::new();
+    for (name, value) in &spec.headers {
+        headers.push((name.clone(), value.text(state)?));
+    }
+    // The same over attempts and crashes of a task: a server can tell a request that is repeated.
+    if !matches!(spec.method, HttpMethod::Get | HttpMethod::Head) {
+        headers.push(("Idempotency-Key".to_owned(), context.task().to_string()));
+    }
+    let body = spec.body.as_ref().map(|body| body.value(state)).transpose()?;
+    let timeout = spec.timeout.unwrap_or(REQUEST_TIMEOUT_DEFAULT);
+    let request = ReadyRequest { url: url.clone(), method: spec.method, headers, body, timeout };
+    let response = request.send(&|| context.is_cancelled())?;
+    let mut update = DynUpdate::new();
+    match &spec.status {
+        Some(channel) => update = update.set(channel.as_str(), i64::from(response.status)),
+        None => response.check(&url)?,
+    }
+    Ok(match &spec.into {
+        Some(channel) => update.set(channel.as_str(), formatted(spec.format, &url, response.body)?),
+        None => update,
+    })
 }
 
 /// Fills in the words of a command. The input is missing.

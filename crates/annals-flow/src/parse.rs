@@ -12,19 +12,27 @@ use crate::limits::{ATTEMPTS_MAX, CHANNELS_MAX, DEPTH_MAX, EDGES_MAX, FILE_BYTES
 use crate::problem::{FileError, nearest};
 use crate::reader::FileReader;
 use crate::spec::{
-    Filled, FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, OUTPUT_FORMATS, OutputFormat, REDUCERS, RunSpec,
+    EachSpec, Filled, FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, HttpMethod, HttpSpec, ITEM, METHODS,
+    OUTPUT_FORMATS, OutputFormat, REDUCERS, RunSpec,
 };
 use crate::tree::{self, FileMember, FileValue, ValueKind};
 
 const FILE_KEYS: &[&str] = &["name", "description", "channels", "input", "start", "nodes"];
 const NODE_KEYS: &[&str] = &[
-    "run", "set", "wait", "ask", "workflow", "after", "next", "into", "format", "status", "env", "folder", "timeout",
-    "retry", "each", "parallel",
+    "run", "set", "wait", "ask", "http", "workflow", "after", "next", "into", "format", "status", "env", "folder",
+    "timeout", "method", "headers", "body", "retry", "each", "parallel",
 ];
-/// The keys of which a node has exactly one.
-const WORK_KEYS: &[&str] = &["run", "set", "wait", "ask", "workflow"];
-/// The keys of a node with `run` alone.
-const RUN_KEYS: &[&str] = &["format", "status", "env", "folder", "timeout", "each", "parallel"];
+/// The keys of which a node has exactly one, each with those that belong to it.
+const WORK_KEYS: &[(&str, &[&str])] = &[
+    ("run", &["into", "format", "status", "env", "folder", "timeout", "each", "parallel"]),
+    ("set", &[]),
+    ("wait", &[]),
+    ("ask", &["into"]),
+    ("http", &["into", "format", "status", "timeout", "method", "headers", "body"]),
+    ("workflow", &["into", "each", "parallel"]),
+];
+/// The keys that any node can have.
+const COMMON_KEYS: &[&str] = &["after", "next", "retry"];
 const RETRY_KEYS: &[&str] = &["attempts", "pause", "backoff"];
 const EDGE_KEYS: &[&str] = &["if", "to"];
 
@@ -182,33 +190,10 @@ impl FlowParser<'_> {
     fn node(&mut self, node: &FileMember) -> Result<Option<FlowNode>> {
         let members = self.reader.known(&node.value, NODE_KEYS);
         let get = |key| member(&members, key);
-        let works: Vec<&&FileMember> =
-            members.iter().filter(|member| WORK_KEYS.contains(&member.key.as_str())).collect();
-        let keys = WORK_KEYS.join(", ");
-        let work = match works.as_slice() {
-            [work] => *work,
-            [] => {
-                let message = format!("node `{}` does nothing", node.key);
-                self.reader.problem(&node.span, message, Some(format!("add one of {keys}")));
-                return Ok(None);
-            }
-            [_, second, ..] => {
-                let message = format!("node `{}` has `{}` too", node.key, second.key);
-                self.reader.problem(&second.span, message, Some(format!("a node has one of {keys}")));
-                return Ok(None);
-            }
-        };
-        for other in &members {
-            let has_into = matches!(work.key.as_str(), "run" | "ask");
-            let is_wrong =
-                RUN_KEYS.contains(&other.key.as_str()) && work.key != "run" || other.key == "into" && !has_into;
-            if is_wrong {
-                let message = format!("`{}` does not belong to a node with `{}`", other.key, work.key);
-                self.reader.problem(&other.span, message, None);
-            }
-        }
+        let Some(work) = self.work(node, &members) else { return Ok(None) };
         let parsed = match work.key.as_str() {
             "run" => self.run(&members, &work.value),
+            "http" => self.http(&members, &work.value),
             "set" => {
                 let mut writes = Vec::new();
                 for (channel, value) in self.by_channel(Some(&work.value)) {
@@ -225,7 +210,7 @@ impl FlowParser<'_> {
                 let text = self.filled(&work.value);
                 self.channel(get("into")).zip(text).map(|(into, text)| FlowWork::Ask { text, into })
             }
-            _ => self.workflow(&work.value)?,
+            _ => self.workflow(&members, &work.value)?,
         };
         let after = get("after").map(|value| self.reader.texts(value)).unwrap_or_default();
         let after: Vec<String> =
@@ -234,6 +219,35 @@ impl FlowParser<'_> {
         self.targets += after.len() + next.len();
         let retry = get("retry").and_then(|value| self.retry(value));
         Ok(parsed.map(|work| FlowNode { name: node.key.clone(), work, after, next, retry }))
+    }
+
+    /// Returns the member that says what a node does. The others must belong to it.
+    fn work<'v>(&mut self, node: &FileMember, members: &[&'v FileMember]) -> Option<&'v FileMember> {
+        let own = |member: &&&FileMember| WORK_KEYS.iter().find(|(key, _)| *key == member.key);
+        let works: Vec<&&FileMember> = members.iter().filter(|member| own(member).is_some()).collect();
+        let keys = WORK_KEYS.iter().map(|(key, _)| *key).collect::<Vec<_>>().join(", ");
+        let work = match works.as_slice() {
+            [work] => **work,
+            [] => {
+                let message = format!("node `{}` does nothing", node.key);
+                self.reader.problem(&node.span, message, Some(format!("add one of {keys}")));
+                return None;
+            }
+            [_, second, ..] => {
+                let message = format!("node `{}` has `{}` too", node.key, second.key);
+                self.reader.problem(&second.span, message, Some(format!("a node has one of {keys}")));
+                return None;
+            }
+        };
+        let belong = own(&&work).map_or(&[][..], |(_, keys)| keys);
+        for other in members.iter().filter(|other| other.key != work.key) {
+            let key = other.key.as_str();
+            if !belong.contains(&key) && !COMMON_KEYS.contains(&key) {
+                let message = format!("`{key}` does not belong to a node with `{}`", work.key);
+                self.reader.problem(&other.span, message, None);
+            }
+        }
+        Some(work)
     }
 
     /// Reads a value; the channels of its expression must exist.
@@ -270,6 +284,7 @@ impl FlowParser<'_> {
                 ["sh", "-c", &script].map(|word| Filled::Value(Value::from(word))).into()
             }
         };
+        let (each, parallel) = self.each(members);
         let mut env = Vec::new();
         for variable in get("env").map(|value| self.reader.table(value)).unwrap_or_default() {
             if variable.key.is_empty() || variable.key.contains(['=', '\0']) {
@@ -277,20 +292,10 @@ impl FlowParser<'_> {
             }
             env.extend(self.filled(&variable.value).map(|value| (variable.key.clone(), value)));
         }
-        let each = get("each").and_then(|value| self.expression(value));
-        if let Some(value) = get("parallel").filter(|_| get("each").is_none()) {
-            self.reader.problem(&value.span, "`parallel` needs `each`", None);
-        }
-        for key in ["format", "each"] {
-            if let Some(value) = get(key).filter(|_| get("into").is_none()) {
-                let hint = "add into = \"CHANNEL\"";
-                self.reader.problem(&value.span, format!("`{key}` needs `into`"), Some(hint.into()));
-            }
-        }
+        self.needs_into(members, &["format", "each"]);
         if let Some(value) = get("status").filter(|_| get("each").is_some()) {
             self.reader.problem(&value.span, "`status` does not go with `each`", None);
         }
-        let parallel = get("parallel").and_then(|value| self.reader.int(value, 1..=PARALLEL_MAX as i64)).unwrap_or(1);
         let format = get("format").and_then(|value| self.reader.word(value, OUTPUT_FORMATS));
         Some(FlowWork::Run(RunSpec {
             argv,
@@ -301,12 +306,74 @@ impl FlowParser<'_> {
             format: format.unwrap_or(OutputFormat::Text),
             status: self.channel(get("status")),
             each,
-            parallel: usize::try_from(parallel).unwrap_or(1),
+            parallel,
+        }))
+    }
+
+    /// Reads `each` and `parallel`.
+    fn each(&mut self, members: &[&FileMember]) -> (Option<Expression>, usize) {
+        let get = |key| member(members, key);
+        let each = get("each").and_then(|value| self.expression(value));
+        if let Some(value) = get("parallel").filter(|_| get("each").is_none()) {
+            self.reader.problem(&value.span, "`parallel` needs `each`", None);
+        }
+        let parallel = get("parallel").and_then(|value| self.reader.int(value, 1..=PARALLEL_MAX as i64)).unwrap_or(1);
+        (each, usize::try_from(parallel).unwrap_or(1))
+    }
+
+    fn needs_into(&mut self, members: &[&FileMember], keys: &[&str]) {
+        for key in keys {
+            if let Some(value) = member(members, key).filter(|_| member(members, "into").is_none()) {
+                let hint = "add into = \"CHANNEL\"";
+                self.reader.problem(&value.span, format!("`{key}` needs `into`"), Some(hint.into()));
+            }
+        }
+    }
+
+    fn http(&mut self, members: &[&FileMember], value: &FileValue) -> Option<FlowWork> {
+        let get = |key| member(members, key);
+        let mut headers = Vec::new();
+        for header in get("headers").map(|value| self.reader.table(value)).unwrap_or_default() {
+            let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+            if header.key.is_empty() || !header.key.chars().all(is_token) {
+                self.reader.problem(&header.span, "a header has a name of letters, digits and hyphens", None);
+            }
+            headers.extend(self.filled(&header.value).map(|value| (header.key.clone(), value)));
+        }
+        self.needs_into(members, &["format"]);
+        let body = get("body").and_then(|value| self.filled(value));
+        let method = get("method").and_then(|value| self.reader.word(value, METHODS));
+        let implied = if body.is_some() { HttpMethod::Post } else { HttpMethod::Get };
+        let method = method.unwrap_or(implied);
+        if let Some(value) = get("body").filter(|_| matches!(method, HttpMethod::Get | HttpMethod::Head)) {
+            self.reader.problem(
+                &value.span,
+                "a request with this method has no body",
+                Some("method = \"POST\"".into()),
+            );
+        }
+        let url = self.filled(value)?;
+        if let Filled::Value(url) = &url
+            && !url.as_str().is_some_and(|url| url.starts_with("http://"))
+        {
+            let hint = "a command such as curl makes requests with TLS";
+            self.reader.problem(&value.span, "the address does not begin with http://", Some(hint.into()));
+        }
+        let format = get("format").and_then(|value| self.reader.word(value, OUTPUT_FORMATS));
+        Some(FlowWork::Http(HttpSpec {
+            url,
+            method,
+            headers,
+            body,
+            timeout: get("timeout").and_then(|value| self.reader.duration(value)),
+            into: self.channel(get("into")),
+            format: format.unwrap_or(OutputFormat::Text),
+            status: self.channel(get("status")),
         }))
     }
 
     /// Reads the workflow of another file, which must not contain this one.
-    fn workflow(&mut self, value: &FileValue) -> Result<Option<FlowWork>> {
+    fn workflow(&mut self, members: &[&FileMember], value: &FileValue) -> Result<Option<FlowWork>> {
         let Some(file) = self.reader.text(value) else { return Ok(None) };
         if self.depth >= DEPTH_MAX {
             let message = format!("there are more than {DEPTH_MAX} workflows in each other");
@@ -318,7 +385,23 @@ impl FlowParser<'_> {
             self.reader.problem(&value.span, format!("file {} does not exist", path.display()), None);
             return Ok(None);
         }
-        read(&path, self.depth + 1).map(|spec| Some(FlowWork::Workflow(Box::new(spec))))
+        let mut spec = Box::new(read(&path, self.depth + 1)?);
+        let (each, parallel) = self.each(members);
+        let Some(each) = each else {
+            if let Some(into) = member(members, "into") {
+                let hint = "channels with the same name are shared";
+                self.reader.problem(&into.span, "`into` needs `each` in a node with `workflow`", Some(hint.into()));
+            }
+            return Ok(Some(FlowWork::Workflow(spec)));
+        };
+        self.needs_into(members, &["each"]);
+        if !spec.channels.iter().any(|(channel, _)| channel == ITEM) {
+            let message = format!("{} has no channel `{ITEM}`, which each item is written to", path.display());
+            self.reader.problem(&value.span, message, Some(format!("add {ITEM} = \"last\" to its [channels]")));
+        }
+        let input = std::mem::take(&mut spec.input);
+        let into = self.channel(member(members, "into"));
+        Ok(into.map(|into| FlowWork::Each(spec, EachSpec { each, parallel, into, input })))
     }
 
     fn next(&mut self, value: &FileValue) -> Vec<FlowEdge> {

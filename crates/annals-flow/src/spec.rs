@@ -73,9 +73,63 @@ pub(crate) enum FlowWork {
     Run(RunSpec),
     Set(Vec<(String, Filled)>),
     Wait(Duration),
-    Ask { text: Filled, into: String },
+    Ask {
+        text: Filled,
+        into: String,
+    },
+    Http(HttpSpec),
     Workflow(Box<FlowSpec>),
+    /// A workflow for each item of a list.
+    Each(Box<FlowSpec>, EachSpec),
 }
+
+/// The channel of the item in a workflow with `each`.
+pub(crate) const ITEM: &str = "item";
+
+/// A list whose items are mapped by a workflow.
+#[derive(Debug)]
+pub(crate) struct EachSpec {
+    pub(crate) each: Expression,
+    pub(crate) parallel: usize,
+    /// The channel of the results.
+    pub(crate) into: String,
+    /// The values with which the workflow of an item starts.
+    pub(crate) input: Map,
+}
+
+/// An HTTP request.
+#[derive(Debug)]
+pub(crate) struct HttpSpec {
+    pub(crate) url: Filled,
+    pub(crate) method: HttpMethod,
+    pub(crate) headers: Vec<(String, Filled)>,
+    pub(crate) body: Option<Filled>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) into: Option<String>,
+    pub(crate) format: OutputFormat,
+    /// The channel of the status code: no status code is a failure then.
+    pub(crate) status: Option<String>,
+}
+
+/// The methods of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpMethod {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+pub(crate) const METHODS: &[(&str, HttpMethod)] = &[
+    ("GET", HttpMethod::Get),
+    ("HEAD", HttpMethod::Head),
+    ("POST", HttpMethod::Post),
+    ("PUT", HttpMethod::Put),
+    ("PATCH", HttpMethod::Patch),
+    ("DELETE", HttpMethod::Delete),
+];
 
 #[derive(Debug)]
 pub(crate) struct RunSpec {

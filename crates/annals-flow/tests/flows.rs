@@ -8,6 +8,7 @@ use std::fs;
 use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput, FlowProblem};
 use annals_graph::annals::base::Map;
 use annals_graph::prelude::{Store, Value};
+use annals_graph::task::RunControl;
 use serde_json::{Value as Json, json};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -39,7 +40,7 @@ fn every_block_of_the_reference_is_read() {
             read += 1;
         }
     }
-    assert_eq!(read, 5);
+    assert_eq!(read, 6);
     let first = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(state(first, folder.path())["greeting"], "Good day, Ada");
@@ -94,6 +95,11 @@ fn wrong_files_name_the_place_and_the_next_step() {
         ("[nodes.end]\nrun = 'a'", 1, 8, "cannot be a name", "letters"),
         ("[nodes.a]\nask = 'x'", 2, 1, "needs `into`", "into ="),
         ("[nodes.a]\nworkflow = 'absent.toml'", 2, 12, "does not exist", ""),
+        ("[nodes.a]\nhttp = 'https://a.example'", 2, 8, "does not begin with http://", "curl"),
+        ("[nodes.a]\nhttp = 'http://a.example'\nbody = 1\nmethod = 'GET'", 3, 8, "has no body", "POST"),
+        ("[nodes.a]\nhttp = 'http://a.example'\nheaders = { 'a b' = 1 }", 3, 13, "a header has a name", ""),
+        ("[nodes.a]\nhttp = 'http://a.example'\nenv = {}", 3, 1, "does not belong to a node with `http`", ""),
+        ("[nodes.a]\nset = {}\nmethod = 'GET'", 3, 1, "does not belong to a node with `set`", ""),
         ("channels = { n = 'lsat' }\n[nodes.a]\nrun = 'a'", 1, 18, "`lsat` is not known", "did you mean `last`?"),
     ] {
         let found = problems("a.toml", text);
@@ -166,6 +172,69 @@ fn a_workflow_contains_another_one_and_never_itself() {
     fs::write(&own, "[nodes.a]\nworkflow = 'own.toml'\n").unwrap();
     let error = Flow::open(&own).unwrap_err().to_string();
     assert!(error.contains("cannot contain itself"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_workflow_maps_a_list_and_repeats_no_item_that_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let inner = "channels = { item = 'last', n = 'sum', seen = 'last' }\ninput = { n = 100 }\n[nodes.add]\n\
+                 set = { n = '= item' }\n[nodes.note]\nafter = 'add'\ninto = 'seen'\n\
+                 run = ['sh', '-c', 'echo $1 >> ran; [ $1 != 3 ] || [ -e mended ] || exit 9; echo item $1', '-', '= item']\n";
+    fs::write(path.join("inner.toml"), inner).unwrap();
+    let outer = "channels = { list = 'last', results = 'last' }\ninput = { list = [1, 2, 3, 4] }\n[nodes.each]\n\
+                 each = 'list'\nworkflow = 'inner.toml'\ninto = 'results'\nparallel = 2\n";
+    let flow = Flow::parse(path.join("outer.toml"), outer).unwrap_or_else(|error| panic!("{error}"));
+    let thread = Store::memory().thread("t").unwrap();
+    let failed = flow.run(&thread, FlowInput::new(), &mut |_| ());
+    assert!(failed.unwrap_err().to_string().contains("exit code 9"));
+    fs::write(path.join("mended"), "").unwrap();
+    let FlowEnd::Done { state } = flow.run(&thread, FlowInput::new(), &mut |_| ()).unwrap() else { panic!("it ends") };
+    let results = Value::Map(state).to_json()["results"].clone();
+    let expected: Vec<Json> = (1..=4).map(|n| json!({"item": n, "n": 100 + n, "seen": format!("item {n}")})).collect();
+    assert_eq!(results, Json::Array(expected));
+    let ran = fs::read_to_string(path.join("ran")).unwrap();
+    let times = |item: &str| ran.lines().filter(|line| *line == item).count();
+    assert_eq!((times("1"), times("2"), times("3")), (1, 1, 2), "{ran}");
+
+    for (node, message, hint) in [
+        ("each = 'list'\nworkflow = 'inner.toml'", "`each` needs `into`", "CHANNEL"),
+        ("workflow = 'inner.toml'\ninto = 'results'", "`into` needs `each`", "shared"),
+        ("each = 'list'\nworkflow = 'bare.toml'\ninto = 'results'", "has no channel `item`", "item = \"last\""),
+    ] {
+        fs::write(path.join("bare.toml"), "[nodes.a]\nset = {}\n").unwrap();
+        let text = format!("channels = {{ list = 'last', results = 'last' }}\n[nodes.a]\n{node}\n");
+        let Err(Error::File(error)) = Flow::parse(path.join("a.toml"), &text) else { panic!("{text}") };
+        let fits = |problem: &FlowProblem| {
+            problem.message.contains(message) && problem.hint.as_deref().unwrap_or_default().contains(hint)
+        };
+        assert!(error.problems.iter().any(fits), "{node}: {error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_cancelled_run_kills_its_command_and_continues() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "channels = { n = 'sum' }\n[nodes.a]\nset = { n = 1 }\n[nodes.b]\nafter = 'a'\n\
+                run = '[ -e again ] || sleep 600; echo \"{\\\"n\\\": 2}\"'\n[nodes.c]\nafter = 'b'\nwait = '1ms'\n";
+    let flow = Flow::parse(folder.path().join("a.toml"), text).unwrap();
+    let thread = Store::memory().thread("t").unwrap();
+    let control = RunControl::new();
+    let own = control.clone();
+    let mut cancel = move |event| {
+        if event == (FlowEvent::Started { node: "b".into() }) {
+            own.cancel("enough");
+        }
+    };
+    let stopped = flow.run(&thread, FlowInput::new().control(&control), &mut cancel);
+    assert!(matches!(&stopped, Err(Error::Stopped { reason }) if reason == "enough"), "{stopped:?}");
+    fs::write(folder.path().join("again"), "").unwrap();
+    let mut started = Vec::new();
+    let ended = flow.run(&thread, FlowInput::new(), &mut |event| started.push(event)).unwrap();
+    assert!(matches!(&ended, FlowEnd::Done { state } if state["n"] == Value::from(3)), "{ended:?}");
+    assert!(!started.contains(&FlowEvent::Started { node: "a".into() }), "{started:?}");
 }
 
 #[cfg(unix)]
