@@ -137,7 +137,7 @@ fn print(at: &Snapshot, all: &[BlamedValue], shorts: &mut ShortIds, out: &mut Pr
         ]);
     }
     for (row, line) in rows.iter().zip(columns(&rows)) {
-        out.line(line.replacen(&row[0], &out.id(&row[0]), 1))?;
+        out.row(line.replacen(&row[0], &out.id(&row[0]), 1))?;
     }
     Ok(())
 }

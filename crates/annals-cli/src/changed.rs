@@ -6,7 +6,7 @@ use annals::history::Snapshot;
 use annals::store::{ChannelValue, ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
-use crate::output::{count, escape};
+use crate::output::{count, cut, escape};
 
 /// A channel that a checkpoint changed.
 #[derive(Debug)]
@@ -21,10 +21,14 @@ struct ItemCounts {
     added: usize,
     edited: usize,
     messages: bool,
+    /// The role and the first words of the first new message, with its position.
+    first: Option<(u64, String)>,
 }
 
 /// The number of items at the end of a list that are read first.
 const WINDOW: usize = 4;
+/// The cells of the first words of a message.
+const WORDS_CELLS: usize = 56;
 
 /// Returns the channels that a checkpoint changed, messages first.
 pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelChange>, StoreError> {
@@ -67,6 +71,10 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
             if row.ordinal == ordinal {
                 let is_new = old_end.is_none_or(|end| row.position > end);
                 *(if is_new { &mut found.added } else { &mut found.edited }) += 1;
+                if is_new && found.first.as_ref().is_none_or(|(position, _)| row.position < *position) {
+                    let words = row.payload.index.and_then(|index| first_words(index.kind?, index.text?));
+                    found.first = words.map(|words| (row.position, words)).or(found.first.take());
+                }
             }
             Ok(())
         })?;
@@ -79,15 +87,38 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
     }
 }
 
+/// Returns the role and the first words of a message on one line; `None` of an empty text.
+fn first_words(role: &str, text: &str) -> Option<String> {
+    // Some characters are wider than a cell, and none is narrower than a quarter of one.
+    let start: String = text.trim_start().chars().take(4 * WORDS_CELLS).collect();
+    let line = start.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = |text: &str| cut(&escape(text), WORDS_CELLS).into_owned();
+    (!line.is_empty()).then(|| format!("{}: {}", shown(role), shown(&line)))
+}
+
 impl ChannelChange {
-    /// Returns a short text: `+1 message`, `notes +12`, `plan`.
+    /// Returns the counts of a change: `messages | 2 added, 1 edited`, `plan | changed`.
+    pub(crate) fn stat(&self) -> [String; 2] {
+        let name = escape(&self.channel).into_owned();
+        let Some(items) = &self.items else { return [name, "changed".into()] };
+        let parts = [(items.added, "added"), (items.edited, "edited")];
+        let parts = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        [name, if parts.is_empty() { "removed or moved".into() } else { parts }]
+    }
+
+    /// Returns a short text: `human: A hotel in Bern`, `+2 messages`, `notes +12`, `plan`.
     pub(crate) fn text(&self) -> String {
         let name = escape(&self.channel);
         let Some(items) = &self.items else { return name.into_owned() };
         let (added, edited) = (items.added, items.edited);
         let mut words = Vec::new();
         if items.messages {
-            words.extend((added > 0).then(|| format!("+{}", count(added, "message"))));
+            match &items.first {
+                Some((_, first)) if added == 1 => words.push(first.clone()),
+                Some((_, first)) => words.push(format!("{first} (+{})", count(added - 1, "message"))),
+                None => words.extend((added > 0).then(|| format!("+{}", count(added, "message")))),
+            }
             words.extend((edited > 0).then(|| format!("~{}", count(edited, "message"))));
         } else {
             words.extend((added > 0).then(|| format!("{name} +{added}")));

@@ -7,10 +7,11 @@
 //! | 2 | usage: arguments, an ambiguous id |
 //! | 3 | a thread, checkpoint, channel, folder or store file does not exist |
 //! | 4 | the file is damaged or not a store |
-//! | 5 | another process is writing, or won the race |
+//! | 5 | another process is writing, or won the race, or the time of `--timeout` is over |
 //! | 6 | the file has a newer format |
 //! | 7 | refused without `--yes` |
 //! | 70 | internal: the disk, a bug |
+//! | 130, 143 | ended by Ctrl-C, by SIGTERM |
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use annals_graph::ErrorKind;
 use serde_json::json;
 
 use crate::output::{escape, json_text, safe_lines};
+use crate::progress;
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub(crate) enum CommandFailure {
 
 impl CommandFailure {
     pub(crate) fn new(exit: u8, code: &'static str, message: impl Into<String>) -> Self {
-        debug_assert!(matches!(exit, 1..=7 | 70), "{exit} is not a documented exit code");
+        debug_assert!(matches!(exit, 1..=7 | 70 | 130 | 143), "{exit} is not a documented exit code");
         Self::Error { exit, code, message: message.into(), hint: None }
     }
 
@@ -66,6 +68,7 @@ impl CommandFailure {
 
 /// Writes an error to stderr. A closed stderr does not change the exit code.
 fn print_error(json: bool, code: &str, message: &str, hint: Option<&str>) {
+    progress::clear();
     let mut err = io::stderr().lock();
     _ = if json {
         let error = json!({ "error": { "code": code, "message": message, "hint": hint } });

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &args::EvolutionArgs, store: &Store, out: &mut Printer) 
         rows.push(vec![shorts.of_point(&blame.point)?, step, node(blame), age, value]);
     }
     for (row, line) in rows.iter().zip(columns(&rows)) {
-        out.line(line.replacen(&row[0], &out.id(&row[0]), 1))?;
+        out.row(line.replacen(&row[0], &out.id(&row[0]), 1))?;
     }
     if more {
         out.line(out.dim("(older ones: -n 0 shows all)"))?;

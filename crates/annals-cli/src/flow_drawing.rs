@@ -24,6 +24,7 @@ pub(crate) fn run(args: &GraphArgs, out: &mut Printer) -> Result<u8, CommandFail
     let text = match args.format {
         DrawingFormat::Mermaid => drawn.to_mermaid(false),
         DrawingFormat::Dot => drawn.to_dot(),
+        DrawingFormat::Svg => drawing::svg(&drawn, flow.name()),
         DrawingFormat::Text => drawing::text(&drawn),
     };
     for line in safe_lines(&text) {

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::args::RunArgs;
 use crate::errors::CommandFailure;
+use crate::interrupt;
 use crate::key::NamedStore;
 use crate::output::{self, Printer, cut, escape, safe_lines};
 
@@ -18,7 +19,7 @@ const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     let flow = Flow::open(&args.file).map_err(failure)?;
-    let mut input = FlowInput::new().restart(args.again);
+    let mut input = FlowInput::new().restart(args.again).control(&interrupt::control());
     if let Some(text) = &args.input {
         input = input.values(values(text)?);
     }

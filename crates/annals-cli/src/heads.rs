@@ -3,7 +3,7 @@
 //!
 //! JSON of `operations`: `{"schema": 1, "thread", "operations": [{"operation", "at", "actor", "changes"?: [{"field",
 //! "before", "after"}], "checkpoints"?, "first"?, "last"?, "run"?}], "more": bool}`; of `branch`: `{"schema": 1, "thread",
-//! "branches": [{"name", "checkpoint", "short", "current", "abandoned", "step", "created_at"}]}`; of the others:
+//! "branches": [{"name", "checkpoint", "short", "current", "abandoned", "step", "created_at"}], "more": bool}`; of the others:
 //! `{"schema": 1, "thread", "operation": {..} | null, "head": checkpoint | null}`.
 
 use annals::history::{Operation, Snapshot, Thread, ThreadBranch};
@@ -56,10 +56,12 @@ pub(crate) fn branch(args: &args::BranchArgs, store: &Store, out: &mut Printer) 
         (Some(name), Some(point)) => thread.name_branch_at(name, &thread.at(point)?)?,
         (Some(name), None) => thread.name_branch(name)?,
     }
-    let branches = if args.all { thread.all_branches()? } else { thread.branches()? };
+    let mut branches = if args.all { thread.all_branches()? } else { thread.branches()? };
+    let more = branches.len() > args.most();
+    branches.truncate(args.most());
     if out.is_json() {
         let branches = branches.iter().map(branch_json).collect::<Result<Vec<_>, _>>()?;
-        out.json(&json!({ "schema": 1, "thread": thread.id().as_str(), "branches": branches }))?;
+        out.json(&json!({ "schema": 1, "thread": thread.id().as_str(), "branches": branches, "more": more }))?;
         return Ok(0);
     }
     let mut rows = Vec::with_capacity(branches.len());
@@ -75,7 +77,10 @@ pub(crate) fn branch(args: &args::BranchArgs, store: &Store, out: &mut Printer) 
         rows.push(vec![mark.to_owned(), name, last.short_id()?, format!("step {}", last.step()), age]);
     }
     for line in columns(&rows) {
-        out.line(line)?;
+        out.row(line)?;
+    }
+    if more {
+        out.line(out.dim("(more: -n 0 shows all)"))?;
     }
     Ok(0)
 }
@@ -112,7 +117,7 @@ pub(crate) fn operations(args: &args::ThreadListArgs, store: &Store, out: &mut P
         rows.push(vec![operation.name().to_owned(), age, actor, text(&thread, operation)?]);
     }
     for line in columns(&rows) {
-        out.line(line)?;
+        out.row(line)?;
     }
     if more {
         out.line(out.dim("(older ones: -n 0 shows all)"))?;

@@ -5,8 +5,6 @@
 //! `export --all --format turns-json` prints `{"threads": [THREAD], "not_understood": {kind: count}, "schema": 1}`, with or without
 //! `--json`.
 
-use std::io::{self, IsTerminal, Write};
-
 use annals::store::{OpenOptions, Store};
 use annals_import::{ImportError, Importer, export_turns};
 use serde_json::json;
@@ -16,6 +14,7 @@ use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{Printer, count, escape, note};
 use crate::point;
+use crate::progress;
 
 pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     if args.file.as_os_str() == "-" {
@@ -32,18 +31,8 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
     if let Some(source) = args.from {
         importer = importer.only(source);
     }
-    let shows_progress = io::stderr().is_terminal() && !out.is_json();
-    if shows_progress {
-        importer = importer.progress(|done, found| {
-            // A closed stderr is ignored.
-            _ = write!(io::stderr().lock(), "\r\x1b[K{done} of {found} files");
-        });
-    }
-    let read = importer.run(&args.file);
-    if shows_progress {
-        _ = write!(io::stderr().lock(), "\r\x1b[K");
-    }
-    let summary = read?;
+    let importer = importer.progress(|done, found| progress::say(|| format!("{done} of {found} files read")));
+    let summary = importer.run(&args.file)?;
     if out.is_json() {
         out.json(&json!({
             "schema": 1,

@@ -98,7 +98,7 @@ impl TreeThread {
             _ => String::new(),
         };
         let state = Waits::of(&self.head)?.text(60);
-        out.line(format!("{indent}{}  step {}  {age}  {state}{from}", out.bold(&name), self.head.step()))?;
+        out.row(format!("{indent}{}  step {}  {age}  {state}{from}", out.bold(&name), self.head.step()))?;
         // The only branch of a thread is the thread.
         for branch in self.branches.iter().filter(|_| self.branches.len() > 1) {
             let last = branch.last();
@@ -109,7 +109,7 @@ impl TreeThread {
             };
             let mark = if branch.is_current() { '*' } else { '-' };
             let id = out.id(&last.short_id()?);
-            out.line(format!("{indent}  {mark} {name}  {id}  step {}", last.step()))?;
+            out.row(format!("{indent}  {mark} {name}  {id}  step {}", last.step()))?;
         }
         Ok(())
     }

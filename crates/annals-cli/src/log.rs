@@ -1,4 +1,5 @@
-//! `annals log`: the history of a thread, newest first, with the tree of forks at the left. With a filter, a list.
+//! `annals log`: the history of a thread, newest first, with the tree of forks at the left. With a filter, a list. An input
+//! and the start of its graph are one row.
 //!
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
@@ -10,39 +11,60 @@ use std::collections::{HashMap, HashSet};
 use annals::base::{CheckpointId, Namespace, Timestamp, Value};
 use annals::history::{Snapshot, Thread, ThreadStatus, short_ids};
 use annals::store::{Source, Store};
+use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::changed::{ChannelChange, changed, text};
 use crate::errors::CommandFailure;
-use crate::output::{self, Printer, columns, cut, escape};
+use crate::output::{self, Printer, columns, cut, escape, grouped};
 use crate::pickaxe;
 use crate::point::thread;
 use crate::tree;
 use crate::words::{self, Waits, metadata, tally};
 
+/// The cells of the changes of a row.
+const CHANGES_CELLS: usize = 90;
+
 /// A checkpoint of the log.
 struct LogRow {
     snapshot: Snapshot,
+    /// The checkpoint to which a lane of the tree leads.
+    above: Option<CheckpointId>,
     short: String,
     ran: Vec<String>,
+    /// True if the row stands for the input before it as well.
+    is_input: bool,
     changed: Vec<ChannelChange>,
     /// The state of its thread, if it is the end of a branch.
     waits: Option<Waits>,
 }
 
+/// The form of the rows.
+#[derive(Clone, Copy, Debug)]
+struct LogForm {
+    oneline: bool,
+    stat: bool,
+    graph: bool,
+}
+
 pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.list.thread)?;
     if let Some(text) = &args.text {
-        return pickaxe::run(&thread, text, args.list.limit, out);
+        return pickaxe::run(&thread, text, args, out);
     }
     let filter = LogFilter::of(args, store);
+    let form = LogForm { oneline: args.oneline, stat: args.stat, graph: args.graph || filter.is_empty() };
+    let limit = args.list.most();
     let (rows, more) =
-        if filter.is_empty() { rows(&thread, args.list.limit)? } else { filter.rows(&thread, args.list.limit)? };
+        if filter.is_empty() { rows(&thread, limit, !out.is_json())? } else { filter.rows(&thread, limit)? };
     if !out.is_json() {
-        match filter.is_empty() {
-            true => draw(&thread, &rows, more, args.oneline, out)?,
-            false => list(&rows, more, args.oneline, out)?,
+        match form.graph {
+            true => draw(&thread, &rows, more, form, out)?,
+            false => list(&rows, more, form, out)?,
+        }
+        if rows.is_empty() {
+            output::note("no checkpoint passes the filter");
         }
         return Ok(u8::from(rows.is_empty()));
     }
@@ -55,18 +77,61 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
 
 /// Prints the log of a thread for people.
 pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
-    let (rows, more) = rows(thread, limit)?;
-    draw(thread, &rows, more, oneline, out)
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let (rows, more) = rows(thread, limit, true)?;
+    draw(thread, &rows, more, LogForm { oneline, stat: false, graph: true }, out)
+}
+
+/// The newest checkpoints of a thread.
+struct NewestCheckpoints {
+    /// The checkpoints, and one more if older ones exist: the short id of the last row must differ from it.
+    all: Vec<Snapshot>,
+    more: bool,
+    /// The inputs that the rows of their starts stand for.
+    folded: HashSet<CheckpointId>,
+}
+
+impl NewestCheckpoints {
+    /// Reads checkpoints until `limit` of them have a row. With `folds` an input and the start of its graph are one row.
+    fn read(thread: &Thread, limit: usize, folds: bool) -> Result<Self, CommandFailure> {
+        let head = thread.head()?.map(|head| head.id());
+        let mut read = Self { all: Vec::new(), more: false, folded: HashSet::new() };
+        let mut children: HashMap<CheckpointId, Vec<Source>> = HashMap::new();
+        let mut rows = 0;
+        for snapshot in thread.history()? {
+            let snapshot = snapshot?;
+            let record = snapshot.record();
+            if let Some(parent) = record.parent {
+                children.entry(parent).or_default().push(record.source);
+            }
+            let starts = children.get(&snapshot.id()).is_some_and(|sources| sources[..] == [Source::Loop])
+                && snapshot.source() == Source::Input
+                && record.forked_from.is_none()
+                && snapshot.next().all(|node| node == START);
+            if folds && starts && Some(snapshot.id()) != head {
+                read.folded.insert(snapshot.id());
+            } else if rows == limit {
+                read.more = true;
+            } else {
+                rows += 1;
+            }
+            read.all.push(snapshot);
+            if read.more {
+                break;
+            }
+        }
+        debug_assert!(rows <= limit, "a log has an end");
+        Ok(read)
+    }
 }
 
 /// Reads the newest checkpoints; the flag says whether older ones exist.
-fn rows(thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFailure> {
-    let limit = if limit == 0 { usize::MAX } else { limit };
-    // One more than is shown: the short id of the last row must differ from it.
-    let mut all: Vec<Snapshot> = thread.history()?.take(limit.saturating_add(1)).collect::<Result<_, _>>()?;
+fn rows(thread: &Thread, limit: usize, folds: bool) -> Result<(Vec<LogRow>, bool), CommandFailure> {
+    let NewestCheckpoints { mut all, more, folded } = NewestCheckpoints::read(thread, limit, folds)?;
     let ids: Vec<CheckpointId> = all.iter().map(Snapshot::id).collect();
-    let more = all.len() > limit;
-    all.truncate(limit);
+    if more {
+        all.pop();
+    }
     let only_root = thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root);
     let shorts = if only_root {
         short_ids(&ids, thread.store().now())
@@ -77,13 +142,17 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFai
     // Most parents are in the list already.
     let known: HashMap<CheckpointId, Snapshot> = all.iter().map(|snapshot| (snapshot.id(), snapshot.clone())).collect();
     let mut rows = Vec::with_capacity(all.len());
-    for (snapshot, short) in all.into_iter().zip(shorts) {
+    for (snapshot, short) in all.into_iter().zip(shorts).filter(|(snapshot, _)| !folded.contains(&snapshot.id())) {
         let is_end = !parents.contains(&snapshot.id());
         let parent = match snapshot.record().parent.and_then(|parent| known.get(&parent)) {
             Some(parent) => Some(parent.clone()),
             None => words::stored_parent(&snapshot)?,
         };
-        rows.push(LogRow::of(snapshot, parent.as_ref(), short, is_end)?);
+        let mut row = LogRow::of(snapshot, parent.as_ref(), short, is_end)?;
+        if let Some(input) = parent.filter(|parent| folded.contains(&parent.id())) {
+            (row.is_input, row.above) = (true, input.record().parent);
+        }
+        rows.push(row);
     }
     Ok((rows, more))
 }
@@ -105,65 +174,76 @@ impl<'a> LogFilter<'a> {
         self.node.is_none() && self.channel.is_none() && self.since.is_none()
     }
 
-    /// Reads the newest checkpoints that pass; the flag says whether others do.
+    /// Reads the newest checkpoints that pass; the flag says whether others do. The lane of a row leads to the next row of its
+    /// lineage.
     fn rows(&self, thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFailure> {
-        let limit = if limit == 0 { usize::MAX } else { limit };
-        let mut rows = Vec::new();
+        let mut rows: Vec<LogRow> = Vec::new();
+        // The rows whose lanes lead to a checkpoint, until one of them is shown.
+        let mut open: HashMap<CheckpointId, Vec<usize>> = HashMap::new();
         for snapshot in thread.history()? {
             let snapshot = snapshot?;
-            // Imported checkpoints are in the order of the import, not of their timestamps.
-            if self.since.is_some_and(|since| snapshot.created_at() < since) {
+            let below = open.remove(&snapshot.id()).unwrap_or_default();
+            let above = snapshot.record().parent;
+            let parent = words::stored_parent(&snapshot)?;
+            if !self.passes(&snapshot, parent.as_ref())? {
+                below.iter().for_each(|row| rows[*row].above = above);
+                above.into_iter().for_each(|above| open.entry(above).or_default().extend(&below));
                 continue;
             }
-            let parent = words::stored_parent(&snapshot)?;
-            let ran = words::ran(&snapshot, parent.as_ref());
-            let has_channel = |channel: &str| {
-                let updated = thread.store().backend().state(snapshot.point())?.updated;
-                Ok::<_, CommandFailure>(updated.iter().any(|name| &**name == channel))
-            };
-            let passes = self.node.is_none_or(|node| ran.iter().any(|name| name == node))
-                && self.channel.map_or(Ok(true), has_channel)?;
-            if passes && rows.len() == limit {
+            if rows.len() == limit {
                 return Ok((rows, true));
             }
-            if passes {
-                let short = snapshot.short_id()?;
-                rows.push(LogRow::of(snapshot, parent.as_ref(), short, false)?);
-            }
+            above.into_iter().for_each(|above| open.entry(above).or_default().push(rows.len()));
+            let short = snapshot.short_id()?;
+            rows.push(LogRow::of(snapshot, parent.as_ref(), short, false)?);
         }
         Ok((rows, false))
+    }
+
+    fn passes(&self, snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<bool, CommandFailure> {
+        // Imported checkpoints are in the order of the import, not of their timestamps.
+        if self.since.is_some_and(|since| snapshot.created_at() < since) {
+            return Ok(false);
+        }
+        if self.node.is_some_and(|node| !words::ran(snapshot, parent).iter().any(|name| name == node)) {
+            return Ok(false);
+        }
+        let Some(channel) = self.channel else { return Ok(true) };
+        let updated = snapshot.store().backend().state(snapshot.point())?.updated;
+        Ok(updated.iter().any(|name| &**name == channel))
     }
 }
 
 /// Prints rows without the tree, as checkpoints between them are not shown.
-fn list(rows: &[LogRow], more: bool, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(oneline)).collect();
+fn list(rows: &[LogRow], more: bool, form: LogForm, out: &mut Printer) -> Result<(), CommandFailure> {
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(form.oneline)).collect();
     for (row, line) in rows.iter().zip(columns(&cells)) {
-        out.line(line.replacen(&row.short, &out.id(&row.short), 1))?;
+        out.row(line.replacen(&row.short, &out.id(&row.short), 1))?;
+        for line in row.stats(form, out) {
+            out.row(line)?;
+        }
     }
     if more {
         out.line(out.dim("(older ones: -n 0 shows all)"))?;
     }
-    if rows.is_empty() {
-        output::note("no checkpoint passes the filter");
-    }
     Ok(())
 }
 
-fn draw(thread: &Thread, rows: &[LogRow], more: bool, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
+fn draw(thread: &Thread, rows: &[LogRow], more: bool, form: LogForm, out: &mut Printer) -> Result<(), CommandFailure> {
     let head = thread.head()?.map(|head| head.id());
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(oneline)).collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(form.oneline)).collect();
     let mut drawn = Vec::with_capacity(rows.len());
     for (row, line) in rows.iter().zip(columns(&cells)) {
         // Painted after the columns are laid, or the colour would count as width.
         let mut lines = vec![line.replacen(&row.short, &out.id(&row.short), 1)];
-        lines.extend(row.extras(oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
+        lines.extend(row.extras(form.oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
+        lines.extend(row.stats(form, out));
         let mark = if Some(row.snapshot.id()) == head { '@' } else { 'o' };
-        drawn.push(tree::TreeRow { id: row.snapshot.id(), parent: row.snapshot.record().parent, mark, lines });
+        drawn.push(tree::TreeRow { id: row.snapshot.id(), parent: row.above, mark, lines });
     }
     let older = more.then(|| out.dim("(older ones: -n 0 shows all)"));
     for line in tree::draw(&drawn, older.as_deref()) {
-        out.line(line)?;
+        out.row(line)?;
     }
     Ok(())
 }
@@ -174,6 +254,8 @@ impl LogRow {
             ran: words::ran(&snapshot, parent),
             changed: changed(&snapshot, parent)?,
             waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
+            above: snapshot.record().parent,
+            is_input: false,
             snapshot,
             short,
         })
@@ -182,18 +264,19 @@ impl LogRow {
     fn cells(&self, oneline: bool) -> Vec<String> {
         let step = format!("step {}", self.snapshot.step());
         let made = self.made();
-        let changes = cut(&text(&self.changed), 60).into_owned();
+        let changes = cut(&text(&self.changed), CHANGES_CELLS).into_owned();
         if oneline {
             return vec![self.short.clone(), step, made, changes];
         }
         let age = output::ago(self.snapshot.store().now(), self.snapshot.created_at());
-        let source = self.snapshot.source().to_string();
-        vec![self.short.clone(), step, source, made, age, changes]
+        let source = if self.is_input { Source::Input } else { self.snapshot.source() };
+        vec![self.short.clone(), step, source.to_string(), made, age, changes]
     }
 
     /// Returns the cause of the checkpoint: its nodes, or its source.
     fn made(&self) -> String {
         match self.snapshot.source() {
+            Source::Loop if self.is_input => "(input)".into(),
             Source::Loop => tally(self.ran.iter().map(String::as_str)),
             Source::Input => "(input)".into(),
             Source::Update => "(edited)".into(),
@@ -214,6 +297,29 @@ impl LogRow {
             extras.push(waits.text(90));
         }
         Ok(extras)
+    }
+
+    /// Returns the lines of `--stat`: the changed channels, and the model calls.
+    fn stats(&self, form: LogForm, out: &Printer) -> Vec<String> {
+        if !form.stat {
+            return Vec::new();
+        }
+        let mut cells: Vec<Vec<String>> = self.changed.iter().map(|change| change.stat().to_vec()).collect();
+        let usage = metadata(&self.snapshot)["usage"].take();
+        let calls = usage.as_array().cloned().unwrap_or_else(|| vec![usage]);
+        for call in calls.iter().filter(|call| call.is_object()) {
+            let tokens = |name: &str| grouped(call[name].as_u64().unwrap_or(0));
+            let mut text = format!("{} tokens in, {} out", tokens("input_tokens"), tokens("output_tokens"));
+            if let Some(cost) = call["cost_usd"].as_f64() {
+                text += &format!(", ${cost:.4}");
+            }
+            let model = call["model"].as_str().map_or_else(|| "model call".into(), escape);
+            cells.push(vec![model.into_owned(), text]);
+        }
+        for row in &mut cells {
+            row[1].insert_str(0, "| ");
+        }
+        columns(&cells).iter().map(|line| format!("   {}", out.dim(line))).collect()
     }
 }
 

@@ -23,6 +23,7 @@ mod flow_run;
 mod fork;
 mod heads;
 mod histories;
+mod interrupt;
 mod key;
 mod lineage;
 mod lines;
@@ -35,6 +36,7 @@ mod path;
 mod pending;
 mod pickaxe;
 mod point;
+mod progress;
 mod prune;
 mod repair;
 mod search;
@@ -56,6 +58,7 @@ mod words;
 
 use std::process::ExitCode;
 
+use annals::base::{Clock as _, SystemClock};
 use clap::Parser;
 
 use args::{Args, Verb};
@@ -65,7 +68,7 @@ use output::Printer;
 
 fn main() -> ExitCode {
     // Searched by hand, because a usage error is reported before the arguments are parsed.
-    let json = std::env::args_os().any(|arg| arg == "--json");
+    let json = std::env::args_os().any(|arg| arg == "--json" || arg == "--jsonl");
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return errors::usage(&error, json),
@@ -73,16 +76,45 @@ fn main() -> ExitCode {
     if args.quiet {
         output::be_quiet();
     }
+    let started = SystemClock.elapsed();
+    interrupt::watch(args.timeout, json);
     let is_paged = !args.no_pager && matches!(args.command, Verb::Log(_) | Verb::Show(_) | Verb::Diff(_));
-    let mut out = Printer::stdout(args.json, args.color, is_paged);
+    let mut out = Printer::stdout(args.format(), args.color, is_paged);
+    if let Some(text) = waits_for(&args.command).filter(|_| !args.quiet) {
+        progress::start(text);
+    }
     let result = run(&args, &mut out).and_then(|code| {
         out.flush()?;
         Ok(code)
     });
+    progress::clear();
+    if args.verbose {
+        let store = args.store.as_deref().map(|path| format!(" of {}", path.display())).unwrap_or_default();
+        output::note(format!("the command{store} took {:.1?}", SystemClock.elapsed() - started));
+    }
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => failure.report(args.json),
+        Err(failure) => interrupt::failure(args.timeout).unwrap_or(failure).report(json),
     }
+}
+
+/// Returns what a command does while its user waits for it; `None` if it shows its progress itself, or goes on until it is ended.
+fn waits_for(verb: &Verb) -> Option<&'static str> {
+    Some(match verb {
+        Verb::Run(_) | Verb::Demo(_) | Verb::Serve(_) | Verb::Tail(_) | Verb::Bisect(_) => return None,
+        Verb::Check(_) | Verb::Doctor => "verifying the store",
+        Verb::Backup(_) => "copying the store",
+        Verb::Recover(_) => "reading the damaged store",
+        Verb::Compact => "compacting the store",
+        Verb::Migrate(_) => "migrating the store",
+        Verb::Import(_) => "reading histories",
+        Verb::Export(_) => "exporting",
+        Verb::Prune(_) => "pruning",
+        Verb::Erase(_) | Verb::Rm(_) => "deleting",
+        Verb::Search(_) => "searching",
+        Verb::Stats(_) => "summing the history",
+        _ => "reading the store",
+    })
 }
 
 /// Runs a command and returns its exit code.
@@ -127,7 +159,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Prune(args) => prune::run(args, &point::open_to_write(store)?, out),
         Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
         Verb::Stats(args) => match args.by {
-            Some(by) => sums::run(by, args.csv, &point::open_to_read(store)?, out),
+            Some(by) => sums::run(by, args, &point::open_to_read(store)?, out),
             None => stats::run(&point::open_to_read(store)?, out),
         },
         Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),

@@ -10,37 +10,71 @@ use serde_json::Value as Json;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::args::ColourChoice;
+use crate::interrupt;
 use crate::pager::PagerProcess;
+use crate::progress;
+
+/// The format of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DocumentFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON document.
+    Json,
+    /// A line of JSON for each item of the list in the document.
+    JsonLines,
+}
 
 /// The output of a command on stdout.
 pub(crate) struct Printer {
     out: BufWriter<Box<dyn Write>>,
-    json: bool,
+    format: DocumentFormat,
     colour: bool,
     is_terminal: bool,
+    /// The cells of a row of the terminal; `None` without one.
+    width: Option<usize>,
+}
+
+/// Stdout, before whose first byte the progress is cleared.
+struct ClearingStdout(io::Stdout);
+
+impl Write for ClearingStdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        progress::clear();
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 impl Printer {
     /// Makes the output on stdout; with `is_paged` through a pager, if stdout is a terminal.
-    pub(crate) fn stdout(json: bool, choice: ColourChoice, is_paged: bool) -> Self {
+    pub(crate) fn stdout(format: DocumentFormat, choice: ColourChoice, is_paged: bool) -> Self {
         let stdout = io::stdout();
         let is_terminal = stdout.is_terminal();
+        let width = if is_terminal { terminal_width(&stdout) } else { None };
         let colour = match choice {
             ColourChoice::Always => true,
             ColourChoice::Never => false,
             ColourChoice::Auto => colour_wanted(is_terminal),
         };
-        let pager = if is_paged && is_terminal && !json { PagerProcess::start() } else { None };
+        let is_paged = is_paged && is_terminal && format == DocumentFormat::Text;
+        let pager = if is_paged { PagerProcess::start() } else { None };
         let out: Box<dyn Write> = match pager {
-            Some(pager) => Box::new(pager),
-            None => Box::new(stdout),
+            Some(pager) => {
+                interrupt::leave_to_pager();
+                Box::new(pager)
+            }
+            None => Box::new(ClearingStdout(stdout)),
         };
-        Self { out: BufWriter::new(out), json, colour, is_terminal }
+        Self { out: BufWriter::new(out), format, colour, is_terminal, width }
     }
 
-    /// Returns whether the output is one JSON document.
+    /// Returns whether the output is JSON.
     pub(crate) fn is_json(&self) -> bool {
-        self.json
+        self.format != DocumentFormat::Text
     }
 
     pub(crate) fn line(&mut self, line: impl Display) -> io::Result<()> {
@@ -48,9 +82,26 @@ impl Printer {
         writeln!(self.out, "{}", line.trim_end())
     }
 
-    /// Prints the document of this command.
+    /// Prints a row of a table; on a terminal without what does not fit.
+    pub(crate) fn row(&mut self, line: impl Display) -> io::Result<()> {
+        let line = line.to_string();
+        match self.width {
+            Some(width) => writeln!(self.out, "{}", fitted(line.trim_end(), width)),
+            None => writeln!(self.out, "{}", line.trim_end()),
+        }
+    }
+
+    /// Prints the document of this command. As lines it is the items of its list, each with the number of the schema; a
+    /// document without a list is one line.
     pub(crate) fn json(&mut self, document: &Json) -> io::Result<()> {
-        writeln!(self.out, "{}", json_text(document))
+        if self.format != DocumentFormat::JsonLines {
+            return writeln!(self.out, "{}", json_text(document));
+        }
+        let Some(items) = listed(document) else { return self.json_line(document) };
+        for item in items {
+            self.json_line(&item)?;
+        }
+        Ok(())
     }
 
     /// Prints a line as it is; on a terminal without characters that control it.
@@ -136,6 +187,67 @@ fn colour_wanted(is_terminal: bool) -> bool {
     is_forced || (is_terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb"))
 }
 
+/// Returns the cells of a row: those that `COLUMNS` says, or those of the terminal.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a command line takes its look from the environment; the library does not"
+)]
+fn terminal_width(stdout: &io::Stdout) -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    said.or_else(|| own_width(stdout)).filter(|columns| *columns > 0)
+}
+
+#[cfg(unix)]
+fn own_width(stdout: &io::Stdout) -> Option<usize> {
+    rustix::termios::tcgetwinsize(stdout).ok().map(|size| usize::from(size.ws_col))
+}
+
+#[cfg(not(unix))]
+fn own_width(_: &io::Stdout) -> Option<usize> {
+    None
+}
+
+/// Cuts a painted line to cells of the terminal. A colour takes none, and is ended where the line is cut.
+fn fitted(line: &str, width: usize) -> Cow<'_, str> {
+    let (mut text, mut cells, mut painted, mut rest) = (String::new(), 0, false, line);
+    while let Some(c) = rest.chars().next() {
+        if let Some(end) = rest.strip_prefix("\x1b[").and_then(|code| code.find('m')) {
+            let (code, after) = rest.split_at(end + 3);
+            text.push_str(code);
+            (painted, rest) = (code != "\x1b[0m", after);
+            continue;
+        }
+        cells += c.width().unwrap_or_default();
+        if cells > width {
+            text.push_str(if painted { "\x1b[0m" } else { "" });
+            debug_assert!(text.len() <= line.len() + 4, "a cut line is shorter");
+            return Cow::Owned(text);
+        }
+        text.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    Cow::Borrowed(line)
+}
+
+/// Returns the items of the list of a document, each with the number of the schema. The rows of a query are objects by column.
+fn listed(document: &Json) -> Option<Vec<Json>> {
+    let is_list = |value: &&Json| value.as_array().is_some_and(|items| items.iter().all(Json::is_object));
+    let with_schema = |members: serde_json::Map<String, Json>| {
+        let schema = [("schema".to_owned(), document["schema"].clone())];
+        Json::Object(schema.into_iter().chain(members).collect())
+    };
+    if let (Some(columns), Some(rows)) = (document["columns"].as_array(), document["rows"].as_array()) {
+        let named = |row: &Json| {
+            let cells = row.as_array().into_iter().flatten().cloned();
+            let names = columns.iter().map(|name| name.as_str().unwrap_or_default().to_owned());
+            with_schema(names.zip(cells).collect())
+        };
+        return Some(rows.iter().map(named).collect());
+    }
+    let list = document.as_object()?.values().find(is_list)?.as_array()?;
+    Some(list.iter().filter_map(Json::as_object).cloned().map(with_schema).collect())
+}
+
 /// True if notes are dropped.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -149,6 +261,7 @@ pub(crate) fn note(text: impl Display) {
     if IS_QUIET.load(Ordering::Relaxed) {
         return;
     }
+    progress::clear();
     _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -321,6 +434,23 @@ mod tests {
         assert!(!text.contains(|c| is_unsafe(c) && c != '\n'), "{text:?}");
         assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), document);
         assert_eq!(safe_lines("a\tb\nc\rd").collect::<Vec<_>>(), ["a    b", "c\\rd"]);
+    }
+
+    #[test]
+    fn a_row_is_cut_to_cells_and_its_colour_ends() {
+        assert_eq!(fitted("名前 \x1b[35mabc\x1b[0m def", 7), "名前 \x1b[35mab\x1b[0m");
+        assert_eq!(fitted("名前", 3), "名");
+        assert_eq!(fitted("\x1b[2mabc\x1b[0m", 3), "\x1b[2mabc\x1b[0m");
+        assert_eq!(fitted("abc", 0), "");
+    }
+
+    #[test]
+    fn the_list_of_a_document_is_lines() {
+        let document = serde_json::json!({ "schema": 1, "thread": "t", "steps": [{ "a": 1 }], "more": false });
+        assert_eq!(listed(&document), Some(vec![serde_json::json!({ "schema": 1, "a": 1 })]));
+        let rows = serde_json::json!({ "schema": 1, "columns": ["n", "m"], "rows": [[1, null]] });
+        assert_eq!(listed(&rows), Some(vec![serde_json::json!({ "schema": 1, "n": 1, "m": null })]));
+        assert_eq!(listed(&serde_json::json!({ "schema": 1, "path": "a" })), None);
     }
 
     #[test]

@@ -6,13 +6,22 @@
 use annals::history::Thread;
 use serde_json::json;
 
+use crate::args::LogArgs;
 use crate::blame::{ShortIds, blame_json, node};
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, escape};
 
-pub(crate) fn run(thread: &Thread, text: &str, limit: usize, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn run(thread: &Thread, text: &str, args: &LogArgs, out: &mut Printer) -> Result<u8, CommandFailure> {
     let mut changes = thread.pickaxe(text)?;
     changes.reverse();
+    let (limit, now) = (args.list.limit, thread.store().now());
+    let since = args.since.map(|since| since.at(now));
+    changes.retain(|change| {
+        let blame = &change.blame;
+        args.channel.as_deref().is_none_or(|channel| *change.channel == *channel)
+            && args.node.as_deref().is_none_or(|node| blame.node.as_deref() == Some(node))
+            && since.is_none_or(|since| blame.created_at >= since)
+    });
     let more = limit > 0 && changes.len() > limit;
     if more {
         changes.truncate(limit);
@@ -34,7 +43,6 @@ pub(crate) fn run(thread: &Thread, text: &str, limit: usize, out: &mut Printer) 
         out.json(&json!({ "schema": 1, "thread": thread, "text": text, "changes": documents, "more": more }))?;
         return Ok(u8::from(changes.is_empty()));
     }
-    let now = thread.store().now();
     let mut rows = Vec::with_capacity(changes.len());
     for change in &changes {
         let blame = &change.blame;
@@ -45,16 +53,19 @@ pub(crate) fn run(thread: &Thread, text: &str, limit: usize, out: &mut Printer) 
         };
         let sign = if change.appears { "+" } else { "-" };
         let (step, age) = (format!("step {}", blame.step), output::ago(now, blame.created_at));
-        rows.push(vec![sign.to_owned(), shorts.of_point(&blame.point)?, step, node(blame), age, place]);
+        let mut cells = vec![sign.to_owned(), shorts.of_point(&blame.point)?, step, node(blame)];
+        cells.extend((!args.oneline).then_some(age));
+        cells.push(place);
+        rows.push(cells);
     }
     for (change, line) in changes.iter().zip(columns(&rows)) {
-        out.line(if change.appears { out.added(&line) } else { out.removed(&line) })?;
+        out.row(if change.appears { out.added(&line) } else { out.removed(&line) })?;
     }
     if more {
         out.line(out.dim("(older ones: -n 0 shows all)"))?;
     }
     if rows.is_empty() {
-        output::note("the text is in no state of the thread");
+        output::note("no change of the log is one of this text");
     }
     Ok(u8::from(rows.is_empty()))
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &args::SearchArgs, store: &Store, out: &mut Printer) -> 
         rows.push(cells.map(str::to_owned).to_vec());
     }
     for line in columns(&rows) {
-        out.line(line)?;
+        out.row(line)?;
     }
     match (rows.is_empty(), page.next) {
         (true, _) => output::note("nothing found"),

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
-use crate::output::{Printer, columns, cut, escape};
+use crate::output::{self, Printer, columns, cut, escape};
 use crate::point;
 
 /// The number of characters of a cell that are shown in columns; JSON and CSV have all.
@@ -30,7 +30,13 @@ pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([]).map_err(refused)?;
     let mut printer = RowPrinter::new(names, args.csv, out)?;
+    let (most, mut printed) = (args.most(), 0);
     while let Some(row) = rows.next().map_err(refused)? {
+        if printed == most {
+            output::note("more rows: -n 0 prints all");
+            break;
+        }
+        printed += 1;
         let cells = (0..printer.names.len()).map(|at| row.get_ref(at).map(value)).collect::<Result<_, _>>();
         printer.push(cells.map_err(refused)?)?;
     }
@@ -108,7 +114,7 @@ impl<'a> RowPrinter<'a> {
             cells.push(row.iter().map(|cell| cut(&escape(&text(cell)), CELL_CHARS).into_owned()).collect());
         }
         for (at, line) in columns(&cells).iter().enumerate() {
-            self.out.line(if at == 0 { self.out.dim(line) } else { line.clone() })?;
+            self.out.row(if at == 0 { self.out.dim(line) } else { line.clone() })?;
         }
         Ok(())
     }

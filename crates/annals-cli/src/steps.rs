@@ -75,7 +75,7 @@ pub(crate) fn table(cells: &[Vec<String>], more: bool, none: &str, out: &mut Pri
         return Ok(1);
     }
     for (at, line) in columns(cells).iter().enumerate() {
-        out.line(if at == 0 { out.dim(line) } else { line.clone() })?;
+        out.row(if at == 0 { out.dim(line) } else { line.clone() })?;
     }
     if more {
         out.line(out.dim("(more: -n 0 shows all)"))?;

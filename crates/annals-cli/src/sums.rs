@@ -1,7 +1,7 @@
 //! `annals stats --by`: sums of the history by node, model, day, thread or channel.
 //!
 //! JSON: `{"schema": 1, "by", "sums": [{"key", "count", "bytes", "input_tokens", "output_tokens", "cost_usd",
-//! "seconds"}]}`. `count` is that of tasks by node, of items of the present states by channel, else of model calls.
+//! "seconds"}], "more": bool}`. `count` is that of tasks by node, of items of the present states by channel, else of model calls.
 //! Members that a sum does not have are null. `--csv` has the same columns.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,12 @@ use annals::history::UsageQuery;
 use annals::store::{ChannelValue, ItemRange, Store};
 use serde_json::{Value as Json, json};
 
-use crate::args::StatsField;
+use crate::args::{StatsArgs, StatsField};
 use crate::errors::CommandFailure;
-use crate::output::{Printer, escape, grouped, size};
+use crate::output::{Printer, grouped, size};
 use crate::sql::quoted;
 use crate::steps;
+use crate::words;
 
 /// The sum of one key.
 #[derive(Default)]
@@ -29,21 +30,26 @@ struct HistorySum {
 /// The sums by key; the key of what has none is `None`.
 type Sums = BTreeMap<Option<String>, HistorySum>;
 
-pub(crate) fn run(by: StatsField, csv: bool, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let (name, sums) = match by {
+pub(crate) fn run(by: StatsField, args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let (name, mut sums) = match by {
         StatsField::Node => ("node", by_node(store)?),
         StatsField::Model => ("model", usage(store, by)?),
         StatsField::Day => ("day", usage(store, by)?),
         StatsField::Thread => ("thread", usage(store, by)?),
         StatsField::Channel => ("channel", by_channel(store)?),
     };
+    let more = sums.len() > args.most();
+    if more {
+        let first: Sums = std::mem::take(&mut sums).into_iter().take(args.most()).collect();
+        sums = first;
+    }
     let documents: Vec<Json> = sums.iter().map(|(key, sum)| sum.document(key.as_deref())).collect();
     if out.is_json() {
-        out.json(&json!({ "schema": 1, "by": name, "sums": documents }))?;
+        out.json(&json!({ "schema": 1, "by": name, "sums": documents, "more": more }))?;
         return Ok(u8::from(sums.is_empty()));
     }
     let titles = [name, "count", "bytes", "input_tokens", "output_tokens", "cost_usd", "seconds"];
-    if csv {
+    if args.csv {
         out.raw_line(&titles.join(","))?;
         for document in &documents {
             let cell = |name: &str| match &document[name] {
@@ -61,7 +67,7 @@ pub(crate) fn run(by: StatsField, csv: bool, store: &Store, out: &mut Printer) -
         let (input, output, cost) = sum.usage.unwrap_or_default();
         let of_usage = |text: String| sum.usage.map(|_| text).unwrap_or_default();
         cells.push(vec![
-            key.as_deref().map_or_else(|| "(none)".to_owned(), |key| escape(key).into_owned()),
+            key.as_deref().map_or_else(|| "(none)".to_owned(), words::node),
             grouped(sum.count),
             sum.bytes.map(size).unwrap_or_default(),
             of_usage(grouped(input)),
@@ -70,7 +76,7 @@ pub(crate) fn run(by: StatsField, csv: bool, store: &Store, out: &mut Printer) -
             sum.seconds.map(|seconds| format!("{seconds:.3}")).unwrap_or_default(),
         ]);
     }
-    steps::table(&cells, false, "the store has nothing to sum", out)
+    steps::table(&cells, more, "the store has nothing to sum", out)
 }
 
 impl HistorySum {
@@ -129,7 +135,9 @@ fn by_channel(store: &Store) -> Result<Sums, CommandFailure> {
     let mut sums = Sums::new();
     for record in store.threads()? {
         let Some(head) = store.thread(record.id.as_str())?.head()? else { continue };
-        for channel in store.backend().state(head.point())?.channels {
+        let known = head.channels()?;
+        let state = store.backend().state(head.point())?;
+        for channel in state.channels.into_iter().filter(|channel| known.contains(&channel.channel)) {
             let sum = sums.entry(Some(channel.channel.to_string())).or_default();
             let bytes = sum.bytes.get_or_insert(0);
             match &channel.value {

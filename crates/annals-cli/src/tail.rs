@@ -117,6 +117,6 @@ fn print(snapshot: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     };
     let name = escape(point.thread.as_str());
     let short = out.id(&snapshot.short_id()?);
-    out.line(format!("{time}  {name}@{short}{namespace}  step {}  {ran}  {}", snapshot.step(), text(&changes)))?;
+    out.row(format!("{time}  {name}@{short}{namespace}  step {}  {ran}  {}", snapshot.step(), text(&changes)))?;
     Ok(())
 }

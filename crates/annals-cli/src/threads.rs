@@ -93,8 +93,7 @@ fn table(store: &Store, rows: &[Row], out: &mut Printer) -> Result<(), CommandFa
         cells.iter_mut().for_each(|row| _ = row.pop());
     }
     for (at, line) in columns(&cells).iter().enumerate() {
-        let line = if at == 0 { out.dim(line) } else { line.clone() };
-        out.line(line)?;
+        out.row(if at == 0 { out.dim(line) } else { line.clone() })?;
     }
     Ok(())
 }

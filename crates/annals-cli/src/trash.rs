@@ -15,6 +15,7 @@ use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, count, escape};
 use crate::point::thread;
+use crate::progress;
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
@@ -66,6 +67,7 @@ fn asked(what: &str) -> io::Result<bool> {
     if !stdin.is_terminal() || !stderr.is_terminal() {
         return Ok(false);
     }
+    progress::clear();
     write!(stderr, "{what}. Go on? [y/N] ")?;
     stderr.flush()?;
     let mut answer = String::new();

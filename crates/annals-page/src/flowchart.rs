@@ -31,7 +31,7 @@ pub(crate) struct ChartEdge {
 }
 
 /// The left side, the top and the width of each box, and the size of the picture.
-struct Places {
+struct ChartPlaces {
     boxes: Vec<(usize, usize, usize)>,
     size: (usize, usize),
 }
@@ -90,7 +90,7 @@ fn layers(nodes: usize, edges: &[ChartEdge]) -> Vec<usize> {
     layer.into_iter().map(|layer| layer.unwrap_or(0)).collect()
 }
 
-fn place(nodes: &[ChartNode], layers: &[usize]) -> Places {
+fn place(nodes: &[ChartNode], layers: &[usize]) -> ChartPlaces {
     let width = |node: &ChartNode| (node.name.chars().count().clamp(8, NAME_CHARS) + 2) * CHAR;
     let count = layers.iter().max().map_or(0, |last| last + 1);
     let mut widths = vec![0; count];
@@ -105,11 +105,11 @@ fn place(nodes: &[ChartNode], layers: &[usize]) -> Places {
         (left, GAP / 2 + layer * (HEIGHT + LAYER), width(node))
     });
     let boxes = boxes.collect();
-    Places { boxes, size: (whole, count * (HEIGHT + LAYER)) }
+    ChartPlaces { boxes, size: (whole, count * (HEIGHT + LAYER)) }
 }
 
 /// Adds a transition: down to a later layer, or around at the right to an earlier one or to the node itself.
-fn line(html: &mut Html, edge: &ChartEdge, places: &Places) {
+fn line(html: &mut Html, edge: &ChartEdge, places: &ChartPlaces) {
     let ((left, top, width), (to_left, to_top, to_width)) = (places.boxes[edge.from], places.boxes[edge.to]);
     let (x, to_x) = (left + width / 2, to_left + to_width / 2);
     let (path, at) = if to_top > top {

@@ -2,6 +2,7 @@
 
 use annals::base::RunId;
 
+use super::read::most;
 use crate::since::Since;
 
 #[derive(Debug, clap::Args)]
@@ -77,6 +78,16 @@ pub(crate) struct BranchArgs {
     /// List abandoned branches as well
     #[arg(long)]
     pub(crate) all: bool,
+    /// List at most N branches (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+impl BranchArgs {
+    /// Returns the maximum number of branches.
+    pub(crate) fn most(&self) -> usize {
+        most(self.limit)
+    }
 }
 
 #[derive(Debug, clap::Args)]

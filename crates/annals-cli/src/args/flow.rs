@@ -36,6 +36,7 @@ pub(crate) struct RunArgs {
 pub(crate) enum DrawingFormat {
     Mermaid,
     Dot,
+    Svg,
     Text,
 }
 
@@ -43,7 +44,7 @@ pub(crate) enum DrawingFormat {
 pub(crate) struct GraphArgs {
     /// The workflow, as TOML or JSON
     pub(crate) file: PathBuf,
-    /// mermaid, dot or text
+    /// mermaid, dot, svg or text
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = DrawingFormat::Mermaid)]
     pub(crate) format: DrawingFormat,
     /// Unfold N levels of workflows in the workflow

@@ -8,8 +8,12 @@ mod read;
 mod transfer;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+
+use crate::output::DocumentFormat;
+use crate::since::Since;
 
 pub(crate) use change::{
     ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, PruneArgs, RewindArgs, RmArgs, SwitchArgs,
@@ -66,7 +70,7 @@ Examples:
 
 Exit codes:
   0 ok   1 differences, nothing found, something lost, or a run that waits   2 usage   3 not found   4 damaged, or no store
-  5 busy or conflict   6 another format   7 refused (needs --yes)   70 internal";
+  5 busy, conflict, or over --timeout   6 another format   7 refused (needs --yes)   70 internal   130 Ctrl-C";
 
 /// Run, inspect, compare and fork the histories in an annals store
 #[derive(Debug, Parser)]
@@ -81,12 +85,21 @@ pub(crate) struct Args {
     /// Print one JSON document, and errors as JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Print each item of the JSON document on a line of its own
+    #[arg(long, global = true)]
+    pub(crate) jsonl: bool,
     /// Colours: auto (on a terminal, unless NO_COLOR is set; always with CLICOLOR_FORCE), always or never
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColourChoice::Auto)]
     pub(crate) color: ColourChoice,
     /// Print no notes on stderr, only errors
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
+    /// Say on stderr how long the command took
+    #[arg(long, short, global = true)]
+    pub(crate) verbose: bool,
+    /// End the command after this time with exit code 5: 500ms, 10s or 1h30m
+    #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
     /// Never ask; fail where an answer would be needed
     #[arg(long, global = true)]
     pub(crate) no_input: bool,
@@ -95,6 +108,30 @@ pub(crate) struct Args {
     pub(crate) no_pager: bool,
     #[command(subcommand)]
     pub(crate) command: Verb,
+}
+
+impl Args {
+    /// Returns the format of the output.
+    pub(crate) fn format(&self) -> DocumentFormat {
+        match (self.json, self.jsonl) {
+            (_, true) => DocumentFormat::JsonLines,
+            (true, false) => DocumentFormat::Json,
+            (false, false) => DocumentFormat::Text,
+        }
+    }
+}
+
+/// Reads a duration that is not zero.
+fn duration(text: &str) -> Result<Duration, String> {
+    const FORMS: &str = "expected a duration such as 500ms, 10s or 1h30m";
+    let duration = match text.strip_suffix("ms") {
+        Some(digits) => digits.parse().ok().map(Duration::from_millis),
+        None => match text.parse() {
+            Ok(Since::Ago(micros)) => u64::try_from(micros).ok().map(Duration::from_micros),
+            _ => None,
+        },
+    };
+    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| FORMS.to_owned())
 }
 
 /// The use of colours.
@@ -111,7 +148,7 @@ pub(crate) enum Verb {
     Demo(DemoArgs),
     /// Run the workflow of a file, or continue it where it stopped
     Run(RunArgs),
-    /// Draw the workflow of a file: Mermaid, DOT, or lines of text
+    /// Draw the workflow of a file: Mermaid, DOT, SVG, or lines of text
     Graph(GraphArgs),
     /// List the threads, the last active first
     #[command(visible_alias = "ls")]

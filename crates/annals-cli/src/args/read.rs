@@ -38,7 +38,7 @@ impl LimitArg {
     }
 }
 
-fn most(limit: usize) -> usize {
+pub(super) fn most(limit: usize) -> usize {
     if limit == 0 { usize::MAX } else { limit }
 }
 
@@ -49,8 +49,14 @@ pub(crate) struct LogArgs {
     /// Show each checkpoint on one short line
     #[arg(long)]
     pub(crate) oneline: bool,
+    /// Draw the tree of forks; the log of a thread without a filter has it anyway
+    #[arg(long)]
+    pub(crate) graph: bool,
+    /// Show the changed channels of each checkpoint, and its model calls, on lines of their own
+    #[arg(long)]
+    pub(crate) stat: bool,
     /// Show the changes by which a text appears in the state or disappears from it, on all branches
-    #[arg(short = 'S', value_name = "TEXT", conflicts_with_all = ["oneline", "node", "channel", "since"])]
+    #[arg(short = 'S', value_name = "TEXT", conflicts_with_all = ["graph", "stat"])]
     pub(crate) text: Option<String>,
     /// Show only checkpoints that this node made
     #[arg(long, value_name = "NODE")]
@@ -88,6 +94,16 @@ pub(crate) struct StatsArgs {
     /// Print comma-separated values
     #[arg(long, requires = "by")]
     pub(crate) csv: bool,
+    /// Show at most N sums (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 0, requires = "by")]
+    pub(crate) limit: usize,
+}
+
+impl StatsArgs {
+    /// Returns the maximum number of sums.
+    pub(crate) fn most(&self) -> usize {
+        most(self.limit)
+    }
 }
 
 /// The field by which a history is summed.
@@ -264,6 +280,16 @@ pub(crate) struct SqlArgs {
     /// Print comma-separated values
     #[arg(long)]
     pub(crate) csv: bool,
+    /// Print at most N rows (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 0)]
+    pub(crate) limit: usize,
+}
+
+impl SqlArgs {
+    /// Returns the maximum number of rows.
+    pub(crate) fn most(&self) -> usize {
+        most(self.limit)
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -3,6 +3,7 @@
 mod canvas;
 mod layers;
 mod route;
+mod svg;
 
 use canvas::Canvas;
 use layers::{LayerItem, Layers};
@@ -39,6 +40,11 @@ pub(crate) fn text(drawing: &Drawing) -> String {
         }
     }
     canvas.to_text()
+}
+
+/// Returns a graph as an SVG document, laid out as [`text`] does.
+pub(crate) fn svg(drawing: &Drawing, title: &str) -> String {
+    svg::of_text(&text(drawing), title)
 }
 
 /// Returns the text in the box of a node.

@@ -225,3 +225,26 @@ fn a_wrong_document_is_found() {
     short["forked_from"].as_object_mut().unwrap().remove("thread");
     assert_eq!(mismatch(&short, shape, &shapes, "fork"), Some("fork.forked_from.thread is absent".into()));
 }
+
+#[test]
+fn lines_are_the_items_of_the_list_of_a_document() {
+    let bench = trip();
+    for (arguments, list) in [
+        (&["threads"][..], "threads"),
+        (&["log", "trip"], "checkpoints"),
+        (&["operations", "trip"], "operations"),
+        (&["search", "a"], "hits"),
+        (&["branch", "trip"], "branches"),
+    ] {
+        let document = bench.json(arguments);
+        let mut items = document[list].as_array().unwrap().clone();
+        items.iter_mut().for_each(|item| item["schema"] = json!(1));
+        let text = bench.text(&[arguments, &["--jsonl"]].concat());
+        let lines: Vec<Json> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(!lines.is_empty() && lines == items, "{arguments:?}: {text}");
+    }
+    let rows = bench.text(&["sql", "select thread, checkpoints from v_threads", "--jsonl"]);
+    assert_eq!(serde_json::from_str::<Json>(&rows).unwrap()["thread"], "trip");
+    let one = bench.text(&["update", "trip", "--say", "hi", "--jsonl"]);
+    assert_eq!((one.lines().count(), serde_json::from_str::<Json>(&one).unwrap()["schema"].clone()), (1, json!(1)));
+}

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use annals::base::{Clock as _, SystemClock};
+
 use super::*;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workflows");
@@ -98,52 +100,82 @@ fn a_git_history_is_summarised() {
     assert_eq!(state["summary"], "2 commits; most by: 2 Ada; most changed: 2 boats.md");
 }
 
-/// A run that is killed at 20 places, which a seed decides, and is continued each time, ends with the same state.
+/// The moments at which the run of an example is killed, and the threads on which they are spread.
+const KILLS: u64 = 100;
+const THREADS: u64 = 20;
+
+/// The run of an example that is killed at moments which a seed decides, and is continued each time, has the output of a run
+/// that nothing disturbed.
 #[test]
-fn a_run_that_is_killed_twenty_times_ends_the_same() {
+fn an_example_that_is_killed_a_hundred_times_has_the_same_output() {
     let bench = Bench::new();
-    let file = bench.path("long.toml");
-    let mut text = "[channels]\nn = 'sum'\nlog = 'text'\nitems = 'last'\nout = 'last'\n\
-                    [nodes.first]\nset = { items = [1, 2, 3, 4, 5, 6, 7, 8], n = 1 }\n\
-                    [nodes.each]\nafter = 'first'\neach = 'items'\ninto = 'out'\nformat = 'json'\nparallel = 2\n\
-                    run = 'sleep 0.03; echo $((ITEM * ITEM))'\n"
-        .to_owned();
-    for n in 0..20 {
-        let after = if n == 0 { "each".to_owned() } else { format!("s{}", n - 1) };
-        text += &format!(
-            "[nodes.s{n}]\nafter = '{after}'\nrun = '''sleep 0.02; echo '{{\"n\": 1, \"log\": \"{n} \"}}' '''\n"
-        );
+    let notes = bench.path("notes");
+    for n in 0..12 {
+        fs::write(notes.join(format!("{n}.md")), format!("[next]({}.md) [gone](gone-{n}.md)\n", (n + 1) % 12)).unwrap();
     }
-    fs::write(&file, text).unwrap();
+    let input = json!({ "folder": notes }).to_string();
     let start = |thread: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
-        command.args(["run", "long.toml", "--store", "long.db", "--json", "--thread", thread]);
+        command.args([
+            "run",
+            &example("links"),
+            "--store",
+            "links.db",
+            "--json",
+            "--thread",
+            thread,
+            "--input",
+            &input,
+        ]);
         command.current_dir(bench.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
+    let begin = SystemClock.elapsed();
     let whole = lines(&start("whole").wait_with_output().unwrap()).1["state"].clone();
-    assert_eq!((&whole["n"], &whole["out"]), (&json!(21), &json!([1, 4, 9, 16, 25, 36, 49, 64])));
+    let took = u64::try_from((SystemClock.elapsed() - begin).as_millis()).unwrap().max(1);
+    assert_eq!(whole["dead"].as_array().map(Vec::len), Some(13), "{whole}");
     let (mut seed, mut kills) = (0x2545_F491_4F6C_DD1D_u64, 0);
-    for run in 0..20 {
+    for run in 0..KILLS {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        let thread = format!("killed-{}", run / 4);
-        let mut child = start(&thread);
-        std::thread::sleep(Duration::from_millis(seed % 300));
+        let mut child = start(&format!("killed-{}", run % THREADS));
+        std::thread::sleep(Duration::from_millis(seed % took));
         if child.try_wait().unwrap().is_none() {
             child.kill().unwrap();
             kills += 1;
         }
         child.wait().unwrap();
     }
-    assert!(kills >= 10, "only {kills} kills met a run");
-    for thread in 0..5 {
+    assert!(kills >= KILLS / 4, "only {kills} kills met a run");
+    for thread in 0..THREADS {
         let done = start(&format!("killed-{thread}")).wait_with_output().unwrap();
         assert_eq!(lines(&done).1["state"], whole, "killed-{thread}");
     }
-    let check = bench.annals_on("long.db", &["check"]);
+    let check = bench.annals_on("links.db", &["check"]);
     assert_eq!(code(&check), 0, "{check:?}");
+}
+
+/// A run whose list is mapped when it is killed maps no item again that has ended.
+#[test]
+fn a_run_that_is_killed_in_a_list_ends_the_same() {
+    let bench = Bench::new();
+    let text = "channels = { items = 'last', out = 'last' }\ninput = { items = [1, 2, 3, 4, 5, 6, 7, 8] }\n[nodes.each]\n\
+                each = 'items'\ninto = 'out'\nformat = 'json'\nparallel = 2\nrun = 'sleep 0.03; echo $((ITEM * ITEM))'\n";
+    fs::write(bench.path("list.toml"), text).unwrap();
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command.args(["run", "list.toml", "--json"]).current_dir(bench.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    for wait in [20, 60, 100] {
+        let mut child = start();
+        std::thread::sleep(Duration::from_millis(wait));
+        _ = child.kill();
+        child.wait().unwrap();
+    }
+    let done = start().wait_with_output().unwrap();
+    assert_eq!(lines(&done).1["state"]["out"], json!([1, 4, 9, 16, 25, 36, 49, 64]));
 }
 
 #[test]
@@ -170,10 +202,12 @@ fn errors_show_the_place() {
 }
 
 #[test]
-fn a_workflow_is_drawn_in_three_formats() {
+fn a_workflow_is_drawn_in_four_formats() {
     let bench = Bench::new();
     let file = example("links");
     assert!(bench.text(&["graph", &file]).contains("list --> check;"));
     assert!(bench.text(&["graph", &file, "--format", "dot"]).starts_with("digraph"));
     assert!(bench.text(&["graph", &file, "--format", "text"]).contains("│ merge │"));
+    let svg = bench.text(&["graph", &file, "--format", "svg"]);
+    assert!(svg.starts_with("<svg ") && svg.contains(">merge</text>") && svg.ends_with("</svg>\n"), "{svg}");
 }

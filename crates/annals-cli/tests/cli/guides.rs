@@ -34,12 +34,14 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     found
 }
 
-/// Returns the guides: names and texts.
+/// Returns the guides and the README: names and texts.
 fn guides() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides");
-    let mut found: Vec<_> = fs::read_dir(folder)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = root.join("README.md");
+    let mut found: Vec<_> = fs::read_dir(root.join("docs/guides"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
+        .chain([readme])
         .map(|path| {
             (
                 path.file_name().unwrap().to_str().unwrap().to_owned(),
@@ -52,7 +54,7 @@ fn guides() -> Vec<(String, String)> {
 }
 
 /// Splits a command into words, as a shell does with quotes.
-fn words(command: &str) -> Vec<String> {
+pub(super) fn words(command: &str) -> Vec<String> {
     let (mut found, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in command.chars() {
         match quote {
@@ -71,7 +73,7 @@ fn words(command: &str) -> Vec<String> {
 }
 
 /// Puts words in the place of ids, checksums, timestamps and ages, and single spaces between words.
-fn normal(line: &str) -> String {
+pub(super) fn normal(line: &str) -> String {
     let is_id = |part: &str| {
         let is_hex = part.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
         part.len() >= 7 && is_hex && part.contains(|c: char| c.is_ascii_digit())
@@ -171,6 +173,38 @@ fn commands_print_what_the_guides_say() {
     assert!(commands > 30, "{commands} commands");
 }
 
+/// The commands of the README that build are those of CI; the command that they run is run here.
+#[test]
+fn the_commands_of_the_readme_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = fs::read_to_string(root.join("README.md")).unwrap();
+    let (mut ran, mut named) = (0, 0);
+    for line in blocks(&text).into_iter().filter(|block| block.kind == "sh").flat_map(|block| block.lines) {
+        match line.strip_prefix("cargo run --release -- ") {
+            Some(arguments) => {
+                let arguments = words(arguments);
+                let output = run(&root, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+                assert_eq!(code(&output), 0, "{line}: {output:?}");
+                ran += 1;
+            }
+            None => assert!(line.starts_with("cargo test"), "{line} is not run by any test"),
+        }
+    }
+    // The examples that it names exist.
+    for (folder, package) in [("examples", "annals"), ("crates/annals-graph/examples", "annals-graph")] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                let stem = path.file_stem().unwrap().to_str().unwrap();
+                let is_named = text.contains(&format!("--example {stem}")) || text.contains(&format!("`{stem}`"));
+                assert!(is_named, "the README does not name the example {stem} of {package}");
+                named += 1;
+            }
+        }
+    }
+    assert!(ran > 0 && named >= 12, "{ran} commands, {named} examples");
+}
+
 /// A clock that the nodes of a test set forward.
 #[derive(Clone)]
 struct SetClock(std::sync::Arc<AtomicI64>);
@@ -200,9 +234,9 @@ struct PaidOrder {
     is_charged: bool,
 }
 
-/// Makes the file of the guide "Reading a file with SQL".
-fn three_threads(path: &Path) {
-    let start: Timestamp = "2026-11-23T09:00:00Z".parse().unwrap();
+/// Makes the file of the guide "Reading a file with SQL", as it would have been written at a time.
+pub(super) fn three_threads(path: &Path, start: &str) {
+    let start: Timestamp = start.parse().unwrap();
     let clock = SetClock(std::sync::Arc::new(AtomicI64::new(start.as_micros())));
     let store = Store::open_with(path, OpenOptions::new().clock(clock.clone()).id_seed(7).actor("Ann")).unwrap();
 
@@ -260,7 +294,7 @@ fn three_threads(path: &Path) {
 fn queries_answer_what_the_guides_say() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agents.db");
-    three_threads(&path);
+    three_threads(&path, "2026-11-23T09:00:00Z");
     let conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let (mut queries, mut wrong) = (0, Vec::new());
     for (name, text) in guides() {

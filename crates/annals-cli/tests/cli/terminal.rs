@@ -1,0 +1,251 @@
+//! The command on a terminal: a pseudo-terminal of `script`, which is part of util-linux.
+
+use std::io::{Read as _, Write as _};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::*;
+
+/// A query that does not end.
+const ENDLESS: &str = "with recursive n(x) as (select 1 union all select x + 1 from n) select count(*) from n";
+
+/// A command on a pseudo-terminal.
+struct Terminal {
+    child: std::process::Child,
+    keys: std::process::ChildStdin,
+    output: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    /// Runs a command of the shell on a terminal with some columns and 12 rows. `annals` is a function of the shell, which
+    /// Ctrl-C does not end.
+    fn start(bench: &Bench, columns: usize, command: &str) -> Self {
+        let annals = env!("CARGO_BIN_EXE_annals");
+        let command = format!("annals() {{ '{annals}' \"$@\"; }}; stty cols {columns} rows 12; trap : INT; {command}");
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"]);
+        script.current_dir(bench.folder.path()).env("SHELL", "/bin/sh").env("ANNALS_STORE", "store.db");
+        script.env("TERM", "xterm").env_remove("NO_COLOR").env_remove("COLUMNS").env_remove("PAGER");
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = script.spawn().expect("script of util-linux is installed");
+        let (keys, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4_096];
+            while let Ok(n @ 1..) = stdout.read(&mut buffer) {
+                if sender.send(buffer[..n].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, keys, output, seen: String::new() }
+    }
+
+    /// Reads until a text is on the terminal.
+    fn wait_for(&mut self, text: &str) {
+        while !self.seen.contains(text) {
+            let more = self.output.recv_timeout(Duration::from_secs(60));
+            let bytes = more.unwrap_or_else(|_| panic!("{text:?} is not shown: {:?}", self.seen));
+            self.seen += &String::from_utf8_lossy(&bytes);
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    /// Waits for the end, and returns what the terminal got and the exit code.
+    fn end(mut self) -> (String, i32) {
+        while let Ok(bytes) = self.output.recv_timeout(Duration::from_secs(60)) {
+            self.seen += &String::from_utf8_lossy(&bytes);
+        }
+        let status = self.child.wait().unwrap();
+        (self.seen.replace('\r', ""), status.code().unwrap_or(-1))
+    }
+}
+
+fn shown(bench: &Bench, columns: usize, command: &str) -> (String, i32) {
+    Terminal::start(bench, columns, command).end()
+}
+
+/// Returns a line without its colours.
+fn plain(line: &str) -> String {
+    let mut text = String::new();
+    for (at, part) in line.split("\x1b[").enumerate() {
+        text += if at == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) };
+    }
+    text
+}
+
+fn names() -> Bench {
+    let bench = super::verbs::trip();
+    for name in ["名前の長い旅行の計画です", "a thread with a name that is longer than a narrow terminal is wide"]
+    {
+        bench.json(&["fork", "trip", "--name", name]);
+    }
+    bench
+}
+
+#[test]
+fn rows_fit_the_terminal_in_cells() {
+    let bench = names();
+    for command in
+        ["annals threads", "annals log trip --no-pager", "annals search a", "annals tail", "annals tree trip"]
+    {
+        let wide = bench.text(&words(command));
+        assert!(wide.lines().any(|line| line.width() > 40), "{command}: {wide}");
+        let (text, exit) = shown(&bench, 40, command);
+        assert_eq!(exit, 0, "{command}: {text}");
+        let lines: Vec<String> = text.lines().map(plain).collect();
+        assert!(lines.len() >= 3 && lines.iter().all(|line| line.width() <= 40), "{command}: {lines:?}");
+        assert!(lines.iter().any(|line| line.width() >= 39), "{command} uses the width: {lines:?}");
+        let columns = format!("COLUMNS=60 {}", env!("CARGO_BIN_EXE_annals")) + &command["annals".len()..];
+        let (text, _) = shown(&bench, 40, &columns);
+        assert!(text.lines().any(|line| plain(line).width() > 40), "COLUMNS is the width: {text}");
+    }
+}
+
+fn words(command: &str) -> Vec<&str> {
+    command.split(' ').skip(1).collect()
+}
+
+#[test]
+fn long_output_goes_through_the_pager() {
+    let bench = names();
+    fs::write(bench.path("pager"), "#!/bin/sh\necho paged\ncat\n").unwrap();
+    let with = |command: &str| shown(&bench, 80, &format!("export PAGER='sh ./pager'; {command}"));
+    for command in ["annals log trip", "annals show trip", "annals diff trip"] {
+        let (text, exit) = with(command);
+        assert!(exit == 0 && text.starts_with("paged\n"), "{command}: {text}");
+        assert!(text.contains("\x1b["), "colours are shown: {text}");
+        for plain in [format!("{command} --no-pager"), format!("{command} --json"), format!("{command} | cat")] {
+            assert!(!with(&plain).0.contains("paged"), "{plain}");
+        }
+    }
+    assert!(!with("annals threads").0.contains("paged"));
+    // A pager that ends early is no failure, and one that does not exist is left out.
+    assert_eq!(shown(&bench, 80, "PAGER=true; export PAGER; annals log trip").1, 0);
+    let (text, exit) = shown(&bench, 80, "PAGER=/no/such/pager; export PAGER; annals log trip");
+    assert!(exit == 0 && text.contains("step 3"), "{text}");
+}
+
+#[test]
+fn progress_is_shown_after_half_a_second_and_cleared() {
+    let bench = names();
+    let slow = ENDLESS.replace("from n)", "from n where x < 3000000)");
+    let (text, exit) = shown(&bench, 80, &format!("annals sql '{slow}'"));
+    assert_eq!(exit, 0, "{text}");
+    assert!(text.contains("reading the store ("), "{text:?}");
+    let last = text.rsplit("\x1b[K").next().unwrap();
+    assert!(last.contains("3000000") && !last.contains("reading"), "{text:?}");
+    let quiet = format!("annals sql --quiet '{slow}'");
+    let piped = format!("annals sql '{slow}' 2>file");
+    for command in ["annals threads", "annals check", quiet.as_str(), piped.as_str()] {
+        assert!(!shown(&bench, 80, command).0.contains(" s)"), "{command}");
+    }
+    assert_eq!(fs::read_to_string(bench.path("file")).unwrap(), "");
+}
+
+#[test]
+fn ctrl_c_ends_a_command_with_130() {
+    let bench = names();
+    let mut terminal = Terminal::start(&bench, 80, &format!("annals sql '{ENDLESS}'; echo \"exit $?\""));
+    terminal.wait_for("reading the store");
+    terminal.press("\x03");
+    let (text, _) = terminal.end();
+    assert!(text.ends_with("\x1b[Kexit 130\n"), "{text:?}");
+    assert_eq!(code(&bench.annals(&["check"])), 0);
+    assert_eq!(code(&bench.annals(&["sql", ENDLESS, "--timeout", "300ms"])), 5);
+    let late = bench.annals(&["sql", ENDLESS, "--timeout", "300ms", "--json"]);
+    assert_eq!((document(&late.stderr)["error"]["code"].as_str(), code(&late)), (Some("timed_out"), 5));
+}
+
+/// An import that is interrupted anywhere leaves a store that is whole, and the next one goes on.
+#[test]
+fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
+    let bench = Bench::new();
+    let files: u64 = 400;
+    fs::create_dir(bench.path("chats")).unwrap();
+    for file in 0..files {
+        let line = |n: u64| json!({ "role": if n % 2 == 0 { "user" } else { "assistant" }, "content": format!("{file} says {n}") });
+        let text: String = (0..20).map(|n| format!("{}\n", line(n))).collect();
+        fs::write(bench.path(&format!("chats/{file}.jsonl")), text).unwrap();
+    }
+    let mut interrupted = 0;
+    for wait in [20, 100, 300, 600, 1_000] {
+        let mut terminal = Terminal::start(&bench, 80, "echo ready; annals import chats");
+        terminal.wait_for("ready");
+        std::thread::sleep(Duration::from_millis(wait));
+        terminal.press("\x03");
+        let (text, exit) = terminal.end();
+        interrupted += u32::from(exit == 130);
+        assert!(exit == 130 || exit == 0, "{exit}: {text}");
+        let check = bench.annals(&["check"]);
+        let is_begun = !stderr(&check).contains("does not exist") && !stderr(&check).contains("it is empty");
+        assert!(code(&check) == 0 || !is_begun, "after {wait} ms: {check:?}");
+    }
+    assert!(interrupted > 0, "no import was interrupted");
+    assert_eq!(code(&bench.annals(&["import", "chats"])), 0);
+    let messages = bench.json(&["sql", "select count(*), count(distinct thread) from v_messages"]);
+    assert_eq!(messages["rows"][0], json!([files * 20, files]));
+}
+
+/// A run that is interrupted ends with its command, and continues at the same node.
+#[test]
+fn ctrl_c_in_a_run_ends_its_commands() {
+    let bench = Bench::new();
+    let flow = "channels = { n = 'sum' }\n[nodes.one]\nset = { n = 1 }\n[nodes.two]\nafter = 'one'\n\
+                run = '[ -e again ] || { echo $$ > pid; exec sleep 600; }; echo \"{\\\"n\\\": 2}\"'\n";
+    fs::write(bench.path("flow.toml"), flow).unwrap();
+    let mut terminal = Terminal::start(&bench, 80, "annals run flow.toml --store flow.db; echo \"exit $?\"");
+    terminal.wait_for("started   two");
+    while fs::read_to_string(bench.path("pid")).unwrap_or_default().trim().is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    terminal.press("\x03");
+    let (text, _) = terminal.end();
+    assert!(text.contains("repeat the command to go on") && text.ends_with("exit 130\n"), "{text}");
+    let pid = fs::read_to_string(bench.path("pid")).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "the command of the node has ended");
+    assert_eq!(code(&bench.annals_on("flow.db", &["check"])), 0);
+    fs::write(bench.path("again"), "").unwrap();
+    let done = bench.annals_on("flow.db", &["run", "flow.toml"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(!text.contains("started   one") && text.contains("n = 3"), "{text}");
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let bench = names();
+    assert!(shown(&bench, 80, "annals threads").0.contains("\x1b[2m"));
+    for command in ["NO_COLOR=1; export NO_COLOR; annals threads", "TERM=dumb; annals threads", "annals threads | cat"]
+    {
+        assert!(!shown(&bench, 80, command).0.contains("\x1b["), "{command}");
+    }
+    let mut asked = Terminal::start(&bench, 80, "annals rm trip; echo \"exit $?\"");
+    asked.wait_for("Go on? [y/N]");
+    asked.press("n\n");
+    assert!(asked.end().0.ends_with("exit 7\n"));
+    assert_eq!(shown(&bench, 80, "annals rm trip --no-input").1, 7, "it does not ask");
+}
+
+/// A reader that ends ends the command, without an error.
+#[test]
+fn a_reader_that_is_gone_ends_the_command() {
+    let bench = names();
+    let endless = ENDLESS.replace("count(*)", "x");
+    for arguments in [&["sql", &*endless][..], &["sql", &*endless, "--csv"], &["log", "trip"], &["tail", "-f"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command.args(arguments).args(["--store", "store.db"]).current_dir(bench.folder.path());
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 4]).unwrap();
+        drop(stdout);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((code(&output), &*stderr(&output)), (0, ""), "{arguments:?}");
+    }
+}
