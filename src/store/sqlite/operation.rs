@@ -7,6 +7,7 @@ use super::heads::{self, HEAD_KIND, id_of, verify_change};
 use super::ids::Table;
 use super::keys::{Identity, Keys};
 use super::lineage::BranchRow;
+use super::neighbors;
 use super::read::{ReadView, is_pruned_seq};
 use super::row_check::RowCheck;
 use super::write::{self, Caches};
@@ -190,7 +191,7 @@ fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, names
             Some(OperationValue::Text(text)) => Value::Text(text.clone()),
             Some(OperationValue::Checkpoint(id)) => {
                 let missing = || write::not_found(&change.thread, id);
-                let seq = write::must_find(conn, namespace, id, missing)?;
+                let seq = neighbors::must_find(conn, namespace, id, missing)?;
                 if matches!(side, ChangeSide::After) && is_pruned_seq(conn, seq)? {
                     return Err(is_pruned(&change.thread, id).into());
                 }

@@ -3,10 +3,11 @@
 use super::fault::{Res, corrupt, invalid};
 use super::items::ChannelRows;
 use super::names::Kind;
+use super::neighbors;
 use super::read::{ReadView, checkpoint_row, column};
 use super::source::is_pruned_column;
 use super::sql;
-use super::write::{Tx, must_find, not_found};
+use super::write::{Tx, not_found};
 use crate::base::decode_bytes;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
@@ -20,7 +21,7 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let thread = &tx.batch.thread;
     let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
     let missing = || not_found(thread, &of.checkpoint);
-    let seq = must_find(tx.conn, namespace.ok_or_else(missing)?, &of.checkpoint, missing)?;
+    let seq = neighbors::must_find(tx.conn, namespace.ok_or_else(missing)?, &of.checkpoint, missing)?;
     if checkpoint_row(tx.conn, sql::RECORD_BY_SEQ, [seq], |_, row| Ok(is_pruned_column(row.get(column::SOURCE)?)))?
         .unwrap_or(false)
     {

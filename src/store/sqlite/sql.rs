@@ -412,13 +412,11 @@ macro_rules! timer_shown {
 pub(super) const TIMERS: &str =
     concat!(timer!(), "WHERE r.wake_at <= ?1", timer_shown!(), "ORDER BY r.wake_at, t.public_id, n.path, r.task");
 /// The types of the first and of the last timestamp in the order of the index.
-pub(super) const TIMER_ENDS: &str = "SELECT typeof(wake_at) FROM (SELECT wake_at FROM timer ORDER BY wake_at LIMIT 1) \
-     UNION ALL SELECT typeof(wake_at) FROM (SELECT wake_at FROM timer ORDER BY wake_at DESC LIMIT 1)";
+pub(super) const TIMER_ENDS: &str = "SELECT typeof(wake_at) FROM (SELECT wake_at FROM timer ORDER BY wake_at LIMIT 1) UNION ALL SELECT typeof(wake_at) FROM (SELECT wake_at FROM timer ORDER BY wake_at DESC LIMIT 1)";
 pub(super) const TIMERS_OF: &str = "SELECT task FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
 /// The root namespaces of the threads in which a task interrupted, index -3.
-pub(super) const CHECK_SLEEPERS: &str = "SELECT DISTINCT n.id, t.public_id FROM write w \
-     CROSS JOIN checkpoint c ON c.seq = w.checkpoint CROSS JOIN namespace n ON n.id = c.namespace AND n.path = '' \
-     CROSS JOIN thread t ON t.id = n.thread WHERE w.idx = -3";
+pub(super) const CHECK_SLEEPERS: &str = "SELECT DISTINCT n.id, t.public_id FROM write w JOIN checkpoint c ON c.seq = w.checkpoint \
+     JOIN namespace n ON n.id = c.namespace AND n.path = '' JOIN thread t ON t.id = n.thread WHERE w.idx = -3";
 pub(super) const CHECK_TIMERS: &str = concat!(timer!(), "WHERE 1", timer_shown!(), "ORDER BY r.namespace, r.task");
 
 /// Lets rows of the log go: those of deleted threads, and the value of a special write that is replaced.

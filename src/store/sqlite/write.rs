@@ -417,21 +417,6 @@ pub(super) fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<
     Ok(statement.query_row(params![namespace, id.as_bytes()], |row| row.get(0)).optional()?)
 }
 
-/// Returns the `seq` of a checkpoint that must exist. One that a damaged index hides is not told from a missing one, so its
-/// neighbors are verified before it counts as that.
-pub(super) fn must_find(
-    conn: &Connection,
-    namespace: i64,
-    id: &CheckpointId,
-    not_found: impl FnOnce() -> Fault,
-) -> Res<i64> {
-    if let Some(seq) = find(conn, namespace, id)? {
-        return Ok(seq);
-    }
-    neighbors::no_checkpoint(conn, namespace, id.as_bytes())?;
-    Err(not_found())
-}
-
 pub(super) fn not_found(thread: &ThreadId, id: &CheckpointId) -> Fault {
     Fault::Store(StoreError::CheckpointNotFound { thread: thread.clone(), id: id.to_string() })
 }
@@ -504,7 +489,7 @@ impl<'a> Tx<'a> {
     fn repeat(&mut self) -> Res<()> {
         for checkpoint in &self.batch.checkpoints {
             let taken = || Fault::Store(StoreError::Duplicate { id: checkpoint.id });
-            let seq = must_find(self.conn, self.namespace, &checkpoint.id, taken)?;
+            let seq = neighbors::must_find(self.conn, self.namespace, &checkpoint.id, taken)?;
             let stored = self.caches.known(self.conn, seq)?;
             stored.must_be_kept(&self.batch.thread)?;
             let parent = self.parent(checkpoint).map_err(|_| taken())?;
@@ -529,7 +514,7 @@ impl<'a> Tx<'a> {
     pub(super) fn local(&mut self, id: &CheckpointId) -> Res<Arc<Known>> {
         let seq = match self.newest {
             Some((seq, newest)) if newest == *id => seq,
-            _ => must_find(self.conn, self.namespace, id, || not_found(&self.batch.thread, id))?,
+            _ => neighbors::must_find(self.conn, self.namespace, id, || not_found(&self.batch.thread, id))?,
         };
         self.caches.known(self.conn, seq)
     }
@@ -542,7 +527,7 @@ impl<'a> Tx<'a> {
                 let missing = || not_found(&point.thread, &point.checkpoint);
                 let namespace =
                     self.caches.namespace(self.conn, &point.thread, &point.namespace)?.ok_or_else(missing)?;
-                let seq = must_find(self.conn, namespace, &point.checkpoint, missing)?;
+                let seq = neighbors::must_find(self.conn, namespace, &point.checkpoint, missing)?;
                 self.caches.known(self.conn, seq).map(Some)
             }
         }

@@ -6,10 +6,11 @@
 
 mod sql;
 
-use super::fault::{Res, corrupt};
+use super::fault::{Fault, Res, corrupt};
 use super::row_check;
 use super::sql as engine_sql;
-use crate::base::{Namespace, RunId, ThreadId};
+use super::write;
+use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 pub(super) use sql::{WRITES_BELOW, WRITES_FROM};
 
 use rusqlite::{Connection, OptionalExtension, Params, params};
@@ -70,6 +71,21 @@ pub(super) fn no_more_namespaces(conn: &Connection, thread: &ThreadId, last: Opt
 /// Verifies that a namespace does not have a checkpoint.
 pub(super) fn no_checkpoint(conn: &Connection, namespace: i64, id: &[u8]) -> Res<()> {
     verify(conn, "checkpoint_id", sql::CHECKPOINT, params![namespace, id])
+}
+
+/// Returns the `seq` of a checkpoint that must exist. One that a damaged index hides is not told from a missing one, so that is
+/// verified first.
+pub(super) fn must_find(
+    conn: &Connection,
+    namespace: i64,
+    id: &CheckpointId,
+    not_found: impl FnOnce() -> Fault,
+) -> Res<i64> {
+    if let Some(seq) = write::find(conn, namespace, id)? {
+        return Ok(seq);
+    }
+    no_checkpoint(conn, namespace, id.as_bytes())?;
+    Err(not_found())
 }
 
 /// Verifies that a namespace does not have a checkpoint of a run.

@@ -409,8 +409,7 @@ impl<'c> OldRows<'c> {
 
     fn read_checkpoint(&self, seq: i64, row: &Row<'_>) -> Res<OldCheckpoint> {
         let id = row.get(2)?;
-        let metadata =
-            sealed::metadata(self.conn, &self.keys, &id, row.get_ref(10)?, &|| format!("checkpoint {seq}"))?;
+        let metadata = sealed::metadata(self.conn, &self.keys, &id, row.get_ref(10)?, &|| format!("checkpoint {seq}"))?;
         Ok(OldCheckpoint {
             seq,
             namespace: row.get(1)?,

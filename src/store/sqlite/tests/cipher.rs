@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::base::{Codec, Encoded};
-use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
 use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
@@ -18,16 +17,16 @@ use rusqlite::types::ValueRef;
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-fn key(byte: u8) -> Key {
+pub(super) fn key(byte: u8) -> Key {
     Key::new([byte; 32])
 }
 
-fn encrypted(key: Key) -> OpenOptions {
+pub(super) fn encrypted(key: Key) -> OpenOptions {
     options().key(key)
 }
 
 /// A store in a folder of its own, opened with these options.
-fn bench(options: &OpenOptions) -> Bench {
+pub(super) fn bench(options: &OpenOptions) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteBackend::open(&folder.path().join("x.db"), options).unwrap();
     Bench { folder, store, ids: IdSource::from_seed(7) }
@@ -63,17 +62,17 @@ fn cache_put(key: &str, text: &str) -> CacheChange {
 }
 
 /// Random texts of 16 letters.
-struct Secrets {
+pub(super) struct Secrets {
     state: u64,
     all: HashSet<[u8; 16]>,
 }
 
 impl Secrets {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { state: 0x9e37_79b9_7f4a_7c15, all: HashSet::new() }
     }
 
-    fn next(&mut self) -> String {
+    pub(super) fn next(&mut self) -> String {
         let mut secret = [0; 16];
         for letter in &mut secret {
             self.state ^= self.state << 13;
@@ -109,7 +108,7 @@ fn secret_message(secrets: &mut Secrets, long: bool) -> Payload {
 }
 
 /// Fills a store with 1,000 secrets and more, and returns the files that hold its bytes.
-fn fill(bench: &mut Bench, secrets: &mut Secrets) -> Vec<PathBuf> {
+pub(super) fn fill(bench: &mut Bench, secrets: &mut Secrets) -> Vec<PathBuf> {
     let t = thread("alice");
     let mut parent: Option<CheckpointId> = None;
     for n in 0..40 {
@@ -616,70 +615,5 @@ fn a_forged_history_passes_the_check_of_a_plain_store_but_not_that_of_a_keyed_on
         let found = problems.iter().filter(|problem| problem.contains("does not match")).count();
         assert_eq!(found, if is_keyed { 2 } else { 0 }, "{problems:?}");
         assert_eq!(problems.is_empty(), !is_keyed);
-    }
-}
-
-#[test]
-fn a_store_with_keys_is_recovered_with_them_alone() {
-    for options in [encrypted(key(1)), options().checksum_key(key(1))] {
-        let (mut bench, mut secrets) = (bench(&options), Secrets::new());
-        fill(&mut bench, &mut secrets);
-        let mut titled = NewOperation::new(OperationKind::Facts, Timestamp::from_micros(3));
-        let (field, title) = (OperationField::Fact("title".into()), OperationValue::Text(secrets.next()));
-        titled.changes.push(OperationChange::new(thread("alice"), Namespace::root(), field, None, Some(title)));
-        bench.store.operate(&titled).unwrap();
-        let of = bench.store.threads(None, 9).unwrap();
-        let read = |store: &SqliteBackend| {
-            let mut found = Vec::new();
-            for record in &of {
-                let mut query = crate::store::CheckpointQuery::new(record.id.clone(), Namespace::root());
-                query.limit = 1_000;
-                for record in store.checkpoints(&query).unwrap() {
-                    let state = store.state(&record.point).unwrap();
-                    let mut items = Vec::new();
-                    let mut visit = |row: crate::store::record::ItemRow<'_>| {
-                        items.push(row.payload.to_payload());
-                        Ok(())
-                    };
-                    store.items(&record.point, "messages", ItemRange::All, &mut visit).unwrap();
-                    let writes = store.writes(&record.point).unwrap();
-                    found.push(format!("{:?} {:?} {items:?} {writes:?}", record.metadata, state.channels));
-                }
-                found.push(format!("{:?}", store.fields(&record.id).unwrap()));
-            }
-            store.kv_indexed(None, Timestamp::default(), &mut |record, vectors| {
-                found.push(format!("{record:?} {vectors:?}"));
-                Ok(true)
-            })?;
-            Ok::<_, StoreError>(found)
-        };
-        let whole = read(&bench.store).unwrap();
-        assert!(whole.len() > 5, "{}", whole.len());
-        let Bench { folder, store, .. } = bench;
-        drop(store);
-        let (from, to) = (folder.path().join("x.db"), folder.path().join("recovered.db"));
-        let error = Store::recover(&from, &to).unwrap_err();
-        assert!(matches!(error, StoreError::KeyRequired { .. }), "{error}");
-        let wrong = options.clone();
-        let wrong = if wrong.keys.key.is_some() { wrong.key(key(2)) } else { wrong.checksum_key(key(2)) };
-        let error = Store::recover_with(&from, &to, &wrong).unwrap_err();
-        assert!(matches!(error, StoreError::WrongKey { .. }), "{error}");
-        assert!(!to.exists());
-        let report = Store::recover_with(&from, &to, &options).unwrap();
-        assert!(report.is_complete() && report.checkpoints > 0 && report.entries > 0, "{report:?}");
-        assert!(SqliteBackend::open(&to, &super::options()).is_err(), "it has the keys of the old file");
-        let recovered = SqliteBackend::open(&to, &options).unwrap();
-        assert_eq!(recovered.check().unwrap().problems, []);
-        assert_eq!(read(&recovered).unwrap(), whole);
-        drop(recovered);
-        // A change of a sealed or keyed row costs that row.
-        std::fs::remove_file(&to).unwrap();
-        without_triggers(&from).execute_batch("UPDATE kv SET updated_at = updated_at + 1").unwrap();
-        let less = Store::recover_with(&from, &to, &options).unwrap();
-        assert!(less.entries == 0 && less.lost_count >= report.entries && less.checkpoints == report.checkpoints);
-        let Bench { folder: plain, store, .. } = Bench::new();
-        drop(store);
-        let error = Store::recover_with(plain.path().join("x.db"), folder.path().join("p.db"), &options).unwrap_err();
-        assert!(matches!(error, StoreError::NotKeyed { .. }), "{error}");
     }
 }

@@ -1,6 +1,9 @@
 //! Recoveries: sound rows are written to a new store, losses are listed, and nothing loops or panics.
 
+use super::cipher::{Secrets, bench, encrypted, fill, key};
 use super::*;
+use crate::store::beside::Beside;
+use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::recovery::{LostKind, Recovery};
 use crate::store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -281,7 +284,6 @@ fn a_damaged_row_beside_the_checkpoints_costs_itself_alone() {
         bench.store.commit(&batch).unwrap();
     }
     for name in ["one", "two"] {
-        use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
         let mut operation = NewOperation::new(OperationKind::Facts, Timestamp::from_micros(3));
         let (field, text) = (OperationField::Fact(name.into()), OperationValue::Text(name.into()));
         operation.changes.push(OperationChange::new(of.clone(), Namespace::root(), field, None, Some(text)));
@@ -336,5 +338,70 @@ fn a_damaged_row_beside_the_checkpoints_costs_itself_alone() {
         assert_eq!(values, if kind == LostKind::Writes { vec![2] } else { vec![1, 2] }, "{harm}");
         let facts: Vec<String> = store.fields(&of).unwrap().into_iter().map(|(field, _)| field.to_string()).collect();
         assert_eq!(facts.len(), if kind == LostKind::Operation { 1 } else { 2 }, "{harm}: {facts:?}");
+    }
+}
+
+#[test]
+fn a_store_with_keys_is_recovered_with_them_alone() {
+    for options in [encrypted(key(1)), options().checksum_key(key(1))] {
+        let (mut bench, mut secrets) = (bench(&options), Secrets::new());
+        fill(&mut bench, &mut secrets);
+        let mut titled = NewOperation::new(OperationKind::Facts, Timestamp::from_micros(3));
+        let (field, title) = (OperationField::Fact("title".into()), OperationValue::Text(secrets.next()));
+        titled.changes.push(OperationChange::new(thread("alice"), Namespace::root(), field, None, Some(title)));
+        bench.store.operate(&titled).unwrap();
+        let of = bench.store.threads(None, 9).unwrap();
+        let read = |store: &SqliteBackend| {
+            let mut found = Vec::new();
+            for record in &of {
+                let mut query = crate::store::CheckpointQuery::new(record.id.clone(), Namespace::root());
+                query.limit = 1_000;
+                for record in store.checkpoints(&query).unwrap() {
+                    let state = store.state(&record.point).unwrap();
+                    let mut items = Vec::new();
+                    let mut visit = |row: crate::store::record::ItemRow<'_>| {
+                        items.push(row.payload.to_payload());
+                        Ok(())
+                    };
+                    store.items(&record.point, "messages", ItemRange::All, &mut visit).unwrap();
+                    let writes = store.writes(&record.point).unwrap();
+                    found.push(format!("{:?} {:?} {items:?} {writes:?}", record.metadata, state.channels));
+                }
+                found.push(format!("{:?}", store.fields(&record.id).unwrap()));
+            }
+            store.kv_indexed(None, Timestamp::default(), &mut |record, vectors| {
+                found.push(format!("{record:?} {vectors:?}"));
+                Ok(true)
+            })?;
+            Ok::<_, StoreError>(found)
+        };
+        let whole = read(&bench.store).unwrap();
+        assert!(whole.len() > 5, "{}", whole.len());
+        let Bench { folder, store, .. } = bench;
+        drop(store);
+        let (from, to) = (folder.path().join("x.db"), folder.path().join("recovered.db"));
+        let error = Store::recover(&from, &to).unwrap_err();
+        assert!(matches!(error, StoreError::KeyRequired { .. }), "{error}");
+        let wrong = options.clone();
+        let wrong = if wrong.keys.key.is_some() { wrong.key(key(2)) } else { wrong.checksum_key(key(2)) };
+        let error = Store::recover_with(&from, &to, &wrong).unwrap_err();
+        assert!(matches!(error, StoreError::WrongKey { .. }), "{error}");
+        assert!(!to.exists());
+        let report = Store::recover_with(&from, &to, &options).unwrap();
+        assert!(report.is_complete() && report.checkpoints > 0 && report.entries > 0, "{report:?}");
+        assert!(SqliteBackend::open(&to, &super::options()).is_err(), "it has the keys of the old file");
+        let recovered = SqliteBackend::open(&to, &options).unwrap();
+        assert_eq!(recovered.check().unwrap().problems, []);
+        assert_eq!(read(&recovered).unwrap(), whole);
+        drop(recovered);
+        // A change of a sealed or keyed row costs that row.
+        std::fs::remove_file(&to).unwrap();
+        without_triggers(&from).execute_batch("UPDATE kv SET updated_at = updated_at + 1").unwrap();
+        let less = Store::recover_with(&from, &to, &options).unwrap();
+        assert!(less.entries == 0 && less.lost_count >= report.entries && less.checkpoints == report.checkpoints);
+        let Bench { folder: plain, store, .. } = Bench::new();
+        drop(store);
+        let error = Store::recover_with(plain.path().join("x.db"), folder.path().join("p.db"), &options).unwrap_err();
+        assert!(matches!(error, StoreError::NotKeyed { .. }), "{error}");
     }
 }
