@@ -107,6 +107,14 @@ impl Begun {
     }
 }
 
+/// Gives the tasks of a run that has stored interrupts the signals that have come meanwhile. Returns whether one of them is due.
+pub(super) fn deliver_after<S>(place: &RunPlace, outcome: &Outcome<S>) -> Result<bool, Error> {
+    match &place.thread {
+        Some(thread) if place.inside.is_none() && !outcome.interrupts().is_empty() => Ok(thread.deliver_signals()?),
+        _ => Ok(false),
+    }
+}
+
 /// The receives at which a run stopped last, so that it goes on only with a signal.
 #[derive(Default)]
 pub(super) struct Receives(Vec<Interrupt>);
@@ -120,14 +128,12 @@ impl Receives {
         outcome: &Outcome<S>,
         settings: &RunSettings,
     ) -> Result<Option<RunSettings>, Error> {
-        let (Some(thread), Outcome::Interrupted { interrupts, .. }) = (&place.thread, outcome) else {
-            return Ok(None);
-        };
-        if place.inside.is_some() || interrupts.is_empty() || *interrupts == self.0 || !thread.deliver_signals()? {
+        let interrupts = outcome.interrupts();
+        if interrupts == self.0 || !deliver_after(place, outcome)? {
             return Ok(None);
         }
-        self.0.clone_from(interrupts);
-        // A resume value for another interrupt is the affair of the next run.
+        self.0 = interrupts.to_vec();
+        // A run without a receive ends here: the next one takes the resume value.
         let receives = interrupts.iter().any(|interrupt| interrupt.signal.is_some());
         let stops = settings.control.drain_reason().is_some() || settings.control.cancel_reason().is_some();
         let goes_on = receives && !stops && place.at.is_none();

@@ -19,6 +19,7 @@ use crate::task::Interrupt;
 use super::blocking::Driver;
 use super::nonblocking::{AsyncDriver, Events};
 use super::outcome::{Outcome, finish};
+use super::outside::deliver_after;
 use super::place::{RunOn, RunPlace};
 use super::run::{IntoInput, Run, begin, begin_async};
 
@@ -260,6 +261,17 @@ impl StreamParts {
     }
 }
 
+/// Returns the outcome of a run, and gives its tasks the signals that have come meanwhile.
+fn finished<S: Clone + Send + Sync + 'static>(
+    graph: &CompiledGraph<S>,
+    place: &RunPlace,
+    machine: Machine,
+) -> Result<Outcome<S>, Error> {
+    let outcome = finish(graph, place, machine)?;
+    deliver_after(place, &outcome)?;
+    Ok(outcome)
+}
+
 /// Ends a stream: what came of its run is kept, an error is its last part.
 fn end<S>(
     finished: Result<Outcome<S>, Error>,
@@ -303,7 +315,7 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
                 },
                 Ok(None) => {
                     let machine = self.driver.take()?.into_machine();
-                    return end(finish(self.graph, &self.place, machine), &mut self.outcome);
+                    return end(finished(self.graph, &self.place, machine), &mut self.outcome);
                 }
                 Err(error) => {
                     self.driver = None;
@@ -342,7 +354,7 @@ impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
                 }
                 Ok(ControlFlow::Break(machine)) => {
                     self.events = None;
-                    return Poll::Ready(end(finish(self.graph, &self.place, machine), &mut self.outcome));
+                    return Poll::Ready(end(finished(self.graph, &self.place, machine), &mut self.outcome));
                 }
                 Err(error) => {
                     self.events = None;
