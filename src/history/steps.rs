@@ -352,7 +352,10 @@ impl Superstep<'_> {
         let started_at = of.started.unwrap_or_else(|| self.at.created_at());
         let has_ended = matches!(state, StepState::Done | StepState::Failed | StepState::Cancelled);
         let ended_at = match is_call {
-            true => of.started.filter(|_| has_ended).map(|at| Timestamp::from_micros(at.as_micros().saturating_add(of.took))),
+            true => of
+                .started
+                .filter(|_| has_ended)
+                .map(|at| Timestamp::from_micros(at.as_micros().saturating_add(of.took))),
             false => self.ended,
         };
         let next = of.retries.as_ref().and_then(|retries| retries.next).map(Timestamp::from_micros);
@@ -401,7 +404,9 @@ fn attempts_of(of: &StepWrites, state: StepState, is_before_next: bool) -> Vec<A
     }
     let has_failed = matches!(state, StepState::Failed | StepState::Cancelled);
     let error = of.error().filter(|_| has_failed).map(str::to_owned);
-    let is_counted = state == StepState::Failed && of.retries.is_some();
+    // The last failure is one of those that are stored, if it followed others. The error of a call begins with its name.
+    let last = of.retries.as_ref().and_then(|retries| retries.attempts.last());
+    let is_counted = last.zip(error.as_deref()).is_some_and(|(last, error)| error.ends_with(&*last.error));
     if !is_before_next && !is_counted {
         attempts.push(AttemptInfo { error, ..unknown });
     }

@@ -39,7 +39,9 @@ fn print(events: &[RunEvent]) {
     println!("span {} trace={thread} id={} {micros} us status={}", first.graph, first.run, last.kind.as_str());
     for event in events {
         match &event.kind {
-            RunEventKind::AttemptFailed { node, attempt, .. } => println!("  {} {node} #{attempt}", event.kind.as_str()),
+            RunEventKind::AttemptFailed { node, attempt, .. } => {
+                println!("  {} {node} #{attempt}", event.kind.as_str())
+            }
             kind => println!("  {}", kind.as_str()),
         }
     }

@@ -13,8 +13,9 @@ use crate::base::{Clock, Encoded, IdSource, Map, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{
     CallEnd, CallJob, CallLeft, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd,
-    attempt_write, attempts_write, call_end, call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call,
-    next_attempt, open_call, overdue, shown_result, sleeps_before, still_asleep, versions_write,
+    attempt_write, attempts_write, call_end, call_entry, call_failed, call_messages, call_result, call_start,
+    close_call, known_call, next_attempt, open_call, overdue, shown_result, sleeps_before, still_asleep,
+    versions_write,
 };
 use crate::graph::NodeResult;
 use crate::state::WritesView;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::base::limits::{ATTEMPT_ERROR_BYTES_MAX, ATTEMPTS_STORED_MAX, RETRY_PAUSE_MAX};
 use crate::base::{Timestamp, Value};
 use crate::store::NewWrite;
-use crate::task::{Attempt, Attempts, AttemptFailure, Interrupt, interrupt_id};
+use crate::task::{Attempt, AttemptFailure, Attempts, Interrupt, interrupt_id};
 
 use super::head::{PendingWrites, RETRIES};
 use super::load::special_of;

@@ -15,7 +15,8 @@ use crate::state::{Writes, WritesView};
 use crate::store::{NewWrite, NewWrites};
 use crate::task::{
     Around, Attempt, AttemptLog, Attempts, Call, CallError, CallOutcome, CallParts, CallRecord, CallValue, Context,
-    ContextParts, FunctionResult, Interrupt, Interrupted, Life, MessagePart, NodePlace, Signal, StepAt, StoredCall, interrupts_in, stops, task_namespace, versions_in,
+    ContextParts, FunctionResult, Interrupt, Interrupted, Life, MessagePart, NodePlace, Signal, StepAt, StoredCall,
+    interrupts_in, stops, task_namespace, versions_in,
 };
 
 use super::attempts::{attempt_interrupt, attempts_of, end, follow, is_long, note, take_write};
@@ -110,7 +111,8 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
             }
         })
         .filter(|call| {
-            let is_empty = [call.resume_values.len(), call.interrupts.len(), call.left.len(), call.versions.len()] == [0; 4];
+            let is_empty =
+                [call.resume_values.len(), call.interrupts.len(), call.left.len(), call.versions.len()] == [0; 4];
             call.first_index > 0 || !is_empty || call.attempt != Attempt::default() || call.attempts.failed > 0
         })
         .collect();
@@ -285,11 +287,7 @@ fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
 
 /// Ends a call whose result is cached, perhaps with its writes; returns `None` if they cannot be decoded. Also returns
 /// the result, for the events.
-pub(crate) fn known_call(
-    job: &CallJob,
-    found: Vec<Option<Encoded>>,
-    now: Timestamp,
-) -> Option<(CallEnd, Payload)> {
+pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>, now: Timestamp) -> Option<(CallEnd, Payload)> {
     let mut found = found.into_iter();
     let (kept, wrote) = (found.next().flatten()?, found.next().flatten());
     let value = (job.call.read)(&kept)?;

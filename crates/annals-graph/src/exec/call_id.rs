@@ -38,9 +38,7 @@ pub(super) fn call_at<'a>(caller: &'a Context, around: &str, name: &Arc<str>, in
     let find = |id: TaskId| Some((id, calls.stored_of(id)?));
     let earlier = || calls.stored.as_ref().and_then(|_| find(earlier_id(caller, around, name, index)));
     match find(id).or_else(earlier) {
-        Some((id, known)) => {
-            CallAt { id, known: Some(known), path: TaskPath::Stored(Arc::clone(&known.path)), number }
-        }
+        Some((id, known)) => CallAt { id, known: Some(known), path: TaskPath::Stored(Arc::clone(&known.path)), number },
         None => {
             let path = TaskPath::Call { caller: calls.path.key(&outer.node), index };
             CallAt { id, known: None, path, number }
@@ -90,7 +88,8 @@ fn sorted(value: Value) -> Value {
     match value {
         Value::List(items) => Value::List(items.into_iter().map(sorted).collect()),
         Value::Map(map) => {
-            let mut members: Vec<(String, Value)> = map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            let mut members: Vec<(String, Value)> =
+                map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             Value::Map(members.into_iter().collect())
         }

@@ -136,7 +136,8 @@ impl Machine {
         }
         let path = path_of(&self.graph, &self.planning.tasks[slot]);
         let task = &mut self.planning.tasks[slot];
-        let write = task.extra.as_deref_mut().filter(|_| stores).and_then(|extra| attempts::take_write(&mut extra.attempts));
+        let write =
+            task.extra.as_deref_mut().filter(|_| stores).and_then(|extra| attempts::take_write(&mut extra.attempts));
         if let (Some(write), Some(checkpoint)) = (write, self.head.checkpoint) {
             let writes = NewWrites::new(checkpoint.id, task.id, path).with(vec![write]);
             self.commit(Vec::new(), vec![writes]);

@@ -39,8 +39,8 @@ pub(crate) use async_node::{AsyncTaskWithoutCaptures, NodeFuture};
 pub(crate) use branch::{Branch, Path, PathFuture};
 pub(crate) use builder::DEFAULT_NAME;
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
-pub(crate) use fingerprint::GraphCode;
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
+pub(crate) use fingerprint::GraphCode;
 pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};
 
 /// The name of the entry: the source of the first edges.

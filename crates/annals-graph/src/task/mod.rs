@@ -33,19 +33,19 @@ pub use step_time::OutOfTime;
 pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 
-pub(crate) use attempts::{Attempts, AttemptFailure};
+pub(crate) use attempts::{AttemptFailure, Attempts};
 pub(crate) use call::{
-    Attempt, Call, CallOutcome, CallParts, CallRecord, CallValue, CallWork, Called, FunctionResult, StoredCall, TaskPath, holds,
-    interrupts_in, stops, task_labels,
+    Attempt, Call, CallOutcome, CallParts, CallRecord, CallValue, CallWork, Called, FunctionResult, StoredCall,
+    TaskPath, holds, interrupts_in, stops, task_labels,
 };
 pub(crate) use context::{
     Around, AttemptLog, CallBegan, ContextParts, Signal, StepAt, interrupt_id, task_namespace, without_tasks,
 };
 pub(crate) use control::CancelWait;
 pub(crate) use life::Life;
-pub(crate) use version::versions_in;
 pub(crate) use message_part::json_map;
 pub(crate) use scope::{Host, LivePart, Scope};
 pub(crate) use step_time::StepTime;
 pub(crate) use task_body::TaskWork;
 pub(crate) use task_info::{NodePlace, TaskParts};
+pub(crate) use version::versions_in;

@@ -206,7 +206,10 @@ fn the_version_of_a_long_run_is_found() {
                 Ok(DynUpdate::new().set("n", n + 1))
             })
             .edge(START, "add")
-            .branch("add", |state: &annals::state::DynState| if state.get("n").as_int() < Some(105) { "add" } else { END })
+            .branch(
+                "add",
+                |state: &annals::state::DynState| if state.get("n").as_int() < Some(105) { "add" } else { END },
+            )
             .compile()
             .unwrap()
     };

@@ -9,10 +9,10 @@ use std::time::Duration;
 use annals::base::{Clock, Map, Timestamp};
 use annals::history::{StepInfo, StepState};
 use annals::store::OpenOptions;
+use annals_graph::Worker;
 use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
-use annals_graph::Worker;
 use macro_rules_attribute::apply;
 
 use crate::clock::SimClock;
@@ -122,10 +122,10 @@ fn a_called_task_sleeps_between_its_attempts_and_its_caller_with_it() {
     let thread = store.thread("t").unwrap();
     assert_eq!(book.invoke(&thread, 4).unwrap().wake_at(), Some(at(60)));
     let listed = steps(&thread);
-    assert_eq!(listed.iter().map(|step| (&*step.name, step.is_call, step.state)).collect::<Vec<_>>(), [
-        ("book", false, StepState::Sleeping),
-        ("charge", true, StepState::Sleeping),
-    ]);
+    assert_eq!(
+        listed.iter().map(|step| (&*step.name, step.is_call, step.state)).collect::<Vec<_>>(),
+        [("book", false, StepState::Sleeping), ("charge", true, StepState::Sleeping),]
+    );
     assert_eq!(book.invoke(&thread, Input::Continue).unwrap().wake_at(), Some(at(60)));
     assert_eq!(tried.count(), 1);
     hands.set(61);
@@ -153,7 +153,10 @@ fn after_the_last_attempt_the_next_run_begins_with_the_first() {
     let error = graph.invoke(&thread, Input::Continue).unwrap_err();
     assert!(error.to_string().contains("busy at 2"), "{error}");
     let step = &steps(&thread)[0];
-    assert_eq!((step.state, step.attempts.len(), step.error_text()), (StepState::Failed, 2, "node \"fetch\" failed: busy at 2"));
+    assert_eq!(
+        (step.state, step.attempts.len(), step.error_text()),
+        (StepState::Failed, 2, "node \"fetch\" failed: busy at 2")
+    );
     assert_eq!(graph.invoke(&thread, Input::Continue).unwrap().wake_at(), Some(at(120)));
     assert_eq!(tried.count(), 3);
     assert_eq!(steps(&thread)[0].error_text(), "node \"fetch\" failed: busy at 1");
@@ -232,7 +235,11 @@ fn the_steps_of_a_thread_tell_names_times_and_results() {
     };
     let calls = |state: &'static str, result: Option<Value>| {
         let room = |n: i64| Some(Value::from(format!("room {n}")));
-        vec![("book".to_string(), state, result), ("reserve".into(), "done", room(1)), ("reserve".into(), "done", room(2))]
+        vec![
+            ("book".to_string(), state, result),
+            ("reserve".into(), "done", room(1)),
+            ("reserve".into(), "done", room(2)),
+        ]
     };
     assert_eq!(told(&thread), calls("interrupted", None));
     let listed = steps(&thread);
