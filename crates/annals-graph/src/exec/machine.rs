@@ -185,7 +185,9 @@ impl Machine {
     /// Returns the next effect to carry out.
     pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
         if matches!(self.effects.front(), Some(Effect::Start(_))) && self.commits.unreported > 0 {
-            return None;
+            // A batch that was made after the task became due is handed out before it: the task waits for it too.
+            let commit = self.effects.iter().position(|effect| matches!(effect, Effect::Commit(_)));
+            return commit.and_then(|at| self.effects.remove(at));
         }
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);

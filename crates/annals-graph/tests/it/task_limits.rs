@@ -114,7 +114,9 @@ fn each_attempt_has_the_whole_time_and_a_timeout_is_worth_another_one() {
                 let slow = slow.clone();
                 async move { slow.call(&context, n).await }
             });
-            if own { main } else { main.retry(tries().max_attempts(3)) }.compile().unwrap()
+            let main = if own { main } else { main.retry(tries().max_attempts(3)) }.compile().unwrap();
+            // A run that stores its steps would end before a pause of an hour.
+            main.with_config(|run| run.durability(annals_graph::Durability::Exit))
         };
         by_the_clock(1, build, 5, |_, _, elapsed, outcome| {
             assert_eq!(outcome.unwrap().value(), Some(&3));
