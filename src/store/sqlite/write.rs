@@ -73,6 +73,8 @@ pub(super) struct Caches {
     data_version: i64,
     /// The next seq, once a batch of the present transaction has read it: no other connection writes meanwhile.
     next_seq: Option<i64>,
+    /// True once the present transaction has looked for the commits of others.
+    is_refreshed: bool,
     /// The mark of the table of threads, once it was read.
     pub(super) followed: Option<i64>,
 }
@@ -85,7 +87,7 @@ impl Caches {
 
     /// Removes entries that a rolled back transaction or batch may have added.
     pub(super) fn rolled_back(&mut self) {
-        self.next_seq = None;
+        (self.next_seq, self.is_refreshed) = (None, false);
         self.followed = None;
         self.ids.forget();
         if self.fresh {
@@ -113,7 +115,7 @@ impl Caches {
     /// Retains the entries that a committed transaction added.
     pub(super) fn committed(&mut self) {
         self.fresh = false;
-        self.next_seq = None;
+        (self.next_seq, self.is_refreshed) = (None, false);
         if self.known.len() > WRITER_CACHE_MAX {
             self.known.clear();
         }
@@ -193,9 +195,7 @@ impl Caches {
 
     /// Returns the number of a thread.
     pub(super) fn thread_number(&mut self, conn: &Connection, thread: &ThreadId) -> Res<Option<i64>> {
-        if self.next_seq.is_none() {
-            refresh(conn, self)?;
-        }
+        refresh(conn, self)?;
         Ok(self.place(conn, thread, &Namespace::root())?.map(|(_, thread)| thread))
     }
 
@@ -294,9 +294,7 @@ pub(super) fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {
 }
 
 fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
-    if caches.next_seq.is_none() {
-        refresh(conn, caches)?;
-    }
+    refresh(conn, caches)?;
     let place = caches.place(conn, &batch.thread, &batch.namespace)?;
     let mut namespace = place.map(|(namespace, _)| namespace);
     caches.thread = place.map_or(0, |(_, thread)| thread);
@@ -361,8 +359,11 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     }
 }
 
-/// Drops the cached numbers and names that a commit or an erasure of another handle has made stale.
+/// Drops the cached numbers and names that a commit or an erasure of another handle has made stale, once in a transaction.
 pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    if std::mem::replace(&mut caches.is_refreshed, true) {
+        return Ok(());
+    }
     let names: i64 =
         conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
     let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;

@@ -24,11 +24,17 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
     if batch.lease.is_none() {
         return write::batch(conn, caches, batch);
     }
-    let lease = compare(conn, caches, batch)?;
+    let (thread, is_new, lease) = compare(conn, caches, batch)?;
     if !batch.is_lease_alone() {
         write::batch(conn, caches, batch)?;
+    } else if thread.is_none() {
+        return Err(StoreError::ThreadNotFound { id: batch.thread.clone() }.into());
     }
-    put(conn, caches, batch, lease.as_ref())
+    let Some(lease) = lease else { return Ok(()) };
+    // The batch may have made the thread.
+    let thread = if thread.is_none() { caches.thread_number(conn, &batch.thread)? } else { thread };
+    let thread = thread.ok_or_else(|| StoreError::ThreadNotFound { id: batch.thread.clone() })?;
+    put(conn, caches, (thread, is_new), &lease)
 }
 
 /// Returns whether a checkpoint of the batch is stored: then all of the batch is.
@@ -41,28 +47,22 @@ fn is_stored(conn: &Connection, batch: &Batch) -> Res<bool> {
     Ok(false)
 }
 
-/// Compares the lease that a batch names with the stored one, before the batch is written. Returns the lease to be stored,
-/// if that changes.
-fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<Option<LeaseRecord>> {
-    let Some(new) = &batch.lease else { return Ok(None) };
+/// Compares the lease that a batch names with the stored one, before the batch is written. Returns the number of the thread,
+/// whether it has no lease yet, and the lease to be stored, if that changes.
+fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option<i64>, bool, Option<LeaseRecord>)> {
     let thread = caches.thread_number(conn, &batch.thread)?;
     let stored = thread.map(|thread| read(conn, &caches.keys, thread)).transpose()?.flatten();
+    let Some(new) = &batch.lease else { return Ok((thread, stored.is_none(), None)) };
     match new.apply(&batch.thread, stored.as_ref()) {
-        Ok(changed) => Ok(changed),
+        Ok(changed) => Ok((thread, stored.is_none(), changed)),
         // The batch was accepted before, when the lease was its own.
-        Err(_) if is_stored(conn, batch)? => Ok(None),
+        Err(_) if is_stored(conn, batch)? => Ok((thread, stored.is_none(), None)),
         Err(refused) => Err(Fault::Store(refused)),
     }
 }
 
-/// Stores the lease that [`compare`] returned, after the batch was written.
-fn put(conn: &Connection, caches: &mut Caches, batch: &Batch, lease: Option<&LeaseRecord>) -> Res<()> {
-    if lease.is_none() && !batch.is_lease_alone() {
-        return Ok(());
-    }
-    let missing = || StoreError::ThreadNotFound { id: batch.thread.clone() };
-    let thread = caches.thread_number(conn, &batch.thread)?.ok_or_else(missing)?;
-    let Some(lease) = lease else { return Ok(()) };
+/// Stores a lease in the place of the one that the thread has, or as its first one.
+fn put(conn: &Connection, caches: &Caches, (thread, is_new): (i64, bool), lease: &LeaseRecord) -> Res<()> {
     debug_assert!(lease.epoch > 0, "the first claim has the epoch 1");
     let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
     let (owner, process) = (lease.owner.id(), lease.owner.process_text());
@@ -70,7 +70,8 @@ fn put(conn: &Connection, caches: &mut Caches, batch: &Batch, lease: Option<&Lea
     let mut check = RowCheck::of("lease");
     check.int(thread).int(epoch).maybe_bytes(Some(owner)).text(&process).maybe_int(expires_at).int(recoveries);
     let row = params![thread, epoch, owner, process, expires_at, recoveries, check.finish_keyed(&caches.keys)];
-    conn.prepare_cached(sql::LEASE_PUT)?.execute(row)?;
+    let statement = if is_new { sql::LEASE_INSERT } else { sql::LEASE_UPDATE };
+    conn.prepare_cached(statement)?.execute(row)?;
     Ok(())
 }
 
