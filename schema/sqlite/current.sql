@@ -152,6 +152,7 @@ CREATE TABLE thread_state (
   newest INTEGER NOT NULL,         -- greatest checkpoint.seq of its root namespace; of the mark: the last checkpoint.seq that the table follows
   status INTEGER,                  -- 0 done, 1 running, 2 interrupted, 3 failed, 4 sleeping, 5 cancelled; NULL of the mark, or if rows are damaged
   facets BLOB NOT NULL,            -- thread_facet.facet of its rows there, ascending, 8 bytes each, lowest byte first
+  counts ANY,                      -- TEXT: messages, input tokens, output tokens and cost as a JSON list; BLOB: the same, sealed; NULL if not counted
   xxh3 INTEGER NOT NULL            -- check of the row
 ) STRICT;
 
@@ -402,7 +403,7 @@ SELECT c.seq, t.public_id, n.path,
 FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread;
 
 CREATE VIEW v_threads (thread, created_at, namespaces, branches, checkpoints, updated_at, status, wake_at, error, title,
-  project, labels, archived, pinned, graph) AS
+  project, labels, archived, pinned, graph, messages, input_tokens, output_tokens, cost_usd) AS
 SELECT h.thread,
   strftime('%Y-%m-%dT%H:%M:%S', h.created_at / 1000000, 'unixepoch') || printf('.%06dZ', h.created_at % 1000000),
   (SELECT count(*) FROM namespace n WHERE n.thread = h.id),
@@ -429,7 +430,27 @@ SELECT h.thread,
   (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'labels'),
   EXISTS (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'archived'),
   EXISTS (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'pinned'),
-  (SELECT CASE WHEN json_valid(c.metadata) THEN c.metadata ->> '$.graph' END FROM checkpoint c WHERE c.seq = h.head)
+  (SELECT CASE WHEN json_valid(c.metadata) THEN c.metadata ->> '$.graph' END FROM checkpoint c WHERE c.seq = h.head),
+  (WITH RECURSIVE span (branch, last) AS (
+      SELECT c.branch, c.ordinal FROM checkpoint c WHERE c.seq = h.head
+      UNION ALL
+      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent IS NOT NULL)
+    SELECT coalesce(sum((WITH RECURSIVE digit (at, byte, field, unit) AS (
+        SELECT 1, (instr('0123456789ABCDEF', substr(hex(v.value), 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(v.value), 2, 1)) - 1, 0, 1
+        UNION ALL
+        SELECT at + 1, (instr('0123456789ABCDEF', substr(hex(v.value), 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(v.value), 2 * at + 2, 1)) - 1,
+          field + (byte < 128), CASE WHEN byte < 128 THEN 1 ELSE unit * 128 END
+        FROM digit WHERE field + (byte < 128) < 2)
+      SELECT sum(CASE field WHEN 0 THEN 1 ELSE -1 END * (byte & 127) * unit) FROM digit)), 0)
+    FROM (SELECT x.key, x.branch, max(x.ordinal) AS ordinal FROM span CROSS JOIN version x
+        ON x.branch = span.branch AND x.ordinal <= span.last WHERE x.kind & 15 < 3 GROUP BY x.key) l
+      CROSS JOIN version v ON v.branch = l.branch AND v.ordinal = l.ordinal AND v.key = l.key AND v.kind & 15 = 2
+    WHERE EXISTS (SELECT 1 FROM name ch CROSS JOIN name f ON f.kind = 3 AND f.text = ch.text CROSS JOIN span
+        CROSS JOIN item i ON i.branch = span.branch AND i.channel = f.id AND i.op = 1 CROSS JOIN payload p ON p.id = i.value
+      WHERE ch.id = v.key AND p.kind IS NOT NULL)),
+  (SELECT coalesce(sum(u.input_tokens), 0) FROM v_usage u WHERE u.thread = h.thread),
+  (SELECT coalesce(sum(u.output_tokens), 0) FROM v_usage u WHERE u.thread = h.thread),
+  (SELECT coalesce(sum(u.cost_usd), 0) FROM v_usage u WHERE u.thread = h.thread)
 FROM (SELECT t.id, t.public_id AS thread, t.created_at, n.id AS root, (SELECT CASE WHEN moved.newest = top.seq THEN moved.after ELSE top.seq END
     FROM (SELECT k.seq FROM checkpoint k WHERE k.namespace = n.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1) top
     LEFT JOIN (SELECT m.newest, m.after FROM operation_change m WHERE m.namespace = n.id AND m.kind = 0 AND m.key = ''
@@ -610,7 +631,7 @@ CREATE VIEW v_usage (day, thread, namespace, seq, node, model, input_tokens, out
 SELECT strftime('%Y-%m-%d', c.created_at / 1000000, 'unixepoch'), t.public_id, n.path, c.seq,
   (SELECT f.text FROM version v JOIN name f ON f.id = v.key WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3 LIMIT 1),
   u.value ->> '$.model', u.value ->> '$.input_tokens', u.value ->> '$.output_tokens', u.value ->> '$.cost_usd'
-FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread
+FROM thread t CROSS JOIN namespace n ON n.thread = t.id CROSS JOIN checkpoint c ON c.namespace = n.id
   CROSS JOIN json_each(CASE WHEN json_type(c.metadata, '$.usage') = 'array' THEN c.metadata -> '$.usage'
     ELSE json_array(c.metadata -> '$.usage') END) u
 WHERE typeof(c.metadata) = 'text' AND instr(c.metadata, '"usage"') > 0 AND json_valid(c.metadata)
@@ -618,7 +639,7 @@ WHERE typeof(c.metadata) = 'text' AND instr(c.metadata, '"usage"') > 0 AND json_
 UNION ALL
 SELECT strftime('%Y-%m-%d', c.created_at / 1000000, 'unixepoch'), m.thread, m.namespace, m.seq, m.node, m.model, m.input_tokens, m.output_tokens, NULL
 FROM v_messages m CROSS JOIN checkpoint c ON c.seq = m.seq
-WHERE coalesce(m.input_tokens, m.output_tokens) IS NOT NULL AND m.namespace = ''
+WHERE coalesce(m.input_tokens, m.output_tokens) IS NOT NULL AND m.namespace = '' AND c.source >= 0
   AND NOT EXISTS (SELECT 1 FROM name f CROSS JOIN item r ON r.channel = f.id CROSS JOIN payload q ON q.id = r.value
     WHERE f.kind = 3 AND f.text = m.channel AND r.branch = m.branch AND r.slot = m.slot AND r.ordinal < m.ordinal AND r.op = 1
       AND coalesce(q.input_tokens, q.output_tokens) IS NOT NULL)

@@ -46,7 +46,7 @@ mod usage;
 mod watch;
 mod write;
 
-pub use crate::store::{ThreadFacts, ThreadInfo, ThreadQuery, ThreadStatus};
+pub use crate::store::{ThreadCounts, ThreadFacts, ThreadInfo, ThreadQuery, ThreadStatus};
 pub use blame::{Blame, ChannelBlame};
 pub use branches::{Lineage, ThreadBranch};
 pub use conflict::{OnConflict, StoredBranch};

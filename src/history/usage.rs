@@ -2,13 +2,15 @@
 //!
 //! A checkpoint whose metadata has the member `usage`, an object or a list of objects, counts what that says:
 //! [`ModelUsage`](super::ModelUsage) writes it. Other checkpoints of the root namespace count the messages with tokens that they put, with the
-//! model of `response_metadata`; a message that replaces one with tokens does not count. The view `v_usage` has the same
-//! rules. *Absent:* prices; the costs are those that the program stated.
+//! model of `response_metadata`; a message that replaces one with tokens does not count. A pruned checkpoint counts what its
+//! metadata says alone. The view `v_usage` has the same rules. *Absent:* prices; the costs are those that the program stated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::base::{CheckpointId, Namespace, ThreadId, Value};
+use crate::store::counts::{StatedCall, stated_calls};
 use crate::store::{CheckpointQuery, CheckpointRecord, ItemRange, Store, StoreError};
 
 use super::snapshot::item_message;
@@ -164,6 +166,7 @@ fn each_call(
         query.before = Some(last.point.checkpoint);
         records.extend(page);
     }
+    add_pruned(store, &mut records)?;
     let by_id: HashMap<CheckpointId, usize> =
         records.iter().enumerate().map(|(at, record)| (record.point.checkpoint, at)).collect();
     debug_assert!(records.is_sorted_by(|a, b| a.seq > b.seq), "checkpoints come newest first");
@@ -173,7 +176,7 @@ fn each_call(
         let node = |task: usize| parent.and_then(|parent| parent.tasks.get(task)).map(|task| Arc::clone(&task.name));
         match stated(record) {
             Some(calls) => calls.into_iter().for_each(|call| visit(record, ModelCall { node: node(0), ..call })),
-            None if namespace.is_root() => {
+            None if namespace.is_root() && !record.pruned => {
                 for (task, call) in messages(store, record, &mut counted)? {
                     let node = task.and_then(|task| node(task as usize));
                     visit(record, ModelCall { node, ..call });
@@ -185,24 +188,39 @@ fn each_call(
     Ok(())
 }
 
+/// Adds the pruned checkpoints of a namespace: each is directly before a kept one, or before a pruned one.
+fn add_pruned(store: &Store, records: &mut Vec<CheckpointRecord>) -> Result<(), StoreError> {
+    let kept: HashSet<CheckpointId> = records.iter().map(|record| record.point.checkpoint).collect();
+    let mut pruned = Vec::new();
+    for record in records.iter().filter(|record| record.parent.is_some_and(|parent| !kept.contains(&parent))) {
+        let mut end = record.ordinal;
+        'run: while end > 0 {
+            let first = end.saturating_sub(INDEX_SNAPSHOT_INTERVAL);
+            let ordinals: Vec<u64> = (first..end).rev().collect();
+            for ancestor in store.backend().ancestors(&record.point, &ordinals)?.into_iter().flatten() {
+                if !ancestor.pruned {
+                    break 'run;
+                }
+                pruned.push(ancestor);
+            }
+            end = first;
+        }
+    }
+    records.extend(pruned);
+    records.sort_by_key(|record| std::cmp::Reverse(record.seq));
+    Ok(())
+}
+
 /// Returns the calls that the metadata of a checkpoint states; `None` if it states nothing.
 fn stated(record: &CheckpointRecord) -> Option<Vec<ModelCall>> {
-    let text = record.metadata.as_deref().filter(|text| text.contains("\"usage\""))?;
-    let metadata: serde_json::Value = serde_json::from_str(text).ok()?;
-    let calls = match metadata.get("usage")? {
-        serde_json::Value::Array(calls) => calls.clone(),
-        call @ serde_json::Value::Object(_) => vec![call.clone()],
-        _ => return None,
-    };
-    let tokens = |call: &serde_json::Value, name: &str| call.get(name).and_then(|count| count.as_u64()).unwrap_or(0);
-    let call = |call: &serde_json::Value| ModelCall {
+    let call = |StatedCall { model, input_tokens, output_tokens, cost_usd }: StatedCall| ModelCall {
         node: None,
-        model: call.get("model").and_then(|model| model.as_str()).map(ToOwned::to_owned),
-        input_tokens: tokens(call, "input_tokens"),
-        output_tokens: tokens(call, "output_tokens"),
-        cost_usd: call.get("cost_usd").and_then(|cost| cost.as_f64()).unwrap_or(0.0),
+        model,
+        input_tokens,
+        output_tokens,
+        cost_usd,
     };
-    Some(calls.iter().filter(|call| call.is_object()).map(call).collect())
+    stated_calls(record.metadata.as_deref()).map(|calls| calls.into_iter().map(call).collect())
 }
 
 /// Returns the messages with tokens that a checkpoint put, each with its task. `counted` has the positions that such a message

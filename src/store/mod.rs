@@ -18,6 +18,7 @@ mod check;
 mod cipher;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub(crate) mod counts;
 mod error;
 mod handle;
 mod heads;
@@ -51,6 +52,7 @@ pub use check::{CheckReport, CheckedUpTo, Finding, Invariant, LogTail};
 #[cfg(feature = "encryption")]
 pub use cipher::XChaCha20Poly1305;
 pub use cipher::{Cipher, CipherError, Key};
+pub use counts::ThreadCounts;
 pub use error::{SqlConstraint, StoreError};
 pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{

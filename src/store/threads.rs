@@ -10,6 +10,7 @@ use crate::base::limits::{PAGE_ROWS_MAX, THREADS_LISTED_DEFAULT};
 use crate::base::{CheckpointId, TaskId, ThreadId, Timestamp, Value};
 
 use super::batch::{NewWrite, NewWrites, WriteValue};
+use super::counts::ThreadCounts;
 use super::error::StoreError;
 use super::operation::{OperationField, OperationValue, TRASHED, trashed_until};
 use super::record::{CheckpointRecord, WriteRecord, plain_value};
@@ -267,6 +268,7 @@ pub struct ThreadInfo {
     facts: ThreadFacts,
     status: ThreadStatus,
     graph: Option<String>,
+    counts: Option<ThreadCounts>,
 }
 
 impl ThreadInfo {
@@ -286,7 +288,13 @@ impl ThreadInfo {
         let metadata = metadata.unwrap_or(serde_json::Value::Null);
         let status = ThreadStatus::of(&head, &metadata, writes);
         let graph = metadata.get(GRAPH).and_then(|name| name.as_str()).map(ToOwned::to_owned);
-        Ok(Self { head, seq, updated_at, facts: ThreadFacts::of(fields)?, status, graph })
+        Ok(Self { head, seq, updated_at, facts: ThreadFacts::of(fields)?, status, graph, counts: None })
+    }
+
+    /// Sets the counts.
+    pub fn with_counts(mut self, counts: Option<ThreadCounts>) -> Self {
+        self.counts = counts;
+        self
     }
 
     /// Returns the id of the thread.
@@ -297,6 +305,11 @@ impl ThreadInfo {
     /// Returns the id of the head.
     pub fn head(&self) -> CheckpointId {
         self.head.point.checkpoint
+    }
+
+    /// Returns branch and ordinal of the head.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.head.branch, self.head.ordinal)
     }
 
     /// Returns the facts that its users stated.
@@ -317,6 +330,12 @@ impl ThreadInfo {
     /// Returns the name of the graph: the member `graph` of the metadata of the head.
     pub fn graph(&self) -> Option<&str> {
         self.graph.as_deref()
+    }
+
+    /// Returns the number of messages, and the tokens and the costs of model calls; `None` if rows from which they
+    /// follow are damaged. They are known without a read of the messages.
+    pub fn counts(&self) -> Option<&ThreadCounts> {
+        self.counts.as_ref()
     }
 
     /// Returns the timestamp of its newest checkpoint, which is its last activity.

@@ -1,7 +1,7 @@
 //! The views of a file, as a program reads them that has SQLite alone.
 
 use annals::base::{Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp};
-use annals::history::{ModelUsage, UsageQuery, UsageTotal};
+use annals::history::{ModelUsage, ThreadQuery, UsageQuery, UsageTotal};
 use annals::message::Usage;
 use annals::prelude::*;
 use annals::rusqlite::Connection;
@@ -141,7 +141,16 @@ fn usage_is_counted_once() {
     assert_eq!(sums.iter().map(shown).collect::<Vec<_>>(), file.rows(summed), "the library counts as the view does");
     let all = store.usage(UsageQuery::new().thread("a")).unwrap();
     assert_eq!((all.len(), all[0].calls, all[0].input_tokens), (1, 2, 912));
+    let infos = store.threads_with(ThreadQuery::new().by_id()).unwrap();
+    let counts = infos.iter().map(|info| (info.id(), info.counts().unwrap()));
+    let shown = counts.map(|(id, counts)| {
+        format!("{id}|{}|{}|{}|{}", counts.messages, counts.input_tokens, counts.output_tokens, counts.cost_usd())
+    });
+    let shown: Vec<String> = shown.collect();
+    assert_eq!(shown, ["a|3|912|74|0.25", "b|1|1|2|0"]);
     drop(store);
+    let counts = "SELECT thread, messages, input_tokens, output_tokens, cost_usd FROM v_threads ORDER BY 1";
+    assert_eq!(file.rows(counts), shown);
     let usage = "SELECT thread, model, input_tokens, output_tokens, cost_usd FROM v_usage ORDER BY thread, model";
     assert_eq!(file.rows(usage), ["a|m-1|100|10|-", "a|m-2|812|64|0.25", &format!("b|{}|1|2|-", "m".repeat(100))]);
     assert_eq!(file.rows("SELECT DISTINCT length(day) FROM v_usage"), ["10"]);
@@ -168,6 +177,7 @@ fn a_message_in_a_deleted_range_is_shown_as_removed() {
     let expected = ["1|0|1|3", "1|1|1|3", "1|2|1|3", "1|3|2|3", "1|4|3|5", "1|5|3|4", "1|6|6|-", "2|7|7|-"];
     assert_eq!(file.rows(removed), expected);
     assert_ne!(file.rows("SELECT count(*) FROM item WHERE op = 2"), ["0"], "ranges were deleted");
+    assert_eq!(file.rows("SELECT messages FROM v_threads"), ["1"]);
 }
 
 #[test]

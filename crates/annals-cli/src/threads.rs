@@ -1,8 +1,8 @@
 //! `annals threads`: the threads of the store, the last active first.
 //!
 //! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "graph",
-//! "last_activity", "checkpoints", "branches", "head", "step", "status": "done" | "running" | "interrupted" | "failed" |
-//! "sleeping" | "cancelled", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
+//! "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches", "head", "step",
+//! "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
 //! failure, or the reason of a cancellation.
 
 use annals::base::Value;
@@ -107,7 +107,7 @@ impl Row {
     }
 
     fn document(&self) -> Json {
-        let (facts, status) = (self.info.facts(), self.info.status());
+        let (facts, status, counts) = (self.info.facts(), self.info.status(), self.info.counts());
         let (error, wake_at) = match status {
             ThreadStatus::Failed(error) => (Some(error.clone()), None),
             ThreadStatus::Cancelled(reason) => (reason.clone(), None),
@@ -123,6 +123,10 @@ impl Row {
             "pinned": facts.is_pinned,
             "graph": self.info.graph(),
             "last_activity": self.info.updated_at().to_string(),
+            "messages": counts.map(|counts| counts.messages),
+            "input_tokens": counts.map(|counts| counts.input_tokens),
+            "output_tokens": counts.map(|counts| counts.output_tokens),
+            "cost_usd": counts.map(|counts| counts.cost_usd()),
             "checkpoints": self.size.checkpoints,
             "branches": self.size.branches,
             "head": self.info.head().to_string(),

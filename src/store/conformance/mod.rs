@@ -139,6 +139,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("threads come by their last activity, in pages", threads::by_activity),
     ("threads come by their status and their facts, as these change", threads::by_status),
     ("pages of threads, by activity and by id", threads::pages),
+    ("threads count their messages, tokens and costs", threads::counted),
     ("forks of a thread, and the origin of a fork", operations::forks),
     ("operations come newest first, in pages", operations::listing),
     ("timers of a head that was moved", operations::timers),

@@ -1,11 +1,13 @@
 //! Listings of threads by their facts and their status.
 
-use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, root_of, task, writes};
+use super::build::{CasePlace, CheckpointDraft, bytes, clean, commit, id, moment, put, put_payload, root_of, task, writes};
 use super::operations::{moves, operate};
 use crate::base::{Encoded, Map, ThreadId, Timestamp, Value};
 use crate::store::backend::Backend;
-use crate::store::batch::{Batch, NewTimer, NewWrite, Payload, WriteValue};
+use crate::store::batch::{Batch, ItemChange, ItemIndex, NewTimer, NewWrite, Payload, WriteValue};
+use crate::store::counts::ThreadCounts;
 use crate::store::operation::{OperationChange, OperationField, OperationValue};
+use crate::store::prune::PruneSpan;
 use crate::store::threads::{ThreadQuery, ThreadStatus};
 
 /// More checkpoints than a table of threads lags behind.
@@ -188,5 +190,79 @@ pub(super) fn pages(backend: &dyn Backend) {
     places[30].add(backend, None, CheckpointDraft::root(1));
     assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["t030"], "an id is used again");
     assert_eq!(paged(backend, &project).len(), of_project.len() - 2, "without the facts that it had");
+    clean(backend);
+}
+
+/// Puts a message with tokens.
+fn said(position: u64, tokens: Option<(u32, u32)>) -> ItemChange {
+    let mut index = ItemIndex::default();
+    index.kind = Some("ai".into());
+    (index.input_tokens, index.output_tokens) = (tokens.map(|(read, _)| read), tokens.map(|(_, written)| written));
+    put_payload(position, bytes([0x80]).with_index(index))
+}
+
+fn counts(messages: u64, input_tokens: u64, output_tokens: u64, cost_nano_usd: u64) -> Option<ThreadCounts> {
+    Some(ThreadCounts { messages, input_tokens, output_tokens, cost_nano_usd })
+}
+
+/// Messages, tokens and costs are counted once, on all branches and in all namespaces, before and after a table of
+/// threads follows them, and without content that was pruned.
+pub(super) fn counted(backend: &dyn Backend) {
+    let (place, inside) = (root_of("t"), root_of("t").inside("sub:1"));
+    let found = || {
+        let info = backend.thread_info(&place.thread).expect("a thread is read").expect("the thread exists");
+        let listed = backend.list_threads(&ThreadQuery::new()).expect("threads are listed");
+        let listed = listed.iter().find(|info| *info.id() == place.thread).expect("the thread is listed");
+        assert_eq!(listed.counts(), info.counts(), "a listing counts as the thread");
+        info.counts().copied()
+    };
+    let first = CheckpointDraft::root(1).items("list", 1, vec![said(0, None), said(1, Some((10, 2)))]);
+    place.add(backend, None, first.items("values", 1, vec![put(0, "x"), put(1, "y")]));
+    assert_eq!(found(), counts(2, 10, 2, 0), "values of other lists are no messages");
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).items("list", 2, vec![said(1, Some((11, 3))), said(2, None)]));
+    assert_eq!(found(), counts(3, 10, 2, 0), "an edit does not count again");
+    place.add(backend, Some(2), CheckpointDraft::on(3, 2).items("list", 3, vec![said(2, Some((5, 5)))]));
+    place.add(backend, Some(3), CheckpointDraft::on(4, 1).items("list", 4, vec![said(2, Some((7, 1)))]));
+    assert_eq!(found(), counts(3, 22, 8, 0), "an abandoned branch counts");
+    let mut stated = CheckpointDraft::on(5, 4).items("list", 5, vec![said(3, Some((1_000, 1_000)))]);
+    stated.0.metadata = Some(r#"{"usage":{"input_tokens":100,"output_tokens":20,"cost_usd":0.1}}"#.into());
+    place.add(backend, Some(4), stated);
+    assert_eq!(found(), counts(4, 122, 28, 100_000_000), "a statement counts in place of the messages");
+    let mut calls = CheckpointDraft::root(1).items("list", 1, vec![said(0, Some((9, 9)))]);
+    inside.add(backend, None, calls);
+    calls = CheckpointDraft::on(2, 1);
+    calls.0.metadata = Some(r#"{"usage":[{"output_tokens":1,"cost_usd":0.2},{"cost_usd":-1},7]}"#.into());
+    inside.add(backend, Some(1), calls);
+    let before = counts(4, 122, 29, 300_000_000);
+    assert_eq!(found(), before, "the statements of a subgraph count");
+    follow(backend);
+    assert_eq!(found(), before);
+    clean(backend);
+    let mut last = CheckpointDraft::on(3, 2);
+    last.0.metadata = Some(r#"{"usage":{"input_tokens":1}}"#.into());
+    inside.add(backend, Some(2), last);
+    place.add(backend, Some(5), CheckpointDraft::on(6, 5).items("list", 6, vec![said(4, Some((1, 1)))]));
+    assert_eq!(found(), counts(5, 124, 30, 300_000_000), "checkpoints after the mark of a table");
+    clean(backend);
+    follow(backend);
+    operate(backend, 500, vec![moves(&place, Some(6), Some(3))]);
+    assert_eq!(found(), counts(3, 124, 30, 300_000_000), "the head decides the messages alone");
+    clean(backend);
+    let branch = place.record(backend, 6).branch;
+    let pruned = backend.prune(&place.thread, &[PruneSpan::new(branch, 0, 9)]).expect("checkpoints are pruned");
+    assert_eq!(pruned.checkpoints, 2);
+    assert_eq!(found(), counts(3, 117, 29, 300_000_000), "a statement stays, and the tokens of pruned messages go");
+    clean(backend);
+    let other = place.record(backend, 2).branch;
+    assert_eq!(backend.prune(&place.thread, &[PruneSpan::new(other, 1, 1)]).expect("one is pruned").checkpoints, 1);
+    let after = found();
+    clean(backend);
+    backend.rebuild_threads().expect("the table is made anew");
+    assert_eq!(found(), after);
+    clean(backend);
+    follow(backend);
+    place.add(backend, Some(3), CheckpointDraft::on(7, 3).items("list", 7, vec![said(5, Some((1, 0)))]));
+    let more = after.map(|counts| ThreadCounts { messages: 4, input_tokens: counts.input_tokens + 1, ..counts });
+    assert_eq!(found(), more);
     clean(backend);
 }

@@ -8,6 +8,7 @@ use super::stored::{
     NamespaceVersion, StoredCheckpoint,
 };
 use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::counts::pruned_metadata;
 use crate::store::operation::{OperationField, OperationValue};
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRecord, CheckpointRef};
@@ -84,7 +85,8 @@ pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, spans: &[PruneSpan])
         let Some(space) = spaces.get_mut(&namespace) else { continue };
         let Some(stored) = space.checkpoints.get(&id).cloned() else { continue };
         let mut record = stored.record.clone();
-        (record.pruned, record.metadata, record.parents) = (true, None, [].into());
+        (record.pruned, record.parents) = (true, [].into());
+        record.metadata = pruned_metadata(record.metadata.as_deref());
         let changes = stored.delta.changes.clone();
         let delta = Delta { consumed: Vec::new(), changes, seen: Vec::new() };
         let pruned = StoredCheckpoint { record, delta, state: CheckpointState::default() };

@@ -1,15 +1,19 @@
 //! Listings of threads: each is derived from its namespace when it is listed.
 
+use std::collections::HashSet;
+
 use super::operation;
 use super::read;
-use super::stored::{MemoryLog, StoredThread};
+use super::stored::{Changed, ChangedOp, ChangedValue, MemoryLog, StoredThread};
 use crate::base::Namespace;
+use crate::store::batch::Payload;
+use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 
 /// Returns the page of a listing.
 pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-    let mut all = log.threads.values().filter_map(info).collect::<Result<Vec<_>, _>>()?;
+    let mut all = log.threads.values().filter_map(uncounted).collect::<Result<Vec<_>, _>>()?;
     if query.order == ThreadOrder::Activity {
         all.sort_by_key(|info| std::cmp::Reverse(info.seq()));
     }
@@ -24,14 +28,71 @@ pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInf
             break;
         }
     }
-    Ok(page.into_threads())
+    let counted = |info: ThreadInfo| {
+        let counts = log.threads.get(info.id()).map(counts);
+        info.with_counts(counts)
+    };
+    Ok(page.into_threads().into_iter().map(counted).collect())
 }
 
 /// Returns a thread as a list shows it; `None` if it has no head.
 pub(super) fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
+    uncounted(thread).map(|info| Ok(info?.with_counts(Some(counts(thread)))))
+}
+
+fn uncounted(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
     let space = thread.spaces.get(&Namespace::root())?;
     let (_, newest) = space.checkpoints.last()?;
     let head = space.head()?.record.clone();
     let writes = read::writes(space, &head.point.checkpoint);
     Some(ThreadInfo::new(head, newest.record.seq, newest.record.created_at, operation::fields(thread), &writes))
+}
+
+/// Counts the messages at the head of a thread, and sums the tokens and the costs of its checkpoints.
+fn counts(thread: &StoredThread) -> ThreadCounts {
+    let mut sum = ThreadCounts::default();
+    for (namespace, space) in &thread.spaces {
+        // The positions of each branch at which an item with tokens was put.
+        let mut counted = HashSet::new();
+        for (_, stored) in space.checkpoints.walk_up(None) {
+            let stated = ThreadCounts::stated(stored.record.metadata.as_deref());
+            if let Some(stated) = stated {
+                sum.add_usage(stated);
+            }
+            for (channel, position, payload) in stored.delta.changes.iter().flat_map(puts) {
+                let tokens = payload.index.as_deref();
+                let tokens = tokens.and_then(|index| ThreadCounts::of_tokens(index.input_tokens, index.output_tokens));
+                if let Some(tokens) = tokens
+                    && counted.insert((stored.record.branch, channel, position))
+                    && stated.is_none()
+                    && !stored.record.pruned
+                    && namespace.is_root()
+                {
+                    sum.add_usage(tokens);
+                }
+            }
+        }
+    }
+    let root = thread.spaces.get(&Namespace::root());
+    let head = root.and_then(|root| root.head());
+    for (_, channel) in head.iter().flat_map(|head| head.state.channels.walk_up(None)) {
+        let items = channel.value.items().map(|list| &list.positions);
+        let last = items.and_then(|items| items.last()).and_then(|(_, item)| item.payload.index.as_deref());
+        if last.is_some_and(|index| index.kind.is_some()) {
+            sum.messages += items.map_or(0, |items| items.len() as u64);
+        }
+    }
+    sum
+}
+
+/// Returns the items that a change puts.
+fn puts(change: &Changed) -> impl Iterator<Item = (&str, u64, &Payload)> {
+    let items = match &change.value {
+        ChangedValue::Items(items) => items.as_slice(),
+        ChangedValue::Empty | ChangedValue::Value(_) => &[],
+    };
+    items.iter().filter_map(|item| match &item.op {
+        ChangedOp::Put(payload) => Some((&*change.channel, item.position, &**payload)),
+        _ => None,
+    })
 }

@@ -454,7 +454,7 @@ impl<'a> ChannelRows<'a> {
     }
 
     /// Visits the last items.
-    fn tail(&self, count: usize, visit: Visit<'_>) -> Res<()> {
+    pub(super) fn tail(&self, count: usize, visit: Visit<'_>) -> Res<()> {
         if count == 0 {
             return Ok(());
         }

@@ -526,6 +526,9 @@ impl Backend for SqliteBackend {
                 std::thread::sleep(PRUNE_INTERVAL);
             }
         }
+        if sum.checkpoints > 0 {
+            threads::recount(writer, thread)?;
+        }
         if let Some(indexer) = self.indexer.as_ref().filter(|_| sum.checkpoints > 0) {
             indexer.wake_if_on();
         }

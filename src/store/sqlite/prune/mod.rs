@@ -11,6 +11,9 @@ mod gone;
 mod slice;
 mod sql;
 
+pub(super) use slice::positions;
+pub(super) use sql::ITEMS_WRITTEN;
+
 use super::fault::{Res, corrupt, invalid};
 use super::lineage::{self, BranchRow};
 use super::names::Kind;
@@ -19,7 +22,7 @@ use super::pack::{Unpack, unpack_reference};
 use super::read::ReadView;
 use super::source::is_pruned_column;
 use super::write::{self, Caches};
-use super::{heads, search, sql as log_sql};
+use super::{heads, search, sql as log_sql, threads};
 use crate::base::ThreadId;
 use crate::base::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
 use crate::store::prune::{PruneSpan, Pruned};
@@ -87,6 +90,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Re
     search::empty(conn)?;
     let next = slice.last + 1;
     let pruned = slice.prune()?;
+    threads::uncount(conn, caches, &job.thread)?;
     (state.pruned, state.next) = (pruned, u64::try_from(next).ok().filter(|_| next <= last));
     caches.erased();
     Ok(())

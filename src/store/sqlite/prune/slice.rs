@@ -8,10 +8,11 @@ use super::super::put_checkpoint::insert_versions;
 use super::super::read::{ReadView, checkpoint_row, column};
 use super::super::row_check::RowCheck;
 use super::super::source::pruned_column;
-use super::super::{erase, sql as log_sql};
+use super::super::{erase, sealed, sql as log_sql};
 use super::gone::{GoneItem, GoneRows};
 use super::{pruned_at, seq_at, sql};
 use crate::base::limits::RECLAIM_COST_MAX;
+use crate::store::counts::pruned_metadata;
 use crate::store::prune::Pruned;
 use rusqlite::params;
 use rusqlite::types::{Value, ValueRef};
@@ -199,7 +200,8 @@ impl<'a> PruneSlice<'a> {
             shared.into_iter().flatten().for_each(|id| put_uint(&mut packed, *id as u64));
             let Value::Integer(source) = row[column::SOURCE] else { return Err(missing()) };
             row[column::SOURCE] = Value::Integer(pruned_column(source));
-            (row[column::METADATA], row[column::PARENTS]) = (Value::Null, Value::Blob(packed));
+            row[column::PARENTS] = Value::Blob(packed);
+            row[column::METADATA] = self.usage_of(seq, &row)?;
             let Value::Integer(namespace) = row[column::NAMESPACE] else { return Err(missing()) };
             conn.prepare_cached(log_sql::TIMERS_PASSED)?.execute([namespace, seq])?;
         }
@@ -218,6 +220,21 @@ impl<'a> PruneSlice<'a> {
         insert.raw_bind_parameter(column::SUM + 2, check)?;
         insert.raw_execute()?;
         Ok(())
+    }
+
+    /// Returns the metadata that a pruned checkpoint retains.
+    fn usage_of(&self, seq: i64, row: &[Value]) -> Res<Value> {
+        let place = || format!("checkpoint {seq}");
+        let Value::Blob(id) = &row[column::ID] else { return Err(corrupt(place(), "its id does not match the format")) };
+        let id = <[u8; 16]>::try_from(id.as_slice()).map_err(|_| corrupt(place(), "its id does not match the format"))?;
+        let (conn, keys) = (self.view.conn, self.view.keys);
+        let metadata = sealed::metadata(conn, keys, &id, ValueRef::from(&row[column::METADATA]), &place)?;
+        match pruned_metadata(metadata.as_deref()) {
+            Some(usage) if keys.seal_content() => {
+                Ok(Value::Blob(keys.seal(&keys.identity("metadata").bytes(&id), usage.as_bytes())?))
+            }
+            usage => Ok(usage.map_or(Value::Null, Value::Text)),
+        }
     }
 
     /// Returns whether the next checkpoint of the branch is not pruned: it has consumed writes of the tasks of its parent, and its
@@ -259,7 +276,7 @@ fn cost_of(rows: &[VersionRow]) -> Res<usize> {
 }
 
 /// Returns the range of the positions that a change of a list wrote, as far as it can have put items there.
-pub(super) fn positions(end: &ListEnd) -> (u64, u64) {
+pub(in super::super) fn positions(end: &ListEnd) -> (u64, u64) {
     (end.written.0, end.written.1.min(end.end))
 }
 

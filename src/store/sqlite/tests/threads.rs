@@ -62,6 +62,8 @@ fn a_damaged_table_is_cited_and_made_anew() {
         "UPDATE thread_state SET newest = 1 WHERE thread = 2",
         "UPDATE thread_state SET status = 3 WHERE thread = 2",
         "UPDATE thread_state SET facets = X'00' WHERE thread = 2",
+        "UPDATE thread_state SET counts = '[1,0,0,0]' WHERE thread = 2",
+        "UPDATE thread_state SET counts = NULL WHERE thread = 2",
         "UPDATE thread_state SET newest = 9 WHERE thread = 0",
         "DELETE FROM thread_facet WHERE thread = 3",
         "UPDATE thread_facet SET thread = 1 WHERE thread = 3",
@@ -178,4 +180,64 @@ fn the_status_follows_each_write_that_decides_it() {
         assert_eq!(status, expected, "step {n}");
         assert_eq!(bench.check(), Vec::<String>::new(), "the row is that of the log after step {n}");
     }
+}
+
+/// Adds a checkpoint to a thread that states the tokens of a model call.
+fn spend(bench: &mut Bench, name: &str, tokens: u64) {
+    let head = bench.store.head_id(&thread(name), &Namespace::root()).unwrap();
+    let id = bench.ids.checkpoint(Timestamp::from_micros(1), 0, head.as_ref());
+    let mut batch = Batch::new(thread(name), Namespace::root(), head);
+    let metadata = Some(format!(r#"{{"usage":{{"input_tokens":{tokens}}}}}"#).into());
+    batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), metadata, ..checkpoint(id) });
+    bench.store.commit(&batch).unwrap();
+}
+
+fn input_tokens(bench: &Bench, name: &str) -> u64 {
+    bench.store.thread_info(&thread(name)).unwrap().unwrap().counts().unwrap().input_tokens
+}
+
+#[test]
+fn a_thread_is_counted_in_steps_as_its_rest_grows() {
+    let mut bench = Bench::new();
+    let mut sum = 0;
+    for n in 1..=400 {
+        spend(&mut bench, "a", n);
+        sum += n;
+        if n % 50 == 0 {
+            assert_eq!(input_tokens(&bench, "a"), sum, "after {n}");
+            assert_eq!(bench.check(), Vec::<String>::new(), "after {n}");
+        }
+    }
+    assert_eq!(number(&bench, "SELECT newest FROM thread_state WHERE thread = 0"), 384);
+    // A step of the table that ends within a thread.
+    chain(&mut bench, "b", 1_500);
+    bench.store.rebuild_threads().unwrap();
+    spend(&mut bench, "a", 1);
+    assert_eq!(input_tokens(&bench, "a"), sum + 1);
+    assert_eq!(bench.check(), Vec::<String>::new());
+}
+
+#[test]
+fn a_pruning_that_was_interrupted_leaves_a_thread_that_is_counted_when_it_is_listed() {
+    let mut bench = Bench::new();
+    for n in 1..=200 {
+        spend(&mut bench, "a", n);
+    }
+    let sum = input_tokens(&bench, "a");
+    let spans = [crate::store::prune::PruneSpan::new(1, 0, 150)];
+    assert_eq!(bench.store.prune(&thread("a"), &spans).unwrap().checkpoints, 151);
+    assert_eq!(input_tokens(&bench, "a"), sum, "stated tokens stay");
+    assert_eq!(number(&bench, "SELECT counts IS NULL FROM thread_state WHERE thread = 1"), 0);
+    let keys = crate::store::sqlite::keys::Keys::default();
+    let conn = raw(&bench.path());
+    let caches = crate::store::sqlite::write::Caches::new(std::sync::Arc::new(keys));
+    crate::store::sqlite::threads::uncount(&conn, &caches, &thread("a")).unwrap();
+    drop(conn);
+    assert_eq!(number(&bench, "SELECT counts IS NULL FROM thread_state WHERE thread = 1"), 1);
+    assert_eq!(input_tokens(&bench, "a"), sum, "the listing counts the log");
+    assert_eq!(bench.check(), Vec::<String>::new(), "a pruning is continued");
+    bench.store.prune(&thread("a"), &[crate::store::prune::PruneSpan::new(1, 0, 160)]).unwrap();
+    assert_eq!(number(&bench, "SELECT counts IS NULL FROM thread_state WHERE thread = 1"), 0);
+    assert_eq!(input_tokens(&bench, "a"), sum);
+    assert_eq!(bench.check(), Vec::<String>::new());
 }

@@ -4,7 +4,9 @@ use super::super::check::Checker;
 use super::super::fault::Res;
 use super::super::write;
 use super::row::{StateRow, undamaged};
+use super::counts::usage_of_thread;
 use super::{MARK, derived, sql};
+use crate::store::counts::ThreadCounts;
 use std::collections::HashMap;
 
 impl Checker<'_> {
@@ -15,7 +17,7 @@ impl Checker<'_> {
         let mut statement = view.conn.prepare_cached(sql::STATES)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let row = StateRow::decode(view.keys, row);
+            let row = StateRow::decode(view.conn, view.keys, row);
             if let Some(row) = self.note(row)? {
                 stored.insert(row.thread, row);
             }
@@ -33,14 +35,15 @@ impl Checker<'_> {
         while let Some(row) = rows.next()? {
             let (thread, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
             let found = stored.remove(&thread);
-            // The rest of the log, of which the table knows nothing yet.
-            let Some((newest, _)) = write::newest(view.conn, namespace)?.filter(|(newest, _)| *newest <= mark) else {
+            let Some((newest, _)) = write::newest(view.conn, namespace)? else { continue };
+            let usage = self.usage(thread, mark, found.as_ref())?;
+            if newest > mark {
+                self.lagging(thread, found.as_ref(), usage);
                 continue;
-            };
+            }
             // Other invariants report the damage of a thread.
-            let Some(expected) = undamaged(derived(view, thread, newest))?.filter(|row| row.status.is_some()) else {
-                continue;
-            };
+            let expected = undamaged(derived(view, thread, newest, usage))?;
+            let Some(expected) = expected.filter(|row| row.status.is_some()) else { continue };
             if found.as_ref() != Some(&expected) {
                 let reason = "it does not follow from the log; make the table of threads anew";
                 self.problem(format!("thread_state {thread}"), reason);
@@ -60,5 +63,24 @@ impl Checker<'_> {
             self.problem("thread_facet", reason);
         }
         Ok(())
+    }
+
+    /// Derives the tokens and the costs of a thread up to the mark. A row without counts is that of a thread of which
+    /// checkpoints are being pruned, or have damaged rows.
+    fn usage(&self, thread: i64, mark: i64, found: Option<&StateRow>) -> Res<Option<ThreadCounts>> {
+        let mut has_pruned = self.view.conn.prepare_cached(sql::HAS_PRUNED)?;
+        if found.is_some_and(|row| row.counts.is_none()) && has_pruned.query_row([thread], |row| row.get(0))? {
+            return Ok(None);
+        }
+        undamaged(usage_of_thread(self.view, thread, mark))
+    }
+
+    /// Compares the row of a thread with checkpoints after the mark: it counts those before.
+    fn lagging(&mut self, thread: i64, found: Option<&StateRow>, usage: Option<ThreadCounts>) {
+        let found = found.and_then(|row| row.counts).map(|counts| ThreadCounts { messages: 0, ..counts });
+        if usage.is_some() && found != usage && (found.is_some() || usage != Some(ThreadCounts::default())) {
+            let reason = "its counts do not follow from the log; make the table of threads anew";
+            self.problem(format!("thread_state {thread}"), reason);
+        }
     }
 }

@@ -1,29 +1,35 @@
 //! Listings of threads, and the table by which they are found.
 //!
-//! The table follows the log: its mark names the last checkpoint that it follows, and a commit that leaves too many after it
-//! follows the next ones in its own transaction. So a commit pays for the table once in many. A listing by activity begins
-//! with the threads that have newer checkpoints, which it finds by a scan of the rest of the log, and goes on in the table.
-//! The facts and the status in a listing are derived from the log; the table only leads to the threads.
-//! *Absent:* the filters, which [`ThreadPage`] applies to the facts of each thread.
+//! The table follows the log: its mark names the last checkpoint that it follows, and a commit that leaves too many
+//! after it follows the next ones in its own transaction. So a commit pays for the table once in many. A listing by
+//! activity begins with the threads that have newer checkpoints, which it finds by a scan of the rest of the log, and
+//! goes on in the table. The facts and the status in a listing are derived from the log; the table leads to the
+//! threads, and counts their messages, tokens and costs. *Absent:* the filters, which [`ThreadPage`] applies to the
+//! facts of each thread.
 //!
-//! Invariant: if the newest checkpoint of the root namespace of a thread is not above the mark, its row in the table follows
-//! from the log. Operations and writes without a checkpoint renew the row.
+//! Invariant: if the newest checkpoint of the root namespace of a thread is not above the mark, its row in the table
+//! follows from the log. Operations and writes without a checkpoint renew the row. The row of any thread counts the
+//! tokens and the costs of its checkpoints up to the mark.
 
 mod check;
+mod counts;
 mod row;
 mod sql;
 
 pub(super) use self::row::hide;
 pub(super) use self::row::undamaged;
+use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
 use self::row::{StateRow, damaged_facet, facet_of};
 use super::fault::{Res, corrupt};
 use super::job::JobRef;
+use super::neighbors;
 use super::read::ReadView;
 use super::write::{self, Caches};
 use super::writer::SqliteWriter;
 use crate::base::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
 use crate::base::{Namespace, ThreadId};
 use crate::store::batch::NewWrites;
+use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::record::CheckpointRecord;
 use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
@@ -39,6 +45,8 @@ const MARK: i64 = 0;
 #[derive(Clone, Debug)]
 pub(super) struct ThreadsJob {
     pub(super) step: ThreadsStep,
+    /// The thread that a step is about.
+    pub(super) thread: Option<ThreadId>,
     /// The checkpoints that the table does not follow after the step.
     pub(super) behind: Arc<Mutex<u64>>,
 }
@@ -50,6 +58,8 @@ pub(super) enum ThreadsStep {
     Clear,
     /// Follows the next checkpoints.
     Follow,
+    /// Counts the tokens and the costs of a thread anew.
+    Count,
 }
 
 /// Does a step in the transaction that is open.
@@ -61,6 +71,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &ThreadsJob) -> 
             set_mark(conn, caches, 0)?;
         }
         ThreadsStep::Follow => follow(conn, caches)?,
+        ThreadsStep::Count => count(conn, caches, job.thread.as_ref())?,
     }
     let mark = marked(conn, caches)?;
     let behind: i64 = conn.prepare_cached(sql::BEHIND)?.query_row([mark], |row| row.get(0))?;
@@ -72,12 +83,45 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &ThreadsJob) -> 
 pub(super) fn rebuild(writer: &SqliteWriter) -> Result<(), StoreError> {
     let mut step = ThreadsStep::Clear;
     loop {
-        let job = ThreadsJob { step, behind: Arc::default() };
+        let job = ThreadsJob { step, thread: None, behind: Arc::default() };
         writer.commit(JobRef::Threads(&job))?;
         if *job.behind.lock() == 0 {
             return Ok(());
         }
         step = ThreadsStep::Follow;
+    }
+}
+
+/// Counts the tokens and the costs of a thread after a pruning.
+pub(super) fn recount(writer: &SqliteWriter, thread: &ThreadId) -> Result<(), StoreError> {
+    let job = ThreadsJob { step: ThreadsStep::Count, thread: Some(thread.clone()), behind: Arc::default() };
+    writer.commit(JobRef::Threads(&job))
+}
+
+fn count(conn: &Connection, caches: &mut Caches, thread: Option<&ThreadId>) -> Res<()> {
+    let mark = marked(conn, caches)?;
+    let view = caches.view(conn);
+    let Some(thread) = thread.map_or(Ok(None), |thread| neighbors::thread_number(conn, thread))? else { return Ok(()) };
+    let Some(Some(mut row)) = undamaged(StateRow::read(conn, view.keys, thread))? else { return Ok(()) };
+    if row.counts.is_none() {
+        row.counts = undamaged(usage_of_thread(view, thread, mark))?;
+        if let Some(counts) = &mut row.counts
+            && let Some(info) = undamaged(info(view, thread, row.newest))?
+        {
+            counts.messages = undamaged(counts::messages(view, &info))?.unwrap_or(0);
+        }
+        row.put(conn, view.keys)?;
+    }
+    Ok(())
+}
+
+/// Takes the counts of a thread out of its row, of which checkpoints are pruned: until they are counted anew, a listing
+/// counts them.
+pub(super) fn uncount(conn: &Connection, caches: &Caches, thread: &ThreadId) -> Res<()> {
+    let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(()) };
+    match undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten() {
+        Some(row) if row.counts.is_some() => StateRow { counts: None, ..row }.put(conn, &caches.keys),
+        _ => Ok(()),
     }
 }
 
@@ -111,7 +155,7 @@ fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
 }
 
 fn set_mark(conn: &Connection, caches: &mut Caches, mark: i64) -> Res<()> {
-    let row = StateRow { thread: MARK, newest: mark, status: None, facets: Vec::new() };
+    let row = StateRow { thread: MARK, newest: mark, status: None, facets: Vec::new(), counts: None };
     row.put(conn, &caches.keys)?;
     caches.followed = Some(mark);
     Ok(())
@@ -132,65 +176,117 @@ pub(super) fn after_checkpoints(conn: &Connection, caches: &mut Caches, last: i6
 
 /// Renews the row of a thread that changed without a checkpoint of its root namespace, whose newest is `newest`.
 pub(super) fn after_change(conn: &Connection, caches: &mut Caches, namespace: i64, newest: i64) -> Res<()> {
-    if newest > marked(conn, caches)? {
+    let mark = marked(conn, caches)?;
+    if newest > mark {
         return Ok(());
     }
     debug_assert!(newest > 0, "a thread has a checkpoint");
     let thread = conn.prepare_cached(super::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
-    undamaged(renew(caches.view(conn), thread, newest)).map(|_| ())
+    undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ())
 }
 
-/// Renews the row of a thread after writes of its tasks, whose root namespace and newest checkpoint are given. Its status is
-/// derived again only if these writes may change it: a superstep of many tasks is many batches.
+/// Renews the row of a thread after writes of its tasks, whose root namespace and newest checkpoint are given. Its
+/// status is derived again only if these writes may change it: a superstep of many tasks is many batches.
 pub(super) fn after_writes(
     conn: &Connection,
     caches: &mut Caches,
     (namespace, newest): (i64, i64),
     writes: &[NewWrites],
 ) -> Res<()> {
-    if newest > marked(conn, caches)? {
+    let mark = marked(conn, caches)?;
+    if newest > mark {
         return Ok(());
     }
     let thread = conn.prepare_cached(super::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
     let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
     match row.and_then(|row| row.status).map(usize::try_from) {
         Some(Ok(status)) if ThreadStatus::remains(status, writes) => Ok(()),
-        _ => undamaged(renew(caches.view(conn), thread, newest)).map(|_| ()),
+        _ => undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ()),
     }
+}
+
+/// The checkpoints of a thread that the table follows in one step.
+#[derive(Default)]
+struct FollowedThread {
+    seqs: Vec<i64>,
+    /// The root namespace and its last checkpoint among them.
+    root: Option<(i64, i64)>,
 }
 
 /// Follows the next checkpoints, as many as one transaction may.
 fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let stored = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
     let mut mark = stored;
-    let mut threads: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    let mut threads: BTreeMap<i64, FollowedThread> = BTreeMap::new();
     let mut statement = conn.prepare_cached(sql::NEXT)?;
     let mut rows = statement.query([stored, THREADS_FOLLOWED_MAX])?;
     while let Some(row) = rows.next()? {
         mark = row.get(0)?;
-        if let (Some(thread), Some(namespace)) = (row.get::<_, Option<i64>>(1)?, row.get(2)?) {
-            threads.insert(thread, (namespace, mark));
-        }
+        let Some(thread) = row.get::<_, Option<i64>>(1)? else { continue };
+        let followed = threads.entry(thread).or_default();
+        followed.seqs.push(mark);
+        followed.root = row.get::<_, Option<i64>>(2)?.map(|namespace| (namespace, mark)).or(followed.root);
     }
     drop(rows);
-    for (thread, (namespace, seq)) in threads {
-        // A thread with newer checkpoints is followed with these.
-        if write::newest(conn, namespace)?.is_some_and(|(newest, _)| newest == seq) {
-            renew(caches.view(conn), thread, seq)?;
-        }
+    for (thread, followed) in threads {
+        follow_thread(caches.view(conn), mark, thread, &followed)?;
     }
     debug_assert!(stored <= mark, "the mark ascends");
     set_mark(conn, caches, mark)
 }
 
-/// Derives the row of a thread from the log, and writes it.
-fn renew(view: ReadView<'_>, thread: i64, newest: i64) -> Res<()> {
-    derived(view, thread, newest)?.put(view.conn, view.keys)
+/// Adds the tokens and the costs of the next checkpoints to the row of their thread, and renews it if the newest one is
+/// among them.
+fn follow_thread(view: ReadView<'_>, mark: i64, thread: i64, followed: &FollowedThread) -> Res<()> {
+    let row = undamaged(StateRow::read(view.conn, view.keys, thread))?.flatten();
+    let usage = match &row {
+        Some(row) => match row.counts {
+            Some(mut counts) => {
+                let mut add = || followed.seqs.iter().try_for_each(|seq| {
+                    counts.add_usage(usage_of_checkpoint(view, *seq)?);
+                    Ok(())
+                });
+                undamaged(add())?.map(|()| counts)
+            }
+            None => None,
+        },
+        None => undamaged(usage_of_thread(view, thread, mark))?,
+    };
+    let newest = match followed.root {
+        Some((namespace, _)) => write::newest(view.conn, namespace)?.map(|(newest, _)| newest),
+        None => None,
+    };
+    match (followed.root, row) {
+        (Some((_, seq)), _) if newest == Some(seq) => derived(view, thread, seq, usage)?.put(view.conn, view.keys),
+        // A thread with newer checkpoints is followed with these. Its row counts those up to the mark.
+        (_, Some(row)) => StateRow { counts: usage, ..row }.put(view.conn, view.keys),
+        (Some((_, seq)), None) => {
+            let row = StateRow { thread, newest: seq, status: None, facets: Vec::new(), counts: usage };
+            row.put(view.conn, view.keys)
+        }
+        // A thread is listed from the first checkpoint of its root namespace on.
+        (None, None) => Ok(()),
+    }
 }
 
-/// Derives the row of a thread from the log.
-fn derived(view: ReadView<'_>, thread: i64, newest: i64) -> Res<StateRow> {
+/// Derives the row of a thread from the log, and writes it. It goes on with the tokens and the costs that it has.
+fn renew(view: ReadView<'_>, mark: i64, thread: i64, newest: i64) -> Res<()> {
+    let usage = match undamaged(StateRow::read(view.conn, view.keys, thread))?.flatten() {
+        Some(row) => row.counts,
+        None => undamaged(usage_of_thread(view, thread, mark))?,
+    };
+    derived(view, thread, newest, usage)?.put(view.conn, view.keys)
+}
+
+/// Derives the row of a thread from the log, but for its tokens and costs.
+fn derived(view: ReadView<'_>, thread: i64, newest: i64, usage: Option<ThreadCounts>) -> Res<StateRow> {
     let info = undamaged(info(view, thread, newest))?;
+    let messages = match info.as_ref().zip(usage) {
+        Some((info, _)) => undamaged(counts::messages(view, info))?,
+        None => None,
+    };
+    let counts = usage.zip(messages).map(|(usage, messages)| ThreadCounts { messages, ..usage });
+    let info = info.map(|info| info.with_counts(counts));
     Ok(StateRow::of(view.keys, thread, newest, info.as_ref()))
 }
 
@@ -224,6 +320,11 @@ fn with_head(
 
 /// Returns a thread; `None` if it has no checkpoint in its root namespace.
 pub(super) fn of_id(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
+    let Some(info) = uncounted(view, id)? else { return Ok(None) };
+    Ok(counted(view, vec![info])?.pop())
+}
+
+fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
     let root = Namespace::root();
     let Some(head) = view.head(id, &root)? else { return Ok(None) };
     let Some(namespace) = view.namespace(id, &root)? else { return Ok(None) };
@@ -245,7 +346,7 @@ pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInf
             ThreadOrder::Id => by_id(view, query, &mut page)?,
         }
     }
-    Ok(page.into_threads())
+    counted(view, page.into_threads())
 }
 
 fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
@@ -294,7 +395,7 @@ fn by_id(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> 
         let Some(last) = threads.last() else { return Ok(()) };
         after = Some(last.id.clone());
         for thread in threads {
-            if let Some(info) = of_id(view, &thread.id)?
+            if let Some(info) = uncounted(view, &thread.id)?
                 && !page.offer(info)
             {
                 return Ok(());

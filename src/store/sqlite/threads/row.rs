@@ -1,16 +1,18 @@
 //! The rows of a thread in `thread_state` and `thread_facet`.
 //!
-//! A facet is a number that stands for a filter of listings: one for each of status, project, label, graph and pin of the
-//! thread, and one for the thread as such. The rows of a facet are in the order of the last activity, so a listing reads a
-//! page of them. *Absent:* texts: a thread that a facet gives is compared with its facts.
+//! A facet is a number that stands for a filter of listings: one for each of status, project, label, graph and pin of
+//! the thread, and one for the thread as such. The rows of a facet are in the order of the last activity, so a listing
+//! reads a page of them. *Absent:* texts: a thread that a facet gives is compared with its facts.
 
 use super::super::fault::{Fault, Res, corrupt, damage};
-use super::super::keys::Keys;
+use super::super::keys::{Identity, Keys};
 use super::super::row_check::RowCheck;
 use super::sql;
 use crate::base::internal::hash::{check64, keyed_checksum};
+use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::threads::{ThreadInfo, ThreadQuery, ThreadStatus};
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params};
 
 /// The row of a thread.
@@ -22,6 +24,9 @@ pub(super) struct StateRow {
     /// The number of its status; `None` if the rows of the thread are damaged.
     pub(super) status: Option<i64>,
     pub(super) facets: Vec<i64>,
+    /// The messages at the newest checkpoint, and the tokens and the costs of all checkpoints up to the mark. `None` if
+    /// rows are damaged, or while checkpoints are pruned.
+    pub(super) counts: Option<ThreadCounts>,
 }
 
 /// A filter of listings.
@@ -38,8 +43,8 @@ enum Facet<'f> {
 }
 
 impl Facet<'_> {
-    /// Returns the number among the threads of a place. In an encrypted file the hash has the key of the checksums, because
-    /// facts are content.
+    /// Returns the number among the threads of a place. In an encrypted file the hash has the key of the checksums,
+    /// because facts are content.
     fn number(self, keys: &Keys, place: u8) -> i64 {
         let (kind, text) = match self {
             Self::All => (0, ""),
@@ -90,7 +95,7 @@ impl StateRow {
     /// Describes a thread, `None` if its rows are damaged.
     pub(super) fn of(keys: &Keys, thread: i64, newest: i64, info: Option<&ThreadInfo>) -> Self {
         let Some(info) = info else {
-            return Self { thread, newest, status: None, facets: vec![damaged_facet(keys)] };
+            return Self { thread, newest, status: None, facets: vec![damaged_facet(keys)], counts: None };
         };
         let facts = info.facts();
         let mut facets = vec![Facet::All, Facet::Status(info.status().as_str())];
@@ -103,23 +108,27 @@ impl StateRow {
         facets.sort_unstable();
         facets.dedup();
         debug_assert!(facets.len() >= 2, "a thread has a status");
-        Self { thread, newest, status: Some(info.status().number() as i64), facets }
+        let counts = info.counts().copied();
+        Self { thread, newest, status: Some(info.status().number() as i64), facets, counts }
     }
 
     /// Decodes and verifies a row of `sql::STATE`.
-    pub(super) fn decode(keys: &Keys, row: &Row<'_>) -> Res<Self> {
+    pub(super) fn decode(conn: &Connection, keys: &Keys, row: &Row<'_>) -> Res<Self> {
         let thread: i64 = row.get(0)?;
         let wrong = |reason: &str| corrupt(format!("thread_state {thread}"), reason);
         let facets = row.get_ref(3)?.as_blob().map_err(|_| wrong("its facets do not match the format"))?;
-        let found = Self {
+        let mut found = Self {
             thread,
             newest: row.get(1)?,
             status: row.get(2)?,
             facets: facets.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+            counts: None,
         };
-        if row.get::<_, i64>(4)? != found.check(keys) || found.packed() != facets {
+        let counts = row.get_ref(4)?;
+        if row.get::<_, i64>(5)? != found.check(keys, counts) || found.packed() != facets {
             return Err(wrong("its check does not match"));
         }
+        found.counts = found.counts_of(conn, keys, counts)?;
         Ok(found)
     }
 
@@ -127,43 +136,83 @@ impl StateRow {
     pub(super) fn read(conn: &Connection, keys: &Keys, thread: i64) -> Res<Option<Self>> {
         let mut statement = conn.prepare_cached(sql::STATE)?;
         let mut rows = statement.query([thread])?;
-        rows.next()?.map(|row| Self::decode(keys, row)).transpose()
+        rows.next()?.map(|row| Self::decode(conn, keys, row)).transpose()
+    }
+
+    /// Decodes the column of the counts.
+    fn counts_of(&self, conn: &Connection, keys: &Keys, column: ValueRef<'_>) -> Res<Option<ThreadCounts>> {
+        let place = || format!("thread_state {}", self.thread);
+        let wrong = || corrupt(place(), "its counts do not match the format");
+        let mut opened = Vec::new();
+        let text = match column {
+            ValueRef::Null => return Ok(None),
+            ValueRef::Text(text) if !keys.seal_content() => text,
+            ValueRef::Blob(sealed) if keys.seal_content() => {
+                keys.open(conn, &self.identity(keys), sealed, &mut opened, &place)?;
+                &opened
+            }
+            _ => return Err(wrong()),
+        };
+        let numbers: [u64; 4] = serde_json::from_slice(text).map_err(|_| wrong())?;
+        let mut counts = ThreadCounts::default();
+        [counts.messages, counts.input_tokens, counts.output_tokens, counts.cost_nano_usd] = numbers;
+        Ok(Some(counts))
+    }
+
+    /// Returns the column of the counts.
+    fn counts_column(&self, keys: &Keys) -> Res<Value> {
+        let Some(ThreadCounts { messages, input_tokens, output_tokens, cost_nano_usd }) = self.counts else {
+            return Ok(Value::Null);
+        };
+        let text = format!("[{messages},{input_tokens},{output_tokens},{cost_nano_usd}]");
+        match keys.seal_content() {
+            true => Ok(Value::Blob(keys.seal(&self.identity(keys), text.as_bytes())?)),
+            false => Ok(Value::Text(text)),
+        }
+    }
+
+    fn identity(&self, keys: &Keys) -> Identity {
+        keys.identity("thread counts").int(self.thread).int(self.newest)
     }
 
     fn packed(&self) -> Vec<u8> {
         self.facets.iter().flat_map(|facet| facet.to_le_bytes()).collect()
     }
 
-    fn check(&self, keys: &Keys) -> i64 {
+    fn check(&self, keys: &Keys, counts: ValueRef<'_>) -> i64 {
         let mut check = RowCheck::of("thread_state");
-        check.int(self.thread).int(self.newest).maybe_int(self.status).maybe_bytes(Some(&self.packed()));
+        check.int(self.thread).int(self.newest).maybe_int(self.status).maybe_bytes(Some(&self.packed())).value(counts);
         check.finish_keyed(keys)
     }
 
     /// Writes the row in place of the one that the thread had.
     pub(super) fn put(&self, conn: &Connection, keys: &Keys) -> Res<()> {
-        if !self.replace(conn, keys)? {
-            return Ok(());
-        }
         debug_assert!(self.facets.is_sorted(), "facets are stored in their order");
-        let mut insert = conn.prepare_cached(sql::FACET_PUT)?;
-        for facet in &self.facets {
-            insert.execute(params![facet, self.newest, self.thread])?;
+        let old = undamaged(Self::read(conn, keys, self.thread))?;
+        let is_filed = match &old {
+            Some(Some(old)) if old == self => return Ok(()),
+            Some(Some(old)) if (old.newest, &old.facets) == (self.newest, &self.facets) => true,
+            Some(Some(old)) => {
+                old.delete_facets(conn)?;
+                false
+            }
+            Some(None) => false,
+            None => {
+                conn.prepare_cached(sql::FACETS_DELETE)?.execute([self.thread])?;
+                false
+            }
+        };
+        if !is_filed {
+            let mut insert = conn.prepare_cached(sql::FACET_PUT)?;
+            for facet in &self.facets {
+                insert.execute(params![facet, self.newest, self.thread])?;
+            }
         }
-        let row = params![self.thread, self.newest, self.status, self.packed(), self.check(keys)];
+        let counts = self.counts_column(keys)?;
+        let check = self.check(keys, ValueRef::from(&counts));
+        let row = params![self.thread, self.newest, self.status, self.packed(), counts, check];
         conn.prepare_cached(sql::STATE_PUT)?.execute(row)?;
         Ok(())
-    }
-
-    /// Deletes the facets of the row that the thread had. Returns whether that was another row.
-    fn replace(&self, conn: &Connection, keys: &Keys) -> Res<bool> {
-        match undamaged(Self::read(conn, keys, self.thread))? {
-            Some(Some(old)) if old == *self => return Ok(false),
-            Some(Some(old)) => old.delete_facets(conn)?,
-            Some(None) => {}
-            None => _ = conn.prepare_cached(sql::FACETS_DELETE)?.execute([self.thread])?,
-        }
-        Ok(true)
     }
 
     fn delete_facets(&self, conn: &Connection) -> Res<()> {

@@ -1,10 +1,11 @@
 //! The SQL of the table of threads.
 
-/// Thread, newest checkpoint, status, facets and check of a row.
-pub(super) const STATE: &str = "SELECT thread, newest, status, facets, xxh3 FROM thread_state WHERE thread = ?1";
-pub(super) const STATES: &str = "SELECT thread, newest, status, facets, xxh3 FROM thread_state ORDER BY thread";
-pub(super) const STATE_PUT: &str =
-    "INSERT OR REPLACE INTO thread_state (thread, newest, status, facets, xxh3) VALUES (?1, ?2, ?3, ?4, ?5)";
+/// Thread, newest checkpoint, status, facets, counts and check of a row.
+pub(super) const STATE: &str =
+    "SELECT thread, newest, status, facets, counts, xxh3 FROM thread_state WHERE thread = ?1";
+pub(super) const STATES: &str = "SELECT thread, newest, status, facets, counts, xxh3 FROM thread_state ORDER BY thread";
+pub(super) const STATE_PUT: &str = "INSERT OR REPLACE INTO thread_state (thread, newest, status, facets, counts, xxh3) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 pub(super) const STATE_DELETE: &str = "DELETE FROM thread_state WHERE thread = ?1";
 pub(super) const FACET_PUT: &str = "INSERT OR REPLACE INTO thread_facet (facet, newest, thread) VALUES (?1, ?2, ?3)";
 pub(super) const FACET_DELETE: &str = "DELETE FROM thread_facet WHERE facet = ?1 AND newest = ?2 AND thread = ?3";
@@ -20,10 +21,22 @@ pub(super) const FACETS: &str = "SELECT facet, newest, thread FROM thread_facet"
 /// row.
 pub(super) const TAIL: &str = "SELECT c.seq, t.id FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
      CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq DESC";
-/// The next checkpoints after one of the log. Those of root namespaces have their thread and namespace.
-pub(super) const NEXT: &str = "SELECT c.seq, t.id, n.id FROM checkpoint c \
-     LEFT JOIN namespace n ON n.id = c.namespace AND n.path = '' LEFT JOIN thread t ON t.id = n.thread \
+/// The next checkpoints after one of the log, with their threads; those of root namespaces have their namespace.
+pub(super) const NEXT: &str = "SELECT c.seq, t.id, CASE n.path WHEN '' THEN n.id END FROM checkpoint c \
+     LEFT JOIN namespace n ON n.id = c.namespace LEFT JOIN thread t ON t.id = n.thread \
      WHERE c.seq > ?1 ORDER BY c.seq LIMIT ?2";
+/// The checkpoints after one of the log, in all namespaces, each with its thread.
+pub(super) const REST: &str = "SELECT c.seq, n.thread FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
+     WHERE c.seq > ?1 ORDER BY c.seq";
+/// The checkpoints of a thread up to one of the log.
+pub(super) const CHECKPOINTS_OF_THREAD: &str = "SELECT c.seq FROM namespace n \
+     CROSS JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = ?1 AND c.seq <= ?2";
+/// True if a checkpoint of a thread was pruned.
+pub(super) const HAS_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM namespace n \
+     CROSS JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = ?1 AND c.source < 0)";
+/// The values that were put at a position before an ordinal, on the same branch.
+pub(super) const OLDER_PUTS: &str = "SELECT value FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3 \
+     AND ordinal < ?4 AND op = 1";
 /// The number of checkpoints after one of the log.
 pub(super) const BEHIND: &str = "SELECT count(*) FROM checkpoint WHERE seq > ?1";
 /// The id of a thread.
