@@ -712,12 +712,12 @@ pub(super) fn begin(
             let store = thread.store();
             let loaded = load_claimed(graph, thread, at, (settings, &start, earlier.as_ref()), &mut claimed)?;
             let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
-            outside::verify_continues(thread, &start, &loaded, addressed || settings.strict_resume.is_some())?;
             start = match &earlier {
                 Some(earlier) => earlier.start(&loaded),
                 None if run.is_of_key() => start.with_key(&loaded.head, run),
                 None => start,
             };
+            outside::verify_continues(thread, &start, &loaded, addressed || settings.strict_resume.is_some())?;
             if !loaded.head.recorded.is_empty() || earlier.is_none() {
                 settings.verify_free(thread, &start, loaded.lease.as_ref())?;
             }
