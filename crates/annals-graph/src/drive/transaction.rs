@@ -97,17 +97,16 @@ impl Context {
     /// #[derive(State, Clone, Default)]
     /// struct Order { #[channel(last)] rows: i64 }
     ///
+    /// async fn pay(_: &Order, context: &Context) -> NodeResult<OrderUpdate> {
+    ///     let rows = context.atransaction(|tx| tx.execute("INSERT INTO app_ledger VALUES (500)", ())).await?;
+    ///     Ok(Order::update().rows(rows as i64))
+    /// }
+    ///
     /// # fn main() -> Result<()> {
     /// # let folder = tempfile::tempdir().unwrap();
     /// let store = Store::open(folder.path().join("orders.db"))?;
     /// store.transaction(|tx| tx.execute_batch("CREATE TABLE app_ledger (cents INTEGER)"))?;
-    /// let graph = StateGraph::<Order>::new()
-    ///     .node("pay", |_: std::sync::Arc<Order>, context: Context| async move {
-    ///         let rows = context.atransaction(|tx| tx.execute("INSERT INTO app_ledger VALUES (500)", ())).await?;
-    ///         Ok(Order::update().rows(rows as i64))
-    ///     })
-    ///     .edge(START, "pay")
-    ///     .compile()?;
+    /// let graph = StateGraph::<Order>::new().node("pay", pay).edge(START, "pay").compile()?;
     /// let done = annals_graph::block_on(graph.ainvoke(&store.thread("order-17")?, Order::update()))?;
     /// assert_eq!(done.state().rows, 1);
     /// # Ok(())
