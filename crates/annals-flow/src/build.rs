@@ -13,20 +13,7 @@ use crate::spec::{FlowEdge, FlowNode, FlowSpec, FlowWork, Reducer};
 
 pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphError> {
     let FlowSpec { name, channels, start, nodes, folder, .. } = spec;
-    let mut schema = DynSchema::new();
-    for (channel, reducer) in channels {
-        schema = match reducer {
-            Reducer::Last => schema.last(channel),
-            Reducer::Append => schema.append(channel),
-            Reducer::Sum => schema.reduce_from(channel, 0, |old, new| fold("sum", old, new)),
-            Reducer::Min => schema.reduce(channel, |old, new| fold("min", old, new)),
-            Reducer::Max => schema.reduce(channel, |old, new| fold("max", old, new)),
-            Reducer::Map => schema.map(channel),
-            Reducer::Text => schema.text(channel),
-            Reducer::Messages => schema.messages(channel),
-        };
-    }
-    let mut graph = StateGraph::with_schema(schema.build()).name(name);
+    let mut graph = StateGraph::with_schema(schema(channels).build()).name(name);
     for first in start {
         graph = graph.edge(START, first);
     }
@@ -83,6 +70,24 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
         graph = with_edges(graph, node, next);
     }
     graph.compile()
+}
+
+/// Returns the schema of the channels.
+fn schema(channels: Vec<(String, Reducer)>) -> DynSchema {
+    let mut schema = DynSchema::new();
+    for (channel, reducer) in channels {
+        schema = match reducer {
+            Reducer::Last => schema.last(channel),
+            Reducer::Append => schema.append(channel),
+            Reducer::Sum => schema.reduce_from(channel, 0, |old, new| fold("sum", old, new)),
+            Reducer::Min => schema.reduce(channel, |old, new| fold("min", old, new)),
+            Reducer::Max => schema.reduce(channel, |old, new| fold("max", old, new)),
+            Reducer::Map => schema.map(channel),
+            Reducer::Text => schema.text(channel),
+            Reducer::Messages => schema.messages(channel),
+        };
+    }
+    schema
 }
 
 fn with_edges(mut graph: StateGraph<DynState>, node: Arc<str>, next: Vec<FlowEdge>) -> StateGraph<DynState> {
