@@ -291,7 +291,7 @@ fn threads_and_log_agree_as_text_and_json() {
     let tree: Vec<String> =
         text.lines().map(|line| line.chars().take(3).collect::<String>().trim_end().into()).collect();
     assert_eq!(tree, ["@", "o", "o", "o", "| o", "| o", "| o", "|/", "o", "o", "o", "o"]);
-    assert!(text.contains("+4 messages, report") && text.contains("notes +4"), "{text}");
+    assert!(text.contains("needs attention? (+3 messages), report") && text.contains("notes +4"), "{text}");
     for (at, row) in rows.iter().enumerate() {
         let short = row["short"].as_str().unwrap();
         // The input and the start of its graph are one row, which is that of the start.
@@ -438,17 +438,6 @@ fn check_continues_at_a_point() {
     for bad in [&["check", "--since", "x"][..], &["check", "--since", point, "--deep"]] {
         assert_eq!(code(&bench.annals(bad)), 2, "{bad:?}");
     }
-}
-
-#[test]
-fn stats_shows_sizes() {
-    let bench = Bench::ran();
-    let stats = bench.json(&["stats"]);
-    assert_eq!(stats["file_bytes"], json!(fs::metadata(bench.path("store.db")).unwrap().len()));
-    assert_eq!((&stats["wal_bytes"], &stats["erasing"]), (&json!(0), &json!(0)));
-    let text = bench.text(&["stats"]);
-    assert!(text.starts_with("file ") && text.contains("0 of 0 frames copied"), "{text}");
-    assert_eq!(code(&bench.annals_on("none.db", &["stats"])), 3);
 }
 
 #[test]

@@ -168,3 +168,14 @@ fn colours_notes_and_questions_are_chosen() {
     // Without a terminal no pager is started.
     assert_eq!(code(&with(&[("PAGER", "false")], &["log", "trip"])), 0);
 }
+
+#[test]
+fn stats_shows_sizes() {
+    let bench = Bench::ran();
+    let stats = bench.json(&["stats"]);
+    assert_eq!(stats["file_bytes"], json!(fs::metadata(bench.path("store.db")).unwrap().len()));
+    assert_eq!((&stats["wal_bytes"], &stats["erasing"]), (&json!(0), &json!(0)));
+    let text = bench.text(&["stats"]);
+    assert!(text.starts_with("file ") && text.contains("0 of 0 frames copied"), "{text}");
+    assert_eq!(code(&bench.annals_on("none.db", &["stats"])), 3);
+}

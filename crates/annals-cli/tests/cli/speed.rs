@@ -69,9 +69,6 @@ fn the_first_screen_costs_as_much_in_a_large_store_as_in_a_small_one() {
         &["log", "long", "--channel", "n"],
         &["show", "long"],
         &["tail"],
-        &["steps", "long", "-n", "1", "--quiet"],
-        &["operations", "long"],
-        &["search", "nothing", "--thread", "thread 7"],
     ] {
         let on = |file: &str| {
             let timed = || {
