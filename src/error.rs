@@ -151,7 +151,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
     use StoreError as E;
     match error {
         E::Conflict { .. } | E::StaleId { .. } | E::FieldConflict { .. } | E::LeaseLost { .. } => ErrorKind::Conflict,
-        E::Busy { .. } | E::WalLimit { .. } | E::Leased { .. } => ErrorKind::Busy,
+        E::Busy { .. } | E::WalLimit { .. } | E::Leased { .. } | E::LeaseLimit { .. } => ErrorKind::Busy,
         E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,

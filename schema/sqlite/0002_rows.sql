@@ -168,6 +168,15 @@ CREATE TABLE lease (
   xxh3 INTEGER NOT NULL            -- check of the row
 ) STRICT;
 
+CREATE TABLE lease_group (
+  thread INTEGER NOT NULL,         -- thread.id whose last claim entered the group
+  grp INTEGER NOT NULL,            -- hash of the name of the group
+  rated_until INTEGER,             -- moment until which the claim counts for the rate of the group; NULL without a rate
+  PRIMARY KEY (thread, grp)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX lease_group_members ON lease_group (grp);
+
 CREATE TABLE thread_state (
   thread INTEGER PRIMARY KEY,      -- thread.id; 0 in the row of the mark
   newest INTEGER NOT NULL,         -- greatest checkpoint.seq of its root namespace; of the mark: the last checkpoint.seq that the table follows

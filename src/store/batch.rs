@@ -465,6 +465,7 @@ impl Batch {
         if self.then.iter().any(|part| part.operation.is_some() || part.lease.is_some()) {
             return invalid("batch.then", "a batch in `then` must not have an operation or a lease".into());
         }
+        self.lease.as_ref().map_or(Ok(()), NewLease::validate)?;
         if self.is_lease_alone() && self.then.is_empty() && self.operation.is_none() {
             return Ok(());
         }

@@ -119,6 +119,7 @@ pub(super) fn repeated(error: &StoreError) -> StoreError {
         StoreError::StaleId { thread, namespace, id, newest } => {
             StoreError::StaleId { thread: thread.clone(), namespace: namespace.clone(), id: *id, newest: *newest }
         }
+        StoreError::LeaseLimit { group, until } => StoreError::LeaseLimit { group: group.clone(), until: *until },
         StoreError::Leased { thread, owner, until } => {
             StoreError::Leased { thread: thread.clone(), owner: owner.clone(), until: *until }
         }

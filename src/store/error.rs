@@ -88,6 +88,15 @@ pub enum StoreError {
         /// The owner of the lease, as [`LeaseOwner`](super::LeaseOwner) is written.
         owner: String,
     },
+    /// A claim would exceed a limit of a [group](super::LeaseGroup) of leases. Nothing was written; repeating is safe, and succeeds
+    /// once a lease of the group is released or has expired, or the rate allows another claim.
+    #[error("the limit of lease group {group} is reached{}; nothing was written", until_of(until))]
+    LeaseLimit {
+        /// The name of the group.
+        group: String,
+        /// The timestamp from which on the rate allows a claim; `None` if the number of live leases is the limit.
+        until: Option<Timestamp>,
+    },
     /// A field of a thread, such as the name of a branch, has changed since it was read. Nothing was written; read it again
     /// and decide.
     #[error("{field} of thread {thread} has changed; nothing was written")]
@@ -407,6 +416,7 @@ impl StoreError {
             Self::StaleId { .. } => ("Exception", "STALE_ID"),
             Self::Leased { .. } => ("Exception", "LEASED"),
             Self::LeaseLost { .. } => ("Exception", "LEASE_LOST"),
+            Self::LeaseLimit { .. } => ("Exception", "LEASE_LIMIT"),
             Self::FieldConflict { .. } => ("Exception", "FIELD_CONFLICT"),
             Self::Duplicate { .. } => ("Exception", "DUPLICATE_CHECKPOINT"),
             // Raised by a run that continues from there; reading it reports nothing.
@@ -457,6 +467,10 @@ fn at_byte(at: Option<usize>) -> String {
     at.map_or_else(String::new, |at| format!(" at byte {at}"))
 }
 
+fn until_of(until: &Option<Timestamp>) -> String {
+    until.map_or_else(String::new, |until| format!(" until {until}"))
+}
+
 fn process(holder: &Option<u32>) -> String {
     holder.map_or_else(|| "another process".into(), |id| format!("process {id}"))
 }
@@ -496,6 +510,7 @@ mod tests {
             ("StaleId", StoreError::StaleId { thread: thread(), namespace: namespace(), id, newest: id }),
             ("Leased", StoreError::Leased { thread: thread(), owner: reason(), until: Timestamp::from_micros(1) }),
             ("LeaseLost", StoreError::LeaseLost { thread: thread(), owner: reason() }),
+            ("LeaseLimit", StoreError::LeaseLimit { group: reason(), until: None }),
             ("FieldConflict", StoreError::FieldConflict { thread: thread(), field: reason() }),
             ("Duplicate", StoreError::Duplicate { id }),
             ("ThreadNotFound", StoreError::ThreadNotFound { id: thread() }),

@@ -5,6 +5,9 @@
 //! an owner names it, and the store compares it with the stored lease in the transaction of the batch: what an owner
 //! commits after another one has claimed the thread is refused. *Absent:* renewing in time, which is the work of a driver.
 //!
+//! A claim may name groups with limits, such as the runs of a queue. The members of a group are counted in the transaction of the
+//! claim, so a limit holds over all processes.
+//!
 //! Invariants: a thread has one lease at most; the epoch of a thread rises with each claim and is never used twice.
 
 use std::fmt;
@@ -12,7 +15,7 @@ use std::time::Duration;
 
 use super::error::StoreError;
 use super::process::ProcessMark;
-use crate::base::limits::{LEASE_MAX, LEASE_MIN};
+use crate::base::limits::{LEASE_GROUP_LIMIT_MAX, LEASE_GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAME_BYTES_MAX};
 use crate::base::{ThreadId, Timestamp};
 
 /// The owner of a lease: a random id, and the process in which it was made.
@@ -132,17 +135,155 @@ pub struct NewLease {
     pub over: Option<u64>,
     /// True if the lease is released after the batch.
     pub releases: bool,
+    /// The groups that a claim enters. A claim that a limit of one of them refuses changes nothing.
+    pub groups: Vec<LeaseGroup>,
 }
+
+/// A group of leases with limits, which hold over all processes that use the store. The lease of a thread is in the groups that
+/// its last claim named, until it is released. The limits are those of the claim: two claims may name one group with different
+/// limits, and each is compared with its own.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use annals::prelude::*;
+/// use annals::store::{Batch, LeaseGroup, NewLease, StoreError};
+///
+/// # fn main() -> annals::Result<()> {
+/// let store = Store::memory();
+/// let claim = |name: &str| {
+///     let thread = store.thread(name)?;
+///     thread.set("n", 1)?;
+///     let until = store.now().saturating_add(Duration::from_secs(30));
+///     let lease = NewLease::claim(store.mint_owner(), store.now(), until).in_groups([LeaseGroup::new("book").live_max(2)]);
+///     store.commit(&Batch::of_lease(thread.id().clone(), lease)).map_err(annals::Error::from)
+/// };
+/// claim("order-1")?;
+/// claim("order-2")?;
+/// let refused = claim("order-3").unwrap_err();
+/// assert!(matches!(refused.as_store(), Some(StoreError::LeaseLimit { group, .. }) if group == "book"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseGroup {
+    /// The name.
+    pub name: String,
+    /// The number of live leases that the group may have; `None` for any.
+    pub live_max: Option<u64>,
+    /// The number of claims within a period, and the period; `None` for any.
+    pub rate: Option<(u64, Duration)>,
+}
+
+impl LeaseGroup {
+    /// Names a group without limits.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), live_max: None, rate: None }
+    }
+
+    /// Allows a number of live leases at the same time.
+    pub fn live_max(mut self, leases: u64) -> Self {
+        self.live_max = Some(leases);
+        self
+    }
+
+    /// Allows a number of claims within each period: the claims of any span of that duration are counted. Two claims of one
+    /// thread within a period count as one.
+    pub fn rate(mut self, claims: u64, period: Duration) -> Self {
+        self.rate = Some((claims, period));
+        self
+    }
+
+    /// Returns the timestamp until which a claim at `now` counts for the rate; `None` without a rate.
+    pub fn rated_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.rate.map(|(_, period)| now.saturating_add(period))
+    }
+
+    /// Compares a claim with the limits. `members` are the other threads of the group: whether the lease of each is live, and
+    /// until when its last claim counts for the rate. Every backend calls this in the transaction of the claim.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLimit`].
+    pub fn admit(
+        &self,
+        now: Timestamp,
+        members: impl IntoIterator<Item = (bool, Option<Timestamp>)>,
+    ) -> Result<(), StoreError> {
+        let (mut live, mut rated) = (0, Vec::new());
+        for (is_live, rated_until) in members {
+            live += u64::from(is_live);
+            rated.extend(rated_until.filter(|until| *until > now));
+        }
+        let refuse = |until| Err(StoreError::LeaseLimit { group: self.name.clone(), until });
+        if self.live_max.is_some_and(|max| live >= max) {
+            return refuse(None);
+        }
+        let Some((claims, _)) = self.rate else { return Ok(()) };
+        rated.sort_unstable();
+        // The claim has room when all but `claims - 1` of those before it have left the period.
+        let excess = (rated.len() as u64 + 1).saturating_sub(claims);
+        match usize::try_from(excess).ok().filter(|excess| *excess > 0) {
+            None => Ok(()),
+            Some(excess) => refuse(rated.get(excess - 1).copied()),
+        }
+    }
+
+    fn validate(&self) -> Result<(), StoreError> {
+        let invalid = |reason: String| Err(StoreError::Invalid { field: "lease group", reason });
+        if self.name.is_empty() || self.name.len() > GROUP_BYTES_MAX {
+            return invalid(format!("its name has {} bytes, and needs 1 to {GROUP_BYTES_MAX}", self.name.len()));
+        }
+        for limit in self.live_max.into_iter().chain(self.rate.map(|(claims, _)| claims)) {
+            if !(1..=LEASE_GROUP_LIMIT_MAX).contains(&limit) {
+                return invalid(format!("the limit {limit} is not between 1 and {LEASE_GROUP_LIMIT_MAX}"));
+            }
+        }
+        match self.rate {
+            Some((_, period)) if period.is_zero() || period > LEASE_MAX => {
+                invalid(format!("the period {period:?} is not above zero and at most {LEASE_MAX:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Bytes of the name of a group: the name of a queue, of a key, and a value.
+const GROUP_BYTES_MAX: usize = 8 * NAME_BYTES_MAX;
 
 impl NewLease {
     fn of(owner: LeaseOwner) -> Self {
-        Self { owner, claimed_at: None, expires_at: None, over: None, releases: false }
+        Self { owner, claimed_at: None, expires_at: None, over: None, releases: false, groups: Vec::new() }
     }
 
     /// Claims the thread at `now` until a timestamp. The batch is refused with [`StoreError::Leased`] while the lease of
     /// another owner is live.
     pub fn claim(owner: LeaseOwner, now: Timestamp, until: Timestamp) -> Self {
         Self { claimed_at: Some(now), expires_at: Some(until), ..Self::of(owner) }
+    }
+
+    /// Enters groups, at most 16: the claim is refused with [`StoreError::LeaseLimit`] if a limit of one of them is reached.
+    pub fn in_groups(mut self, groups: impl IntoIterator<Item = LeaseGroup>) -> Self {
+        self.groups = groups.into_iter().collect();
+        self
+    }
+
+    /// Returns the groups that the batch enters if it claims the thread, and the timestamp of the claim.
+    pub fn entered(&self) -> Option<(Timestamp, &[LeaseGroup])> {
+        self.claimed_at.filter(|_| !self.releases && !self.groups.is_empty()).map(|now| (now, &*self.groups))
+    }
+
+    /// Checks the groups against the limits.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`].
+    pub(super) fn validate(&self) -> Result<(), StoreError> {
+        if self.groups.len() > LEASE_GROUPS_MAX {
+            let reason = format!("{} groups are named, the limit is {LEASE_GROUPS_MAX}", self.groups.len());
+            return Err(StoreError::Invalid { field: "lease group", reason });
+        }
+        self.groups.iter().try_for_each(LeaseGroup::validate)
     }
 
     /// Names the owner, and changes nothing. The batch is refused with [`StoreError::LeaseLost`] if another owner has claimed
@@ -276,6 +417,24 @@ mod tests {
         let released = apply(&NewLease::release(owner(1)), Some(&renewed)).unwrap().unwrap();
         assert_eq!(apply(&NewLease::renew(owner(1), at(90)), Some(&released)).unwrap(), None);
         assert_eq!(apply(&NewLease::hold(owner(1)), Some(&released)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_group_refuses_live_leases_past_its_limit_and_claims_past_its_rate() {
+        let group = LeaseGroup::new("g").live_max(2).rate(3, Duration::from_secs(10));
+        let refused = |members: &[(bool, Option<i64>)], now| {
+            let members = members.iter().map(|(live, until)| (*live, until.map(at)));
+            match group.admit(at(now), members) {
+                Ok(()) => None,
+                Err(StoreError::LeaseLimit { until, .. }) => Some(until),
+                Err(other) => panic!("{other}"),
+            }
+        };
+        assert_eq!(refused(&[(true, None), (false, None)], 0), None);
+        assert_eq!(refused(&[(true, None), (true, None)], 0), Some(None));
+        let rated = [(false, Some(12)), (false, Some(11)), (true, Some(10))];
+        assert_eq!(refused(&rated, 5), Some(Some(at(10))), "the fourth claim waits for the first to leave the period");
+        assert_eq!(refused(&rated, 10), None);
     }
 
     #[test]

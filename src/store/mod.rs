@@ -58,7 +58,7 @@ pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
 };
-pub use lease::{LeaseOwner, LeaseRecord, NewLease, validate_lease};
+pub use lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};
 pub use memory::MemoryBackend;
 pub(crate) use operation::TRASHED;
 pub use operation::{

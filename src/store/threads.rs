@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::base::limits::{PAGE_ROWS_MAX, THREADS_LISTED_DEFAULT};
+use crate::base::limits::{PAGE_ROWS_MAX, PRIORITY_MAX, THREADS_LISTED_DEFAULT};
 use crate::base::{CheckpointId, TaskId, ThreadId, Timestamp, Value};
 
 use super::batch::{NewWrite, NewWrites, WriteValue};
@@ -24,6 +24,8 @@ pub(crate) const PAUSED: &str = "paused";
 
 /// The member of the metadata of a checkpoint that names its graph.
 pub(crate) const GRAPH: &str = "graph";
+/// The member of the metadata of a checkpoint that holds the priority of its run.
+pub(crate) const PRIORITY: &str = "priority";
 /// The channel and the index of the write of a task that failed.
 pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
 /// The channel and the index of the write of a task that interrupted.
@@ -269,6 +271,7 @@ pub struct ThreadInfo {
     status: ThreadStatus,
     graph: Option<String>,
     counts: Option<ThreadCounts>,
+    priority: u8,
 }
 
 impl ThreadInfo {
@@ -288,7 +291,9 @@ impl ThreadInfo {
         let metadata = metadata.unwrap_or(serde_json::Value::Null);
         let status = ThreadStatus::of(&head, &metadata, writes);
         let graph = metadata.get(GRAPH).and_then(|name| name.as_str()).map(ToOwned::to_owned);
-        Ok(Self { head, seq, updated_at, facts: ThreadFacts::of(fields)?, status, graph, counts: None })
+        let priority = metadata.get(PRIORITY).and_then(|priority| priority.as_u64()).unwrap_or(0);
+        let priority = u8::try_from(priority).unwrap_or(PRIORITY_MAX).min(PRIORITY_MAX);
+        Ok(Self { head, seq, updated_at, facts: ThreadFacts::of(fields)?, status, graph, counts: None, priority })
     }
 
     /// Sets the counts.
@@ -338,6 +343,27 @@ impl ThreadInfo {
         self.counts.as_ref()
     }
 
+    /// Returns the priority of its run: the member `priority` of the metadata of the head, 0 without one, and at most
+    /// 9. Of several runs in a queue the one with the greatest priority is claimed first.
+    pub fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// Returns the record of the head.
+    pub fn record(&self) -> &CheckpointRecord {
+        &self.head
+    }
+
+    /// Returns whether its run waits for a runner: the status is `running`.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.status == ThreadStatus::Running
+    }
+
+    /// Returns the place in the queue of its graph: the least is first.
+    pub(crate) fn queue_place(&self) -> (u8, u64) {
+        (PRIORITY_MAX - self.priority, self.seq)
+    }
+
     /// Returns the timestamp of its newest checkpoint, which is its last activity.
     pub fn updated_at(&self) -> Timestamp {
         self.updated_at
@@ -357,6 +383,9 @@ pub enum ThreadOrder {
     Activity,
     /// By id, ascending.
     Id,
+    /// The threads of a graph whose tasks are due, by the [priority](ThreadInfo::priority) of their run, then the oldest
+    /// activity first.
+    Queue,
 }
 
 /// A listing of threads by their facts and their status. Default: the 50 with the newest activity that are neither archived nor in
@@ -386,6 +415,8 @@ pub struct ThreadQuery {
     pub order: ThreadOrder,
     /// The id and the [position](ThreadInfo::seq) of the thread after which the page begins.
     pub after: Option<(ThreadId, u64)>,
+    /// In the order of a queue: the priority of that thread.
+    pub after_priority: u8,
     /// The maximum number of threads.
     pub limit: Option<usize>,
 }
@@ -458,8 +489,17 @@ impl ThreadQuery {
         self
     }
 
+    /// Lists the queue of a graph: the threads whose tasks are due and neither sleep nor wait nor have failed, by the
+    /// [priority](ThreadInfo::priority) of their run, then the oldest activity first. A run that a worker has claimed stays
+    /// in it until it has stored a checkpoint. The cost is that of the page, however many threads there are.
+    pub fn queue(mut self, graph: impl Into<String>) -> Self {
+        self.order = ThreadOrder::Queue;
+        self.graph(graph)
+    }
+
     /// Begins after the last thread of another page.
     pub fn after(mut self, last: &ThreadInfo) -> Self {
+        self.after_priority = last.priority;
         self.after = Some((last.id().clone(), last.seq));
         self
     }
@@ -481,6 +521,12 @@ impl ThreadQuery {
             && self.archived == facts.is_archived
             && self.trashed == facts.trashed_until.is_some()
             && self.pinned.is_none_or(|pinned| pinned == facts.is_pinned)
+            && (self.order != ThreadOrder::Queue || self.graph.is_some() && info.is_queued())
+    }
+
+    /// Returns the place in a queue after which the page begins; `None` for its begin.
+    pub(crate) fn queue_after(&self) -> Option<(u8, u64)> {
+        self.after.as_ref().map(|(_, seq)| (PRIORITY_MAX.saturating_sub(self.after_priority), *seq))
     }
 }
 
@@ -511,9 +557,10 @@ impl<'q> ThreadPage<'q> {
         let is_before = self.query.after.as_ref().is_some_and(|(id, seq)| match self.query.order {
             ThreadOrder::Activity => info.seq >= *seq,
             ThreadOrder::Id => info.id() <= id,
+            ThreadOrder::Queue => self.query.queue_after().is_some_and(|after| info.queue_place() <= after),
         });
         debug_assert!(
-            self.query.order == ThreadOrder::Activity || self.found.last().is_none_or(|last| last.id() < info.id())
+            self.query.order != ThreadOrder::Id || self.found.last().is_none_or(|last| last.id() < info.id())
         );
         if !is_old && !is_before && !self.is_full() && self.query.fits(&info) {
             self.found.push(info);

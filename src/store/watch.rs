@@ -22,12 +22,20 @@ pub struct LogWatch {
     pub signal: Arc<LogSignal>,
     /// Tells of commits through other handles, in this process or another one; `None` if there cannot be any.
     pub probe: Option<Box<dyn LogProbe>>,
+    /// The longest pause between two looks at the probe. Default: 20 ms.
+    pub interval: Duration,
 }
 
 impl LogWatch {
     /// Makes the signals of a backend.
     pub fn new(signal: Arc<LogSignal>, probe: Option<Box<dyn LogProbe>>) -> Self {
-        Self { signal, probe }
+        Self { signal, probe, interval: WATCH_INTERVAL }
+    }
+
+    /// Sets the longest pause between two looks at the probe. A look costs some microseconds.
+    pub fn every(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
     }
 
     /// Waits until the count of the signal is not `seen`, or until another handle has changed the log: at most for a time,
@@ -37,7 +45,7 @@ impl LogWatch {
     /// [`StoreError::Read`].
     pub fn wait(&mut self, seen: u64, timeout: Duration) -> Result<bool, StoreError> {
         let Some(probe) = &mut self.probe else { return Ok(self.signal.wait(seen, timeout)) };
-        Ok(self.signal.wait(seen, timeout.min(WATCH_INTERVAL)) || probe.has_changed()?)
+        Ok(self.signal.wait(seen, timeout.min(self.interval)) || probe.has_changed()?)
     }
 }
 

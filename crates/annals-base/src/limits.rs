@@ -28,6 +28,24 @@ pub const STATEMENT_ROWS_MAX: usize = 1_000_000;
 pub const WORKER_PAGE_ROWS: usize = 256;
 /// The longest pause between two attempts to claim a thread while waiting for its lease.
 pub const LEASE_RETRY: Duration = Duration::from_secs(1);
+/// The longest pause of a worker between two looks for the commits of other processes.
+pub const WORKER_POLL: Duration = Duration::from_millis(5);
+/// The pause between two looks of a worker at the schedules that processes may have changed.
+pub const SCHEDULE_LOOK: Duration = Duration::from_secs(1);
+/// The delay past which a due time of a schedule counts as missed.
+pub const SCHEDULE_LATE_MAX: Duration = Duration::from_secs(60);
+/// Missed runs of a schedule that a worker enqueues.
+pub const SCHEDULE_RUNS_MAX: usize = 1_000;
+/// The pause of a worker after which it asks again for the claims that a limit has refused.
+pub const WORKER_ASK: Duration = Duration::from_millis(20);
+/// Runs that a worker knows to be due. The others stay in their queues.
+pub const WORKER_AGENDA_MAX: usize = 1_024;
+/// The greatest priority of a queued run. The default is 0.
+pub const PRIORITY_MAX: u8 = 9;
+/// Groups that one claim of a lease may name.
+pub const LEASE_GROUPS_MAX: usize = 16;
+/// Live leases that a group may allow, and claims within a period.
+pub const LEASE_GROUP_LIMIT_MAX: u64 = 10_000;
 /// Bytes of the text of a point, or of a range of two points.
 pub const POINT_BYTES_MAX: usize = 8_192;
 /// Bytes of a namespace path.

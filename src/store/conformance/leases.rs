@@ -1,13 +1,14 @@
 //! Leases: claimed, renewed, released and lost, alone and in batches with checkpoints.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, moment, root_of, task, write, writes};
 use crate::base::ThreadId;
 use crate::store::backend::Backend;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
-use crate::store::lease::{LeaseOwner, NewLease};
+use crate::store::lease::{LeaseGroup, LeaseOwner, NewLease};
 
 fn owner(n: u8) -> LeaseOwner {
     LeaseOwner::new([n; 16])
@@ -158,5 +159,74 @@ pub(super) fn race(backend: &dyn Backend) {
     });
     assert_eq!(won.into_inner(), 1);
     assert_eq!(shown(backend, &place).1, 1);
+    clean(backend);
+}
+
+fn is_limited(result: Result<(), StoreError>) -> bool {
+    matches!(result, Err(StoreError::LeaseLimit { .. }))
+}
+
+/// Returns the owner of the claim of a place at a time: each claim has a new one.
+fn claimant(n: usize, now: u64) -> LeaseOwner {
+    owner((4 * now) as u8 + n as u8)
+}
+
+pub(super) fn groups(backend: &dyn Backend) {
+    let places = ["a", "b", "c", "d"].map(root_of);
+    places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
+    let claim = |n: usize, now: u64, groups: &[LeaseGroup]| {
+        let lease = NewLease::claim(claimant(n, now), moment(now), moment(now + 10));
+        backend.commit(&alone(&places[n], lease.in_groups(groups.iter().cloned())))
+    };
+    let release = |n: usize, now: u64| commit(backend, &alone(&places[n], NewLease::release(claimant(n, now))));
+    let group = [LeaseGroup::new("queue").live_max(2)];
+    claim(0, 10, &group).expect("a place is free");
+    claim(1, 15, &group).expect("a place is free");
+    assert!(is_limited(claim(2, 16, &group)), "two leases are live");
+    assert_eq!(backend.lease(&places[2].thread).expect("a lease is read"), None, "nothing was written");
+    claim(2, 16, &[LeaseGroup::new("other").live_max(1)]).expect("another group");
+    release(2, 16);
+    claim(2, 20, &group).expect("the first lease has expired");
+    assert!(is_limited(claim(3, 21, &group)));
+    release(1, 15);
+    claim(3, 21, &group).expect("a lease was released");
+    _ = backend.delete_threads(std::slice::from_ref(&places[3].thread)).expect("a thread is deleted");
+    claim(1, 22, &group).expect("a thread was deleted");
+
+    let rated = [LeaseGroup::new("rated").rate(2, Duration::from_millis(10))];
+    for (n, now) in [(0, 40), (1, 44)] {
+        claim(n, now, &rated).expect("the rate allows it");
+        release(n, now);
+    }
+    match claim(2, 49, &rated) {
+        Err(StoreError::LeaseLimit { until, .. }) => assert_eq!(until, Some(moment(50)), "a released claim counts"),
+        other => panic!("{other:?}"),
+    }
+    claim(2, 50, &rated).expect("the first claim has left the period");
+    let many = vec![LeaseGroup::new("g"); 17];
+    for groups in [&many[..], &[LeaseGroup::new("")], &[LeaseGroup::new("g").live_max(0)]] {
+        let refused = claim(0, 60, groups);
+        assert!(matches!(refused, Err(StoreError::Invalid { field: "lease group", .. })), "{refused:?}");
+    }
+    clean(backend);
+}
+
+pub(super) fn group_race(backend: &dyn Backend) {
+    let places: Vec<CasePlace> = (0..8).map(|n| root_of(&format!("t{n}"))).collect();
+    places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
+    let won = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for (n, place) in places.iter().enumerate() {
+            let won = &won;
+            scope.spawn(move || {
+                let lease = NewLease::claim(owner(n as u8), moment(10), moment(20));
+                match backend.commit(&alone(place, lease.in_groups([LeaseGroup::new("g").live_max(3)]))) {
+                    Ok(()) => _ = won.fetch_add(1, Ordering::Relaxed),
+                    Err(error) => assert!(is_limited(Err(error))),
+                }
+            });
+        }
+    });
+    assert_eq!(won.into_inner(), 3);
     clean(backend);
 }

@@ -266,3 +266,33 @@ pub(super) fn counted(backend: &dyn Backend) {
     assert_eq!(found(), more);
     clean(backend);
 }
+
+pub(super) fn queue(backend: &dyn Backend) {
+    let query = ThreadQuery::new().queue("work");
+    let enqueue = |name: &str, n: u64, metadata: &str, tasks: &[&str]| {
+        let mut batch = root_of(name).batch(None, [CheckpointDraft::root(n).tasks(tasks)]);
+        batch.checkpoints[0].metadata = Some(metadata.into());
+        commit(backend, &batch);
+    };
+    let work = |priority: u8| format!(r#"{{"graph": "work", "priority": {priority}}}"#);
+    for (n, name, priority) in [(1, "a", 0), (2, "b", 9), (3, "c", 0), (4, "d", 9), (5, "e", 5)] {
+        enqueue(name, n, &work(priority), &["x"]);
+    }
+    enqueue("plain", 6, r#"{"graph": "work"}"#, &["x"]);
+    enqueue("done", 7, &work(9), &[]);
+    enqueue("other", 8, r#"{"graph": "other"}"#, &["x"]);
+    let expected = ["b", "d", "e", "a", "c", "plain"];
+    for _ in 0..2 {
+        assert_eq!(listed(backend, &query), expected);
+        assert_eq!(paged(backend, &query), expected);
+        // The table of threads follows, and holds what the log held before.
+        follow(backend);
+    }
+    special(backend, &root_of("b"), 2, -1, "__error__", &Value::from("no"));
+    enqueue("late", 20, &work(7), &["x"]);
+    let expected = ["d", "late", "e", "a", "c", "plain"];
+    assert_eq!(listed(backend, &query), expected, "one that failed waits for nothing");
+    assert_eq!(paged(backend, &query), expected);
+    assert!(listed(backend, &ThreadQuery::new().queue("none")).is_empty());
+    clean(backend);
+}

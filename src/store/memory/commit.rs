@@ -14,7 +14,7 @@ use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
 };
 use crate::store::error::StoreError;
-use crate::store::lease::LeaseRecord;
+use crate::store::lease::{LeaseRecord, NewLease};
 use crate::store::record::{CheckpointRecord, CheckpointRef};
 
 /// Commits a batch with those that go along: entirely, or not at all.
@@ -29,7 +29,28 @@ pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreErro
         commit_parts(log, batch)?;
     }
     if let (Some(lease), Some(thread)) = (lease, log.threads.get_mut(&batch.thread)) {
+        let is_released = lease.expires_at.is_none();
         thread.lease = Some(lease);
+        if is_released {
+            thread.lease_groups.retain(|(_, rated_until)| rated_until.is_some());
+        } else if let Some((now, groups)) = batch.lease.as_ref().and_then(NewLease::entered) {
+            thread.lease_groups.retain(|(name, _)| groups.iter().all(|group| group.name != *name));
+            thread.lease_groups.extend(groups.iter().map(|group| (group.name.clone(), group.rated_until(now))));
+        }
+    }
+    Ok(())
+}
+
+/// Compares a claim with the limits of its groups.
+fn admit(log: &MemoryLog, batch: &Batch) -> Result<(), StoreError> {
+    let Some((now, groups)) = batch.lease.as_ref().and_then(NewLease::entered) else { return Ok(()) };
+    for group in groups {
+        let others = log.threads.iter().filter(|(id, _)| **id != batch.thread);
+        let members = others.filter_map(|(_, thread)| {
+            let (_, rated_until) = thread.lease_groups.iter().find(|(name, _)| *name == group.name)?;
+            Some((thread.lease.as_ref().is_some_and(|lease| lease.is_live(now)), *rated_until))
+        });
+        group.admit(now, members)?;
     }
     Ok(())
 }
@@ -38,7 +59,12 @@ pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreErro
 fn leased(log: &MemoryLog, batch: &Batch) -> Result<Option<LeaseRecord>, StoreError> {
     let Some(new) = &batch.lease else { return Ok(None) };
     let stored = log.threads.get(&batch.thread).and_then(|thread| thread.lease.as_ref());
-    match new.apply(&batch.thread, stored) {
+    let admitted = new.apply(&batch.thread, stored).and_then(|changed| {
+        // A batch of an owner that holds the lease already claims nothing.
+        let is_claim = changed.as_ref().is_some_and(|lease| stored.is_none_or(|old| old.epoch < lease.epoch));
+        if is_claim { admit(log, batch).map(|()| changed) } else { Ok(changed) }
+    });
+    match admitted {
         // The batch was accepted before, when the lease was its own.
         Err(_) if batch.parts().any(|part| is_stored(log, part)) => Ok(None),
         applied => applied,
@@ -128,6 +154,7 @@ fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
             spaces: Default::default(),
             fields: Default::default(),
             lease: None,
+            lease_groups: Vec::new(),
         };
         log.threads.insert(batch.thread.clone(), thread);
     }

@@ -39,6 +39,8 @@ pub(super) struct StoredThread {
     pub(super) fields: BTreeMap<OperationField, OperationValue>,
     /// The last lease, also a released one.
     pub(super) lease: Option<LeaseRecord>,
+    /// The groups that its last claim entered, and until when the claim counts for the rate of each.
+    pub(super) lease_groups: Vec<(String, Option<Timestamp>)>,
 }
 
 /// A namespace. A clone is a version of it that no later commit changes, so readers need no lock while they read.

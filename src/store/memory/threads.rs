@@ -14,13 +14,16 @@ use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 /// Returns the page of a listing.
 pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
     let mut all = log.threads.values().filter_map(uncounted).collect::<Result<Vec<_>, _>>()?;
-    if query.order == ThreadOrder::Activity {
-        all.sort_by_key(|info| std::cmp::Reverse(info.seq()));
+    match query.order {
+        ThreadOrder::Activity => all.sort_by_key(|info| std::cmp::Reverse(info.seq())),
+        ThreadOrder::Queue => all.sort_by_key(ThreadInfo::queue_place),
+        ThreadOrder::Id => {}
     }
     let mut page = ThreadPage::new(query);
     let after = |info: &ThreadInfo| match (&query.after, query.order) {
         (Some((_, seq)), ThreadOrder::Activity) => info.seq() < *seq,
         (Some((id, _)), ThreadOrder::Id) => info.id() > id,
+        (Some(_), ThreadOrder::Queue) => query.queue_after().is_none_or(|after| info.queue_place() > after),
         (None, _) => true,
     };
     for info in all.into_iter().filter(after) {

@@ -658,7 +658,8 @@ macro_rules! stray_checkpoints {
 }
 pub(super) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
 /// Rows that belong to nothing.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 18] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 19] = [
+    ("lease_group", "SELECT count(*) FROM lease_group WHERE thread NOT IN (SELECT thread FROM lease)"),
     ("lease", "SELECT count(*) FROM lease WHERE thread NOT IN (SELECT id FROM thread)"),
     (
         "timer",

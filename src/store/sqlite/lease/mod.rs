@@ -5,6 +5,7 @@
 //!
 //! [`NewLease::apply`]: crate::store::NewLease::apply
 
+mod groups;
 mod sql;
 
 pub(super) use self::sql::CHECK_LEASES;
@@ -34,7 +35,8 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
     // The batch may have made the thread.
     let thread = if thread.is_none() { caches.thread_number(conn, &batch.thread)? } else { thread };
     let thread = thread.ok_or_else(|| StoreError::ThreadNotFound { id: batch.thread.clone() })?;
-    put(conn, caches, (thread, is_new), &lease)
+    put(conn, caches, (thread, is_new), &lease)?;
+    batch.lease.as_ref().map_or(Ok(()), |new| groups::put(conn, &caches.keys, new, &lease, thread))
 }
 
 /// Returns whether a checkpoint of the batch is stored: then all of the batch is.
@@ -53,11 +55,19 @@ fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option
     let thread = caches.thread_number(conn, &batch.thread)?;
     let stored = thread.map(|thread| read(conn, &caches.keys, thread)).transpose()?.flatten();
     let Some(new) = &batch.lease else { return Ok((thread, stored.is_none(), None)) };
-    match new.apply(&batch.thread, stored.as_ref()) {
+    let admitted = new.apply(&batch.thread, stored.as_ref()).map_err(Fault::Store).and_then(|changed| {
+        // A batch of an owner that holds the lease already claims nothing.
+        let is_claim = changed.as_ref().is_some_and(|lease| stored.as_ref().is_none_or(|old| old.epoch < lease.epoch));
+        if is_claim {
+            groups::admit(conn, &caches.keys, new, thread)?;
+        }
+        Ok(changed)
+    });
+    match admitted {
         Ok(changed) => Ok((thread, stored.is_none(), changed)),
         // The batch was accepted before, when the lease was its own.
         Err(_) if is_stored(conn, batch)? => Ok((thread, stored.is_none(), None)),
-        Err(refused) => Err(Fault::Store(refused)),
+        Err(refused) => Err(refused),
     }
 }
 
@@ -92,7 +102,7 @@ pub(super) fn of_namespace(view: ReadView<'_>, namespace: i64) -> Res<Option<Lea
 /// Deletes the lease of a thread that is being deleted.
 pub(super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
     conn.prepare_cached(sql::LEASE_DELETE)?.execute([thread])?;
-    Ok(())
+    groups::hide(conn, thread)
 }
 
 /// Verifies a row of [`CHECK_LEASES`].

@@ -14,3 +14,13 @@ pub(super) const LEASE_OF_NAMESPACE: &str = "SELECT l.thread, l.epoch, l.owner, 
      l.xxh3 FROM namespace n CROSS JOIN lease l ON l.thread = n.thread WHERE n.id = ?1";
 pub(in super::super) const CHECK_LEASES: &str =
     "SELECT thread, epoch, owner, process, expires_at, recoveries, xxh3 FROM lease ORDER BY thread";
+
+/// The threads of a group, and until when the claim of each counts for its rate.
+pub(super) const GROUP_MEMBERS: &str =
+    "SELECT thread, rated_until FROM lease_group INDEXED BY lease_group_members WHERE grp = ?1";
+pub(super) const GROUP_PUT: &str = "INSERT OR REPLACE INTO lease_group (thread, grp, rated_until) VALUES (?1, ?2, ?3)";
+/// Deletes the rows of released leases whose claims do not count any more.
+pub(super) const GROUP_PASSED: &str = "DELETE FROM lease_group WHERE grp = ?1 AND rated_until <= ?2 \
+     AND (SELECT l.expires_at FROM lease l WHERE l.thread = lease_group.thread) IS NULL";
+pub(super) const GROUPS_RELEASE: &str = "DELETE FROM lease_group WHERE thread = ?1 AND rated_until IS NULL";
+pub(super) const GROUPS_DELETE: &str = "DELETE FROM lease_group WHERE thread = ?1";

@@ -13,6 +13,7 @@
 
 mod check;
 mod counts;
+mod queue;
 mod row;
 mod sql;
 
@@ -344,6 +345,7 @@ pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInf
         match query.order {
             ThreadOrder::Activity => by_activity(view, query, &mut page)?,
             ThreadOrder::Id => by_id(view, query, &mut page)?,
+            ThreadOrder::Queue => queue::list(view, query, &mut page)?,
         }
     }
     counted(view, page.into_threads())

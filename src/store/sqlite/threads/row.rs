@@ -40,7 +40,12 @@ enum Facet<'f> {
     Pinned,
     /// The rows of the thread are damaged, whatever its other facets are.
     Damaged,
+    /// The tasks of the thread are due, and its run has this priority in the queue of a graph.
+    Queue(&'f str, u8),
 }
+
+/// The kind of the facet of a queue with the priority 0. Those of the other priorities follow.
+const QUEUE_KIND: u8 = 16;
 
 impl Facet<'_> {
     /// Returns the number among the threads of a place. In an encrypted file the hash has the key of the checksums,
@@ -54,6 +59,7 @@ impl Facet<'_> {
             Self::Graph(name) => (4, name),
             Self::Pinned => (5, ""),
             Self::Damaged => (6, ""),
+            Self::Queue(name, priority) => (QUEUE_KIND + priority, name),
         };
         let mut bytes = vec![kind, place];
         bytes.extend_from_slice(text.as_bytes());
@@ -86,6 +92,11 @@ pub(super) fn facet_of(keys: &Keys, query: &ThreadQuery) -> i64 {
     facet.number(keys, place(query.archived, query.trashed))
 }
 
+/// Returns the facet of the threads of a queue with a priority, for the places of a query.
+pub(super) fn queue_facet(keys: &Keys, query: &ThreadQuery, graph: &str, priority: u8) -> i64 {
+    Facet::Queue(graph, priority).number(keys, place(query.archived, query.trashed))
+}
+
 /// Returns the facet of the threads whose rows are damaged.
 pub(super) fn damaged_facet(keys: &Keys) -> i64 {
     Facet::Damaged.number(keys, place(false, false))
@@ -103,6 +114,8 @@ impl StateRow {
         facets.extend(facts.labels.iter().map(|label| Facet::Label(label)));
         facets.extend(info.graph().map(Facet::Graph));
         facets.extend(facts.is_pinned.then_some(Facet::Pinned));
+        let queue = info.graph().filter(|_| info.is_queued());
+        facets.extend(queue.map(|graph| Facet::Queue(graph, info.priority())));
         let place = place(facts.is_archived, facts.trashed_until.is_some());
         let mut facets: Vec<i64> = facets.into_iter().map(|facet| facet.number(keys, place)).collect();
         facets.sort_unstable();

@@ -15,11 +15,18 @@ pub(super) const CLEAR: &str = "DELETE FROM thread_facet; DELETE FROM thread_sta
 /// The threads with a facet, from before a checkpoint of the log, the newest first.
 pub(super) const FACET: &str =
     "SELECT newest, thread FROM thread_facet WHERE facet = ?1 AND newest < ?2 ORDER BY newest DESC";
+/// The same, after a checkpoint of the log, the oldest first.
+pub(super) const FACET_OLDEST: &str =
+    "SELECT newest, thread FROM thread_facet WHERE facet = ?1 AND newest > ?2 ORDER BY newest";
 pub(super) const FACETS: &str = "SELECT facet, newest, thread FROM thread_facet";
 
 /// The checkpoints of root namespaces after one of the log, the newest first, each with its thread. A deleted thread has no
 /// row.
 pub(super) const TAIL: &str = "SELECT c.seq, t.id FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
+     CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq DESC";
+/// The same, with whether the metadata of each name a priority, or are sealed.
+pub(super) const TAIL_RANKED: &str = "SELECT c.seq, t.id, coalesce(typeof(c.metadata) = 'blob' OR instr(c.metadata, ?2) > 0, 0) \
+     FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
      CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq DESC";
 /// The next checkpoints after one of the log, with their threads; those of root namespaces have their namespace.
 pub(super) const NEXT: &str = "SELECT c.seq, t.id, CASE n.path WHEN '' THEN n.id END FROM checkpoint c \
