@@ -890,10 +890,12 @@ pub use drive::TokioTimer;
 #[doc(hidden)]
 pub use drive::block_on;
 pub use drive::{
-    AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, Run, RunEnd,
-    RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate, Stream,
+    AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, QueueLimit, Run,
+    RunEnd, RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate, Stream,
     TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
 };
+#[cfg(feature = "schedules")]
+pub use drive::{MissedRuns, Schedule, Schedules};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, ResumeProblem, RunError, TimeoutKind};
 pub use stream::{

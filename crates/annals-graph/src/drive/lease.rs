@@ -18,7 +18,8 @@ use crate::exec::RunStart;
 use crate::history::{ControlOrder, Thread};
 use crate::run::RunLease;
 use crate::store::{
-    Batch, CheckpointRef, CommitHandle, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store, StoreError, validate_lease,
+    Batch, CheckpointRef, CommitHandle, LeaseGroup, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store, StoreError,
+    validate_lease,
 };
 use crate::task::RunControl;
 
@@ -74,6 +75,20 @@ impl RunSettings {
         Err(StoreError::Leased { thread: thread.id().clone(), owner: owner.to_string(), until }.into())
     }
 
+    /// Verifies that no other run has claimed the thread between the look of the caller and the claim of this run. That one may
+    /// have ended the run, or failed.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`].
+    pub(super) fn verify_epoch(&self, thread: &Thread, lease: Option<&LeaseRecord>) -> Result<(), Error> {
+        match (self.expected_epoch, lease) {
+            (Some(expected), Some(lease)) if lease.epoch != expected => {
+                Err(StoreError::LeaseLost { thread: thread.id().clone(), owner: lease.owner.to_string() }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether the first commit of a run stores its input before a node starts.
     fn claims_with_input(&self, start: &RunStart) -> bool {
         matches!(start, RunStart::Input(_)) && self.durability != Some(Durability::Exit)
@@ -95,7 +110,8 @@ impl RunSettings {
                 let mut is_held = false;
                 if !is_first || self.lease_wait.is_some() {
                     store.settle_abandoned();
-                    is_held = claim_waiting(thread, &owner, duration, self.lease_wait.unwrap_or_default())?;
+                    let wait = self.lease_wait.unwrap_or_default();
+                    is_held = claim_waiting(thread, &owner, duration, wait, &self.lease_groups)?;
                 }
                 Some(RunLease::new(owner, Some(duration), is_held))
             }
@@ -106,13 +122,19 @@ impl RunSettings {
 
 /// Claims a thread, and waits for the lease of another owner at most for a time. Returns `false` for a thread without a
 /// checkpoint, which the first commit claims.
-fn claim_waiting(thread: &Thread, owner: &LeaseOwner, duration: Duration, wait: Duration) -> Result<bool, StoreError> {
+fn claim_waiting(
+    thread: &Thread,
+    owner: &LeaseOwner,
+    duration: Duration,
+    wait: Duration,
+    groups: &[LeaseGroup],
+) -> Result<bool, StoreError> {
     let (store, began) = (thread.store(), Stopwatch::start());
     let mut signals = None;
     loop {
         let seen = signals.as_ref().map_or(0, |watch: &LogWatch| watch.signal.count());
         let now = store.now();
-        let claim = NewLease::claim(owner.clone(), now, now.saturating_add(duration));
+        let claim = NewLease::claim(owner.clone(), now, now.saturating_add(duration)).in_groups(groups.iter().cloned());
         let until = match store.commit(&Batch::of_lease(thread.id().clone(), claim)) {
             Ok(()) => return Ok(true),
             Err(StoreError::ThreadNotFound { .. }) => return Ok(false),

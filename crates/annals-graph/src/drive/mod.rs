@@ -7,6 +7,7 @@
 //! gets an error; a head goes back into the cache only if it equals the head in the file.
 
 mod added;
+mod agenda;
 mod attempt;
 mod begun;
 mod blocking;
@@ -26,8 +27,11 @@ mod outcome;
 mod outside;
 mod place;
 mod pool;
+mod queue;
 mod reads;
 mod run;
+#[cfg(feature = "schedules")]
+mod schedule;
 mod share;
 mod snapshot;
 mod streams;
@@ -41,7 +45,10 @@ pub use events::{RunEnd, RunEvent, RunEventKind};
 pub use nonblocking::block_on;
 pub use outcome::Outcome;
 pub use place::RunOn;
+pub use queue::QueueLimit;
 pub use run::{AsArgument, AsInput, AsUpdate, Durability, Input, IntoInput, Run};
+#[cfg(feature = "schedules")]
+pub use schedule::{MissedRuns, Schedule, Schedules};
 pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};
 pub use streams::{AsyncStream, RunOutput, Stream};
 #[cfg(feature = "tokio")]

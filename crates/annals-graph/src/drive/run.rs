@@ -17,7 +17,7 @@ use crate::history::{OnConflict, Thread};
 use crate::run::{Loaded, Session};
 use crate::state::erased::{field_of, resolve};
 use crate::state::{IntoUpdate, StateError, Writes};
-use crate::store::{CheckpointRef, Kv};
+use crate::store::{CheckpointRef, Kv, LeaseGroup};
 use crate::task::{Host, RunControl, Scope};
 
 use super::begun::Begun;
@@ -168,6 +168,10 @@ pub(super) struct RunSettings {
     pub(super) allows_changes: bool,
     /// The duration of the lease, if the run takes one.
     pub(super) lease: Option<Duration>,
+    /// The groups of leases that the claim of a run without an input enters.
+    pub(super) lease_groups: Vec<LeaseGroup>,
+    /// The epoch that the claim of the run must have: no other run has claimed the thread since its caller looked at it.
+    pub(super) expected_epoch: Option<u64>,
     /// The longest wait for the lease of another owner.
     pub(super) lease_wait: Option<Duration>,
     /// True if the thread that sets the run up is not the one that runs it.
@@ -789,7 +793,9 @@ fn load_claimed(
 ) -> Result<Loaded, Error> {
     let Some(earlier) = earlier else {
         *claimed = Some(settings.claim(thread, start)?);
-        return load::load(graph, thread, at);
+        let loaded = load::load(graph, thread, at)?;
+        settings.verify_epoch(thread, loaded.lease.as_ref())?;
+        return Ok(loaded);
     };
     let loaded = load::load(graph, thread, at)?;
     match earlier.start(&loaded) {

@@ -1,13 +1,15 @@
 //! Workers: the runs of a file that wait for nothing are found, claimed and run, in any number of processes.
 //!
-//! A worker looks through the threads with due tasks once, and again when a lease may have expired. In between it follows the
-//! log: a checkpoint with due tasks names its thread, and a timer its task. *Absent:* decisions about a run, which
-//! are those of its graph, and priorities.
+//! A worker reads the first runs of its queues, and again when they run low or when a lease may have expired. In between it
+//! follows the log: a checkpoint with due tasks names its thread, and a timer its task. *Absent:* decisions about a run,
+//! which are those of its graph.
 //!
 //! Invariant: a worker runs a thread under a lease of its own, so that two workers never run one thread at the same time.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,31 +17,42 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{LEASE_DEFAULT, RECOVERIES_DEFAULT, WORKER_IDLE, WORKER_PAGE_ROWS};
-use crate::base::{Namespace, ThreadId};
+use crate::base::limits::{
+    LEASE_DEFAULT, RECOVERIES_DEFAULT, SCHEDULE_LOOK, WORKER_ASK, WORKER_IDLE, WORKER_PAGE_ROWS, WORKER_POLL,
+};
+use crate::base::{Namespace, ThreadId, Timestamp};
 use crate::error::Error;
 use crate::exec::{ERROR, special};
-use crate::graph::CompiledGraph;
+use crate::graph::{CompiledGraph, START};
 use crate::history::{Thread, ThreadInfo, ThreadQuery, ThreadStatus};
-use crate::store::{Batch, LogWatch, NewLease, NewWrites, OperationQuery, Store, StoreError, validate_lease};
+use crate::store::{
+    Batch, LeaseGroup, LogWatch, NewLease, NewWrites, OperationQuery, Source, Store, StoreError, validate_lease,
+};
 use crate::task::RunControl;
 
-use super::outcome::Outcome;
-use super::run::{Input, IntoInput};
+use super::agenda::{Agenda, DueRun};
+use super::pool::unblock;
+use super::queue::QueueLimit;
+use super::run::Input;
 
-/// Continues the run of a thread with a lease.
-type Continue = Arc<dyn Fn(&Thread, Duration, &RunControl) -> Result<(), Error> + Send + Sync>;
+/// A graph of a worker, without the type of its state.
+#[derive(Clone)]
+struct WorkedGraph {
+    /// Continues the run of a thread with a lease.
+    run: Arc<dyn Fn(&Thread, &RunClaim<'_>) -> Result<(), Error> + Send + Sync>,
+    /// True if the graph takes the argument of a function as its input.
+    takes_argument: bool,
+    limits: Vec<QueueLimit>,
+}
 
-impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
-    /// Stores an input without running anything: a [`Worker`] with this graph runs it. The graph has a
-    /// [name](crate::graph::StateGraph::name).
-    ///
-    /// # Errors
-    /// As [`CompiledGraph::invoke`]; [`StoreError::Leased`] while a run with a lease is on the thread.
-    pub fn enqueue<M>(&self, thread: &Thread, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
-        let nodes: Vec<String> = self.nodes().map(str::to_owned).collect();
-        self.run(thread).interrupt_before(nodes).invoke(input)
-    }
+/// The claim of a worker to a run.
+struct RunClaim<'a> {
+    lease: Duration,
+    groups: Vec<LeaseGroup>,
+    epoch: u64,
+    /// The metadata of the run so far.
+    metadata: Option<String>,
+    control: &'a RunControl,
 }
 
 /// A loop that continues the runs of a file that are due: runs that were [enqueued](CompiledGraph::enqueue), runs that a process left when it died, and
@@ -72,7 +85,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
 #[derive(Clone)]
 pub struct Worker {
     store: Store,
-    graphs: BTreeMap<String, Continue>,
+    graphs: BTreeMap<String, WorkedGraph>,
+    limits: Vec<QueueLimit>,
     concurrency: usize,
     max_recoveries: u64,
     lease: Duration,
@@ -98,32 +112,13 @@ struct WorkerCounts {
     stuck: AtomicU64,
 }
 
-/// The threads that a worker knows to be due.
-#[derive(Default)]
-struct Agenda {
-    due: VecDeque<ThreadId>,
-    queued: HashSet<ThreadId>,
-    running: HashSet<ThreadId>,
-    /// The number of failures of a thread that left its run as it was.
-    failures: HashMap<ThreadId, u64>,
-    /// The first error of the store, which ends the worker.
-    error: Option<Error>,
-}
-
-impl Agenda {
-    fn add(&mut self, thread: ThreadId) {
-        if !self.running.contains(&thread) && self.queued.insert(thread.clone()) {
-            self.due.push_back(thread);
-        }
-    }
-}
-
 impl Worker {
     /// Makes a worker without a graph, which runs one thread at a time.
     pub fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
             graphs: BTreeMap::new(),
+            limits: Vec::new(),
             concurrency: 1,
             max_recoveries: RECOVERIES_DEFAULT,
             lease: LEASE_DEFAULT,
@@ -133,11 +128,28 @@ impl Worker {
     /// Adds a graph, whose threads are found by its name. A second graph with the name replaces the first.
     #[must_use]
     pub fn register<S: Clone + Send + Sync + 'static>(mut self, graph: &CompiledGraph<S>) -> Self {
-        let (name, graph) = (graph.name().to_owned(), graph.clone());
-        let run: Continue = Arc::new(move |thread, lease, control| {
-            graph.run(thread).lease(lease).control(&control.for_one_run()).invoke(Input::Continue).map(|_| ())
+        let (name, takes_argument, graph) = (graph.name().to_owned(), graph.graph.entry, graph.clone());
+        let run = Arc::new(move |thread: &Thread, claim: &RunClaim<'_>| {
+            let mut run = graph.run(thread).lease(claim.lease).control(&claim.control.for_one_run());
+            run.settings.lease_groups.clone_from(&claim.groups);
+            run.settings.expected_epoch = Some(claim.epoch);
+            if claim.metadata.is_some() {
+                run.settings.metadata.clone_from(&claim.metadata);
+            }
+            run.invoke(Input::Continue).map(|_| ())
         });
-        self.graphs.insert(name, run);
+        let limits = self.limits.iter().filter(|limit| limit.graph() == name).cloned().collect();
+        self.graphs.insert(name, WorkedGraph { run, takes_argument, limits });
+        self
+    }
+
+    /// Adds limits for the queue of a graph, see [`QueueLimit`]. Several limits of one queue all hold.
+    #[must_use]
+    pub fn queue(mut self, limit: QueueLimit) -> Self {
+        if let Some(graph) = self.graphs.get_mut(limit.graph()) {
+            graph.limits.push(limit.clone());
+        }
+        self.limits.push(limit);
         self
     }
 
@@ -173,6 +185,44 @@ impl Worker {
         self.work(control, false)
     }
 
+    /// Works until `shutdown` is ready, without blocking the executor that it is polled by; then it drains, and returns when its
+    /// runs have ended their supersteps. A dropped future drains as well, in the background.
+    ///
+    /// # Errors
+    /// As [`Worker::run_until`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::Worker;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let shutdown = async { /* a signal of the operating system */ };
+    /// let report = annals_graph::block_on(Worker::new(&Store::memory()).arun_until(shutdown))?;
+    /// assert_eq!(report.continued, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn arun_until(&self, shutdown: impl Future<Output = ()>) -> Result<WorkerReport, Error> {
+        /// Drains the worker of a future that is dropped.
+        struct DrainOnDrop(RunControl);
+        impl Drop for DrainOnDrop {
+            fn drop(&mut self) {
+                self.0.request_drain("shutdown");
+            }
+        }
+        let (worker, control) = (self.clone(), RunControl::new());
+        let drains = DrainOnDrop(control.clone());
+        let (mut work, mut shutdown) = (pin!(unblock(move || worker.run_until(&control))), pin!(shutdown));
+        poll_fn(move |context| {
+            if drains.0.drain_reason().is_none() && shutdown.as_mut().poll(context).is_ready() {
+                drains.0.request_drain("shutdown");
+            }
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+
     /// Works until nothing is due: sleeping tasks and runs of other workers are not waited for.
     ///
     /// # Errors
@@ -183,43 +233,59 @@ impl Worker {
 
     fn work(&self, control: &RunControl, ends_idle: bool) -> Result<WorkerReport, Error> {
         validate_lease(self.lease)?;
-        let mut signals = self.store.backend().watch_log()?;
+        let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL);
         let mut position = self.store.backend().last_seq()?;
         let mut operations = self.last_operation()?;
         self.deliver(&ThreadQuery::new().status(&ThreadStatus::Sleeping(self.store.now())))?;
         let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), Stopwatch::start());
-        let mut scan_at = Duration::ZERO;
+        let signal = Arc::clone(&signals.signal);
+        let (mut scan_at, mut ask_at, mut fire_at) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let mut fires_next: Option<Timestamp> = None;
         let stops = || control.drain_reason().is_some() || control.cancel_reason().is_some();
         std::thread::scope(|scope| {
             loop {
                 let seen = signals.signal.count();
                 if clock.elapsed() >= scan_at {
-                    self.scan(&agenda)?;
+                    agenda.lock().has_more = true;
                     scan_at = clock.elapsed() + self.lease / 3;
+                }
+                if clock.elapsed() >= fire_at || fires_next.is_some_and(|at| at <= self.store.now()) {
+                    fires_next = self.fire()?;
+                    fire_at = clock.elapsed() + SCHEDULE_LOOK;
                 }
                 self.follow(&agenda, &mut position)?;
                 self.follow_operations(&agenda, &mut operations)?;
                 self.wake(&agenda)?;
+                self.refill(&agenda)?;
                 let mut list = agenda.lock();
                 if let Some(error) = list.error.take() {
                     return Err(error);
                 }
-                while list.running.len() < self.concurrency
-                    && !stops()
-                    && let Some(thread) = list.due.pop_front()
-                {
-                    list.queued.remove(&thread);
-                    list.running.insert(thread.clone());
-                    let (agenda, counts) = (&agenda, &counts);
-                    scope.spawn(move || self.run(&thread, agenda, counts, control));
+                if clock.elapsed() >= ask_at {
+                    list.ask_again();
+                    ask_at = clock.elapsed() + WORKER_ASK;
                 }
-                let is_idle = list.running.is_empty();
+                while list.running() < self.concurrency
+                    && !stops()
+                    && let Some(due) = list.take()
+                {
+                    let (agenda, counts, signal) = (&agenda, &counts, &signal);
+                    scope.spawn(move || {
+                        self.run(due, agenda, counts, control);
+                        // A run that ended without a commit also makes room for another one.
+                        signal.notify();
+                    });
+                }
+                let (is_idle, is_empty) = (list.running() == 0, list.len() == 0 && !list.has_more);
+                let (next_at, is_refused) = (list.allowed_at().into_iter().chain(fires_next).min(), list.is_refused());
                 drop(list);
-                if is_idle && (ends_idle || stops()) {
+                if is_idle && (ends_idle && is_empty || stops()) {
                     return Ok(());
                 }
-                let left = scan_at.saturating_sub(clock.elapsed());
-                self.wait(&mut signals, seen, left)?;
+                // A run of another process that ends makes room, and the last one to be refused may have missed it.
+                let look_at = if is_refused { scan_at.min(ask_at) } else { scan_at };
+                let left = look_at.saturating_sub(clock.elapsed());
+                self.wait(&mut signals, seen, left, next_at)?;
             }
         })?;
         Ok(WorkerReport {
@@ -229,12 +295,35 @@ impl Worker {
         })
     }
 
-    /// Waits for a commit, a timer, or the next look at all threads, or for a moment after which a stop is noticed.
-    fn wait(&self, signals: &mut LogWatch, seen: u64, left: Duration) -> Result<(), StoreError> {
-        let timer = self.store.next_timer()?.map(|timer| timer.wake_at.as_micros());
-        let due_in = timer.map(|at| at.saturating_sub(self.store.now().as_micros()));
-        // A timer that has passed and is still there belongs to others.
-        let due_in = due_in.and_then(|us| u64::try_from(us).ok()).filter(|us| *us > 0).unwrap_or(u64::MAX);
+    /// Enqueues the runs of schedules that are due. Returns the next due time.
+    #[cfg(feature = "schedules")]
+    fn fire(&self) -> Result<Option<Timestamp>, StoreError> {
+        super::schedule::Schedules::of(&self.store).fire(|graph| self.graphs.contains_key(graph))
+    }
+
+    #[cfg(not(feature = "schedules"))]
+    fn fire(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
+
+    /// Waits for a commit, a timer, the timestamp `next_at` of a rate or a schedule, or the next look at the queues, or for a moment
+    /// after which a stop is noticed.
+    fn wait(
+        &self,
+        signals: &mut LogWatch,
+        seen: u64,
+        left: Duration,
+        next_at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        let now = self.store.now();
+        let mut next = self.store.backend().timers(None, 1)?;
+        if next.first().is_some_and(|timer| timer.wake_at <= now) {
+            // A timer that has passed and is still there belongs to others, or runs.
+            next = self.store.backend().timers(None, WORKER_PAGE_ROWS)?;
+        }
+        let timers = next.iter().map(|timer| timer.wake_at).filter(|wake_at| *wake_at > now);
+        let due_in = timers.chain(next_at.filter(|at| *at > now)).min().map(|at| at.as_micros() - now.as_micros());
+        let due_in = due_in.and_then(|us| u64::try_from(us).ok()).unwrap_or(u64::MAX);
         let (since, longest) = (Stopwatch::start(), left.min(Duration::from_micros(due_in)).min(WORKER_IDLE));
         while let Some(left) = longest.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
             if signals.wait(seen, left)? {
@@ -244,19 +333,36 @@ impl Worker {
         Ok(())
     }
 
-    /// Finds the threads of its graphs with tasks that are due.
-    fn scan(&self, agenda: &Mutex<Agenda>) -> Result<(), StoreError> {
-        let mut query = ThreadQuery::new().status(&ThreadStatus::Running).limit(WORKER_PAGE_ROWS);
-        loop {
-            let page = self.store.threads_with(query.clone())?;
-            page.iter().try_for_each(|info| self.offer(agenda, info, false))?;
-            let Some(last) = page.last() else { return Ok(()) };
-            query = query.after(last);
+    /// Reads the first runs of the queues of its graphs, if it knows too few.
+    fn refill(&self, agenda: &Mutex<Agenda>) -> Result<(), StoreError> {
+        if !agenda.lock().has_more || agenda.lock().len() >= self.concurrency {
+            return Ok(());
         }
+        agenda.lock().has_more = false;
+        for graph in self.graphs.keys() {
+            let mut query = ThreadQuery::new().queue(graph).limit(WORKER_PAGE_ROWS);
+            loop {
+                let page = self.store.threads_with(query.clone())?;
+                let (mut added, is_last) = (0, page.len() < WORKER_PAGE_ROWS);
+                for info in &page {
+                    added += usize::from(self.offer(agenda, info, false)?);
+                }
+                // The runs that others have claimed, or that a limit refuses, are passed over.
+                match page.last().filter(|_| !is_last) {
+                    Some(last) if added == 0 => query = query.after(last),
+                    last => {
+                        agenda.lock().has_more |= last.is_some();
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Finds the threads with new checkpoints whose tasks are due.
     fn follow(&self, agenda: &Mutex<Agenda>, position: &mut u64) -> Result<(), StoreError> {
+        let mut is_first = true;
         loop {
             let records = self.store.backend().records_after(*position, None, WORKER_PAGE_ROWS)?;
             let Some(last) = records.last() else { return Ok(()) };
@@ -264,9 +370,17 @@ impl Worker {
             for record in records.iter().filter(|record| Thread::is_mailbox(&record.point.namespace)) {
                 deliver_to(&self.store.thread(&record.point.thread)?)?;
             }
-            for record in records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty()) {
-                self.look(agenda, &record.point.thread)?;
+            if is_first {
+                let roots = records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty());
+                roots.into_iter().try_for_each(|record| self.look(agenda, &record.point.thread, false).map(|_| ()))?;
+            } else {
+                // The queues hold the others, in their order.
+                agenda.lock().has_more = true;
             }
+            if records.len() < WORKER_PAGE_ROWS {
+                return Ok(());
+            }
+            is_first = false;
         }
     }
 
@@ -278,7 +392,7 @@ impl Worker {
         while *last < newest {
             let records = self.store.backend().operations(&query)?;
             let changes = records.iter().filter(|record| record.id > *last).flat_map(|record| &record.changes);
-            changes.into_iter().try_for_each(|change| self.look(agenda, &change.thread))?;
+            changes.into_iter().try_for_each(|change| self.look(agenda, &change.thread, false).map(|_| ()))?;
             query.before = records.last().map(|record| record.id).filter(|id| *id > *last);
             if query.before.is_none() {
                 *last = newest;
@@ -301,32 +415,43 @@ impl Worker {
 
     /// Finds the threads whose sleeping tasks can go on, and those with a task that was made due from outside.
     fn wake(&self, agenda: &Mutex<Agenda>) -> Result<(), StoreError> {
-        for timer in self.store.timers(Some(self.store.now()))? {
-            if let Some(info) = self.store.backend().thread_info(&timer.point.thread)? {
-                self.offer(agenda, &info, true)?;
+        if agenda.lock().len() > WORKER_PAGE_ROWS {
+            return Ok(());
+        }
+        let now = self.store.now();
+        let due = self.store.backend().timers(Some(now), WORKER_PAGE_ROWS)?;
+        let mut added = 0;
+        for timer in &due {
+            added += usize::from(self.look(agenda, &timer.point.thread, true)?);
+        }
+        if added == 0 && due.len() == WORKER_PAGE_ROWS {
+            // Those at the front belong to other graphs.
+            for timer in self.store.timers(Some(now))?.iter().skip(due.len()) {
+                self.look(agenda, &timer.point.thread, true)?;
             }
         }
         Ok(())
     }
 
-    fn look(&self, agenda: &Mutex<Agenda>, thread: &ThreadId) -> Result<(), StoreError> {
+    /// Adds a thread if it is due. Returns whether it was added.
+    fn look(&self, agenda: &Mutex<Agenda>, thread: &ThreadId, woken: bool) -> Result<bool, StoreError> {
         let info = self.store.backend().thread_info(thread)?;
-        info.map_or(Ok(()), |info| self.offer(agenda, &info, false))
+        info.map_or(Ok(false), |info| self.offer(agenda, &info, woken))
     }
 
-    /// Adds a thread that is due, belongs to one of the graphs, and has no live lease. `woken` tells that one of its timers has passed.
-    fn offer(&self, agenda: &Mutex<Agenda>, info: &ThreadInfo, woken: bool) -> Result<(), StoreError> {
+    /// Adds a thread that is due, belongs to one of the graphs, and has no live lease. `woken` tells that one of its timers has
+    /// passed. Returns whether it was added.
+    fn offer(&self, agenda: &Mutex<Agenda>, info: &ThreadInfo, woken: bool) -> Result<bool, StoreError> {
         let (now, thread) = (self.store.now(), info.id());
-        if self.due(info, woken).is_some()
-            && !self.store.backend().lease(thread)?.is_some_and(|lease| lease.is_live(now))
-        {
-            agenda.lock().add(thread.clone());
+        let Some(graph) = self.due(info, woken) else { return Ok(false) };
+        if self.store.backend().lease(thread)?.is_some_and(|lease| lease.is_live(now)) {
+            return Ok(false);
         }
-        Ok(())
+        Ok(agenda.lock().add(DueRun::of(info, graph.groups(info))))
     }
 
     /// Returns the graph of a thread that is due and not paused.
-    fn due(&self, info: &ThreadInfo, woken: bool) -> Option<&Continue> {
+    fn due(&self, info: &ThreadInfo, woken: bool) -> Option<&WorkedGraph> {
         let is_due = match info.status() {
             ThreadStatus::Running => true,
             ThreadStatus::Sleeping(until) => woken || *until <= self.store.now(),
@@ -339,53 +464,71 @@ impl Worker {
     }
 
     /// Continues the run of a thread, unless it is stuck.
-    fn run(&self, thread: &ThreadId, agenda: &Mutex<Agenda>, counts: &WorkerCounts, control: &RunControl) {
-        let ended = self.continue_run(thread, agenda, counts, control);
+    fn run(&self, due: DueRun, agenda: &Mutex<Agenda>, counts: &WorkerCounts, control: &RunControl) {
+        let ended = self.continue_run(&due, agenda, counts, control);
         let mut agenda = agenda.lock();
-        agenda.running.remove(thread);
-        if let Err(error) = ended {
-            agenda.error.get_or_insert(error);
+        match ended {
+            Ok(None) => agenda.end(&due.thread),
+            Ok(Some((group, until))) => agenda.refuse(due, group, until),
+            Err(error) => {
+                agenda.end(&due.thread);
+                agenda.error.get_or_insert(error);
+            }
         }
     }
 
+    /// Continues a run. Returns the group whose limit has refused the claim, if one did.
     fn continue_run(
         &self,
-        id: &ThreadId,
+        due: &DueRun,
         agenda: &Mutex<Agenda>,
         counts: &WorkerCounts,
         control: &RunControl,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<(String, Option<Timestamp>)>, Error> {
+        let id = &due.thread;
         let thread = self.store.thread(id)?;
-        let Some(info) = self.store.backend().thread_info(id)? else { return Ok(()) };
+        // The lease is read first: a run that another worker has claimed since is left to it.
+        let lease = thread.last_lease()?;
+        let Some(info) = self.store.backend().thread_info(id)? else { return Ok(None) };
         let woken = match info.status() {
             ThreadStatus::Interrupted(_) => self.is_woken(id)?,
             ThreadStatus::Sleeping(until) if *until > self.store.now() => self.is_woken(id)?,
             _ => false,
         };
-        let Some(run) = self.due(&info, woken) else { return Ok(()) };
+        let Some(graph) = self.due(&info, woken) else { return Ok(None) };
         let failures = agenda.lock().failures.get(id).copied().unwrap_or(0);
-        let recoveries =
-            thread.last_lease()?.filter(|lease| lease.expires_at.is_some()).map_or(0, |lease| lease.recoveries + 1);
-        if recoveries > self.max_recoveries || failures > self.max_recoveries {
+        let unreleased = lease.as_ref().filter(|lease| lease.expires_at.is_some());
+        let recoveries = unreleased.map_or(0, |lease| lease.recoveries + 1);
+        let ends = if recoveries > self.max_recoveries || failures > self.max_recoveries {
             let attempts = recoveries.max(failures);
-            counts.stuck.fetch_add(u64::from(self.mark_stuck(&thread, attempts)?), Ordering::Relaxed);
+            Some(format!("stuck: the run was continued {attempts} times and did not end"))
+        } else {
+            graph.misfit(&info)
+        };
+        if let Some(message) = ends {
+            counts.stuck.fetch_add(u64::from(self.mark_failed(&thread, &message)?), Ordering::Relaxed);
             // A retry from outside counts anew.
             agenda.lock().failures.remove(id);
-            return Ok(());
+            return Ok(None);
         }
-        match run(&thread, self.lease, control) {
+        let (epoch, groups) = (lease.map_or(0, |lease| lease.epoch) + 1, due.groups.clone());
+        let claim = RunClaim { lease: self.lease, groups, epoch, metadata: metadata_of(&info), control };
+        match (graph.run)(&thread, &claim) {
             Ok(()) => {
                 agenda.lock().failures.remove(id);
                 counts.continued.fetch_add(1, Ordering::Relaxed);
             }
-            // Another worker was faster, or somebody has edited the thread.
-            Err(error) if error.is_busy() || error.is_conflict() => {}
-            Err(_) => {
-                *agenda.lock().failures.entry(id.clone()).or_default() += 1;
-                counts.failed.fetch_add(1, Ordering::Relaxed);
-            }
+            Err(error) => match error.as_store() {
+                Some(StoreError::LeaseLimit { group, until }) => return Ok(Some((group.clone(), *until))),
+                // Another worker was faster, or somebody has edited the thread.
+                _ if error.is_busy() || error.is_conflict() => {}
+                _ => {
+                    *agenda.lock().failures.entry(id.clone()).or_default() += 1;
+                    counts.failed.fetch_add(1, Ordering::Relaxed);
+                }
+            },
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Returns whether a timer of the thread has passed.
@@ -396,12 +539,11 @@ impl Worker {
 
     /// Stores an error with the first task that is due. Returns `false` if another worker has claimed the thread meanwhile, or
     /// the head has moved.
-    fn mark_stuck(&self, thread: &Thread, attempts: u64) -> Result<bool, Error> {
+    fn mark_failed(&self, thread: &Thread, message: &str) -> Result<bool, Error> {
         let Some(head) = thread.head()? else { return Ok(false) };
         let record = head.record();
         let Some(task) = record.tasks.first() else { return Ok(false) };
-        let message = format!("stuck: the run was continued {attempts} times and did not end");
-        let writes = NewWrites::new(record.point.checkpoint, task.id, task.path()).with(vec![special(ERROR, &message)]);
+        let writes = NewWrites::new(record.point.checkpoint, task.id, task.path()).with(vec![special(ERROR, message)]);
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(record.point.checkpoint));
         batch.writes = vec![writes];
         let (owner, now) = (self.store.mint_owner(), self.store.now());
@@ -416,6 +558,38 @@ impl Worker {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+impl WorkedGraph {
+    /// Returns the groups of leases in which a run counts.
+    fn groups(&self, info: &ThreadInfo) -> Vec<LeaseGroup> {
+        if self.limits.is_empty() {
+            return Vec::new();
+        }
+        let metadata = info.record().metadata.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let metadata = metadata.unwrap_or(serde_json::Value::Null);
+        self.limits.iter().flat_map(|limit| limit.groups(&metadata)).collect()
+    }
+
+    /// Returns the reason for which the graph cannot take the input that was enqueued for it: an argument and an update are
+    /// stored under tasks of different names.
+    fn misfit(&self, info: &ThreadInfo) -> Option<String> {
+        let record = info.record();
+        let task = record.tasks.first().filter(|_| record.source == Source::Input)?;
+        match (self.takes_argument, &*task.name == START) {
+            (true, true) => Some("the graph is an entrypoint: enqueue its argument, not an update".into()),
+            (false, false) if info.graph() == Some(&*task.name) && record.tasks.len() == 1 => {
+                Some("the graph is not an entrypoint: enqueue an update of its channels, not an argument".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the metadata that a run gives to its further checkpoints: those of its last one. Those of an edit are its own.
+fn metadata_of(info: &ThreadInfo) -> Option<String> {
+    let record = info.record();
+    record.metadata.clone().filter(|_| matches!(record.source, Source::Input | Source::Loop))
 }
 
 /// Gives signals to the tasks of a thread. A thread that others change all the time, or delete, is left to them.

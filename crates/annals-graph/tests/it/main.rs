@@ -38,6 +38,8 @@ mod proxy;
 mod pushed_calls;
 mod pushing;
 mod retries;
+mod queues;
+mod schedules;
 mod sharing;
 mod sim;
 mod step_keys;
