@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Bench, Res, append, channels, disk, group, history, inside, inspect, leases, messages, pages, peers, processes,
-    runtime, scale, search, supersteps, turns,
+    runtime, scale, search, supersteps, turns, workflows,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 99] = [
+const FIGURES: [Figure; 107] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -66,6 +66,19 @@ const FIGURES: [Figure; 99] = [
     ),
     figure("lease_overhead_pct", "lease", Target::AtMost(5.0))
         .about("the time that a lease adds to a turn at 1,000 turns, in percent of a turn without one, both at NORMAL"),
+    figure("enqueue_us", "workflows", Target::None).about("one input into a queue, without types, at NORMAL"),
+    figure("claim_us_1k_queued", "workflows", Target::None),
+    figure("claim_us_100k_queued", "workflows", Target::AtMostOf(|report| Some(2.0 * report.get("claim_us_1k_queued")?)))
+        .about("finding the first of 100,000 queued runs, claiming it and releasing it; the one before is of 1,000"),
+    figure("worker_wake_ms", "workflows", Target::AtMost(20.0))
+        .about("from the commit of an input to the first line of its run in the worker of another process, at FULL"),
+    figure("workflows_per_s_8_threads", "workflows", Target::None)
+        .about("queued workflows of five empty tasks, each task committed at FULL, by one worker with eight threads"),
+    figure("recovery_ms_1000_crashed", "workflows", Target::None)
+        .about("from the start of a worker with eight threads to the end of 1,000 runs whose process was killed, at FULL"),
+    figure("workflows_per_s_ratio_dbos", "dbos", Target::AtLeast(30.0)),
+    figure("workflow_bytes_ratio_dbos", "dbos", Target::AtLeast(1.0))
+        .about("workflows of five empty steps one after another: DBOS on its SQLite over annals at FULL, time and bytes"),
     figure("get_state_us_10k", "history", Target::AtMost(15_000.0)),
     figure("get_state_raw_ratio", "history", Target::AtMost(2.0)).about(
         "time of `get_state` of 10,000 messages, decoded and verified, over that of copying the same rows out by hand",
@@ -217,6 +230,8 @@ pub(crate) struct Report {
     pub(crate) langchain: Value,
     /// The measurements of salamander-db, and ours of the same work; null without its feature.
     pub(crate) salamander: Value,
+    /// The measurements of DBOS, and ours of the same workflow; null without its feature.
+    pub(crate) dbos: Value,
     machine: Map<String, Value>,
 }
 
@@ -269,6 +284,9 @@ impl Report {
         if !self.salamander.is_null() {
             object.insert("salamander".into(), self.salamander.clone());
         }
+        if !self.dbos.is_null() {
+            object.insert("dbos".into(), self.dbos.clone());
+        }
         object.insert("targets".into(), Value::Object(targets));
         let details = self.extras.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
         object.insert("details".into(), Value::Object(details));
@@ -296,6 +314,7 @@ impl Report {
             ("langgraph (SqliteSaver, FULL)", &self.langgraph),
             ("langchain-core", &self.langchain),
             ("salamander-db (append with fsync, open and whole state of 10,000 events)", &self.salamander),
+            ("dbos (five empty steps, SQLite)", &self.dbos),
         ] {
             let Value::Object(peer) = peer else { continue };
             _ = writeln!(table, "{title}");
@@ -336,6 +355,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("processes", processes::measure),
         ("turns", turns::measure),
         ("lease", leases::measure),
+        ("workflows", workflows::measure),
         ("history", history::measure),
         ("inspect", inspect::measure),
         ("scale", scale::measure),
@@ -351,6 +371,8 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("langgraph", peers::measure),
         #[cfg(feature = "salamander")]
         ("salamander", crate::salamander::measure),
+        #[cfg(feature = "dbos")]
+        ("dbos", crate::dbos::measure),
     ];
     let only = match bench.only.as_deref() {
         None => None,

@@ -7,6 +7,8 @@
 mod allocs;
 mod append;
 mod channels;
+#[cfg(feature = "dbos")]
+mod dbos;
 mod disk;
 mod figures;
 mod group;
@@ -31,6 +33,7 @@ mod stats;
 mod supersteps;
 mod talks;
 mod turns;
+mod workflows;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -45,9 +48,9 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, processes, disk, turns, lease, history, inspect, channels, inside, supersteps,
-             runtime, messages, pages, rss, langgraph, and salamander if built with the feature of this name), or the
-             group of a figure
+  --only     one group (append, group, processes, disk, turns, lease, workflows, history, inspect, channels, inside,
+             supersteps, runtime, messages, pages, rss, langgraph, and salamander and dbos if built with the feature of
+             this name), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 
   profile    repeats one piece of work, for a profiler: commit, by-hand, turn, get-state, tail, open,
@@ -103,6 +106,8 @@ fn run(args: Vec<String>) -> Res<()> {
         Some("figures") => {}
         Some("profile") => return profile::run(args.collect()),
         Some(processes::COMMIT_CHILD) => return processes::commit_child(args.collect()),
+        Some(workflows::WORK_CHILD) => return workflows::work_child(args.collect()),
+        Some(workflows::CRASH_CHILD) => return workflows::crash_child(args.collect()),
         Some(turns::RSS_CHILD) => return turns::rss_child(args.collect()),
         _ => return Err(USAGE.into()),
     }

@@ -1,0 +1,231 @@
+//! Durable workflows: queues, workers in other processes, recovery, and the same five-task workflow with DBOS.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use annals::history::{ThreadQuery, ThreadStatus};
+use annals::store::{Store, Synchronous};
+use annals_graph::graph::{Entry, Entrypoint};
+use annals_graph::prelude::*;
+use annals_graph::task::{RunControl, Task};
+use annals_graph::{Durability, Worker};
+
+use crate::disk::{self, same};
+use crate::figures::Report;
+use crate::stats::{Dice, median, micros, timed};
+use crate::{Bench, Res};
+
+/// The argument that makes this program a process with a worker.
+pub(crate) const WORK_CHILD: &str = "work-child";
+/// The argument that makes this program a process that claims threads and is killed.
+pub(crate) const CRASH_CHILD: &str = "crash-child";
+/// The name of the measured queue.
+const FLOW: &str = "flow";
+/// The duration of the leases of the process that is killed.
+const LEASE: Duration = Duration::from_secs(600);
+
+type Flow = CompiledGraph<Entry<i64, i64>>;
+
+/// Measures the figures of workflows.
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+    queued(bench, report)?;
+    wake(bench, report)?;
+    throughput(bench, report)?;
+    recovery(bench, report)
+}
+
+/// A workflow of five tasks without work of their own.
+pub(crate) fn five_tasks() -> Res<Flow> {
+    let tasks = ["one", "two", "three", "four", "five"].map(|name| Task::new(name, |n: i64| Ok(n + 1)));
+    let steps = move |n: i64, context: &Context| tasks.iter().try_fold(n, |n, task| task.call(context, n));
+    Ok(Entrypoint::new(FLOW, steps).compile()?)
+}
+
+/// A workflow that returns the time at which it began, in microseconds since 1970.
+fn clock() -> Res<Flow> {
+    Ok(Entrypoint::new(FLOW, |_: i64| Ok(now_us())).compile()?)
+}
+
+fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Enqueues runs without types, and claims the first of a short queue and of a long one.
+fn queued(bench: &Bench, report: &mut Report) -> Res<()> {
+    let (few, many) = (bench.runs(1_000, 200), bench.runs(100_000, 600));
+    let opened = disk::open(&bench.file("queue.db")?, Synchronous::Normal)?;
+    let queue = opened.store.queue(FLOW);
+    let mut enqueued = Vec::new();
+    let mut claims = Vec::new();
+    for n in 0..many {
+        if n == few {
+            claims.push(claim(bench, &opened.store)?);
+        }
+        let (us, _) = timed(|| Ok(queue.enqueue(format!("order-{n}"), n as i64)?))?;
+        enqueued.push(us);
+    }
+    claims.push(claim(bench, &opened.store)?);
+    report.set("enqueue_us", median(&enqueued));
+    report.set("claim_us_1k_queued", claims[0]);
+    report.set("claim_us_100k_queued", claims[1]);
+    opened.verify(many as u64)
+}
+
+/// Returns the time of finding the first run of a queue, claiming it, and releasing it.
+fn claim(bench: &Bench, store: &Store) -> Res<f64> {
+    let mut costs = Vec::new();
+    for _ in 0..bench.runs(300, 5) {
+        let (us, ()) = timed(|| {
+            let due = store.queue(FLOW).due(1)?;
+            let first = due.first().ok_or("the queue is empty")?;
+            Ok(store.thread(first.id())?.lease(LEASE)?.release()?)
+        })?;
+        costs.push(us);
+    }
+    Ok(median(&costs))
+}
+
+/// Enqueues runs for a worker in another process, and compares the time at which each began with that of the commit, or with
+/// that at which a delayed one was due.
+fn wake(bench: &Bench, report: &mut Report) -> Res<()> {
+    let path = bench.file("wake.db")?;
+    let opened = disk::open(&path, Synchronous::Full)?;
+    let mut child = start(WORK_CHILD, &path)?;
+    let (mut waits, mut late, mut dice) = (Vec::new(), Vec::new(), Dice(7));
+    for n in 0..bench.runs(100, 5) {
+        std::thread::sleep(Duration::from_millis(30 + dice.below(40)));
+        opened.store.queue(FLOW).enqueue(format!("now-{n}"), 0)?;
+        waits.push((now_us(), format!("now-{n}")));
+        let due = opened.store.now().saturating_add(Duration::from_millis(20 + dice.below(20)));
+        opened.store.queue(FLOW).at(due).enqueue(format!("later-{n}"), 0)?;
+        late.push((due.as_micros(), format!("later-{n}")));
+    }
+    let clock = clock()?;
+    let began = |expected: &[(i64, String)]| -> Res<Vec<f64>> {
+        let mut costs = Vec::new();
+        for (since, thread) in expected {
+            let thread = opened.store.thread(thread)?;
+            until(Duration::from_secs(20), || Ok(thread.info()?.status() == &ThreadStatus::Done))?;
+            let state = clock.get_state(&thread)?;
+            let at = state.values.value().copied().ok_or("a run without a result")?;
+            costs.push((at - since) as f64 / 1e3);
+        }
+        Ok(costs)
+    };
+    let (waits, late) = (began(&waits)?, began(&late)?);
+    drop(child.stdin.take());
+    child.wait()?;
+    report.set("worker_wake_ms", median(&waits));
+    report.extra("worker_wake_ms_max", waits.iter().copied().fold(0.0, f64::max));
+    report.extra("timer_wake_ms", median(&late));
+    Ok(())
+}
+
+/// Runs queued workflows of five tasks on eight threads, and one after another without a worker.
+fn throughput(bench: &Bench, report: &mut Report) -> Res<()> {
+    let (flow, runs) = (five_tasks()?, bench.runs(800, 20));
+    let opened = disk::open(&bench.file("flows.db")?, Synchronous::Full)?;
+    for n in 0..runs {
+        opened.store.queue(FLOW).enqueue(format!("order-{n}"), n as i64)?;
+    }
+    let worker = Worker::new(&opened.store).register(&flow).concurrency(8);
+    let (us, done) = timed(|| Ok(worker.run_until_idle()?))?;
+    same("workflows that have ended", done.continued, runs as u64)?;
+    report.set("workflows_per_s_8_threads", runs as f64 / us * 1e6);
+    let path = bench.file("alone.db")?;
+    let (us, bytes) = alone(&path, &flow, runs)?;
+    report.extra("workflow_us_alone", us);
+    report.extra("workflow_bytes", bytes);
+    Ok(())
+}
+
+/// Runs workflows one after another at FULL. Returns the median in microseconds, and the bytes of the file for each.
+pub(crate) fn alone(path: &Path, flow: &Flow, runs: usize) -> Res<(f64, f64)> {
+    let opened = disk::open(path, Synchronous::Full)?;
+    let mut costs = Vec::new();
+    for n in 0..runs {
+        let thread = opened.store.thread(format!("order-{n}"))?;
+        let (us, done) = timed(|| Ok(flow.run(&thread).durability(Durability::Sync).invoke(n as i64)?))?;
+        same("the result of a workflow", done.value().copied(), Some(n as i64 + 5))?;
+        costs.push(us);
+    }
+    Ok((median(&costs), opened.bytes(path)? as f64 / runs as f64))
+}
+
+/// Lets a process claim many runs and die, and measures the time until a worker has ended all of them.
+fn recovery(bench: &Bench, report: &mut Report) -> Res<()> {
+    let runs = bench.runs(1_000, 30);
+    let path = bench.file("recovery.db")?;
+    let opened = disk::open(&path, Synchronous::Full)?;
+    for n in 0..runs {
+        opened.store.queue(FLOW).enqueue(format!("order-{n}"), n as i64)?;
+    }
+    let mut child = start(CRASH_CHILD, &path)?;
+    child.kill()?;
+    child.wait()?;
+    let flow = clock()?;
+    let begin = Instant::now();
+    let done = Worker::new(&opened.store).register(&flow).concurrency(8).run_until_idle()?;
+    report.set("recovery_ms_1000_crashed", micros(begin.elapsed()) / 1e3);
+    same("runs that were recovered", done.continued, runs as u64)
+}
+
+fn until(longest: Duration, mut holds: impl FnMut() -> Res<bool>) -> Res<()> {
+    let begin = Instant::now();
+    while !holds()? {
+        if begin.elapsed() > longest {
+            return Err("a worker does not end its runs".into());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Starts a process, and returns when it says that it is ready.
+fn start(role: &str, path: &Path) -> Res<Child> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg(role)
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().ok_or("a child without an output")?).read_line(&mut line)?;
+    same("the greeting of a child", line.as_str(), "ready\n")?;
+    Ok(child)
+}
+
+fn say_ready() -> Res<()> {
+    println!("ready");
+    Ok(std::io::stdout().flush()?)
+}
+
+/// The process with a worker: works until its input ends.
+pub(crate) fn work_child(args: Vec<String>) -> Res<()> {
+    let path = args.into_iter().next().ok_or("the child takes a path")?;
+    let opened = disk::open(&PathBuf::from(path), Synchronous::Full)?;
+    let (flow, control) = (clock()?, RunControl::new());
+    std::thread::scope(|scope| {
+        let works = scope.spawn(|| Worker::new(&opened.store).register(&flow).concurrency(2).run_until(&control));
+        say_ready()?;
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+        control.request_drain("the end");
+        works.join().map_err(|_| "the worker panicked")??;
+        Ok(())
+    })
+}
+
+/// The process that is killed: claims every thread of the queue.
+pub(crate) fn crash_child(args: Vec<String>) -> Res<()> {
+    let path = args.into_iter().next().ok_or("the child takes a path")?;
+    let opened = disk::open(&PathBuf::from(path), Synchronous::Full)?;
+    for info in opened.store.threads_with(ThreadQuery::new().queue(FLOW).limit(usize::MAX))? {
+        std::mem::forget(opened.store.thread(info.id())?.lease(LEASE)?);
+    }
+    say_ready()?;
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
