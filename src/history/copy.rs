@@ -1,8 +1,10 @@
-//! Copies of threads: [`Thread::copy_to`].
+//! Copies of threads: [`Thread::copy_to`] and [`Thread::copy_into`].
 //!
-//! Each checkpoint is read through the backend and becomes a batch with the same id; all batches are one commit. A value that a
-//! task wrote refers to the copied write, so that its bytes are stored once. *Absent:* the operations of the thread; its
-//! facts, the names of its branches and its heads are copied by one new operation in the same commit.
+//! Each checkpoint is read through the backend and becomes a batch with the same id; all batches are one commit. A
+//! value that a task wrote refers to the copied write, so that its bytes are stored once. *Absent:* the operations of
+//! the thread; its facts, the names of its branches and its heads are copied by one new operation in the same commit. A
+//! checkpoint whose parent was pruned, or is in another thread that the store of the copy does not have, begins a
+//! lineage of the copy, with its whole state.
 //!
 //! Invariant: no row of the copy refers to the thread that was copied.
 
@@ -15,12 +17,11 @@ use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Seen, WriteRef, WriteValue,
 };
-use crate::store::is_pruned;
 use crate::store::threads::sleeping;
 use crate::store::{
     Backend, Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
     NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
-    Parent, Payload, StoreError, TRASHED, WriteRecord,
+    Parent, Payload, Store, StoreError, TRASHED, WriteRecord,
 };
 
 use super::thread::Thread;
@@ -33,18 +34,18 @@ type CopiedPoint = (Namespace, CheckpointId);
 
 impl Thread {
     /// Copies the thread to a new one: its checkpoints in all namespaces with their ids, the writes of their tasks, its
-    /// timers, its facts, the names of its branches and its heads. The copy goes on without the original, which can be deleted;
-    /// a copy of a fork is a fork of the same checkpoint, and that of a thread in the trash is not in the trash. Operations are
-    /// not copied: an undo in the copy begins with the copy.
+    /// timers, its facts, the names of its branches and its heads. The copy goes on without the original, which can be
+    /// deleted; a copy of a fork is a fork of the same checkpoint, and that of a thread in the trash is not in the
+    /// trash. Operations are not copied: an undo in the copy begins with the copy. Pruned checkpoints are not copied
+    /// either: a kept one that follows them begins with its whole state.
     ///
-    /// The copy is one commit, so a crash leaves all of it or nothing, and it is the thread as it was at one time: what another
-    /// writer changes meanwhile is copied whole, or not at all. The cost is that of the whole thread, also in memory, and other
-    /// writers wait for the commit.
+    /// The copy is one commit, so a crash leaves all of it or nothing, and it is the thread as it was at one time: what
+    /// another writer changes meanwhile is copied whole, or not at all. The cost is that of the whole thread, also in
+    /// memory, and other writers wait for the commit.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`]; [`StoreError::CheckpointPruned`] if checkpoints of the thread were pruned on which others
-    /// follow; [`StoreError::Conflict`] if the other thread exists already, or if other writers changed this one while it was
-    /// read, 64 times in a row; [`StoreError::Id`]; as [`Backend::commit`].
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::Conflict`] if the other thread exists already, or if other writers
+    /// changed this one while it was read, 64 times in a row; [`StoreError::Id`]; as [`Backend::commit`].
     ///
     /// # Example
     /// ```
@@ -64,33 +65,80 @@ impl Thread {
     #[doc(alias = "copy_thread")]
     pub fn copy_to(&self, id: impl AsRef<str>) -> Result<Self, StoreError> {
         let copy = self.store().thread(id)?;
+        self.copy_as(copy)
+    }
+
+    /// Copies the thread to a new one in another store, as [`Thread::copy_to`] does. A fork of another thread begins
+    /// with its whole state there. The other store seals the copy with its own key if it is encrypted, and stores it in
+    /// the clear otherwise.
+    ///
+    /// # Errors
+    /// As [`Thread::copy_to`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let (laptop, phone) = (Store::memory(), Store::memory());
+    /// let trip = laptop.thread("trip")?;
+    /// trip.append("messages", [Message::human("hi")])?;
+    /// let copy = trip.copy_into(&phone, "trip")?;
+    /// assert_eq!(copy.head()?.unwrap().id(), trip.head()?.unwrap().id());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copy_into(&self, store: &Store, id: impl AsRef<str>) -> Result<Self, StoreError> {
+        store.settle_abandoned();
+        self.copy_as(store.thread(id)?)
+    }
+
+    fn copy_as(&self, copy: Self) -> Result<Self, StoreError> {
         self.store().settle_abandoned();
+        let (source, target) = (self.store().backend(), copy.store().backend());
         for _ in 0..UPDATE_ATTEMPTS_MAX {
-            let mut copying = Copying::new(&**self.store().backend(), self.id(), copy.id());
+            let mut copying = Copying::new(&**source, self.id(), copy.id());
+            copying.is_elsewhere = !Arc::ptr_eq(source, target);
             let targets = copying.targets()?;
             let records = copying.records()?;
             if records.is_empty() {
                 return Err(StoreError::ThreadNotFound { id: self.id().clone() });
             }
-            copying.must_be_whole(&records)?;
-            copying.must_be_new(&records)?;
+            must_be_new(&**target, copy.id(), &records)?;
             let batches = copying.batches(&records)?;
             // Checkpoints only come with new heads, or with a greater newest one.
             if copying.targets()? != targets {
                 continue;
             }
             let Some(mut batch) = Batch::of_all(batches) else { break };
-            batch.operation = copying.operation(targets, self.store().now()).map(|mut operation| {
+            batch.operation = copying.operation(targets, copy.store().now()).map(|mut operation| {
                 operation.actor = self.actor().map(ToOwned::to_owned);
                 operation
             });
-            self.store().commit(&batch)?;
+            copy.store().commit(&batch)?;
             return Ok(copy);
         }
         let (thread, namespace) = (self.id().clone(), self.namespace().clone());
-        let found = self.store().backend().head_id(&thread, &namespace)?;
+        let found = source.head_id(&thread, &namespace)?;
         Err(StoreError::Conflict { thread, namespace, expected: found, found })
     }
+}
+
+/// Refuses a thread that exists, unless it is the copy of these checkpoints, to which nothing was done yet.
+fn must_be_new(backend: &dyn Backend, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<(), StoreError> {
+    for namespace in backend.namespaces(thread)? {
+        let mut query = CheckpointQuery::new(thread.clone(), namespace.clone());
+        query.limit = 1;
+        let found = backend.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
+        let mut copied = records.iter().rev().filter(|record| record.point.namespace == namespace);
+        let mut operations = OperationQuery::new().thread(thread.clone());
+        operations.limit = 1;
+        let is_changed = !backend.operations(&operations)?.is_empty();
+        if is_changed || found != copied.next().map(|record| record.point.checkpoint) {
+            return Err(StoreError::Conflict { thread: thread.clone(), namespace, expected: None, found });
+        }
+    }
+    Ok(())
 }
 
 /// A copy under way.
@@ -98,6 +146,8 @@ struct Copying<'a> {
     backend: &'a dyn Backend,
     from: &'a ThreadId,
     to: &'a ThreadId,
+    /// True if the copy is in another store.
+    is_elsewhere: bool,
     /// The newest copied checkpoint of each namespace.
     newest: HashMap<Namespace, CheckpointId>,
     /// The nodes that had run at each copied checkpoint.
@@ -108,7 +158,7 @@ struct Copying<'a> {
 
 impl<'a> Copying<'a> {
     fn new(backend: &'a dyn Backend, from: &'a ThreadId, to: &'a ThreadId) -> Self {
-        Self { backend, from, to, newest: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
+        Self { backend, from, to, is_elsewhere: false, newest: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
     }
 
     /// Returns the checkpoints of all namespaces in the order of the log.
@@ -125,33 +175,6 @@ impl<'a> Copying<'a> {
         }
         records.sort_by_key(|record| record.seq);
         Ok(records)
-    }
-
-    /// Refuses a thread of which a checkpoint was pruned.
-    fn must_be_whole(&self, records: &[CheckpointRecord]) -> Result<(), StoreError> {
-        let stored: BTreeSet<(&Namespace, CheckpointId)> =
-            records.iter().map(|record| (&record.point.namespace, record.point.checkpoint)).collect();
-        let pruned = records
-            .iter()
-            .find_map(|record| record.parent.filter(|parent| !stored.contains(&(&record.point.namespace, *parent))));
-        pruned.map_or(Ok(()), |parent| Err(is_pruned(self.from, &parent)))
-    }
-
-    /// Refuses a thread that exists, unless it is this copy, to which nothing was done yet.
-    fn must_be_new(&self, records: &[CheckpointRecord]) -> Result<(), StoreError> {
-        for namespace in self.backend.namespaces(self.to)? {
-            let mut query = CheckpointQuery::new(self.to.clone(), namespace.clone());
-            query.limit = 1;
-            let found = self.backend.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
-            let mut copied = records.iter().rev().filter(|record| record.point.namespace == namespace);
-            let mut operations = OperationQuery::new().thread(self.to.clone());
-            operations.limit = 1;
-            let is_changed = !self.backend.operations(&operations)?.is_empty();
-            if is_changed || found != copied.next().map(|record| record.point.checkpoint) {
-                return Err(StoreError::Conflict { thread: self.to.clone(), namespace, expected: None, found });
-            }
-        }
-        Ok(())
     }
 
     fn batches(&mut self, records: &[CheckpointRecord]) -> Result<Vec<Batch>, StoreError> {
@@ -192,15 +215,27 @@ impl<'a> Copying<'a> {
         early
     }
 
-    fn checkpoint(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
-        let parent_ref = record.parent_ref();
-        let parent = match (record.parent, &record.forked_from) {
-            (Some(parent), _) => Some(Parent::Local(parent)),
-            (None, Some(from)) if from.thread == *self.from => {
-                Some(Parent::Fork(CheckpointRef { thread: self.to.clone(), ..from.clone() }))
+    /// Returns the parent of a checkpoint, and the parent of its copy. A checkpoint whose parent is not copied has
+    /// none.
+    fn parents_of(&self, record: &CheckpointRecord) -> Option<(CheckpointRef, Parent)> {
+        let parent = record.parent_ref()?;
+        let is_copied = self.seen.contains_key(&(parent.namespace.clone(), parent.checkpoint));
+        match (record.parent, parent.thread == *self.from) {
+            (Some(id), _) => is_copied.then_some((parent, Parent::Local(id))),
+            (None, true) => {
+                let copied = CheckpointRef { thread: self.to.clone(), ..parent.clone() };
+                is_copied.then_some((parent, Parent::Fork(copied)))
             }
-            (None, from) => from.clone().map(Parent::Fork),
-        };
+            (None, false) => (!self.is_elsewhere).then(|| (parent.clone(), Parent::Fork(parent))),
+        }
+    }
+
+    fn checkpoint(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
+        let parents = self.parents_of(record);
+        if parents.is_none() && record.parent_ref().is_some() {
+            return self.first_of_lineage(record);
+        }
+        let (parent_ref, parent) = parents.unzip();
         let id = record.point.checkpoint;
         let mut new = NewCheckpoint::new(id, parent, record.step, record.source, record.created_at);
         new.run = record.run;
@@ -233,6 +268,32 @@ impl<'a> Copying<'a> {
             None => Vec::new(),
         };
         new.seen = state.seen.iter().filter(|seen| !before.contains(seen)).cloned().collect();
+        self.seen.insert((record.point.namespace.clone(), id), state.seen);
+        Ok(new)
+    }
+
+    /// Returns a checkpoint that holds its whole state.
+    fn first_of_lineage(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
+        let id = record.point.checkpoint;
+        let mut new = NewCheckpoint::new(id, None, record.step, record.source, record.created_at);
+        new.run = record.run;
+        new.metadata.clone_from(&record.metadata);
+        new.parents = Arc::clone(&record.parents);
+        new.tasks.clone_from(&record.tasks);
+        let state = self.backend.state(&record.point)?;
+        for channel in &state.channels {
+            let value = match &channel.value {
+                ChannelValue::Empty => ChangeValue::Empty,
+                ChannelValue::Value(payload) => ChangeValue::Value(Data::New(payload.clone())),
+                ChannelValue::Items => {
+                    let items = self.items(&record.point, &channel.channel, ItemRange::All)?;
+                    let put = |(position, _, _, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
+                    ChangeValue::Items(items.into_iter().map(put).collect())
+                }
+            };
+            new.changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value));
+        }
+        new.seen.clone_from(&state.seen);
         self.seen.insert((record.point.namespace.clone(), id), state.seen);
         Ok(new)
     }
@@ -285,8 +346,8 @@ impl<'a> Copying<'a> {
         Ok(changes)
     }
 
-    /// Returns whether a channel holds a list at a checkpoint, which may be one of another thread whose older checkpoints
-    /// were pruned: their versions are not told.
+    /// Returns whether a channel holds a list at a checkpoint, which may be one of another thread whose older
+    /// checkpoints were pruned: their versions are not told.
     fn is_list(&self, at: &CheckpointRef, channel: &str) -> Result<bool, StoreError> {
         let state = self.backend.state(at)?;
         Ok(state.channels.iter().any(|of| &*of.channel == channel && of.value == ChannelValue::Items))

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
 use crate::store::{
-    Backend, CheckpointQuery, CheckpointRecord, CheckpointRef, PruneSpan, Pruned, Store, StoreError, ThreadQuery,
-    WriteValue,
+    Backend, CheckpointQuery, CheckpointRecord, CheckpointRef, PruneSpan, Pruned, Store, StoreError, ThreadInfo,
+    ThreadQuery, ThreadStatus, WriteValue,
 };
 
 use super::thread::Thread;
@@ -27,6 +27,7 @@ pub struct PrunePolicy {
     keep_last: Option<u64>,
     older_than: Option<Timestamp>,
     runs: Option<BTreeSet<RunId>>,
+    keeps_interrupted: bool,
 }
 
 impl PrunePolicy {
@@ -51,6 +52,23 @@ impl PrunePolicy {
     pub fn of_runs(mut self, runs: impl IntoIterator<Item = RunId>) -> Self {
         self.runs = Some(runs.into_iter().collect());
         self
+    }
+
+    /// Keeps the checkpoints of which a task waits at an interrupt, or sleeps. Alone, it prunes nothing. The writes of
+    /// each checkpoint that would go are read.
+    pub fn keep_interrupted(mut self) -> Self {
+        self.keeps_interrupted = true;
+        self
+    }
+
+    /// Returns whether a checkpoint stays because of its interrupts.
+    fn keeps(&self, backend: &dyn Backend, record: &CheckpointRecord) -> Result<bool, StoreError> {
+        if !self.keeps_interrupted || record.tasks.is_empty() {
+            return Ok(false);
+        }
+        let writes = backend.writes(&record.point)?;
+        let info = ThreadInfo::new(record.clone(), record.seq, record.created_at, Vec::new(), &writes)?;
+        Ok(matches!(info.status(), ThreadStatus::Interrupted(_) | ThreadStatus::Sleeping(_)))
     }
 
     /// Returns whether a checkpoint goes that has `newer` newer ones on its branch.
@@ -123,7 +141,7 @@ impl Thread {
                         _ => policy.applies(&record, *count),
                     };
                     *count += 1;
-                    if applies && !held.contains(&(record.branch, record.ordinal)) {
+                    if applies && !held.contains(&(record.branch, record.ordinal)) && !policy.keeps(backend, &record)? {
                         places.entry(record.branch).or_default().push(record.ordinal);
                         goes.insert((namespace.clone(), record.point.checkpoint));
                         plan.checkpoints.push((namespace.clone(), record.point.checkpoint));

@@ -1,9 +1,11 @@
 //! Pruning threads by policies, on both backends.
 
-use annals::base::RunId;
-use annals::history::{PrunePolicy, ThreadQuery};
+use annals::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, Value};
+use annals::history::{ModelUsage, PrunePolicy, ThreadQuery, UsageQuery};
 use annals::prelude::*;
-use annals::store::StoreError;
+use annals::store::{
+    Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source, StoreError, TaskKind, TaskRecord, WriteValue,
+};
 
 use crate::both::on_both;
 
@@ -91,8 +93,25 @@ fn branches_forks_and_names_hold_what_they_rest_on() {
         assert_eq!(common.state::<Chat>().unwrap().lines.len(), 10);
         say(&fork, "the fork goes on");
         assert_eq!(state(&fork).lines.len(), of_fork.lines.len() + 1);
-        assert!(is_pruned(thread.copy_to("copy")));
-        assert!(store.thread("copy").unwrap().head().unwrap().is_none());
+        // A copy has the kept checkpoints: those whose parents were pruned begin with their whole state.
+        for (of, copy) in [(&thread, thread.copy_to("copy")), (&fork, fork.copy_to("copy of the fork"))] {
+            let copy = copy.unwrap();
+            let shown = |thread: &Thread| {
+                let all = thread.history().unwrap().map(Result::unwrap);
+                all.map(|at| (at.id(), at.created_at(), at.state::<Chat>().unwrap())).collect::<Vec<_>>()
+            };
+            assert_eq!(shown(&copy), shown(of));
+            assert_eq!(state(&copy), state(of));
+            let texts = of.head().unwrap().unwrap().channels().unwrap();
+            assert_eq!(copy.head().unwrap().unwrap().channels().unwrap(), texts, "with their versions");
+            say(&copy, "the copy goes on");
+            assert_eq!(state(&copy).lines.len(), state(of).lines.len() + 1);
+        }
+        let other = Store::memory();
+        let elsewhere = fork.copy_into(&other, "fork").unwrap();
+        assert_eq!(state(&elsewhere), state(&fork));
+        assert_eq!(elsewhere.forked_from().unwrap(), None, "a store of its own has all of it");
+        assert_eq!(elsewhere.history().unwrap().count(), fork.history().unwrap().count());
     });
 }
 
@@ -145,6 +164,90 @@ fn policies_choose_by_time_and_by_run() {
         assert!(thread.prune_plan(&both).unwrap().checkpoints() <= 1, "every condition must apply");
         let runs = PrunePolicy::new().of_runs([RunId::from_bytes([1; 16])]);
         assert_eq!(thread.prune_plan(&runs).unwrap().checkpoints(), 0, "no run made them");
+    });
+}
+
+/// Adds a checkpoint that a run made.
+fn run(thread: &Thread, run: u8, tasks: Vec<TaskRecord>) -> CheckpointId {
+    let (store, root) = (thread.store(), Namespace::root());
+    let head = store.backend().head_id(thread.id(), &root).unwrap();
+    let id = IdSource::from_seed(7).checkpoint(store.now(), 0, head.as_ref());
+    let mut new = NewCheckpoint::new(id, head.map(Parent::Local), 0, Source::Loop, store.now());
+    (new.run, new.tasks) = (Some(RunId::from_bytes([run; 16])), tasks);
+    let mut batch = Batch::new(thread.id().clone(), root, head);
+    batch.checkpoints.push(new);
+    store.backend().commit(&batch).unwrap();
+    id
+}
+
+#[test]
+fn interrupted_checkpoints_are_kept_when_a_policy_says_so() {
+    on_both(|store| {
+        let thread = store.thread("chat").unwrap();
+        let asks = TaskRecord::new(TaskId::from_bytes([7; 16]), "asks", TaskKind::Push { index: 0 });
+        let (first, waits) = (run(&thread, 1, vec![asks.clone()]), run(&thread, 1, vec![asks.clone()]));
+        let value = Encoded::encode(&Value::from(serde_json::json!([{ "value": "which?" }]))).unwrap();
+        let write = NewWrite::new(-3, "__interrupt__", WriteValue::One(value.into()));
+        let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(waits));
+        let mut writes = NewWrites::new(waits, asks.id, "");
+        writes.writes.push(write);
+        batch.writes.push(writes);
+        store.backend().commit(&batch).unwrap();
+        run(&thread, 1, Vec::new());
+        let policy = PrunePolicy::new().keep_last(1);
+        assert_eq!(thread.prune_plan(&policy).unwrap().checkpoints(), 2);
+        let plan = thread.prune_plan(&policy.keep_interrupted()).unwrap();
+        assert_eq!(plan.points().map(|at| at.checkpoint).collect::<Vec<_>>(), [first]);
+        assert_eq!(thread.prune_plan(&PrunePolicy::new().keep_interrupted()).unwrap().checkpoints(), 0);
+        assert_eq!(plan.run().unwrap().checkpoints, 1);
+    });
+}
+
+#[test]
+fn stated_usage_outlives_a_pruning() {
+    on_both(|store| {
+        let thread = store.thread("chat").unwrap();
+        for n in 1..=200 {
+            let usage = ModelUsage::new(n, 1).cost_usd(0.001).model("m-1");
+            thread.write().append("messages", [Message::ai("yes")]).usage(usage).commit().unwrap();
+        }
+        let shown = || {
+            let sums = store.usage(UsageQuery::new().by_model()).unwrap();
+            let counts = *thread.info().unwrap().counts().unwrap();
+            assert_eq!((sums[0].input_tokens, sums[0].output_tokens), (counts.input_tokens, counts.output_tokens));
+            (sums.len(), sums[0].calls, counts)
+        };
+        let before = shown();
+        assert_eq!((before.1, before.2.messages, before.2.input_tokens), (200, 200, 20_100));
+        assert_eq!(before.2.cost_nano_usd, 200_000_000);
+        assert_eq!(thread.prune(&PrunePolicy::new().keep_last(3)).unwrap().checkpoints, 197);
+        assert_eq!(shown(), before);
+        store.rebuild_threads().unwrap();
+        assert_eq!(shown(), before);
+    });
+}
+
+#[test]
+fn the_work_of_runs_is_deleted() {
+    on_both(|store| {
+        let [only, both, forked, other] = ["only", "both", "forked", "other"].map(|id| store.thread(id).unwrap());
+        for _ in 0..3 {
+            run(&only, 1, Vec::new());
+            run(&forked, 1, Vec::new());
+            run(&other, 2, Vec::new());
+        }
+        for of in [1, 1, 2, 1] {
+            run(&both, of, Vec::new());
+        }
+        forked.at("~1").unwrap().fork_to("fork").unwrap();
+        let nothing = store.delete_for_runs([]).unwrap();
+        assert_eq!(nothing, store.delete_for_runs([RunId::from_bytes([9; 16])]).unwrap(), "an unknown run");
+        let deleted = store.delete_for_runs([RunId::from_bytes([1; 16])]).unwrap();
+        assert_eq!((deleted.threads, deleted.pruned.checkpoints, deleted.checkpoints_kept), (1, 3, 3));
+        assert!(only.head().unwrap().is_none());
+        let left = |thread: &Thread| thread.history().unwrap().count();
+        assert_eq!([left(&both), left(&forked), left(&other)], [2, 2, 3]);
+        assert_eq!(store.delete_for_runs([RunId::from_bytes([1; 16])]).unwrap().pruned.checkpoints, 0);
     });
 }
 

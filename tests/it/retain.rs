@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use annals::base::{Clock, SystemClock, Timestamp};
-use annals::history::ThreadQuery;
+use annals::history::{PrunePolicy, ThreadQuery};
 use annals::prelude::*;
-use annals::store::{OperationQuery, StoreError};
+use annals::store::{Key, OpenOptions, OperationQuery, StoreError};
 
 use super::both::on_both;
 
@@ -246,4 +246,73 @@ fn threads_with_forks_do_not_hold_up_the_trash() {
         _ = store.empty_trash().unwrap();
         assert!(a.head().unwrap().is_none() && store.thread(b).unwrap().head().unwrap().is_none());
     });
+}
+
+#[test]
+fn a_thread_in_a_file_is_taken_back_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = || {
+        let mut names: Vec<String> =
+            folder.path().read_dir().unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let key = || OpenOptions::new().key(Key::new([7; 32]));
+    for (n, options) in [OpenOptions::new(), key()].into_iter().enumerate() {
+        on_both(|store| {
+            let trip = store.thread("trip").unwrap();
+            let first = [1, 2, 3].map(|n| add(&trip, n));
+            trip.name_branch("by train").unwrap();
+            trip.rewind_to(&first[1]).unwrap();
+            add(&trip, 4);
+            trip.in_namespace("part").unwrap().update(Note::update().n(7)).unwrap();
+            trip.facts().title("Bern").label("travel").save().unwrap();
+            let fork = first[2].fork_to("fork").unwrap();
+            add(&fork, 5);
+            trip.prune(&PrunePolicy::new().keep_last(1)).unwrap();
+            for thread in [&trip, &fork] {
+                let path = folder.path().join(format!("thread {n}.db"));
+                thread.export_file(&path, options.clone()).unwrap();
+                assert_eq!(names(), [format!("thread {n}.db")], "one file and no other");
+                let again = thread.export_file(&path, options.clone()).unwrap_err();
+                assert!(matches!(again, StoreError::Invalid { field: "thread file", .. }), "{again}");
+                let file = Store::open_with(&path, options.clone()).unwrap();
+                assert_eq!(file.check().unwrap().problems, []);
+                assert_eq!(file.threads().unwrap().len(), 1);
+                drop(file);
+                let other = Store::memory();
+                let copy = other.import_thread(&path, options.clone()).unwrap();
+                let shown = |thread: &Thread| {
+                    let all = states(thread).into_iter();
+                    all.map(|(at, state)| (at.id(), at.created_at(), state)).collect::<Vec<_>>()
+                };
+                assert_eq!((copy.id(), shown(&copy)), (thread.id(), shown(thread)));
+                assert_eq!(copy.info().unwrap().facts(), thread.info().unwrap().facts());
+                assert_eq!(copy.head().unwrap().unwrap().id(), thread.head().unwrap().unwrap().id());
+                let branches = |thread: &Thread| {
+                    let all = thread.branches().unwrap().into_iter();
+                    all.map(|branch| (branch.name().map(str::to_owned), branch.last().id())).collect::<Vec<_>>()
+                };
+                assert_eq!(branches(&copy), branches(thread));
+                add(&copy, 6);
+                let taken = other.import_thread(&path, options.clone()).unwrap_err();
+                assert!(matches!(taken, StoreError::Conflict { .. }), "{taken}");
+                std::fs::remove_file(&path).unwrap();
+            }
+            let missing = store.thread("nothing").unwrap().export_file(folder.path().join("x.db"), options.clone());
+            assert!(matches!(missing.unwrap_err(), StoreError::ThreadNotFound { .. }));
+            assert!(names().is_empty(), "an export that failed leaves no file");
+        });
+    }
+    // A file of several threads is a store, and a file with a key needs it.
+    let path = folder.path().join("two.db");
+    let two = Store::open_with(&path, key()).unwrap();
+    add(&two.thread("a").unwrap(), 1);
+    add(&two.thread("b").unwrap(), 1);
+    drop(two);
+    let other = Store::memory();
+    let many = other.import_thread(&path, key()).unwrap_err();
+    assert!(many.to_string().contains("more than one thread"), "{many}");
+    let locked = other.import_thread(&path, OpenOptions::new()).unwrap_err();
+    assert!(matches!(locked, StoreError::KeyRequired { .. }), "{locked}");
 }
