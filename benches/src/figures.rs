@@ -94,6 +94,8 @@ const FIGURES: [Figure; 107] = [
         .about("the checkpoint at which a text of one of 10,000 messages appeared, without an index of texts"),
     figure("sql_join_ms_10k", "inspect", Target::AtMost(300.0))
         .about("`v_messages` of 10,000 messages joined with `v_checkpoints`, with the node of each message"),
+    figure("prune_us_per_checkpoint", "inspect", Target::None)
+        .about("pruning a history of 10,000 turns down to its last 100 checkpoints, with the pauses for other writers"),
     figure("threads_page_us", "scale", Target::None),
     figure("threads_page_us_100k", "scale", Target::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
         "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",

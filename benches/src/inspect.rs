@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annals::history::{MessageQuery, Snapshot, Thread, diff};
+use annals::history::{MessageQuery, PrunePolicy, Snapshot, Thread, diff};
 use annals::store::Synchronous;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -35,7 +35,26 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     reads(bench, report, &thread, &sample)?;
     by_hand(bench, report, &conn, &sample)?;
     join(bench, report, &conn, turns)?;
-    fresh(bench, report, &path, &sample)
+    fresh(bench, report, &path, &sample)?;
+    prune(bench, report, &thread, turns)
+}
+
+/// Prunes a copy of the file down to the last 100 checkpoints, with the pauses between the slices.
+fn prune(bench: &Bench, report: &mut Report, thread: &Thread, turns: usize) -> Res<()> {
+    let (mut whole, mut planned) = (Vec::new(), Vec::new());
+    for n in 0..bench.runs(3, 1) {
+        let path = bench.file(&format!("pruned-{n}.db"))?;
+        thread.store().backup(&path)?;
+        let copy = disk::open(&path, Synchronous::Normal)?.store.thread(THREAD)?;
+        let (us, plan) = timed(|| Ok(copy.prune_plan(&PrunePolicy::new().keep_last(100))?))?;
+        planned.push(us / 1_000.0);
+        let (us, pruned) = timed(|| Ok(plan.run()?))?;
+        whole.push(us / pruned.checkpoints as f64);
+        same("messages after the pruning", copy.at("@")?.len("messages")?, turns as u64)?;
+    }
+    report.set("prune_us_per_checkpoint", median(&whole));
+    report.extra("prune_plan_ms_10k", median(&planned));
+    Ok(())
 }
 
 /// A message in the middle of the history.
