@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 107] = [
+const FIGURES: [Figure; 108] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),

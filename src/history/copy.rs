@@ -287,7 +287,8 @@ impl<'a> Copying<'a> {
                 ChannelValue::Value(payload) => ChangeValue::Value(Data::New(payload.clone())),
                 ChannelValue::Items => {
                     let items = self.items(&record.point, &channel.channel, ItemRange::All)?;
-                    let put = |(position, _, _, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
+                    let put =
+                        |(position, _, _, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
                     ChangeValue::Items(items.into_iter().map(put).collect())
                 }
             };

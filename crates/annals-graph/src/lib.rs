@@ -891,8 +891,8 @@ pub use drive::TokioTimer;
 pub use drive::block_on;
 pub use drive::{
     AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, QueueLimit, Run,
-    RunEnd, RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate, Stream,
-    TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
+    RunEnd, RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate,
+    Stream, TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
 };
 #[cfg(feature = "schedules")]
 pub use drive::{MissedRuns, Schedule, Schedules};

@@ -1,6 +1,8 @@
 //! Listings of threads by their facts and their status.
 
-use super::build::{CasePlace, CheckpointDraft, bytes, clean, commit, id, moment, put, put_payload, root_of, task, writes};
+use super::build::{
+    CasePlace, CheckpointDraft, bytes, clean, commit, id, moment, put, put_payload, root_of, task, writes,
+};
 use super::operations::{moves, operate};
 use crate::base::{Encoded, Map, ThreadId, Timestamp, Value};
 use crate::store::backend::Backend;
@@ -219,7 +221,11 @@ pub(super) fn counted(backend: &dyn Backend) {
     let first = CheckpointDraft::root(1).items("list", 1, vec![said(0, None), said(1, Some((10, 2)))]);
     place.add(backend, None, first.items("values", 1, vec![put(0, "x"), put(1, "y")]));
     assert_eq!(found(), counts(2, 10, 2, 0), "values of other lists are no messages");
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1).items("list", 2, vec![said(1, Some((11, 3))), said(2, None)]));
+    place.add(
+        backend,
+        Some(1),
+        CheckpointDraft::on(2, 1).items("list", 2, vec![said(1, Some((11, 3))), said(2, None)]),
+    );
     assert_eq!(found(), counts(3, 10, 2, 0), "an edit does not count again");
     place.add(backend, Some(2), CheckpointDraft::on(3, 2).items("list", 3, vec![said(2, Some((5, 5)))]));
     place.add(backend, Some(3), CheckpointDraft::on(4, 1).items("list", 4, vec![said(2, Some((7, 1)))]));

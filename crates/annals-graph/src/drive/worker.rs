@@ -371,7 +371,8 @@ impl Worker {
                 deliver_to(&self.store.thread(&record.point.thread)?)?;
             }
             if is_first {
-                let roots = records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty());
+                let roots =
+                    records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty());
                 roots.into_iter().try_for_each(|record| self.look(agenda, &record.point.thread, false).map(|_| ()))?;
             } else {
                 // The queues hold the others, in their order.

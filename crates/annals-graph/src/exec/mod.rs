@@ -49,8 +49,9 @@ pub(crate) use before::Before;
 pub(crate) use begin::resume_values_by_id;
 pub(crate) use cache::{call_entry, node_labels};
 pub(crate) use call::{
-    CallEnd, CallJob, CallLeft, RETURN, attempt_write, attempts_write, call_end, call_failed, call_messages, call_result,
-    call_start, close_call, known_call, next_attempt, open_call, shown_result, sleeps_before, still_asleep, versions_write,
+    CallEnd, CallJob, CallLeft, RETURN, attempt_write, attempts_write, call_end, call_failed, call_messages,
+    call_result, call_start, close_call, known_call, next_attempt, open_call, shown_result, sleeps_before,
+    still_asleep, versions_write,
 };
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, RunStart, Status};

@@ -225,8 +225,11 @@ impl<'a> PruneSlice<'a> {
     /// Returns the metadata that a pruned checkpoint retains.
     fn usage_of(&self, seq: i64, row: &[Value]) -> Res<Value> {
         let place = || format!("checkpoint {seq}");
-        let Value::Blob(id) = &row[column::ID] else { return Err(corrupt(place(), "its id does not match the format")) };
-        let id = <[u8; 16]>::try_from(id.as_slice()).map_err(|_| corrupt(place(), "its id does not match the format"))?;
+        let Value::Blob(id) = &row[column::ID] else {
+            return Err(corrupt(place(), "its id does not match the format"));
+        };
+        let id =
+            <[u8; 16]>::try_from(id.as_slice()).map_err(|_| corrupt(place(), "its id does not match the format"))?;
         let (conn, keys) = (self.view.conn, self.view.keys);
         let metadata = sealed::metadata(conn, keys, &id, ValueRef::from(&row[column::METADATA]), &place)?;
         match pruned_metadata(metadata.as_deref()) {

@@ -3,8 +3,8 @@
 use super::super::check::Checker;
 use super::super::fault::Res;
 use super::super::write;
-use super::row::{StateRow, undamaged};
 use super::counts::usage_of_thread;
+use super::row::{StateRow, undamaged};
 use super::{MARK, derived, sql};
 use crate::store::counts::ThreadCounts;
 use std::collections::HashMap;

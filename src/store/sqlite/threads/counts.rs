@@ -79,11 +79,7 @@ fn usage_of_messages(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Threa
 }
 
 /// Returns the tokens of an item; `None` without any. An inline value has none.
-fn tokens(
-    payloads: &mut Payloads<'_>,
-    value: ValueColumn,
-    place: &dyn Fn() -> String,
-) -> Res<Option<ThreadCounts>> {
+fn tokens(payloads: &mut Payloads<'_>, value: ValueColumn, place: &dyn Fn() -> String) -> Res<Option<ThreadCounts>> {
     if !matches!(value, ValueColumn::Payload(_)) {
         return Ok(None);
     }
@@ -159,12 +155,7 @@ pub(super) fn counted(view: ReadView<'_>, threads: Vec<ThreadInfo>) -> Res<Vec<T
     filled.collect()
 }
 
-fn of_listed(
-    view: ReadView<'_>,
-    mark: i64,
-    rest: &HashMap<i64, Vec<i64>>,
-    info: &ThreadInfo,
-) -> Res<ThreadCounts> {
+fn of_listed(view: ReadView<'_>, mark: i64, rest: &HashMap<i64, Vec<i64>>, info: &ThreadInfo) -> Res<ThreadCounts> {
     let missing = || corrupt(format!("thread {:?}", info.id().as_str()), "it is listed, but it does not exist");
     let thread = neighbors::thread_number(view.conn, info.id())?.ok_or_else(missing)?;
     let row = StateRow::read(view.conn, view.keys, thread)?;

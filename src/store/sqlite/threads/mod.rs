@@ -17,9 +17,9 @@ mod queue;
 mod row;
 mod sql;
 
+use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
 pub(super) use self::row::hide;
 pub(super) use self::row::undamaged;
-use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
 use self::row::{StateRow, damaged_facet, facet_of};
 use super::fault::{Res, corrupt};
 use super::job::JobRef;
@@ -243,10 +243,12 @@ fn follow_thread(view: ReadView<'_>, mark: i64, thread: i64, followed: &Followed
     let usage = match &row {
         Some(row) => match row.counts {
             Some(mut counts) => {
-                let mut add = || followed.seqs.iter().try_for_each(|seq| {
-                    counts.add_usage(usage_of_checkpoint(view, *seq)?);
-                    Ok(())
-                });
+                let mut add = || {
+                    followed.seqs.iter().try_for_each(|seq| {
+                        counts.add_usage(usage_of_checkpoint(view, *seq)?);
+                        Ok(())
+                    })
+                };
                 undamaged(add())?.map(|()| counts)
             }
             None => None,
