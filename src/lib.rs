@@ -300,8 +300,8 @@
 //! ## Prune a long history
 //!
 //! Nothing is pruned by itself. A [`PrunePolicy`](history::PrunePolicy) says which checkpoints go, and a plan shows them before they
-//! do. The checkpoints that are kept show what they showed before, and so do those of threads that were forked. Heads, ends of
-//! branches and targets of names are always kept.
+//! do. The retained checkpoints show the same state as before, and so do those of threads that were forked. Heads, ends of
+//! branches and targets of names are always retained.
 //!
 //! ```
 //! use annals::history::PrunePolicy;

@@ -255,7 +255,7 @@ impl Thread {
         Ok(batch.head_after().unwrap_or(id))
     }
 
-    /// Returns what a run of the thread was asked for from outside: a cancel since the run began on a head, or a pause. The
+    /// Returns the request from outside to a run of the thread: a cancel since the run began on a head, or a pause. The
     /// cost is that of the record of the head and of the facts.
     ///
     /// # Errors

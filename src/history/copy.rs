@@ -178,6 +178,7 @@ impl<'a> Copying<'a> {
     }
 
     fn batches(&mut self, records: &[CheckpointRecord]) -> Result<Vec<Batch>, StoreError> {
+        debug_assert!(records.is_sorted_by_key(|record| record.seq), "checkpoints are copied in the order of the log");
         let mut last: HashMap<&Namespace, CheckpointId> = HashMap::new();
         records.iter().for_each(|record| _ = last.insert(&record.point.namespace, record.point.checkpoint));
         let mut batches = Vec::new();
@@ -201,6 +202,7 @@ impl<'a> Copying<'a> {
             batch.writes.push(writes);
             batches.push(batch);
         }
+        debug_assert!(batches.iter().all(|batch| batch.thread == *self.to), "a batch of a copy is one of its thread");
         Ok(batches)
     }
 

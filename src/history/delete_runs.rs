@@ -17,10 +17,10 @@ use super::prune::PrunePolicy;
 pub struct DeletedRuns {
     /// The number of deleted threads.
     pub threads: u64,
-    /// What was pruned from the other threads.
+    /// The figures of the pruning of the other threads.
     pub pruned: Pruned,
     /// The number of checkpoints of the runs that stay, because they are heads or others rest on them.
-    pub checkpoints_kept: u64,
+    pub checkpoints_retained: u64,
 }
 
 impl Store {
@@ -69,7 +69,7 @@ impl Store {
                 }
             }
             let pruned = self.thread(&thread)?.prune(&policy)?;
-            report.checkpoints_kept += count.saturating_sub(pruned.checkpoints);
+            report.checkpoints_retained += count.saturating_sub(pruned.checkpoints);
             report.pruned.add(pruned);
         }
         Ok(report)

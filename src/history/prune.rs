@@ -1,4 +1,4 @@
-//! Pruning a thread: a policy, the plan that follows from it, and what the plan did.
+//! Pruning a thread: a policy, the plan that follows from it, and the report of the plan.
 //!
 //! A plan names the checkpoints that go; running it changes nothing else. *Absent:* the rows ([`Backend::prune`]), and the
 //! deletion of threads.
@@ -219,6 +219,7 @@ impl Store {
 
 /// Returns the runs of neighbouring ordinals, which come in descending order.
 fn spans(branch: u64, ordinals: Vec<u64>) -> Vec<PruneSpan> {
+    debug_assert!(ordinals.is_sorted_by(|a, b| a > b), "ordinals come in descending order");
     let mut spans: Vec<PruneSpan> = Vec::new();
     for ordinal in ordinals {
         match spans.last_mut() {
@@ -226,6 +227,7 @@ fn spans(branch: u64, ordinals: Vec<u64>) -> Vec<PruneSpan> {
             _ => spans.push(PruneSpan::new(branch, ordinal, ordinal)),
         }
     }
+    debug_assert!(spans.iter().all(|span| span.first <= span.last), "a span ascends");
     spans
 }
 

@@ -26,7 +26,7 @@ const DELAY: &str = "delay";
 
 /// The queue of a graph, with the options of the runs that are put into it. Made by [`Store::queue`]. It needs neither the
 /// graph nor its types: any process that opens the store can use it. A worker of `annals-graph` with a graph of this name
-/// runs what is in it.
+/// runs its entries.
 ///
 /// # Example
 /// ```
@@ -255,6 +255,7 @@ impl Queue {
         input: &Value,
         takes: QueuedInput,
     ) -> Result<Batch, StoreError> {
+        debug_assert!(self.validate().is_ok(), "the options are validated before a batch is made");
         let before = EnqueuedOn::of(thread)?;
         let (now, step) = (self.store.now(), before.step + 1);
         let id = self.store.mint_checkpoint(step, before.head.max(newest).as_ref());

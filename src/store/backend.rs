@@ -64,7 +64,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// backend has no SQL, as this implementation.
     ///
     /// # Errors
-    /// What `run` returns; [`StoreError::Unsupported`]; as [`Backend::commit`].
+    /// The error of `run`; [`StoreError::Unsupported`]; as [`Backend::commit`].
     fn transact(
         &self,
         run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,

@@ -206,7 +206,7 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// This store, or this run, cannot do what was asked for. Nothing was written.
+    /// This store, or this run, does not support the request. Nothing was written.
     #[error("{feature} needs a store that has it: {reason}; nothing was written")]
     Unsupported {
         /// The call.

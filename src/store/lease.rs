@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::error::StoreError;
 use super::process::ProcessMark;
-use crate::base::limits::{LEASE_GROUP_LIMIT_MAX, LEASE_GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAME_BYTES_MAX};
+use crate::base::limits::{LEASE_GROUP_BYTES_MAX, LEASE_GROUP_LIMIT_MAX, LEASE_GROUPS_MAX, LEASE_MAX, LEASE_MIN};
 use crate::base::{ThreadId, Timestamp};
 
 /// The owner of a lease: a random id, and the process in which it was made.
@@ -232,8 +232,8 @@ impl LeaseGroup {
 
     fn validate(&self) -> Result<(), StoreError> {
         let invalid = |reason: String| Err(StoreError::Invalid { field: "lease group", reason });
-        if self.name.is_empty() || self.name.len() > GROUP_BYTES_MAX {
-            return invalid(format!("its name has {} bytes, and needs 1 to {GROUP_BYTES_MAX}", self.name.len()));
+        if self.name.is_empty() || self.name.len() > LEASE_GROUP_BYTES_MAX {
+            return invalid(format!("its name has {} bytes, and needs 1 to {LEASE_GROUP_BYTES_MAX}", self.name.len()));
         }
         for limit in self.live_max.into_iter().chain(self.rate.map(|(claims, _)| claims)) {
             if !(1..=LEASE_GROUP_LIMIT_MAX).contains(&limit) {
@@ -248,9 +248,6 @@ impl LeaseGroup {
         }
     }
 }
-
-/// Bytes of the name of a group: the name of a queue, of a key, and a value.
-const GROUP_BYTES_MAX: usize = 8 * NAME_BYTES_MAX;
 
 impl NewLease {
     fn of(owner: LeaseOwner) -> Self {

@@ -22,7 +22,7 @@ pub enum LostKind {
     Operation,
     /// An entry of the key-value memory.
     Entry,
-    /// A table of the application, which has no checksums: `.recover` of the command of SQLite reads what is left of it.
+    /// A table of the application, which has no checksums: `.recover` of the command of SQLite reads its remaining rows.
     Table,
 }
 

@@ -1,6 +1,6 @@
 //! Transactions on the tables of an application, which lie in the file of the store.
 //!
-//! *Absent:* what a statement may reach, which the backend decides.
+//! *Absent:* the reach of a statement, which the backend decides.
 
 use super::batch::Batch;
 use super::error::StoreError;
@@ -19,7 +19,7 @@ impl Store {
     /// 5 s, nothing of it is stored.
     ///
     /// # Errors
-    /// What the function returns; [`StoreError::Sql`] of a statement, also one that is not allowed;
+    /// The error of the function; [`StoreError::Sql`] of a statement, also one that is not allowed;
     /// [`StoreError::Unsupported`] of a store in memory; [`StoreError::Busy`], [`StoreError::Write`],
     /// [`StoreError::ReadOnly`]; [`StoreError::OutcomeUnknown`] if the disk did not confirm the commit: read whether it is
     /// there before it is repeated.

@@ -27,7 +27,7 @@ pub(crate) fn deletable<E>(
     mut forks_of: impl FnMut(&ThreadId) -> Result<Vec<ThreadId>, E>,
 ) -> Result<Vec<ThreadId>, E> {
     let asked: HashSet<ThreadId> = threads.iter().cloned().collect();
-    // Whether each thread can be deleted; `None` while its forks are looked at.
+    // True for a thread that can be deleted; `None` while its forks are looked at.
     let mut known: HashMap<ThreadId, Option<bool>> = HashMap::new();
     let mut found = Vec::new();
     for thread in threads {

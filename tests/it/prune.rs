@@ -243,7 +243,7 @@ fn the_work_of_runs_is_deleted() {
         let nothing = store.delete_for_runs([]).unwrap();
         assert_eq!(nothing, store.delete_for_runs([RunId::from_bytes([9; 16])]).unwrap(), "an unknown run");
         let deleted = store.delete_for_runs([RunId::from_bytes([1; 16])]).unwrap();
-        assert_eq!((deleted.threads, deleted.pruned.checkpoints, deleted.checkpoints_kept), (1, 3, 3));
+        assert_eq!((deleted.threads, deleted.pruned.checkpoints, deleted.checkpoints_retained), (1, 3, 3));
         assert!(only.head().unwrap().is_none());
         let left = |thread: &Thread| thread.history().unwrap().count();
         assert_eq!([left(&both), left(&forked), left(&other)], [2, 2, 3]);

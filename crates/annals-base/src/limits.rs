@@ -44,6 +44,8 @@ pub const WORKER_AGENDA_MAX: usize = 1_024;
 pub const PRIORITY_MAX: u8 = 9;
 /// Groups that one claim of a lease may name.
 pub const LEASE_GROUPS_MAX: usize = 16;
+/// Bytes of the name of a group: the name of a queue, of a key, and a value.
+pub const LEASE_GROUP_BYTES_MAX: usize = 8 * NAME_BYTES_MAX;
 /// Live leases that a group may allow, and claims within a period.
 pub const LEASE_GROUP_LIMIT_MAX: u64 = 10_000;
 /// Bytes of the text of a point, or of a range of two points.

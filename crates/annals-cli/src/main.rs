@@ -98,7 +98,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns what a command does while its user waits for it; `None` if it shows its progress itself, or goes on until it is ended.
+/// Returns the line of progress of a command; `None` if it shows its progress itself, or goes on until it is ended.
 fn waits_for(verb: &Verb) -> Option<&'static str> {
     Some(match verb {
         Verb::Run(_) | Verb::Demo(_) | Verb::Serve(_) | Verb::Tail(_) | Verb::Bisect(_) => return None,

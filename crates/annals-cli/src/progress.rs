@@ -1,4 +1,4 @@
-//! Progress on a terminal: a command that takes longer than half a second says on stderr what it does, and for how long.
+//! Progress on a terminal: a command that takes longer than half a second names its work and its duration on stderr.
 //! Invariant: the line is gone before the command writes anything else. Without a terminal nothing is shown.
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -28,7 +28,7 @@ fn shown() -> MutexGuard<'static, Option<ProgressThread>> {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins the wait for the first line. `text` says what the command does.
+/// Begins the wait for the first line. `text` names the work of the command.
 pub(crate) fn start(text: &'static str) {
     if !io::stderr().is_terminal() {
         return;

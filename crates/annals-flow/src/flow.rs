@@ -82,7 +82,7 @@ impl FlowInput {
     }
 
     /// Sets the control by which another thread cancels the run: its commands are killed, and the run ends with
-    /// [`Error::Stopped`]. What has ended is stored, so the run can be continued.
+    /// [`Error::Stopped`]. The tasks that have ended are stored, so the run can be continued.
     pub fn control(mut self, control: &RunControl) -> Self {
         self.control = control.clone();
         self

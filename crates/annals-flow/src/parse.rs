@@ -221,7 +221,7 @@ impl FlowParser<'_> {
         Ok(parsed.map(|work| FlowNode { name: node.key.clone(), work, after, next, retry }))
     }
 
-    /// Returns the member that says what a node does. The others must belong to it.
+    /// Returns the member that gives the work of a node. The others must belong to it.
     fn work<'v>(&mut self, node: &FileMember, members: &[&'v FileMember]) -> Option<&'v FileMember> {
         let own = |member: &&&FileMember| WORK_KEYS.iter().find(|(key, _)| *key == member.key);
         let works: Vec<&&FileMember> = members.iter().filter(|member| own(member).is_some()).collect();

@@ -165,7 +165,7 @@ fn read_end(mut pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8
 fn kill(child: &mut Child) {
     #[cfg(unix)]
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // A group without processes is what was wanted.
+        // The error is dropped: the group has ended already.
         _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     _ = child.kill();

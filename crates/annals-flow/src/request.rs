@@ -63,7 +63,7 @@ impl ReadyRequest {
     pub(crate) fn send(self, is_cancelled: &dyn Fn() -> bool) -> Result<HttpResponse, RequestError> {
         let url = self.url.clone();
         let (sender, receiver) = channel();
-        // The thread ends at the timeout at the latest, also if nobody waits for it any more.
+        // The thread ends at the timeout at the latest, also if its caller has stopped waiting.
         std::thread::spawn(move || sender.send(self.exchange()));
         loop {
             match receiver.recv_timeout(LOOK) {

@@ -1,4 +1,4 @@
-//! What happens to runs, as spans in the manner of OpenTelemetry: one trace for each thread, one span for each run, events inside
+//! Events of runs as spans in the manner of OpenTelemetry: one trace for each thread, one span for each run, events inside
 //! it. A workflow fails once, is tried again, waits for a person, and ends.
 //!
 //! Run it with `cargo run -p annals-graph --example events`. An exporter takes the place of `print`; with the feature `tracing` the same

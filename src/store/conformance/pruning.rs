@@ -192,7 +192,7 @@ pub(super) fn refused(backend: &dyn Backend) {
     clean(backend);
 }
 
-/// Branches, forks of other threads, heads, names and references hold what they rest on.
+/// Branches, forks of other threads, heads, names and references hold the checkpoints on which they rest.
 pub(super) fn held(backend: &dyn Backend) {
     let (place, fork, inside) = (root_of("t"), root_of("fork"), root_of("t").inside("a:1"));
     fill(backend, &place, 1..=40);

@@ -220,7 +220,7 @@ pub(super) fn counted(backend: &dyn Backend) {
     };
     let first = CheckpointDraft::root(1).items("list", 1, vec![said(0, None), said(1, Some((10, 2)))]);
     place.add(backend, None, first.items("values", 1, vec![put(0, "x"), put(1, "y")]));
-    assert_eq!(found(), counts(2, 10, 2, 0), "values of other lists are no messages");
+    assert_eq!(found(), counts(2, 10, 2, 0), "values of other lists do not count as messages");
     place.add(
         backend,
         Some(1),
@@ -291,7 +291,7 @@ pub(super) fn queue(backend: &dyn Backend) {
     for _ in 0..2 {
         assert_eq!(listed(backend, &query), expected);
         assert_eq!(paged(backend, &query), expected);
-        // The table of threads follows, and holds what the log held before.
+        // The table of threads follows, and agrees with the log.
         follow(backend);
     }
     special(backend, &root_of("b"), 2, -1, "__error__", &Value::from("no"));

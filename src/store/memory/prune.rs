@@ -95,6 +95,7 @@ pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, spans: &[PruneSpan])
     }
     spaces.values_mut().for_each(retain_shown);
     let after = values(spaces);
+    debug_assert!(after.values <= before.values && after.bytes <= before.bytes, "a pruning only removes values");
     report.values = before.values.saturating_sub(after.values);
     report.bytes = before.bytes.saturating_sub(after.bytes);
     report
@@ -107,7 +108,7 @@ fn values(spaces: &BTreeMap<Namespace, NamespaceVersion>) -> Pruned {
     sum
 }
 
-/// Reduces pruned checkpoints to what the next kept checkpoint of their branch shows.
+/// Reduces pruned checkpoints to the values that the next retained checkpoint of their branch shows.
 fn retain_shown(space: &mut NamespaceVersion) {
     let (mut reduced, mut bare) = (Vec::new(), Vec::new());
     let (mut child, mut kept): (Option<Arc<StoredCheckpoint>>, Option<Arc<StoredCheckpoint>>) = (None, None);

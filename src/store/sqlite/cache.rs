@@ -1,10 +1,13 @@
 //! Rows of the cache: put in place, cleared, and read by name.
 
+mod sql;
+
+pub(super) use self::sql::CHECK_CACHE;
 use super::checksums::cache_check;
 use super::fault::{Res, corrupt};
 use super::keys::{Identity, Keys};
 use super::read::ReadView;
-use super::{sealed, sql};
+use super::sealed;
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::beside::{CacheChange, CacheKey};

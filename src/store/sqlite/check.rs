@@ -236,7 +236,7 @@ impl Checker<'_> {
         {
             return Err(corrupt(place(), "a list references one of another thread, or of a later checkpoint"));
         }
-        // The state of a pruned parent is not stored; the checks of the rows cover what is derived from it.
+        // The state of a pruned parent is not stored; the checks of the rows cover the data derived from it.
         if !content.pruned && parent.as_ref().is_none_or(|parent| !parent.pruned) {
             self.verifies = Invariant::IndexSnapshots;
             self.snapshot(parent.as_ref(), at, content.snapshot.as_deref())?;

@@ -13,7 +13,8 @@ impl Checker<'_> {
     /// Verifies the timers, the leases, and the rows of the key-value memory and of the cache.
     pub(super) fn beside(&mut self) -> Res<()> {
         self.verifies = Invariant::Entries;
-        self.report.entries = self.entries(sql::CHECK_KV, kv::check)? + self.entries(sql::CHECK_CACHE, cache::check)?;
+        self.report.entries =
+            self.entries(sql::CHECK_KV, kv::check)? + self.entries(cache::CHECK_CACHE, cache::check)?;
         self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
         self.verifies = Invariant::Timers;
         self.entries(sql::CHECK_TIMERS, timer::check)?;

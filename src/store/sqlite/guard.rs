@@ -97,7 +97,7 @@ fn is_allowed(asked: &AuthContext<'_>) -> bool {
             is_index(index_name) && is_of_application(table_name)
         }
         AuthAction::Reindex { index_name } => is_index(index_name),
-        // Pragmas, transactions, attached files, triggers, views, virtual tables, everything temporary, and what is new.
+        // Pragmas, transactions, attached files, triggers, views, virtual tables, everything temporary, and every newer action.
         _ => false,
     }
 }

@@ -25,8 +25,8 @@ use std::time::Duration;
 ///
 /// A statement reads and writes these tables, makes and drops them and their indexes, and adds columns (`ALTER TABLE` that
 /// renames or drops one is refused). It reaches nothing else: not the tables of the store, no other file, no temporary table,
-/// no trigger, view or pragma. It sees what the statements before it have changed. Values are bound as in [`rusqlite`](crate::rusqlite): `?1`, `:name`, and a tuple, an array or
-/// `rusqlite::params!`. Foreign keys are enforced.
+/// no trigger, view or pragma. It sees the changes of the statements before it. Values are bound as in
+/// [`rusqlite`](crate::rusqlite): `?1`, `:name`, and a tuple, an array or `rusqlite::params!`. Foreign keys are enforced.
 pub struct SqlTransaction<'a> {
     view: ReadView<'a>,
     guard: &'a SqlGuard,

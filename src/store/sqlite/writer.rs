@@ -33,7 +33,7 @@ pub(super) struct SqliteWriter {
 #[derive(Debug)]
 struct WriterShared {
     core: Arc<Mutex<Core>>,
-    queue: Mutex<Queue>,
+    queue: Mutex<BatchQueue>,
     /// The background thread waits here for its turn.
     turn: Condvar,
     /// Submitters wait here while the queue is full.
@@ -48,7 +48,7 @@ struct WriterShared {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct BatchQueue {
     waiting: VecDeque<Waiting>,
     /// True if a thread has the role, or was given it. If not, the queue is empty.
     led: bool,

@@ -174,13 +174,13 @@ fn every_document_has_its_documented_shape() {
     let other = trip();
     let found = run(other.folder.path(), &["bisect", "trip", "--json", "--store", "store.db", "--", "false"]);
     compare("bisect", &document(&found.stdout));
-    compare("serve", &served(&other));
     let (events, end) = super::flows::documents();
     events.iter().for_each(|event| compare("run", event));
     compare("RUNEND", &end);
     compare("graph", &super::flows::drawing());
     let error = other.annals(&["show", "nobody", "--json"]);
     compare("Errors", &document(&error.stderr));
+    compare("serve", &served(&other));
 
     let shared = ["BY", "CHANGE", "OPERATION", "PROBLEMS"];
     let missing: Vec<_> =

@@ -10,9 +10,10 @@ use super::*;
 /// A workflow that receives a signal, then asks, then fails unless the answer is a number.
 fn booking() -> CompiledGraph<Entry<i64, i64>> {
     let body = |_: i64, context: &Context| {
-        let paid: Option<i64> = context.receive("paid", Duration::from_secs(86_400))?;
+        // A signal without a value is null.
+        let paid: Option<Option<i64>> = context.receive("paid", Duration::from_secs(86_400))?;
         let answer = context.interrupt("how many?")?.as_int().ok_or("it is not a number")?;
-        Ok(answer + paid.unwrap_or(0))
+        Ok(answer + paid.flatten().unwrap_or(0))
     };
     Entrypoint::new("booking", body).compile().unwrap()
 }

@@ -148,6 +148,25 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
         ],
     ),
     (
+        "control",
+        Ids,
+        &[
+            "annals signal trip paid 40",
+            "annals signal order-18 review",
+            "annals pause order-18",
+            "annals pause order-18",
+            "annals resume order-18 --json",
+            "annals answer trip yes",
+            "annals answer order-18 yes",
+            "annals answer order-18 no",
+            "annals retry order-17 order-18",
+            "annals cancel order-17 --reason late",
+            "annals cancel order-17",
+            "annals threads --status cancelled",
+            "annals signal order-17 paid",
+        ],
+    ),
+    (
         "import",
         Ids,
         &[

@@ -1,8 +1,8 @@
 //! The command on a terminal: a pseudo-terminal of `script`, which is part of util-linux.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -53,9 +53,10 @@ impl Terminal {
         }
     }
 
+    /// Presses keys. Nobody reads them if the command has ended: its output and exit code tell which came first.
     fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self.keys.flush().unwrap();
+        let pressed = self.keys.write_all(keys.as_bytes()).and_then(|()| self.keys.flush());
+        assert!(pressed.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::BrokenPipe), "{pressed:?}");
     }
 
     /// Waits for the end, and returns what the terminal got and the exit code.
@@ -166,32 +167,59 @@ fn ctrl_c_ends_a_command_with_130() {
 
 /// An import that is interrupted anywhere leaves a store that is whole, and the next one goes on.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the time of a command is measured")]
 fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
     let bench = Bench::new();
-    let files: u64 = 400;
+    let files: u64 = 200;
     fs::create_dir(bench.path("chats")).unwrap();
     for file in 0..files {
         let line = |n: u64| json!({ "role": if n % 2 == 0 { "user" } else { "assistant" }, "content": format!("{file} says {n}") });
         let text: String = (0..20).map(|n| format!("{}\n", line(n))).collect();
         fs::write(bench.path(&format!("chats/{file}.jsonl")), text).unwrap();
     }
+    // The count of the messages and of the threads of a store; none if the import had not begun it.
+    let counts = |store: &str| {
+        let check = bench.annals_on(store, &["check"]);
+        let is_begun = !stderr(&check).contains("does not exist") && !stderr(&check).contains("it is empty");
+        assert!(code(&check) == 0 || !is_begun, "{store}: {check:?}");
+        is_begun.then(|| {
+            let query = "select count(*), count(distinct thread) from v_messages";
+            let found = bench.annals_on(store, &["sql", query, "--json"]);
+            document(&found.stdout)["rows"][0].clone()
+        })
+    };
+    let all = Some(json!([files * 20, files]));
+    let clock = Instant::now();
+    assert_eq!(shown(&bench, 80, "annals import chats --store whole.db").1, 0);
+    let mut whole = clock.elapsed();
+    assert_eq!(counts("whole.db"), all);
+    // Each import is interrupted after a part of the time that a whole one takes, which depends on what else the machine does.
     let mut interrupted = 0;
-    for wait in [20, 100, 300, 600, 1_000] {
-        let mut terminal = Terminal::start(&bench, 80, "echo ready; annals import chats");
+    for (attempt, eighths) in [3, 1, 5, 7].into_iter().cycle().take(40).enumerate() {
+        if attempt >= 4 && interrupted > 0 {
+            break;
+        }
+        let store = format!("{attempt}.db");
+        let mut terminal = Terminal::start(&bench, 80, &format!("echo ready; annals import chats --store {store}"));
         terminal.wait_for("ready");
-        std::thread::sleep(Duration::from_millis(wait));
+        std::thread::sleep(whole * eighths / 8);
         terminal.press("\x03");
         let (text, exit) = terminal.end();
-        interrupted += u32::from(exit == 130);
         assert!(exit == 130 || exit == 0, "{exit}: {text}");
-        let check = bench.annals(&["check"]);
-        let is_begun = !stderr(&check).contains("does not exist") && !stderr(&check).contains("it is empty");
-        assert!(code(&check) == 0 || !is_begun, "after {wait} ms: {check:?}");
+        let found = counts(&store);
+        if found == all {
+            whole /= 2;
+        } else if found.as_ref().is_none_or(|found| found[0] == 0) {
+            assert_eq!(exit, 130, "{text}");
+            whole *= 2;
+        } else {
+            assert_eq!(exit, 130, "{text}");
+            interrupted += 1;
+        }
+        assert_eq!(code(&bench.annals_on(&store, &["import", "chats"])), 0);
+        assert_eq!(counts(&store), all, "the next import goes on");
     }
     assert!(interrupted > 0, "no import was interrupted");
-    assert_eq!(code(&bench.annals(&["import", "chats"])), 0);
-    let messages = bench.json(&["sql", "select count(*), count(distinct thread) from v_messages"]);
-    assert_eq!(messages["rows"][0], json!([files * 20, files]));
 }
 
 /// A run that is interrupted ends with its command, and continues at the same node.

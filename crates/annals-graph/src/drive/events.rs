@@ -1,4 +1,4 @@
-//! What happens to runs, for logs and metrics: one event for each begin, failed attempt, wait and end, without values.
+//! Events of runs, for logs and metrics: one event for each begin, failed attempt, wait and end, without values.
 //!
 //! An event goes to the listener of the run and, with the feature `tracing`, into the span of the run. Invariant: a run that began
 //! ends, also one that is dropped. *Absent:* the parts of a stream, which tell of nodes and their writes.
@@ -26,11 +26,11 @@ pub struct RunEvent {
     pub run: RunId,
     /// The time at which it happened, by the clock of the store.
     pub at: Timestamp,
-    /// What happened.
+    /// The kind of the event.
     pub kind: RunEventKind,
 }
 
-/// What happened to a run.
+/// The kind of an event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEventKind {

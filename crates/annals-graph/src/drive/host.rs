@@ -79,7 +79,7 @@ impl RunHost {
     }
 
     /// Returns whether a superstep that is refused is retained as a branch. It is not after an earlier refusal of the run:
-    /// a task may have returned what it made of that error.
+    /// a task may have returned a value that it derived from that error.
     pub(super) fn retains(&self) -> bool {
         self.on_conflict == OnConflict::Branch && self.verify_commits().is_ok()
     }

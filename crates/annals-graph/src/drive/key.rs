@@ -14,7 +14,7 @@ use crate::run::Loaded;
 pub(super) struct Earlier {
     /// The last checkpoint it made.
     pub(super) last: CheckpointRef,
-    /// The checkpoint at which other runs ended or left what the run had begun, if they went on with it.
+    /// The checkpoint at which other runs that continued the work of the run ended or left it.
     pub(super) end: Option<CheckpointRef>,
 }
 

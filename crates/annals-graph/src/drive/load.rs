@@ -91,7 +91,13 @@ fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option
         }
         return None;
     }
-    cached.head.downcast::<Head>().ok().map(|head| *head)
+    let head = cached.head.downcast::<Head>().ok().map(|head| *head)?;
+    debug_assert_eq!(
+        head.checkpoint.map(|checkpoint| checkpoint.id),
+        Some(wanted.checkpoint),
+        "the head of a checkpoint"
+    );
+    Some(head)
 }
 
 /// Keeps a head for the next run.

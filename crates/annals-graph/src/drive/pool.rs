@@ -130,6 +130,7 @@ impl PoolShared {
             return true;
         }
         state.threads += 1;
+        debug_assert!(state.threads <= threads_max, "a pool has at most {threads_max} threads");
         state.called = true;
         drop(state);
         let shared = Arc::clone(self);

@@ -716,15 +716,7 @@ pub(super) fn begin(
             let store = thread.store();
             let loaded = load_claimed(graph, thread, at, (settings, &start, earlier.as_ref()), &mut claimed)?;
             let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
-            start = match &earlier {
-                Some(earlier) => earlier.start(&loaded),
-                None if run.is_of_key() => start.with_key(&loaded.head, run),
-                None => start,
-            };
-            outside::verify_continues(thread, &start, &loaded, addressed || settings.strict_resume.is_some())?;
-            if !loaded.head.recorded.is_empty() || earlier.is_none() {
-                settings.verify_free(thread, &start, loaded.lease.as_ref())?;
-            }
+            start = verified_start(thread, start, settings, (run, earlier.as_ref(), addressed), &loaded)?;
             // The superstep of a head that was moved back was made already: it is made again, as at an old checkpoint.
             let is_continued = loaded.is_continued && earlier.is_none();
             addressed |= is_continued;
@@ -732,15 +724,14 @@ pub(super) fn begin(
             if !addressed && !settings.allows_changes {
                 verify_code(graph, thread, &loaded.head, &start)?;
             }
-            let mut recording =
-                recording(thread, addressed, loaded.newest, run, with_graph(settings.metadata.clone(), graph));
-            recording.marked_metadata = with_code(recording.metadata.as_deref(), graph);
-            recording.is_continued = is_continued;
-            recording.parents = Arc::clone(&place.named);
-            let recording = Some(recording).filter(|_| !matches!(start, RunStart::Show));
+            let metadata = with_graph(settings.metadata.clone(), graph);
+            let recording = recording(thread, addressed, loaded.newest, run, metadata);
+            let recording = Some(outermost_recording(recording, graph, place, is_continued))
+                .filter(|_| !matches!(start, RunStart::Show));
             (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, recording)
         }
     };
+    debug_assert!(store.is_some() || recording.is_none(), "a run without a store records nothing");
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
     let cancelled = outside::cancelled_end(&start, &head);
     let resume_values = matches!(&start, RunStart::Command(command) if command.resume.is_some());
@@ -771,6 +762,26 @@ pub(super) fn begin(
     let machine = outside::shown(Machine::new(Arc::clone(graph), head, request, now)?, cancelled);
     let end = EndReport::begin(host.events.clone(), begins);
     Ok(Begun::new(machine, store, host, None, events).with(renewal, end))
+}
+
+/// Returns the start of a run on a loaded head, with its key, and verifies that the run may continue the thread.
+fn verified_start(
+    thread: &Thread,
+    start: RunStart,
+    settings: &RunSettings,
+    (run, earlier, addressed): (RunId, Option<&Earlier>, bool),
+    loaded: &Loaded,
+) -> Result<RunStart, Error> {
+    let start = match earlier {
+        Some(earlier) => earlier.start(loaded),
+        None if run.is_of_key() => start.with_key(&loaded.head, run),
+        None => start,
+    };
+    outside::verify_continues(thread, &start, loaded, addressed || settings.strict_resume.is_some())?;
+    if !loaded.head.recorded.is_empty() || earlier.is_none() {
+        settings.verify_free(thread, &start, loaded.lease.as_ref())?;
+    }
+    Ok(start)
 }
 
 /// Returns the start of a run with an input.
@@ -902,6 +913,14 @@ pub(super) fn recording(
         around: [].into(),
         forked_from: None,
     }
+}
+
+/// Adds the members of the outermost graph to a recording: the version of its code, and the named parent graphs.
+fn outermost_recording(mut recording: Recording, graph: &Graph, place: &RunPlace, is_continued: bool) -> Recording {
+    recording.marked_metadata = with_code(recording.metadata.as_deref(), graph);
+    recording.is_continued = is_continued;
+    recording.parents = Arc::clone(&place.named);
+    recording
 }
 
 impl<S> fmt::Debug for Run<'_, S> {

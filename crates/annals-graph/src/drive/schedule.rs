@@ -20,7 +20,7 @@ const SCHEDULES: [&str; 2] = ["annals", "schedules"];
 /// The namespace of the times up to which they have fired.
 const FIRED: [&str; 2] = ["annals", "fired"];
 
-/// What becomes of the due times of a schedule at which no worker ran.
+/// The policy for the due times of a schedule at which no worker ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum MissedRuns {
@@ -191,6 +191,11 @@ impl Schedule {
                 due.pop_front();
             }
         }
+        debug_assert!(due.len() <= limit, "more runs are enqueued than the schedule allows");
+        debug_assert!(
+            last.is_none_or(|last| fired < last && last <= now),
+            "a due time lies after the last one, up to now"
+        );
         let late_max = i64::try_from(SCHEDULE_LATE_MAX.as_micros()).unwrap_or(i64::MAX);
         let is_late = |at: &Timestamp| now.as_micros() - at.as_micros() > late_max;
         due.retain(|at| self.stored.missed != MissedRuns::Skip || !is_late(at));

@@ -1,8 +1,8 @@
 //! Transactions of tasks: SQL on the tables of the application, stored together with the record that it has run.
 //!
 //! The record is a write of a task of its own, whose id follows from the calling task and the number of the transaction in it.
-//! It is looked up in the transaction itself, so two attempts of a task cannot both run the SQL. *Absent:* what a statement
-//! may reach, and the comparison of heads and leases, which are the store's.
+//! It is looked up in the transaction itself, so two attempts of a task cannot both run the SQL. *Absent:* the rules for
+//! statements, and the comparison of heads and leases, which are the store's.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl Context {
     /// a crash, the stored result is returned and the function does not run. A run that was overtaken by another one or has
     /// lost its lease stores nothing of it.
     ///
-    /// The tables lie in the file of the store, and their names begin with `app_`. What a statement may do, and what the
-    /// function must not do, says [`Store::transaction`](crate::store::Store::transaction). The function runs on the
+    /// The tables lie in the file of the store, and their names begin with `app_`. The rules for its
+    /// statements and for the function stand at [`Store::transaction`](crate::store::Store::transaction). The function runs on the
     /// calling thread, which waits for the disk; an async node whose executor must not wait calls
     /// [`Context::atransaction`].
     ///
@@ -48,7 +48,7 @@ impl Context {
     /// fork, a rewind and a run that begins at an older checkpoint make the step again, and its transactions with it.
     ///
     /// # Errors
-    /// What the function returns: nothing of it is stored, and the next attempt runs it again. [`StoreError::Sql`] of a
+    /// The error of the function: nothing of it is stored, and the next attempt runs it again. [`StoreError::Sql`] of a
     /// statement; [`StoreError::Unsupported`] if the store is in memory, or the graph stores nothing, or the run has
     /// [`Durability::Exit`]; [`StoreError::Conflict`], [`StoreError::LeaseLost`] of a run that was overtaken;
     /// [`StoreError::OutcomeUnknown`] if the disk did not confirm the commit: the next attempt finds out.
@@ -180,7 +180,7 @@ impl RunHost {
     /// head of the graph.
     ///
     /// # Errors
-    /// What `run` returns; [`StoreError::Unsupported`] if the run stores nothing by then; as the commits of the run.
+    /// The error of `run`; [`StoreError::Unsupported`] if the run stores nothing by then; as the commits of the run.
     fn transact(&self, context: &Context, of: TransactionTask, run: RecordedRun<'_>) -> Result<(), StoreError> {
         let (Some(checkpoint), Some(thread)) = (context.checkpoint(), &self.thread) else {
             return Err(unsupported("the graph stores nothing"));
@@ -195,6 +195,7 @@ impl RunHost {
         }
         let none = || unsupported("the graph stores nothing");
         let mut batch = self.writes_of(context, NewWrites::new(checkpoint, of.id, of.path)).ok_or_else(none)?;
+        debug_assert_eq!(batch.writes.len(), 1, "the record of a transaction is one write");
         let at = CheckpointRef::new(batch.thread.clone(), batch.namespace.clone(), batch.writes[0].checkpoint);
         thread.store().backend().transact(&mut |tx| {
             if context.life().is_over() {

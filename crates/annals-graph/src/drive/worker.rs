@@ -488,8 +488,11 @@ impl Worker {
     ) -> Result<Option<(String, Option<Timestamp>)>, Error> {
         let id = &due.thread;
         let thread = self.store.thread(id)?;
-        // The lease is read first: a run that another worker has claimed since is left to it.
+        // The lease is read first: a run that another worker has claimed since, or holds, is left to it.
         let lease = thread.last_lease()?;
+        if lease.as_ref().is_some_and(|lease| lease.is_live(self.store.now())) {
+            return Ok(None);
+        }
         let Some(info) = self.store.backend().thread_info(id)? else { return Ok(None) };
         let woken = match info.status() {
             ThreadStatus::Interrupted(_) => self.is_woken(id)?,

@@ -202,6 +202,10 @@ pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob
 
 /// Returns the interrupt of a call that sleeps before its next attempt, unless its time has come or it was resumed.
 fn asleep_before(caller: &Context, known: &StoredCall, namespace: &str, now: Timestamp) -> Option<Interrupt> {
+    // A call with writes to the state is not open, as `Head::open` has it: a rival run has ended it, or an attempt of it.
+    if known.first_index > 0 {
+        return None;
+    }
     let own = attempt_interrupt(namespace, now);
     let woken = caller.scope().resume_values.as_deref().is_some_and(|values| values.contains_key(&own.id));
     let (_, wake_at) = known.asleep.iter().find(|(id, wake_at)| *id == own.id && *wake_at > now && !woken)?;

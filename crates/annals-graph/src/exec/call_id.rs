@@ -19,7 +19,7 @@ use super::save::special;
 /// The arguments of a call that cannot be serialized.
 const UNKNOWN_ARGUMENTS: u32 = 1 << 31;
 
-/// Where a call stands: its id, the record of an earlier run, and the path of its writes.
+/// The place of a call: its id, the record of an earlier run, and the path of its writes.
 pub(super) struct CallAt<'a> {
     pub(super) id: TaskId,
     pub(super) known: Option<&'a StoredCall>,

@@ -156,6 +156,10 @@ impl Machine {
     /// whether it sleeps.
     pub(super) fn restore_sleep(&mut self, slot: usize) -> bool {
         let Some(pending) = self.head.pending_of(self.planning.tasks[slot].id) else { return false };
+        if pending.is_finished() {
+            // A rival run has ended it: its interrupt is not open.
+            return false;
+        }
         let own = attempts::attempt_interrupt(&self.namespace_of(slot), self.now);
         let asleep = asleep_of(pending).into_iter().find(|(id, wake_at)| *id == own.id && *wake_at > self.now);
         let woken = self.env.scope.resume_values.as_deref().is_some_and(|values| values.contains_key(&own.id));

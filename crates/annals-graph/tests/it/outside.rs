@@ -29,7 +29,7 @@ impl Clock for Hands {
     }
 }
 
-/// A workflow that waits for a signal of each of its names in turn, and returns what it received.
+/// A workflow that waits for a signal of each of its names in turn, and returns the values that it received.
 fn listener(names: &'static [&'static str]) -> CompiledGraph<Entry<i64, Vec<Option<i64>>>> {
     let body = move |_: i64, context: &Context| {
         names.iter().map(|name| context.receive::<i64>(name, DAY)).collect::<NodeResult<Vec<_>>>()

@@ -1,4 +1,4 @@
-//! Queues: what a call without types stores is what a graph stores; delays, priorities, keys and limits.
+//! Queues: a call without types stores the same as a graph; delays, priorities, keys and limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -352,7 +352,7 @@ fn kills_at_random_moments_leave_each_row_once() {
     let (mut seed, mut repeated, mut cut_short) = (0x7a51_u64, 0, 0);
     for _ in 0..KILLS {
         let folder = tempfile::tempdir().unwrap();
-        // Killed twice: the second process continues what the first one left.
+        // Killed twice: the second process continues the run of the first one.
         for _ in 0..2 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             child(folder.path(), Duration::from_micros((seed >> 33) % 25_000));

@@ -1,4 +1,4 @@
-//! A worker finds what is due, in one process and in several; processes that are killed lose nothing.
+//! A worker finds the due runs, in one process and in several; processes that are killed lose nothing.
 
 use std::collections::HashMap;
 use std::io::Write;

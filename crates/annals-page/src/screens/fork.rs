@@ -104,7 +104,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     Ok(View::new(format!("{} fork", name(&info)), html).into())
 }
 
-/// Adds what a replay in the new thread does: the tasks that run, the steps that followed here, and the comparison of both.
+/// Adds the effects of a replay in the new thread: the tasks that run, the steps that followed here, and the comparison of both.
 fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) -> Result<(), Refusal> {
     html.element("h2", &[], "replay");
     let due: Vec<&str> = at.next().collect();

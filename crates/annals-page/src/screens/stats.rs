@@ -27,7 +27,7 @@ const COUNTED: u64 = 300;
 const CHOICES: [u64; 3] = [300, 5_000, 50_000];
 
 /// A model call that metadata states.
-pub(super) struct StatedCall {
+pub(super) struct CountedCall {
     model: Option<String>,
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
@@ -106,7 +106,7 @@ fn newest(screen: &Screen<'_>, wanted: u64) -> Result<Vec<CheckpointRecord>, Ref
 }
 
 /// Returns the model calls that the metadata of a checkpoint states.
-pub(super) fn stated(record: &CheckpointRecord) -> Vec<StatedCall> {
+pub(super) fn stated(record: &CheckpointRecord) -> Vec<CountedCall> {
     let Some(text) = record.metadata.as_deref().filter(|text| text.contains("\"usage\"")) else { return Vec::new() };
     let metadata: Json = serde_json::from_str(text).unwrap_or_default();
     let calls = match metadata.get("usage") {
@@ -115,7 +115,7 @@ pub(super) fn stated(record: &CheckpointRecord) -> Vec<StatedCall> {
         _ => Vec::new(),
     };
     let number = |call: &Json, name: &str| call.get(name).and_then(Json::as_u64).unwrap_or(0);
-    let call = |call: &Json| StatedCall {
+    let call = |call: &Json| CountedCall {
         model: call.get("model").and_then(Json::as_str).map(ToOwned::to_owned),
         input_tokens: number(call, "input_tokens"),
         output_tokens: number(call, "output_tokens"),

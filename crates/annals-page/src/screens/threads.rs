@@ -230,7 +230,7 @@ fn sparks(times: &[Timestamp]) -> [usize; SPARKS] {
 
 /// Returns the document of a thread, as `annals threads --json` has it.
 fn document(row: &ThreadRow) -> Json {
-    let (facts, status) = (row.info.facts(), row.info.status());
+    let (facts, status, counts) = (row.info.facts(), row.info.status(), row.info.counts());
     let (error, wake_at) = match status {
         ThreadStatus::Failed(error) => (Some(error.clone()), None),
         ThreadStatus::Cancelled(reason) => (reason.clone(), None),
@@ -247,6 +247,10 @@ fn document(row: &ThreadRow) -> Json {
         "pinned": facts.is_pinned,
         "graph": row.info.graph(),
         "last_activity": row.info.updated_at().to_string(),
+        "messages": counts.map(|counts| counts.messages),
+        "input_tokens": counts.map(|counts| counts.input_tokens),
+        "output_tokens": counts.map(|counts| counts.output_tokens),
+        "cost_usd": counts.map(|counts| counts.cost_usd()),
         "checkpoints": row.size.map(|size| size.checkpoints),
         "branches": row.size.map(|size| size.branches),
         "head": row.info.head().to_string(),

@@ -74,7 +74,7 @@ const SCREENS: [(&str, &str); 15] = [
     ("/t/trip/fork", "A new thread from here"),
     ("/diff/trip@by%20bus..trip", "last common ancestor"),
     ("/search?q=gasthof", "Gasthof"),
-    ("/runs", "Book the Gasthof?"),
+    ("/runs", "booking since"),
     ("/stats", "by model"),
     ("/health", "write-ahead log"),
     ("/t/hostile/talk", "<script>document.title='owned'</script>"),

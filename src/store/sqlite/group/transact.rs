@@ -82,7 +82,7 @@ impl Core {
         self.end(batch.as_ref(), changed)
     }
 
-    /// Runs the function, and verifies what it leaves.
+    /// Runs the function, and verifies the schema that it leaves.
     fn run_function(&mut self, run: TransactionRun<'_>) -> Res<Option<Batch>> {
         self.verify_schema()?;
         write::refresh(&self.conn, &mut self.caches)?;

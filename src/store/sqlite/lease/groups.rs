@@ -14,6 +14,7 @@ use rusqlite::{Connection, params};
 
 /// Compares a claim with the limits of its groups. `thread` is `None` for a thread that the batch makes.
 pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Option<i64>) -> Res<()> {
+    debug_assert!(lease.validate().is_ok(), "a claim is validated before it is written");
     let Some((now, groups)) = lease.entered() else { return Ok(()) };
     for group in groups {
         let number = number(keys, group);

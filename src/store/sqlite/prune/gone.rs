@@ -72,7 +72,13 @@ impl GoneRows {
         lists.hidden_from_above()?;
         lists.versions()?;
         lists.payloads()?;
-        Ok(lists.gone)
+        let (gone, pruned) = (lists.gone, slice.run..=slice.last);
+        debug_assert!(
+            gone.items.keys().all(|(.., ordinal)| pruned.contains(ordinal)),
+            "an item of another checkpoint goes"
+        );
+        debug_assert!(gone.versions.keys().all(|ordinal| pruned.contains(ordinal)), "a row of another checkpoint goes");
+        Ok(gone)
     }
 }
 
@@ -95,7 +101,7 @@ impl ListWalk<'_, '_> {
             self.covered.insert(list, ranges);
         }
         let goes = ordinal <= last;
-        // Nothing lies below what it hides.
+        // Nothing lies below the positions that it hides.
         let hides_nothing = is_bottom && !change.builds_on_reference;
         if change.positions.0 < change.positions.1 {
             let mut written = view.conn.prepare_cached(sql::ITEMS_WRITTEN)?;

@@ -54,7 +54,7 @@ pub(super) struct PruneState {
 }
 
 impl PruneState {
-    /// Returns what the last slice pruned, and the first ordinal after it if checkpoints of the span are left.
+    /// Returns the figures of the last slice, and the first ordinal after it if checkpoints of the span are left.
     pub(super) fn taken(&mut self) -> (Pruned, Option<u64>) {
         (std::mem::take(&mut self.pruned), self.next.take())
     }
@@ -168,7 +168,7 @@ fn is_channel(kind: i64) -> bool {
     matches!(kind, lineage::EMPTY | lineage::VALUE | lineage::LIST)
 }
 
-/// Estimates what a pruning would report.
+/// Estimates the report of a pruning.
 pub(super) fn estimate(view: ReadView<'_>, thread: &ThreadId, spans: &[PruneSpan]) -> Res<Pruned> {
     let held = unprunable(view, thread)?;
     let mut sum = Pruned::default();

@@ -74,6 +74,7 @@ impl<'a> PruneSlice<'a> {
         while pruned_at(conn, branch, top)?.is_some() {
             top += 1;
         }
+        debug_assert!(run <= from && from <= to && to <= end && to < top, "a slice lies between its run and its top");
         let is_bottom = run == 0 && BranchRow::read(conn, branch)?.parent.is_none();
         Ok(Some(Self { view, branch, first: from, last: to, run, top, is_bottom, rows }))
     }
@@ -112,7 +113,7 @@ impl<'a> PruneSlice<'a> {
         (self.first - 1).max(self.run)
     }
 
-    /// Returns what the pruning would report.
+    /// Returns the expected report of the pruning.
     pub(super) fn estimate(&self) -> Res<Pruned> {
         let gone = GoneRows::of(self)?;
         let mut pruned = Pruned { checkpoints: (self.last - self.first + 1) as u64, ..Pruned::default() };

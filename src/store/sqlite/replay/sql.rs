@@ -26,7 +26,7 @@ pub(super) const BLOB: &str = "SELECT data FROM blob WHERE id = ?1";
 pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
      WHERE checkpoint = ?1 ORDER BY task, idx, part";
 pub(super) const TIMERS: &str = "SELECT task, checkpoint, wake_at, xxh3 FROM timer WHERE namespace = ?1";
-/// Whether the new file has a timer of a task with a check.
+/// True if the new file has a timer of a task with a check.
 pub(super) const TIMER_VERIFIES: &str = "SELECT EXISTS (SELECT 1 FROM timer WHERE task = ?1 AND xxh3 = ?2)";
 pub(super) const OPERATIONS: &str =
     "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation ORDER BY seq, id";

@@ -1,4 +1,4 @@
-//! Transactions on the tables of an application: what their statements reach, and what they leave.
+//! Transactions on the tables of an application: the reach of their statements, and the files that they leave.
 
 use super::{Bench, at, open, plain, put, raw, thread, writes};
 use super::{list, task, write};

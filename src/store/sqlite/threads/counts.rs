@@ -25,9 +25,9 @@ use crate::store::threads::ThreadInfo;
 use rusqlite::params;
 use std::collections::HashMap;
 
-/// Returns what a checkpoint adds to the tokens and the costs of its thread: what its metadata state, or, in the root
-/// namespace, the tokens of the messages that it put at positions without older ones. A pruned one counts what its
-/// metadata state alone.
+/// Returns the tokens and the costs that a checkpoint adds to its thread: those in its metadata, or, in the root
+/// namespace, the tokens of the messages that it put at positions without older ones. A pruned one counts those
+/// in its metadata alone.
 pub(super) fn usage_of_checkpoint(view: ReadView<'_>, seq: i64) -> Res<ThreadCounts> {
     let read = |seq: i64, row: &rusqlite::Row<'_>| {
         let place = || format!("checkpoint {seq}");
@@ -60,16 +60,16 @@ fn usage_of_messages(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Threa
         if first >= end {
             continue;
         }
-        let slot = |position: u64| i64::try_from(position).unwrap_or(i64::MAX);
+        let column = |position: u64| i64::try_from(position).unwrap_or(i64::MAX);
         let mut written = view.conn.prepare_cached(prune::ITEMS_WRITTEN)?;
-        let mut rows = written.query(params![branch, list, slot(first), slot(end - 1), ordinal])?;
+        let mut rows = written.query(params![branch, list, column(first), column(end - 1), ordinal])?;
         while let Some(row) = rows.next()? {
-            let (slot, op): (i64, i64) = (row.get(0)?, row.get(1)?);
-            let place = || format!("item (branch {branch}, channel {list}, position {slot}, ordinal {ordinal})");
+            let (position, op): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let place = || format!("item (branch {branch}, channel {list}, position {position}, ordinal {ordinal})");
             let value = ValueColumn::from_column(row.get_ref(2)?).ok_or_else(|| corrupt(place(), "its value"));
             if op == PUT
                 && let Some(tokens) = tokens(&mut payloads, value?, &place)?
-                && !has_older(view, &mut payloads, (branch, list, slot), ordinal)?
+                && !has_older(view, &mut payloads, (branch, list, position), ordinal)?
             {
                 sum.add_usage(tokens);
             }
@@ -93,13 +93,13 @@ fn tokens(payloads: &mut Payloads<'_>, value: ValueColumn, place: &dyn Fn() -> S
 fn has_older(
     view: ReadView<'_>,
     payloads: &mut Payloads<'_>,
-    (branch, list, slot): (i64, i64, i64),
+    (branch, list, position): (i64, i64, i64),
     ordinal: i64,
 ) -> Res<bool> {
     let mut older = view.conn.prepare_cached(sql::OLDER_PUTS)?;
-    let mut rows = older.query(params![branch, list, slot, ordinal])?;
+    let mut rows = older.query(params![branch, list, position, ordinal])?;
     while let Some(row) = rows.next()? {
-        let place = || format!("item (branch {branch}, channel {list}, position {slot})");
+        let place = || format!("item (branch {branch}, channel {list}, position {position})");
         let value = ValueColumn::from_column(row.get_ref(0)?).ok_or_else(|| corrupt(place(), "its value"))?;
         if tokens(payloads, value, &place)?.is_some() {
             return Ok(true);
