@@ -233,7 +233,7 @@ fn a_cancelled_run_kills_its_command_and_continues() {
     fs::write(folder.path().join("again"), "").unwrap();
     let mut started = Vec::new();
     let ended = flow.run(&thread, FlowInput::new(), &mut |event| started.push(event)).unwrap();
-    assert!(matches!(&ended, FlowEnd::Done { state } if state["n"] == Value::from(3)), "{ended:?}");
+    assert!(matches!(&ended, FlowEnd::Done { state } if state["n"] == 3), "{ended:?}");
     assert!(!started.contains(&FlowEvent::Started { node: "a".into() }), "{started:?}");
 }
 

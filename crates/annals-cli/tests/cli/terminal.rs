@@ -173,7 +173,7 @@ fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
     let files: u64 = 200;
     fs::create_dir(bench.path("chats")).unwrap();
     for file in 0..files {
-        let line = |n: u64| json!({ "role": if n % 2 == 0 { "user" } else { "assistant" }, "content": format!("{file} says {n}") });
+        let line = |n: u64| json!({ "role": if n.is_multiple_of(2) { "user" } else { "assistant" }, "content": format!("{file} says {n}") });
         let text: String = (0..20).map(|n| format!("{}\n", line(n))).collect();
         fs::write(bench.path(&format!("chats/{file}.jsonl")), text).unwrap();
     }

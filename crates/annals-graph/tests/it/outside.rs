@@ -490,7 +490,7 @@ fn an_asynchronous_node_is_dropped_where_it_waits_and_a_stream_ends() {
     assert!(matches!(&ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{ended:?}");
 
     let mut stream = graph.run(&thread).lease(LEASE).stream(1, &[StreamMode::Values]).unwrap();
-    assert!((&mut stream).all(|part| part.is_ok()), "a cancel does not fail the stream");
+    assert!(stream.all(|part| part.is_ok()), "a cancel does not fail the stream");
     let ended = stream.outcome().expect("the stream has ended");
     assert!(matches!(ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{ended:?}");
     assert_eq!(thread.info().unwrap().status().as_str(), "cancelled");

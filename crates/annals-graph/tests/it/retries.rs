@@ -74,7 +74,7 @@ impl Tried {
 fn node(tried: &Tried, succeeds: u32, policy: RetryPolicy) -> CompiledGraph<Log> {
     let tried = tried.clone();
     let fetch =
-        move |_: &Log, context: &Context| Ok(line(&format!("attempt {}", tried.fails_before(succeeds, context)?)));
+        move |_: &Log, context: &Context| Ok(line(format!("attempt {}", tried.fails_before(succeeds, context)?)));
     let graph = StateGraph::<Log>::new().name("fetching");
     graph.node_with("fetch", fetch, NodeOptions::new().retry(policy)).edge(START, "fetch").compile().unwrap()
 }
@@ -168,7 +168,7 @@ fn a_run_that_was_dropped_in_a_short_pause_goes_on_with_the_next_attempt() {
     let inner = tried.clone();
     let fetch = move |_: Arc<Log>, context: Context| {
         let tried = inner.fails_before(2, &context);
-        async move { Ok(line(&format!("attempt {}", tried?))) }
+        async move { Ok(line(format!("attempt {}", tried?))) }
     };
     let policy = RetryPolicy::new().initial_interval(Duration::from_secs(1)).max_attempts(2).jitter(false);
     let graph = StateGraph::<Log>::new().node_with("fetch", fetch, NodeOptions::new().retry(policy));
@@ -196,7 +196,7 @@ fn a_run_without_a_store_waits_for_its_attempts() {
     let inner = tried.clone();
     let fetch = move |_: Arc<Log>, context: Context| {
         let tried = inner.fails_before(2, &context);
-        async move { Ok(line(&format!("attempt {}", tried?))) }
+        async move { Ok(line(format!("attempt {}", tried?))) }
     };
     let graph = StateGraph::<Log>::new().node_with("fetch", fetch, NodeOptions::new().retry(minutes(2)));
     let graph = graph.edge(START, "fetch").compile().unwrap();

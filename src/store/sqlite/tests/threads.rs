@@ -187,7 +187,7 @@ fn spend(bench: &mut Bench, name: &str, tokens: u64) {
     let head = bench.store.head_id(&thread(name), &Namespace::root()).unwrap();
     let id = bench.ids.checkpoint(Timestamp::from_micros(1), 0, head.as_ref());
     let mut batch = Batch::new(thread(name), Namespace::root(), head);
-    let metadata = Some(format!(r#"{{"usage":{{"input_tokens":{tokens}}}}}"#).into());
+    let metadata = Some(format!(r#"{{"usage":{{"input_tokens":{tokens}}}}}"#));
     batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), metadata, ..checkpoint(id) });
     bench.store.commit(&batch).unwrap();
 }
