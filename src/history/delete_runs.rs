@@ -41,7 +41,8 @@ impl Store {
     ///
     /// # fn main() -> Result<()> {
     /// let store = Store::memory();
-    /// let none = store.delete_for_runs([annals::base::RunId::from_key("nightly")])?;
+    /// let run = annals::base::RunId::from_key(store.thread("trip")?.id(), "nightly");
+    /// let none = store.delete_for_runs([run])?;
     /// assert_eq!((none.threads, none.pruned.checkpoints), (0, 0));
     /// # Ok(())
     /// # }

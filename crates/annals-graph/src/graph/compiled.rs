@@ -59,7 +59,7 @@ impl<S> CompiledGraph<S> {
         &self.graph.name
     }
 
-    /// Returns the version of the program that the graph is part of ([`StateGraph::version`]), if it has one.
+    /// Returns the version of the program that the graph is part of ([`StateGraph::version`](super::StateGraph::version)), if it has one.
     pub fn version(&self) -> Option<&str> {
         self.graph.code.as_ref().map(|code| &*code.version)
     }
