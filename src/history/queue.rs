@@ -210,12 +210,16 @@ impl Queue {
             None => self.store.mint_run(),
         };
         let (mut attempt, mut newest) = (1, None);
+        let is_stored = || {
+            let stored = self.store.backend().last_of_run(thread.id(), &Namespace::root(), &run);
+            stored.map(|stored| self.key.is_some() && stored.is_some())
+        };
         loop {
-            if self.key.is_some() && self.store.backend().last_of_run(thread.id(), &Namespace::root(), &run)?.is_some()
-            {
+            if is_stored()? {
                 return Ok(Queued { thread, is_new: false });
             }
-            match self.store.commit(&self.batch(&thread, run, newest, input, takes)?) {
+            let batch = self.batch(&thread, run, newest, input, takes);
+            match batch.and_then(|batch| self.store.commit(&batch)) {
                 Ok(()) => return Ok(Queued { thread, is_new: true }),
                 // The id of the task is a hash of that of its checkpoint, so the batch is made anew.
                 Err(StoreError::StaleId { newest: id, .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
@@ -223,6 +227,8 @@ impl Queue {
                 }
                 // Another process was faster: it may have stored the same key.
                 Err(StoreError::Conflict { .. }) if attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
+                // The same run, stored since the look for it, is the one that has not ended.
+                Err(_) if is_stored()? => return Ok(Queued { thread, is_new: false }),
                 Err(error) => return Err(error),
             }
         }
