@@ -128,7 +128,7 @@ fn long_output_goes_through_the_pager() {
         }
     }
     assert!(!with("annals threads").0.contains("paged"));
-    // A pager that ends early is no failure, and one that does not exist is left out.
+    // The command succeeds if its pager ends early, and prints without one that does not exist.
     assert_eq!(shown(&bench, 80, "PAGER=true; export PAGER; annals log trip").1, 0);
     let (text, exit) = shown(&bench, 80, "PAGER=/no/such/pager; export PAGER; annals log trip");
     assert!(exit == 0 && text.contains("step 3"), "{text}");

@@ -401,7 +401,7 @@ fn a_clock_that_jumps_back_keeps_a_lease_for_its_owner_until_the_first_timestamp
     claim(&rival).unwrap();
     let late = store.commit(&Batch::of_lease(id, NewLease::hold(owner)));
     assert!(matches!(late, Err(StoreError::LeaseLost { .. })), "{late:?}");
-    // Whom nobody renews any more, a person ends.
+    // A person ends a lease that is not renewed.
     hands.0.store(-50_000, Ordering::SeqCst);
     let epoch = thread.last_lease().unwrap().unwrap().epoch;
     assert!(thread.break_lease(epoch).unwrap());
