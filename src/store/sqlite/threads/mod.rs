@@ -378,16 +378,22 @@ fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_
             if tail.contains(&thread) {
                 continue;
             }
-            let stored = StateRow::read(view.conn, view.keys, thread)?;
-            if stored.is_none_or(|row| row.newest != newest || !row.facets.contains(&facet)) {
-                return Err(corrupt(format!("thread_facet of thread {thread}"), "it is not one of its row"));
-            }
+            verify_facet(view, facet, thread, newest)?;
             // The error of damaged rows ends the listing.
             let info = info(view, thread, newest)?;
             if facet != damaged_facet(view.keys) && !page.offer(info) {
                 return Ok(());
             }
         }
+    }
+    Ok(())
+}
+
+/// Verifies that an entry by which a listing finds a thread is one of its row.
+fn verify_facet(view: ReadView<'_>, facet: i64, thread: i64, newest: i64) -> Res<()> {
+    let stored = StateRow::read(view.conn, view.keys, thread)?;
+    if stored.is_none_or(|row| row.newest != newest || !row.facets.contains(&facet)) {
+        return Err(corrupt(format!("thread_facet of thread {thread}"), "it is not one of its row"));
     }
     Ok(())
 }

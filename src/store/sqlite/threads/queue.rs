@@ -3,10 +3,10 @@
 //! Each priority has a facet, whose rows are in the order of the last activity. Threads with checkpoints after the mark follow
 //! those of the table: their activity is newer. *Absent:* leases, which a worker reads.
 
-use super::super::fault::{Res, corrupt};
+use super::super::fault::Res;
 use super::super::read::ReadView;
-use super::row::{StateRow, damaged_facet, queue_facet};
-use super::{info, mark, sql};
+use super::row::{damaged_facet, queue_facet};
+use super::{info, mark, sql, verify_facet};
 use crate::base::limits::PRIORITY_MAX;
 use crate::store::threads::{PRIORITY, ThreadInfo, ThreadPage, ThreadQuery};
 use rusqlite::params;
@@ -83,10 +83,7 @@ fn each_of(
         if tail.contains(&thread) {
             continue;
         }
-        let stored = StateRow::read(view.conn, view.keys, thread)?;
-        if stored.is_none_or(|row| row.newest != newest || !row.facets.contains(&facet)) {
-            return Err(corrupt(format!("thread_facet of thread {thread}"), "it is not one of its row"));
-        }
+        verify_facet(view, facet, thread, newest)?;
         if !visit(info(view, thread, newest)?)? {
             return Ok(false);
         }
