@@ -1,10 +1,10 @@
 //! Tests state that outlasts a run: deleted threads, sleeping tasks, and repeated runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals::base::{Clock, Timestamp};
+use annals::base::Timestamp;
 use annals::store::{OpenOptions, StoreError};
 use annals_graph::Durability;
 use annals_graph::RunError;
@@ -12,33 +12,9 @@ use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
+use crate::hands::{at, timed};
 use crate::lines::{Log, line};
 use crate::places::{in_a_file, place, place_with};
-
-/// A clock that the test sets, in seconds.
-#[derive(Clone, Default)]
-struct Hands(Arc<AtomicI64>);
-
-impl Hands {
-    fn set(&self, seconds: i64) {
-        self.0.store(seconds, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Hands {
-    fn now(&self) -> Timestamp {
-        at(self.0.load(Ordering::SeqCst))
-    }
-}
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_micros(seconds * 1_000_000)
-}
-
-fn timed() -> (Hands, Store) {
-    let hands = Hands::default();
-    (hands.clone(), place_with(OpenOptions::new().clock(hands)))
-}
 
 /// Returns the threads that sleep, each with the second at which it wakes.
 fn sleepers(store: &Store) -> Vec<(String, i64)> {

@@ -23,6 +23,7 @@ mod forms;
 mod functional;
 mod graphs;
 mod halfway;
+mod hands;
 mod inside;
 mod kv;
 mod leases;

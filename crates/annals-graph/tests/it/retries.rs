@@ -2,13 +2,12 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Waiting, Waker};
 use std::time::Duration;
 
-use annals::base::{Clock, Map, Timestamp};
+use annals::base::Map;
 use annals::history::{StepInfo, StepState};
-use annals::store::OpenOptions;
 use annals_graph::Worker;
 use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
@@ -16,33 +15,9 @@ use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
 use crate::clock::SimClock;
+use crate::hands::{at, timed};
 use crate::lines::{Log, line};
-use crate::places::{place, place_with};
-
-/// A clock that the test sets, in seconds.
-#[derive(Clone, Default)]
-struct Hands(Arc<AtomicI64>);
-
-impl Hands {
-    fn set(&self, seconds: i64) {
-        self.0.store(seconds, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Hands {
-    fn now(&self) -> Timestamp {
-        at(self.0.load(Ordering::SeqCst))
-    }
-}
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_micros(seconds * 1_000_000)
-}
-
-fn timed() -> (Hands, Store) {
-    let hands = Hands::default();
-    (hands.clone(), place_with(OpenOptions::new().clock(hands)))
-}
+use crate::places::place;
 
 fn minutes(attempts: u32) -> RetryPolicy {
     RetryPolicy::new().initial_interval(Duration::from_secs(60)).max_attempts(attempts).jitter(false)
