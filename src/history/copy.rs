@@ -37,7 +37,7 @@ impl Thread {
     /// timers, its facts, the names of its branches and its heads. The copy goes on without the original, which can be
     /// deleted; a copy of a fork is a fork of the same checkpoint, and that of a thread in the trash is not in the
     /// trash. Operations are not copied: an undo in the copy begins with the copy. Pruned checkpoints are not copied
-    /// either: a kept one that follows them begins with its whole state.
+    /// either, nor are the writes that build on their lists: a kept one that follows them begins with its whole state.
     ///
     /// The copy is one commit, so a crash leaves all of it or nothing, and it is the thread as it was at one time: what
     /// another writer changes meanwhile is copied whole, or not at all. The cost is that of the whole thread, also in
@@ -197,6 +197,9 @@ impl<'a> Copying<'a> {
             }
         }
         for (namespace, writes) in std::mem::take(&mut self.late) {
+            if !writes.writes.iter().all(|write| self.has_base(write)) {
+                continue;
+            }
             let head = self.newest.get(&namespace).copied();
             let mut batch = Batch::new(self.to.clone(), namespace, head);
             batch.writes.push(writes);
@@ -208,13 +211,19 @@ impl<'a> Copying<'a> {
 
     /// Returns the writes that build on lists of copied checkpoints alone. Others are copied last.
     fn early(&mut self, namespace: &Namespace, writes: Vec<NewWrites>) -> Vec<NewWrites> {
-        let is_copied = |write: &NewWrite| match &write.value {
-            WriteValue::Delta(delta) => self.seen.contains_key(&(delta.of.namespace.clone(), delta.of.checkpoint)),
-            _ => true,
-        };
-        let (early, late): (Vec<_>, Vec<_>) = writes.into_iter().partition(|new| new.writes.iter().all(is_copied));
+        let is_early = |new: &NewWrites| new.writes.iter().all(|write| self.has_base(write));
+        let (early, late): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_early);
         self.late.extend(late.into_iter().map(|new| (namespace.clone(), new)));
         early
+    }
+
+    /// Returns whether the checkpoint whose list a write builds on is copied so far. One that was pruned never is, and
+    /// the write cannot be read in the thread either.
+    fn has_base(&self, write: &NewWrite) -> bool {
+        match &write.value {
+            WriteValue::Delta(delta) => self.seen.contains_key(&(delta.of.namespace.clone(), delta.of.checkpoint)),
+            _ => true,
+        }
     }
 
     /// Returns the parent of a checkpoint, and the parent of its copy. A checkpoint whose parent is not copied has

@@ -4,7 +4,8 @@ use annals::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, Va
 use annals::history::{ModelUsage, PrunePolicy, ThreadQuery, UsageQuery};
 use annals::prelude::*;
 use annals::store::{
-    Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source, StoreError, TaskKind, TaskRecord, WriteValue,
+    Batch, CheckpointRef, ListDelta, ListRef, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source, StoreError,
+    TaskKind, TaskRecord, WriteValue,
 };
 
 use crate::both::on_both;
@@ -308,5 +309,36 @@ fn a_fork_of_a_pruned_thread_is_copied_with_its_removals() {
         };
         assert_eq!((texts(&fork), texts(&copy)), (vec!["b".into(), "c".into()], vec!["b".into(), "c".into()]));
         assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn a_copy_omits_the_writes_that_build_on_a_pruned_list() {
+    on_both(|store| {
+        let trip = store.thread("trip").unwrap();
+        trip.append("messages", [Message::human("a")]).unwrap();
+        let base = trip.head().unwrap().unwrap().id();
+        let tasks = [1, 2].map(|n| TaskRecord::new(TaskId::from_bytes([n; 16]), "node", TaskKind::Push { index: 0 }));
+        let kept = run(&trip, 1, tasks.to_vec());
+        let delta = ListDelta::new(ListRef::new(Namespace::root(), base, "messages"));
+        let values = [WriteValue::Delta(Box::new(delta)), WriteValue::Null];
+        let mut batch = Batch::new(trip.id().clone(), Namespace::root(), Some(kept));
+        for (task, value) in tasks.iter().zip(values) {
+            batch.writes.push(NewWrites::new(kept, task.id, "").with(vec![NewWrite::new(0, "messages", value)]));
+        }
+        store.backend().commit(&batch).unwrap();
+
+        let whole = trip.copy_to("whole").unwrap();
+        let first = trip.history().unwrap().last().unwrap().unwrap().record().clone();
+        let span = PruneSpan::new(first.branch, first.ordinal, first.ordinal);
+        assert_eq!(store.backend().prune(trip.id(), &[span]).unwrap().checkpoints, 1);
+        let copy = trip.copy_to("copy").unwrap();
+        let by = |thread: &Thread| {
+            let at = CheckpointRef::new(thread.id().clone(), Namespace::root(), kept);
+            store.backend().writes(&at).unwrap().iter().map(|write| write.task).collect::<Vec<_>>()
+        };
+        assert_eq!((by(&whole).len(), by(&trip).len()), (2, 2));
+        assert_eq!(by(&copy), [tasks[1].id]);
+        assert_eq!(copy.head().unwrap().unwrap().len("messages").unwrap(), 1);
     });
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use annals::base::ThreadId;
-use annals::store::{Backend, ChannelRecord, CheckpointRecord, CheckpointRef, ItemRange, OpenOptions, Store};
+use annals::store::{Backend, ChannelRecord, CheckpointRecord, CheckpointRef, ItemRange, OpenOptions, Store, WriteRecord, WriteValue};
 use proptest::prelude::*;
 
 use super::{Pair, items, plain};
@@ -86,9 +86,25 @@ fn compare_kept(pair: &Pair<'_>, store: &Store, thread: &ThreadId, copy: &Thread
                 };
                 prop_assert_eq!(of(&at), of(&copied), "items of {} at {:?}", &channel.channel, &at);
             }
+            prop_assert_eq!(kept_writes(backend, &at), backend.writes(&copied).unwrap(), "writes at {:?}", &at);
         }
     }
     Ok(())
+}
+
+/// Returns the writes of a checkpoint but for those of tasks that build on a list of a pruned checkpoint.
+fn kept_writes(backend: &dyn Backend, at: &CheckpointRef) -> Vec<WriteRecord> {
+    let is_lost = |write: &WriteRecord| match &write.value {
+        WriteValue::Delta(delta) => {
+            let of = CheckpointRef::new(at.thread.clone(), delta.of.namespace.clone(), delta.of.checkpoint);
+            backend.checkpoint(&of).unwrap().is_none_or(|record| record.pruned)
+        }
+        _ => false,
+    };
+    let mut writes = backend.writes(at).unwrap();
+    let lost: Vec<_> = writes.iter().filter(|write| is_lost(write)).map(|write| write.task).collect();
+    writes.retain(|write| !lost.contains(&write.task));
+    writes
 }
 
 /// Returns the record of a checkpoint as one of another thread.
