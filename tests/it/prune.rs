@@ -4,8 +4,8 @@ use annals::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, Va
 use annals::history::{ModelUsage, PrunePolicy, ThreadQuery, UsageQuery};
 use annals::prelude::*;
 use annals::store::{
-    Batch, CheckpointRef, ListDelta, ListRef, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source, StoreError,
-    TaskKind, TaskRecord, WriteValue,
+    Batch, CheckpointRef, ListDelta, ListRef, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source,
+    StoreError, TaskKind, TaskRecord, WriteValue,
 };
 
 use crate::both::on_both;

@@ -15,7 +15,7 @@ use super::row_check::{RowCheck, payload_column};
 use super::rows::{form, item_id_column};
 use super::write::{Caches, Known, Tx};
 use super::writes::write_ref;
-use super::{sealed, sql};
+use super::{sealed, sql, threads};
 use crate::base::TaskId;
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{BLOB_BYTES_MIN, VALUE_BYTES_MAX};
@@ -256,6 +256,25 @@ impl<'a> Tx<'a> {
                 None => (DELETE, ValueColumn::Null),
             };
             self.put_item(branch, list, item.position as i64, ordinal, op, item.task, value.column())?;
+            if op == PUT && self.batch.namespace.is_root() {
+                self.count_tokens((branch, list, item.position as i64), ordinal, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the tokens of an item that was put to those of the checkpoint, if no older item of its position has any.
+    fn count_tokens(&mut self, place: (i64, i64, i64), ordinal: i64, value: ValueColumn) -> Res<()> {
+        match self.caches.unfollowed.tokens(value) {
+            Some(Some(tokens)) => {
+                if !threads::has_older_tokens(self.caches.view(self.conn), place, ordinal)?
+                    && let Some(sum) = &mut self.tokens
+                {
+                    sum.add_usage(tokens);
+                }
+            }
+            Some(None) => {}
+            None => self.tokens = None,
         }
         Ok(())
     }
@@ -353,6 +372,7 @@ pub(super) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload, c
     let null = || ToSqlOutput::Borrowed(ValueRef::Null);
     let field = |field: fn(&ItemIndex) -> Option<&str>| index.and_then(field);
     let id = caches.ids.next(conn, Table::Payload)?;
+    caches.unfollowed.note_payload(id, index);
     conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
         form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
         payload_column(id, check),

@@ -58,6 +58,7 @@ pub(super) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload) -
     let data = blob(&payload.data)?;
     let text = text.map(|text| blob(text.as_bytes())).transpose()?.flatten();
     let id = caches.ids.next(conn, Table::Payload)?;
+    caches.unfollowed.note_payload(id, index);
     let form = (i64::from(payload.codec.to_tag()) << FORM_BITS) | if data.or(text).is_some() { HAS_BLOBS } else { 0 };
     let columns = PayloadColumns { id, form, data, text };
     let fields = pack_fields(index, text.is_some(), if data.is_some() { &[] } else { &payload.data });

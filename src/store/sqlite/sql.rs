@@ -71,7 +71,6 @@ pub(super) const DATA_VERSION: &str = "PRAGMA data_version";
 /// Deleted and replaced bytes are overwritten, so that they cannot be read from the file any more.
 pub(super) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
 
-pub(super) const NAME_MAX: &str = "SELECT max(id) FROM name";
 pub(super) const NAME_BY_ID: &str = "SELECT id, kind, text, xxh3 FROM name WHERE id = ?1";
 pub(super) const NAME_BY_TEXT: &str = "SELECT id, kind, text, xxh3 FROM name WHERE kind = ?1 AND text = ?2";
 pub(super) const NAME_INSERT: &str = "INSERT INTO name (id, kind, text, xxh3) VALUES (?1, ?2, ?3, ?4)";

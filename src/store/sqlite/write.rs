@@ -16,11 +16,13 @@ use super::put_checkpoint::insert_versions;
 use super::read::{checkpoint_row, column, unpack_task_records};
 use super::row_check::RowCheck;
 use super::source::{is_pruned_column, source_code, source_column};
+use super::threads::Unfollowed;
 use super::{sql, threads};
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
+use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::is_pruned;
 use crate::store::record::{TaskKind, TaskRecord};
@@ -63,20 +65,22 @@ pub(super) struct Caches {
     known: HashMap<i64, Arc<Known>>,
     /// The ends of lists that were written or read last.
     pub(super) lists: ListEnds,
-    /// Channels that were no list when the table of names ended at this id.
-    no_lists: (i64, HashSet<Arc<str>>),
+    /// Channels that are no list.
+    no_lists: HashSet<Arc<str>>,
     /// The keys of the file.
     pub(super) keys: Arc<Keys>,
     /// True if an entry was added since the last commit.
     pub(super) fresh: bool,
     /// The number of SQLite that changes when another connection commits: that may have erased threads.
     data_version: i64,
-    /// The next seq, once a batch of the present transaction has read it: no other connection writes meanwhile.
+    /// The next seq, once a batch has read it, until another connection commits.
     next_seq: Option<i64>,
     /// True once the present transaction has looked for the commits of others.
     is_refreshed: bool,
     /// The mark of the table of threads, once it was read.
     pub(super) followed: Option<i64>,
+    /// What the checkpoints add that the table of threads does not follow yet.
+    pub(super) unfollowed: Unfollowed,
 }
 
 impl Caches {
@@ -89,6 +93,7 @@ impl Caches {
     pub(super) fn rolled_back(&mut self) {
         (self.next_seq, self.is_refreshed) = (None, false);
         self.followed = None;
+        self.unfollowed = Unfollowed::default();
         self.ids.forget();
         if self.fresh {
             *self = Self::new(Arc::clone(&self.keys));
@@ -100,6 +105,7 @@ impl Caches {
         self.namespaces.clear();
         self.known.clear();
         self.lists.clear();
+        self.unfollowed = Unfollowed::default();
         self.ids.forget();
         self.next_seq = None;
     }
@@ -108,14 +114,13 @@ impl Caches {
     pub(super) fn names_erased(&mut self) {
         self.names = Names::default();
         self.users.clear();
-        self.no_lists = (0, HashSet::new());
+        self.no_lists.clear();
         self.ids.forget();
     }
 
     /// Retains the entries that a committed transaction added.
     pub(super) fn committed(&mut self) {
-        self.fresh = false;
-        (self.next_seq, self.is_refreshed) = (None, false);
+        (self.fresh, self.is_refreshed) = (false, false);
         if self.known.len() > WRITER_CACHE_MAX {
             self.known.clear();
         }
@@ -128,6 +133,7 @@ impl Caches {
         if self.users.len() > NAMES_CACHE_MAX {
             self.users.clear();
         }
+        self.unfollowed.bound();
     }
 
     /// Gives the next checkpoint a `seq` that no checkpoint has yet.
@@ -143,7 +149,7 @@ impl Caches {
                 let id = self.ids.next(conn, Table::Name)?;
                 self.names.insert(conn, kind, text, id)?;
                 self.fresh = true;
-                self.no_lists.1.remove(text);
+                self.no_lists.remove(text);
                 id
             }
         };
@@ -174,12 +180,12 @@ impl Caches {
 
     /// Returns the id under which a channel has items, if it was ever a list.
     pub(super) fn list(&mut self, conn: &Connection, channel: &Arc<str>) -> Res<Option<i64>> {
-        if self.no_lists.1.contains(channel) {
+        if self.no_lists.contains(channel) {
             return Ok(None);
         }
         let id = self.names.find(conn, Kind::List, channel)?;
         if id.is_none() {
-            self.no_lists.1.insert(Arc::clone(channel));
+            self.no_lists.insert(Arc::clone(channel));
         }
         Ok(id)
     }
@@ -254,6 +260,8 @@ pub(super) struct Tx<'a> {
     pub(super) read_tasks: HashSet<(i64, i64)>,
     /// The rows of `version` of the checkpoint being written.
     versions: Vec<VersionRow>,
+    /// The tokens of the messages of the checkpoint being written; `None` if they are not known.
+    pub(super) tokens: Option<ThreadCounts>,
     /// Room in which the fields of a payload are collected to be hashed.
     pub(super) room: Vec<u8>,
 }
@@ -364,11 +372,10 @@ pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
     if std::mem::replace(&mut caches.is_refreshed, true) {
         return Ok(());
     }
-    let names: i64 =
-        conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
     let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;
     if caches.data_version != version {
         caches.erased();
+        caches.no_lists.clear();
         caches.followed = None;
         caches.data_version = version;
         let names_erased = caches.ids.names_erased(conn)?;
@@ -376,9 +383,6 @@ pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
             caches.names_erased();
             caches.names_erased = names_erased;
         }
-    }
-    if caches.no_lists.0 != names {
-        caches.no_lists = (names, HashSet::new());
     }
     Ok(())
 }
@@ -466,6 +470,7 @@ impl<'a> Tx<'a> {
             written: HashMap::new(),
             read_tasks: HashSet::new(),
             versions: Vec::new(),
+            tokens: None,
             room: Vec::new(),
         }
     }
@@ -572,7 +577,12 @@ impl<'a> Tx<'a> {
         {
             self.put_index_snapshot(parent, branch, ordinal)?;
         }
+        self.tokens = Some(ThreadCounts::default());
         self.put_changes(parent.as_deref(), branch, ordinal, &ready)?;
+        let usage = ThreadCounts::stated(checkpoint.metadata.as_deref()).or(self.tokens);
+        if let Some(usage) = usage {
+            self.caches.unfollowed.note_checkpoint(seq, usage);
+        }
         self.put_seen(branch, ordinal, checkpoint)?;
         let rows = std::mem::take(&mut self.versions);
         insert_versions(self.conn, &self.caches.keys, seq, (branch, ordinal), rows)?;

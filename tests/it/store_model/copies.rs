@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use annals::base::ThreadId;
-use annals::store::{Backend, ChannelRecord, CheckpointRecord, CheckpointRef, ItemRange, OpenOptions, Store, WriteRecord, WriteValue};
+use annals::store::{
+    Backend, ChannelRecord, CheckpointRecord, CheckpointRef, ItemRange, OpenOptions, Store, WriteRecord, WriteValue,
+};
 use proptest::prelude::*;
 
 use super::{Pair, items, plain};

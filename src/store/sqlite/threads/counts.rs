@@ -89,7 +89,6 @@ fn tokens(payloads: &mut Payloads<'_>, value: ValueColumn, place: &dyn Fn() -> S
     Ok(payloads.with(value, place, of_index)?.flatten())
 }
 
-/// Returns whether an item with tokens was put at a position before, on the same branch.
 fn has_older(
     view: ReadView<'_>,
     payloads: &mut Payloads<'_>,
@@ -106,6 +105,11 @@ fn has_older(
         }
     }
     Ok(false)
+}
+
+/// Returns whether an item with tokens was put at a position before, on the same branch.
+pub(in super::super) fn has_older_tokens(view: ReadView<'_>, place: (i64, i64, i64), ordinal: i64) -> Res<bool> {
+    has_older(view, &mut Payloads::new(view)?, place, ordinal)
 }
 
 /// Returns the tokens and the costs of the checkpoints of a thread up to one of the log.

@@ -16,11 +16,14 @@ mod counts;
 mod queue;
 mod row;
 mod sql;
+mod unfollowed;
 
+pub(super) use self::counts::has_older_tokens;
 use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
 pub(super) use self::row::hide;
 pub(super) use self::row::undamaged;
 use self::row::{StateRow, damaged_facet, facet_of};
+pub(super) use self::unfollowed::Unfollowed;
 use super::fault::{Res, corrupt};
 use super::job::JobRef;
 use super::neighbors;
@@ -230,22 +233,31 @@ fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     }
     drop(rows);
     for (thread, followed) in threads {
-        follow_thread(caches.view(conn), mark, thread, &followed)?;
+        follow_thread(caches, conn, mark, thread, &followed)?;
     }
+    caches.unfollowed.followed(mark);
     debug_assert!(stored <= mark, "the mark ascends");
     set_mark(conn, caches, mark)
 }
 
 /// Adds the tokens and the costs of the next checkpoints to the row of their thread, and renews it if the newest one is
 /// among them.
-fn follow_thread(view: ReadView<'_>, mark: i64, thread: i64, followed: &FollowedThread) -> Res<()> {
+fn follow_thread(caches: &Caches, conn: &Connection, mark: i64, thread: i64, followed: &FollowedThread) -> Res<()> {
+    let view = caches.view(conn);
+    let usage_of = |seq: i64| match caches.unfollowed.usage(seq) {
+        Some(usage) => {
+            debug_assert!(usage_of_checkpoint(view, seq).map_or(true, |read| read == usage), "checkpoint {seq}");
+            Ok(usage)
+        }
+        None => usage_of_checkpoint(view, seq),
+    };
     let row = undamaged(StateRow::read(view.conn, view.keys, thread))?.flatten();
     let usage = match &row {
         Some(row) => match row.counts {
             Some(mut counts) => {
                 let mut add = || {
                     followed.seqs.iter().try_for_each(|seq| {
-                        counts.add_usage(usage_of_checkpoint(view, *seq)?);
+                        counts.add_usage(usage_of(*seq)?);
                         Ok(())
                     })
                 };
