@@ -3,7 +3,7 @@
 mod transact;
 
 pub(super) use self::transact::{Transacted, TransactionRun};
-use super::fault::{Fault, Res, is_busy};
+use super::fault::{Fault, Res, found_busy, is_busy};
 use super::guard::SqlGuard;
 use super::job::JobRef;
 use super::lock;
@@ -12,7 +12,7 @@ use super::wal::FRAME_BYTES;
 use super::write::Caches;
 use super::writer::reason;
 use super::{schema, sql};
-use crate::base::limits::TRANSACTION_TIME_MAX;
+use crate::base::limits::{INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX};
 use crate::store::batch::CommitChain;
 use crate::store::chain::repeated;
 use crate::store::error::StoreError;
@@ -41,6 +41,8 @@ pub(super) struct Core {
     frames: u64,
     /// Frames since the size of the WAL was last compared with its limit.
     unmeasured: u64,
+    /// Attempts that are left to empty the WAL that the connection found when it was opened.
+    inherited_attempts: usize,
     has_written: bool,
     /// True while a transaction is being committed.
     commits: bool,
@@ -87,7 +89,9 @@ impl Core {
     pub(super) fn new(mut conn: Connection, place: FilePlace) -> Res<Self> {
         let guard = SqlGuard::default();
         guard.install(&mut conn)?;
+        let found_wal = fs::metadata(open::beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() > 0);
         Ok(Self {
+            inherited_attempts: if found_wal { INHERITED_WAL_ATTEMPTS_MAX } else { 0 },
             schema: schema::version(&conn).ok(),
             conn,
             guard,
@@ -134,8 +138,24 @@ impl Core {
     }
 
     /// Begins a transaction with the write lock: one that reads first would not wait for other writers.
-    pub(super) fn begin(&self) -> Res<()> {
+    pub(super) fn begin(&mut self) -> Res<()> {
+        self.empty_inherited_wal()?;
         lock::wait_for(self.place.busy_ms, || self.step(sql::BEGIN_WRITE))
+    }
+
+    /// Copies the WAL that the connection found into the file and begins it anew, before a frame is added and before a row
+    /// of it is acknowledged as stored. Its last commit may be one whose sync failed in a process that has ended: then the
+    /// kernel counts frames as clean that are not on the disk, and what follows them would end with the next power cut. Others
+    /// that use the file are not waited for; the next transactions try again.
+    fn empty_inherited_wal(&mut self) -> Res<()> {
+        if self.inherited_attempts == 0 || self.closed.is_some() {
+            return Ok(());
+        }
+        let emptied = empty_wal(&self.conn);
+        let is_busy = found_busy(&emptied);
+        let is_empty = emptied.or_else(|fault| if is_busy { Ok(false) } else { Err(fault) })?;
+        self.inherited_attempts = if is_empty { 0 } else { self.inherited_attempts - 1 };
+        Ok(())
     }
 
     /// Returns the error of a wait for another process that has ended.
@@ -367,11 +387,13 @@ impl Core {
 
     /// Copies the whole WAL into the file and begins it anew. A sync that failed may have dropped frames that are still
     /// read from memory: commits behind them would be acknowledged and end with the next power cut.
-    fn restart_wal(&self) -> Res<()> {
+    fn restart_wal(&mut self) -> Res<()> {
         lock::wait_for(self.place.busy_ms, || match copy_wal(&self.conn, sql::WAL_TRUNCATE)? {
             copy if copy.is_whole() => Ok(()),
             _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None).into()),
-        })
+        })?;
+        self.inherited_attempts = 0;
+        Ok(())
     }
 
     /// Ends the writer: it accepts no further job.
@@ -467,6 +489,11 @@ pub(super) fn copy_whole_wal(conn: &Connection) -> Res<bool> {
         }
     }
     Ok(false)
+}
+
+/// Copies the whole WAL beside all writers, and empties it if no other connection is in the way; returns whether it did.
+pub(super) fn empty_wal(conn: &Connection) -> Res<bool> {
+    Ok(copy_whole_wal(conn)? && copy_wal(conn, sql::WAL_TRUNCATE)?.is_whole())
 }
 
 /// Runs a WAL checkpoint, which reports that it was in the way of others as a row, not as an error.

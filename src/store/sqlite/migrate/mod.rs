@@ -9,6 +9,7 @@ mod older;
 pub(super) mod sql;
 
 use super::fault::{Res, corrupt};
+use super::group::empty_wal;
 use super::keys::Keys;
 use super::lock::wait_for;
 use super::names::Names;
@@ -103,6 +104,8 @@ pub(super) fn migrate(conn: &Connection, place: &FilePlace) -> Res<Option<Format
     let from = verified_format(conn)?;
     if from < engine_sql::FORMAT {
         conn.execute_batch(sql::TEMPORARY_FILES)?;
+        // The frames of the step must not follow those of a commit whose sync failed in a process that has ended.
+        _ = wait_for(place.busy_ms, || empty_wal(conn))?;
         // Another process may be faster.
         let mut steps = 0;
         while wait_for(place.busy_ms, || step(conn, place))? {

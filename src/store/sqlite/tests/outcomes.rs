@@ -134,3 +134,67 @@ fn a_panic_of_a_job_gives_the_write_lock_back() {
     bench.store.commit(&third).unwrap();
     assert_eq!(bench.check(), Vec::<String>::new());
 }
+
+/// Copies a store that is open, with its log: what is left of one whose process was killed.
+fn killed(bench: &Bench, name: &str) -> std::path::PathBuf {
+    let copy = bench.folder.path().join(name);
+    std::fs::copy(bench.path(), &copy).unwrap();
+    std::fs::copy(bench.folder.path().join("x.db-wal"), wal_of(&copy)).unwrap();
+    copy
+}
+
+fn wal_of(path: &std::path::Path) -> std::path::PathBuf {
+    path.with_extension("db-wal")
+}
+
+/// Returns the salts of the log: they change when it begins anew.
+fn salts(path: &std::path::Path) -> Vec<u8> {
+    std::fs::read(wal_of(path)).unwrap()[16..24].to_vec()
+}
+
+#[test]
+fn a_log_that_is_found_begins_anew_before_the_first_commit() {
+    let mut bench = Bench::new();
+    let first = one(&mut bench, None, 1);
+    bench.store.commit(&first).unwrap();
+    let second = one(&mut bench, first.head_after(), 2);
+    let path = killed(&bench, "killed.db");
+    let found = salts(&path);
+    let store = open(&path);
+    assert_eq!(store.head_id(&thread("a"), &Namespace::root()).unwrap(), first.head_after());
+    assert_eq!(salts(&path), found, "to open and to read does not change the log");
+    // A row that is found as stored is acknowledged, so it must be durable as well.
+    store.commit(&first).unwrap();
+    assert_eq!(std::fs::metadata(wal_of(&path)).unwrap().len(), 0);
+    store.commit(&second).unwrap();
+    assert_ne!(salts(&path), found);
+    let third = one(&mut bench, second.head_after(), 3);
+    let begun = salts(&path);
+    store.commit(&third).unwrap();
+    assert_eq!(salts(&path), begun, "the log of the handle itself goes on");
+    assert_eq!(store.check().unwrap().problems, []);
+}
+
+#[test]
+fn a_reader_of_a_log_that_is_found_does_not_delay_a_commit() {
+    let mut bench = Bench::new();
+    let mut next = one(&mut bench, None, 1);
+    bench.store.commit(&next).unwrap();
+    let path = killed(&bench, "killed.db");
+    let found = salts(&path);
+    let reader = raw(&path);
+    reader.execute_batch("BEGIN; SELECT count(*) FROM checkpoint").unwrap();
+    let store = open(&path);
+    let mut commit = |bench: &mut Bench, byte| {
+        next = one(bench, next.head_after(), byte);
+        store.commit(&next).unwrap();
+    };
+    for byte in 2..5 {
+        commit(&mut bench, byte);
+        assert_eq!(salts(&path), found);
+    }
+    reader.execute_batch("COMMIT").unwrap();
+    commit(&mut bench, 5);
+    assert_ne!(salts(&path), found, "the log begins anew once the reader has ended");
+    assert_eq!((store.check().unwrap().problems, store.last_seq().unwrap()), (vec![], 5));
+}
