@@ -292,6 +292,8 @@ pub const PRUNE_ESTIMATED_MAX: i64 = 1_024;
 pub const PRUNE_INTERVAL: Duration = Duration::from_millis(1);
 /// Transactions at whose begin a handle tries to empty the write-ahead log that it found, while others use the file.
 pub const INHERITED_WAL_ATTEMPTS_MAX: usize = 8;
+/// Positions below the end of a list whose items the end tells to exist, if the list has deletes.
+pub const LIST_RUN_MAX: u64 = 127;
 /// Checkpoints that are recognized in the lost end of a write-ahead log.
 pub const LOST_CHECKPOINTS_MAX: usize = 10_000;
 /// Readings of a write-ahead log whose end changes while a check reads it.

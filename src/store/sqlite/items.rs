@@ -120,17 +120,20 @@ impl ReadView<'_> {
     pub(super) fn items(self, at: &CheckpointRef, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
         let (_, branch, ordinal) = self.place(at)?;
         let Some(list) = ChannelRows::read(self, branch, ordinal, channel)? else { return Ok(()) };
-        let (mut visited, mut next) = (0, list.first(range));
+        // From a position on, the end of the list tells that each one has an item.
+        let (mut visited, (first, until)) = (0, list.contiguous(range));
+        let mut next = first;
         let mut visit = |row: ItemRow<'_>| {
-            if next.is_some_and(|next| next != row.position) {
-                return Err(list.gap());
+            if row.position >= first {
+                if row.position != next {
+                    return Err(list.gap());
+                }
+                next += 1;
             }
-            next = next.map(|next| next.saturating_add(1));
             visited += 1;
             visit(row)
         };
         let visit: Visit<'_> = &mut visit;
-        let expected = list.expected(range);
         match range {
             ItemRange::Tail(count) => list.tail(count, visit),
             ItemRange::All => list.all(visit),
@@ -139,7 +142,8 @@ impl ReadView<'_> {
             }
             ItemRange::Positions(..) => Ok(()),
         }?;
-        if expected.is_some_and(|expected| expected != visited) { Err(list.gap().into()) } else { Ok(()) }
+        let is_whole = next == until.max(first) && list.expected(range).is_none_or(|expected| expected == visited);
+        if is_whole { Ok(()) } else { Err(list.gap().into()) }
     }
 
     /// Returns how many items of a list a range has, if the end of the list tells.
@@ -256,14 +260,14 @@ impl<'a> ChannelRows<'a> {
         }
     }
 
-    /// Returns the position of the first item of a range, if the positions of the list have no gap: it has no deletes.
-    fn first(&self, range: ItemRange) -> Option<u64> {
-        let first = match range {
-            ItemRange::All => 0,
-            ItemRange::Tail(count) => self.end.end.saturating_sub(count as u64),
-            ItemRange::Positions(first, _) => first,
-        };
-        (self.end.len == self.end.end).then_some(first)
+    /// Returns the positions of a range from which on, and up to which, the end of the list tells that each one has an item.
+    fn contiguous(&self, range: ItemRange) -> (u64, u64) {
+        let (floor, end) = (self.end.floor(), self.end.end);
+        match range {
+            ItemRange::All => (floor, end),
+            ItemRange::Tail(count) => (floor.max(end.saturating_sub(count as u64)), end),
+            ItemRange::Positions(first, until) => (floor.max(first), until.min(end)),
+        }
     }
 
     fn gap(&self) -> StoreError {

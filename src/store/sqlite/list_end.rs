@@ -12,6 +12,7 @@ use super::items::ChannelRows;
 use super::lineage::{self, KeyContent, LIST, VersionRow, version_place};
 use super::pack::{DeletedRange, Unpack, put_uint};
 use super::read::ReadView;
+use crate::base::limits::LIST_RUN_MAX;
 use std::collections::HashMap;
 
 /// The value of a version row of a list.
@@ -21,6 +22,9 @@ pub(super) struct ListEnd {
     pub(super) end: u64,
     /// The number of items.
     pub(super) len: u64,
+    /// Positions directly below the end that each have an item, up to [`LIST_RUN_MAX`]: a read of the last items notices
+    /// that one of them is missing.
+    pub(super) run: u64,
     /// True if the list builds on a referenced one.
     pub(super) is_reference: bool,
     /// True if rows that concern more than a position may be among those of the list.
@@ -47,6 +51,9 @@ impl ListEnd {
         let mut out = Vec::with_capacity(8);
         put_uint(&mut out, self.end);
         put_uint(&mut out, self.end - self.len);
+        if self.len < self.end {
+            put_uint(&mut out, self.run);
+        }
         let is_all = self.written == ALL_WRITTEN;
         let (first, last) = if is_all { (self.end, self.end) } else { self.written };
         put_uint(&mut out, self.end - first);
@@ -73,6 +80,10 @@ impl ListEnd {
         let mut rest = Unpack(bytes);
         let end = rest.uint().filter(|end| *end <= 1 << 63)?;
         let len = end.checked_sub(rest.uint()?)?;
+        let run = if len < end { rest.uint()? } else { len.min(LIST_RUN_MAX) };
+        if run > len.min(LIST_RUN_MAX) {
+            return None;
+        }
         let first = end.checked_sub(rest.uint()?)?;
         let flags = if rest.is_empty() { 0 } else { rest.uint()? };
         let before = match i64::try_from(flags >> FLAG_BITS).ok()? {
@@ -88,7 +99,12 @@ impl ListEnd {
             0 => Some((first, last)).filter(|(first, last)| first <= last)?,
             _ => Some(ALL_WRITTEN).filter(|_| first == end && last == end)?,
         };
-        rest.is_empty().then_some(Self { end, len, is_reference, has_ranges, written, before })
+        rest.is_empty().then_some(Self { end, len, run, is_reference, has_ranges, written, before })
+    }
+
+    /// Returns the position from which on the list has an item at each one, as far as its end tells.
+    pub(super) fn floor(&self) -> u64 {
+        if self.len == self.end { 0 } else { self.end - self.run }
     }
 
     /// Returns the end that a version row of a list holds.
@@ -160,6 +176,21 @@ impl EndOps<'_> {
         let all = items.chain(ranges.filter(|(first, end)| first < end));
         all.reduce(|(first, last), (other, end)| (first.min(other), last.max(end)))
     }
+
+    /// Returns the position from which on the list has an item at each one after the operations. It had the end `old_end`
+    /// before, and an item at each position from `floor` on.
+    fn floor(&self, floor: u64, old_end: u64) -> u64 {
+        let ranges = self.ranges.iter().map(|range| (range.first, range.end.min(old_end)));
+        let deleted = self.items.iter().filter(|(position, is_put)| !is_put && *position < old_end);
+        let deleted = deleted.map(|(position, _)| (*position, position + 1));
+        let floor =
+            ranges.chain(deleted).filter(|(first, end)| first < end).fold(floor, |floor, (_, end)| floor.max(end));
+        let mut put: Vec<u64> =
+            self.items.iter().filter(|(_, is_put)| *is_put).map(|(position, _)| *position).collect();
+        put.sort_unstable();
+        let appended = put.into_iter().filter(|position| *position >= old_end);
+        appended.fold((floor, old_end), |(floor, end), at| (if at == end { floor } else { at }, at + 1)).0
+    }
 }
 
 /// Returns the end of a list after a change that is stored on `branch`. `channel` is the name of its items.
@@ -188,6 +219,7 @@ pub(super) fn after(
         _ => (fresh, None),
     };
     let base = ops.reference.or(base.as_ref());
+    let floor = ops.floor(next.floor(), next.end);
     // Items that the list had before, of positions from `first` to `end`, without those in the deleted ranges.
     let held = |first: u64, end: u64| -> Res<u64> {
         match base {
@@ -223,6 +255,7 @@ pub(super) fn after(
             next.end = next.end.max(position + 1);
         }
     }
+    next.run = if next.len == next.end { next.end } else { next.end.saturating_sub(floor) }.min(LIST_RUN_MAX);
     next.written = match ops.reference.is_some() || deletes_all {
         true => ALL_WRITTEN,
         // Past the end, a delete finds nothing.
@@ -257,27 +290,43 @@ mod tests {
 
     #[test]
     fn an_end_is_packed_in_few_bytes() {
-        let plain = ListEnd { end: 10_000, len: 9_990, written: (9_998, 10_000), ..ListEnd::default() };
-        assert_eq!(plain.pack(7, 900).len(), 4);
+        let plain = ListEnd { end: 10_000, len: 9_990, run: 127, written: (9_998, 10_000), ..ListEnd::default() };
+        assert_eq!(plain.pack(7, 900).len(), 5);
+        assert_eq!(ListEnd { len: 10_000, ..plain }.pack(7, 900).len(), 4);
         let forked = ListEnd { before: Some((5, 880)), has_ranges: true, ..plain };
-        let referenced = ListEnd { is_reference: true, end: 1 << 63, len: 0, written: ALL_WRITTEN, ..plain };
+        let referenced = ListEnd { is_reference: true, end: 1 << 63, len: 0, run: 0, written: ALL_WRITTEN, ..plain };
         let edited = ListEnd { written: (3, 4), ..forked };
-        let emptied = ListEnd { end: 0, len: 0, written: ALL_WRITTEN, ..plain };
+        let emptied = ListEnd { end: 0, len: 0, run: 0, written: ALL_WRITTEN, ..plain };
         for end in [ListEnd::default(), plain, forked, referenced, edited, emptied] {
             assert_eq!(ListEnd::unpack(&end.pack(7, 900), 7, 900), Some(end));
         }
-        let bad: [&[u8]; 9] = [
+        let bad: [&[u8]; 11] = [
             &[],
             &[1],
             &[1, 2],
             &[2, 1],
-            &[2, 1, 3],
-            &[2, 1, 0, 0x7c, 1],
-            &[2, 1, 0, 0, 1],
-            &[2, 1, 0, 8, 1],
-            &[2, 1, 1, 4],
+            &[2, 1, 1],
+            &[2, 1, 2, 0],
+            &[2, 1, 1, 3],
+            &[2, 1, 1, 0, 0x7c, 1],
+            &[2, 1, 1, 0, 0, 1],
+            &[2, 1, 1, 0, 8, 1],
+            &[2, 1, 1, 1, 4],
         ];
         assert!(bad.iter().all(|bytes| ListEnd::unpack(bytes, 7, 900).is_none()));
+    }
+
+    #[test]
+    fn operations_end_the_run_of_positions_with_items() {
+        let range = |first, end| DeletedRange { first, end, task: None };
+        let floor = |ranges: &[DeletedRange], items: &[(u64, bool)]| {
+            EndOps { ranges, reference: None, items: items.to_vec() }.floor(4, 10)
+        };
+        assert_eq!((floor(&[], &[]), floor(&[], &[(10, true), (11, true)])), (4, 4));
+        assert_eq!((floor(&[], &[(2, false)]), floor(&[], &[(7, false)]), floor(&[], &[(9, false)])), (4, 8, 10));
+        assert_eq!((floor(&[], &[(12, false)]), floor(&[], &[(13, true), (10, true)])), (4, 13));
+        assert_eq!((floor(&[range(0, 3)], &[]), floor(&[range(5, 7)], &[]), floor(&[range(5, 99)], &[])), (4, 7, 10));
+        assert_eq!(floor(&[range(10, 12)], &[(5, true)]), 4, "it deletes nothing");
     }
 
     #[test]

@@ -335,6 +335,34 @@ fn a_missing_item_of_a_list_of_many_pages_is_noticed() {
     }
 }
 
+#[test]
+fn a_missing_item_in_the_tail_of_a_list_with_deletes_is_noticed() {
+    for (deleted, missing) in [(10, 200_u64), (10, 160), (10, 80), (195, 197)] {
+        let mut bench = Bench::new();
+        let t = thread("a");
+        let first = bench.add(&t, None, vec![list(1, (0..200).map(|position| put(position, "text")).collect())]);
+        let second = bench.add(&t, Some(first), vec![list(2, vec![remove(deleted)])]);
+        let head = at(&t, bench.add(&t, Some(second), vec![list(3, vec![put(200, "text")])]));
+        let tail = |count| {
+            let mut read = 0_usize;
+            let items = bench.store.items(&head, "messages", ItemRange::Tail(count), &mut |_| {
+                read += 1;
+                Ok(())
+            });
+            items.map(|()| read)
+        };
+        let counts = [1, 4, 5, 50, 126, 150];
+        assert_eq!(counts.map(|count| tail(count).unwrap()), counts);
+        let delete = format!("DELETE FROM item WHERE slot = {missing}");
+        assert_eq!(without_triggers(&bench.path()).execute(&delete, []).unwrap(), 1);
+        for count in counts {
+            let is_in_tail = count as u64 > 200 - missing;
+            assert_eq!(tail(count).is_err(), is_in_tail, "{deleted} {missing} {count}");
+        }
+        assert!(!bench.check().is_empty(), "{deleted} {missing}");
+    }
+}
+
 /// A checkpoint whose check fits an ordinal that no list of checkpoints can have.
 #[test]
 fn an_ordinal_at_the_end_of_its_range_is_an_error_where_it_is_counted_on() {
