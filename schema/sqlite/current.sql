@@ -443,7 +443,7 @@ SELECT h.thread,
   (WITH RECURSIVE span (branch, last) AS (
       SELECT c.branch, c.ordinal FROM checkpoint c WHERE c.seq = h.head
       UNION ALL
-      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent IS NOT NULL)
+      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent < b.id)
     SELECT coalesce(sum((WITH RECURSIVE digit (at, byte, field, unit) AS (
         SELECT 1, (instr('0123456789ABCDEF', substr(hex(v.value), 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(v.value), 2, 1)) - 1, 0, 1
         UNION ALL
@@ -631,7 +631,7 @@ FROM v_heads h CROSS JOIN json_each((
     WITH RECURSIVE span (branch, last) AS (
       SELECT c.branch, c.ordinal FROM checkpoint c WHERE c.seq = h.seq
       UNION ALL
-      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent IS NOT NULL)
+      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent < b.id)
     SELECT json_group_array(json_array(l.branch, l.ordinal, l.key)) FROM (SELECT x.key, x.branch, max(x.ordinal) AS ordinal
       FROM span CROSS JOIN version x ON x.branch = span.branch AND x.ordinal <= span.last WHERE x.kind & 15 < 3 GROUP BY x.key) l)) j
   CROSS JOIN v_channel_versions v ON v.branch = j.value ->> 0 AND v.ordinal = j.value ->> 1 AND v.key = j.value ->> 2;

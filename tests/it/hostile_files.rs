@@ -1,6 +1,8 @@
 //! Files of strangers: each is opened, and every reading call of the API is made. The result is a typed error or right
 //! data, within bounded time and memory, and never a panic.
 
+mod reads;
+
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;
@@ -16,8 +18,8 @@ use annals::rusqlite::Connection;
 use annals::rusqlite::config::DbConfig;
 use annals::store::batch::{Change, ChangeValue, Data};
 use annals::store::{
-    Batch, CacheKey, CheckpointQuery, ItemRange, KvQuery, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions,
-    Parent, Payload, Source, StoreError, TaskKind, TaskRecord, WriteValue,
+    Batch, CacheKey, CheckpointQuery, ItemRange, KvNamespaceQuery, KvQuery, NewCheckpoint, NewTimer, NewWrite,
+    NewWrites, OpenOptions, Parent, Payload, SearchOptions, Source, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 
 /// Longest time for all calls on one file.
@@ -52,6 +54,11 @@ fn sound() -> &'static [u8] {
         let fork = thread.history().unwrap().nth(2).unwrap().unwrap().fork_to("fork").unwrap();
         fork.update(Chat::update().log(["forked".to_owned()]).topic("trains".to_owned())).unwrap();
         task_with_writes(&store);
+        thread.facts().title("A trip").project("home").label("x").pin().save().unwrap();
+        thread.name_branch("named").unwrap();
+        fork.rewind_to(&fork.head().unwrap().unwrap().parent().unwrap().unwrap()).unwrap();
+        drop(store.thread("tasks").unwrap().lease(Duration::from_secs(1)).unwrap());
+        store.enable_search(SearchOptions::new()).unwrap();
         let kv = store.kv();
         kv.put(["users", "7"], "name", serde_json::json!({ "first": "Ada" })).unwrap();
         drop((store, thread, fork, kv));
@@ -200,6 +207,8 @@ fn read_everything(path: &Path, read_only: bool) -> (View, bool) {
     view.note("namespaces", beside.kv_namespaces(None, at));
     view.note("kv get", store.kv().get(["users", "7"], "name"));
     view.note("kv search", store.kv().search(KvQuery::all()));
+    view.note("kv list", store.kv().list_namespaces(KvNamespaceQuery::new()));
+    reads::of_store(&mut view, &store);
     _ = store.stats();
     let checked = store.check().map(|report| report.problems.is_empty());
     let start = "1-0-0-0-0-0000000000000000".parse().unwrap();
@@ -210,6 +219,7 @@ fn read_everything(path: &Path, read_only: bool) -> (View, bool) {
 fn read_thread(view: &mut View, store: &Store, name: &str) {
     let Ok(thread) = store.thread(name) else { return };
     let backend = store.backend();
+    reads::of_thread(view, &thread);
     view.note("size", backend.thread_size(thread.id()));
     view.note("namespaces", backend.namespaces(thread.id()));
     view.note("prefix", backend.checkpoints_by_prefix(thread.id(), "1", 50));
@@ -237,6 +247,7 @@ fn corrupt() -> StoreError {
 }
 
 fn read_snapshot(view: &mut View, at: &Snapshot) {
+    reads::of_snapshot(view, at);
     view.note("values", at.values());
     view.note("blame", at.blames());
     view.note("writes", at.writes());
@@ -278,6 +289,10 @@ fn probe(name: &str, path: &Path) -> Vec<String> {
             Ok(_) if took > SLOW => failures.push(format!("{name}: {took:?}")),
             Ok(_) => {}
         }
+    }
+    // The library reads no view; another program does once it has opened the file as a store.
+    if Store::open_with(path, OpenOptions::new().read_only(true)).is_ok() {
+        failures.extend(reads::views(path).into_iter().map(|view| format!("{name}: the view {view} does not end")));
     }
     failures
 }
