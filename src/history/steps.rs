@@ -24,12 +24,11 @@ const INTERRUPT: i32 = -3;
 const ATTEMPT: i32 = -8;
 const CALL: i32 = -11;
 const RETRIES: i32 = -13;
+const CANCELLED: i32 = -14;
 /// The channels of the result of a called task and of an entrypoint.
 const RETURN: &str = "__return__";
 const END: &str = "__end__";
 const START: &str = "__start__";
-/// The beginning of the error of a task whose run was cancelled.
-const CANCELLED: &str = "the run was cancelled";
 
 /// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,6 +219,8 @@ struct StepWrites {
     path: Arc<str>,
     is_call: bool,
     error: Option<String>,
+    /// The error that the cancel of its run stored.
+    cancelled: Option<String>,
     wake_at: Option<Timestamp>,
     is_waiting: bool,
     /// True if it has writes of its result.
@@ -256,6 +257,7 @@ impl StepWrites {
             path: "".into(),
             is_call: false,
             error: None,
+            cancelled: None,
             wake_at: None,
             is_waiting: false,
             is_done: false,
@@ -281,6 +283,7 @@ impl StepWrites {
             // A special write that was cleared, as the error of a task that is retried.
             index if index < 0 && write.value == WriteValue::Null => {}
             ERROR => self.error = Some(text(write.to_value()?)),
+            CANCELLED => self.cancelled = Some(text(write.to_value()?)),
             INTERRUPT => self.add_interrupts(&write.to_value()?),
             ATTEMPT => self.attempt = list(&write.to_value()?, 0),
             CALL => {
@@ -376,7 +379,8 @@ impl Superstep<'_> {
         let is_done = of.is_done && (!is_call || of.returned.is_some());
         match of.error() {
             _ if is_done || (!is_call && self.ended.is_some()) => StepState::Done,
-            Some(error) if error.starts_with(CANCELLED) => StepState::Cancelled,
+            // A later error takes the place of that of the cancel.
+            Some(_) if of.cancelled.is_some() && of.cancelled == of.error => StepState::Cancelled,
             Some(_) => StepState::Failed,
             None if self.ended.is_some() || !self.is_head => StepState::Abandoned,
             None if of.wake_at.is_some() => StepState::Sleeping,

@@ -210,15 +210,16 @@ pub(crate) fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(
     head.tasks.iter().filter_map(|task| wakes(task.id)).collect()
 }
 
-/// Returns the tasks of a head whose timers are missing: those that sleep, did not fail before, and are not found by
+/// Returns the tasks of a head whose timers are missing: those that sleep, have not failed since, and are not found by
 /// `has_timer`.
 pub(crate) fn without_timer(
     head: &CheckpointRecord,
     writes: &[WriteRecord],
     has_timer: impl Fn(TaskId) -> bool,
 ) -> Vec<(TaskId, Timestamp)> {
-    // The error of an attempt stays when a later one sleeps: whether the task still does, its writes do not tell.
-    let has_failed = |task: TaskId| writes.iter().any(|write| write.task == task && write.index == ERROR.1);
+    // The interrupts of a task that slept stay when it fails; its error is cleared when it sleeps again.
+    let is_error = |write: &WriteRecord| write.index == ERROR.1 && write.value != WriteValue::Null;
+    let has_failed = |task: TaskId| writes.iter().any(|write| write.task == task && is_error(write));
     let mut sleeping = sleeping(head, writes);
     sleeping.retain(|(task, _)| !has_failed(*task) && !has_timer(*task));
     sleeping
@@ -377,6 +378,7 @@ impl ThreadInfo {
 
 /// The order of a listing of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ThreadOrder {
     /// The newest activity first.
     #[default]

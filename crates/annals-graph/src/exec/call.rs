@@ -27,7 +27,7 @@ use super::head::{ATTEMPT, ERROR, Head, RESUME, VERSIONS};
 use super::load::{asleep_of, attempt_of, interrupts_of, left_by, resume_values_of, special_of, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
-use super::save::{cleared_partial, new_writes, special, stored_interrupts};
+use super::save::{cleared_error, cleared_partial, new_writes, special, stored_interrupts};
 use super::shown::{TaskEnd, TaskInput, TaskStart};
 use super::task::{TaskWrite, WriteKind, encode_stored, push};
 
@@ -107,13 +107,15 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
                 attempt,
                 attempts: attempts_of(pending),
                 interrupts: interrupts_of(pending).into_iter().map(|interrupt| interrupt.id).collect(),
+                has_error: pending.has_error(),
                 versions: versions_in(special_of(pending, VERSIONS)),
             }
         })
         .filter(|call| {
             let is_empty =
                 [call.resume_values.len(), call.interrupts.len(), call.left.len(), call.versions.len()] == [0; 4];
-            call.first_index > 0 || !is_empty || call.attempt != Attempt::default() || call.attempts.failed > 0
+            let is_known = call.first_index > 0 || call.attempt != Attempt::default() || call.attempts.failed > 0;
+            is_known || !is_empty || call.has_error
         })
         .collect();
     // They are looked up by their ids.
@@ -264,7 +266,14 @@ pub(crate) fn next_attempt(
 /// Returns the writes that store the failed attempts of a call which is tried again in the same run.
 pub(crate) fn attempts_write(job: &mut CallJob) -> Option<NewWrites> {
     let (checkpoint, write) = (job.context.checkpoint()?, take_write(&mut job.attempts)?);
-    Some(NewWrites::new(checkpoint, job.context.task(), Arc::clone(&job.path)).with(vec![write]))
+    let mut writes = vec![write];
+    writes.extend(has_error(&job.context).then(cleared_error));
+    Some(NewWrites::new(checkpoint, job.context.task(), Arc::clone(&job.path)).with(writes))
+}
+
+/// Returns whether an error of an earlier run of a call is stored.
+fn has_error(call: &Context) -> bool {
+    call.calls().stored_of(call.task()).is_some_and(|known| known.has_error)
 }
 
 /// Lets a call sleep before its next attempt, if the pause is long: returns the end of this run of it.
@@ -344,6 +353,7 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
             let interrupts = interrupts_in(&signal);
             if !interrupts.is_empty() {
                 writes.push(stored_interrupts(interrupts));
+                writes.extend(has_error(&context).then(cleared_error));
                 open = std::mem::take(&mut asked.asked_by_calls);
                 open.extend_from_slice(interrupts);
             }

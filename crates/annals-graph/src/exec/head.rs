@@ -123,6 +123,8 @@ pub(crate) const VERSIONS: (&str, i32) = ("__versions__", -12);
 /// The failed attempts of a task that was retried: a JSON text with the number of failures in a row, the time of the next attempt
 /// in microseconds, its number and the number of calls before it, and the begin, end and error of each failed attempt.
 pub(crate) const RETRIES: (&str, i32) = ("__retries__", -13);
+/// The message of the error of a task whose run was cancelled: the same as its error, until another one takes its place.
+pub(crate) const CANCELLED: (&str, i32) = ("__cancelled__", -14);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.
@@ -230,6 +232,11 @@ impl PendingWrites {
     /// Returns whether the task has ended: it has writes besides errors, interrupts and resume values.
     pub(crate) fn is_finished(&self) -> bool {
         self.writes.iter().any(|write| write.index >= 0)
+    }
+
+    /// Returns whether an error of the task is stored that was not cleared.
+    pub(crate) fn has_error(&self) -> bool {
+        self.writes.iter().any(|write| write.index == ERROR.1 && write.value != WriteValue::Null)
     }
 
     /// Returns whether the task was made due from outside: its error or its interrupts were cleared.

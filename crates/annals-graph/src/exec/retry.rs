@@ -19,6 +19,7 @@ use super::exit::Saving;
 use super::head::PendingWrites;
 use super::load::{asleep_of, error_message_of, error_of, error_source_of, resume_values_of};
 use super::machine::Machine;
+use super::save::cleared_error;
 use super::task::{StepTask, TaskJob, TaskStatus, TaskWrite};
 
 /// The state that only some tasks need: those with retries, a cached result, a timeout, or a failure to handle.
@@ -139,7 +140,9 @@ impl Machine {
         let write =
             task.extra.as_deref_mut().filter(|_| stores).and_then(|extra| attempts::take_write(&mut extra.attempts));
         if let (Some(write), Some(checkpoint)) = (write, self.head.checkpoint) {
-            let writes = NewWrites::new(checkpoint.id, task.id, path).with(vec![write]);
+            let mut writes = vec![write];
+            writes.extend(self.head.pending_of(task.id).filter(|of| of.has_error()).map(|_| cleared_error()));
+            let writes = NewWrites::new(checkpoint.id, task.id, path).with(writes);
             self.commit(Vec::new(), vec![writes]);
         }
         let job = self.job(slot);

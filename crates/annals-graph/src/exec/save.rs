@@ -14,7 +14,7 @@ use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
 use super::head::{
-    ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL, PendingWrites, RESUME,
+    CANCELLED, ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL, PendingWrites, RESUME,
 };
 use super::input::input_value;
 use super::load::{asleep_of, given_of};
@@ -273,7 +273,12 @@ impl Machine {
                 stored
             }
             TaskStatus::Waiting(interrupts) if interrupts.is_empty() => Vec::new(),
-            TaskStatus::Waiting(interrupts) => vec![stored_interrupts(interrupts)],
+            TaskStatus::Waiting(interrupts) => {
+                let mut stored = vec![stored_interrupts(interrupts)];
+                // The error is that of an earlier attempt: what the task waits for decides its status.
+                stored.extend(self.head.pending_of(task.id).filter(|of| of.has_error()).map(|_| cleared_error()));
+                stored
+            }
             TaskStatus::Failed(error, writes) => {
                 let mut stored = new_writes(&self.graph, writes);
                 stored.push(special(ERROR, &Value::from(error.to_string())));
@@ -287,7 +292,8 @@ impl Machine {
                 stored
             }
             TaskStatus::Cancelled { reason, ran: true } => {
-                vec![special(ERROR, &Value::from(format!("the run was cancelled: {reason}")))]
+                let error = Value::from(format!("the run was cancelled: {reason}"));
+                vec![special(ERROR, &error), special(CANCELLED, &error)]
             }
             TaskStatus::Left(_) | TaskStatus::Drained(_) | TaskStatus::Cancelled { .. } => Vec::new(),
             TaskStatus::Due | TaskStatus::Running => return None,
@@ -310,6 +316,11 @@ impl Machine {
 /// Returns the write that clears a message which was persisted while it was streamed.
 pub(super) fn cleared_partial() -> NewWrite {
     NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::Null)
+}
+
+/// Returns the write that clears the error of an earlier attempt.
+pub(super) fn cleared_error() -> NewWrite {
+    NewWrite::new(ERROR.1, ERROR.0, WriteValue::Null)
 }
 
 /// Encodes interrupts for the store: maps of value and id, and of their further fields.

@@ -655,6 +655,8 @@ pub(crate) struct StoredCall {
     pub(crate) attempts: Attempts,
     /// The ids of the interrupts that it raised last.
     pub(crate) interrupts: Vec<String>,
+    /// True if it failed and was not run since.
+    pub(crate) has_error: bool,
     /// The versions of parts of the program that it began with.
     pub(crate) versions: Map,
 }
