@@ -434,6 +434,10 @@ fn update(writes: &[(String, Vec<NewItem>)], values: &[(String, WriteRule, Value
         for item in items {
             match item {
                 NewItem::Message(message) => messages.push(message.clone()),
+                // A write of a list adds its items: a list that is one item is in a list of its own.
+                NewItem::Value(list @ Value::List(_)) => {
+                    update = update.set(channel.clone(), Value::List(vec![list.clone()]));
+                }
                 NewItem::Value(value) => update = update.set(channel.clone(), value.clone()),
             }
         }
