@@ -408,15 +408,27 @@ SELECT h.thread,
       WHEN json_valid(c.metadata) AND coalesce(json_type(c.metadata, '$.cancelled'), 'null') NOT IN ('null', 'false') THEN 'cancelled'
       WHEN c.tasks IS NULL THEN 'done'
       WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'failed'
-      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)
-        AND NOT EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
-          AND r.checkpoint = c.seq)) THEN 'interrupted'
-      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'sleeping'
-      ELSE 'running' END
+      ELSE coalesce((SELECT CASE min(coalesce((WITH RECURSIVE asked (x) AS (
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x)
+          WHERE instr(x, X'A26964D920') > 0
+        UNION ALL
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
+      SELECT min(substr(x, 1, 8) = X'A777616B655F6174') FROM asked),
+          EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
+            AND r.checkpoint = c.seq))) WHEN 0 THEN 'interrupted' WHEN 1 THEN 'sleeping' END
+        FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND w.value IS NOT NULL
+          AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)), 'running') END
     FROM checkpoint c WHERE c.seq = h.head),
   (SELECT strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
-    FROM timer r WHERE r.namespace = h.root AND r.checkpoint = h.head ORDER BY r.wake_at LIMIT 1),
-  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = h.head AND w.idx = -1 AND NOT EXISTS
+    FROM timer r CROSS JOIN checkpoint c ON c.seq = h.head CROSS JOIN write w ON w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3
+    WHERE r.namespace = h.root AND r.checkpoint = h.head AND r.task = substr(c.tasks, 4 + 16 * w.task, 16) AND w.value IS NOT NULL
+      AND (instr(CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END, X'A777616B655F6174') > 0
+        OR EXISTS (SELECT 1 FROM store_key k WHERE k.id = 0 AND k.cipher <> 'blake3')) ORDER BY r.wake_at LIMIT 1),
+  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = h.head AND w.idx = -1 AND w.position >= 0 AND w.json IS NOT NULL AND NOT EXISTS
     (SELECT 1 FROM v_writes s WHERE s.seq = h.head AND s.task = w.task AND s.idx >= 0) LIMIT 1),
   (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'title'),
   (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'project'),
@@ -570,44 +582,111 @@ SELECT t.public_id, n.path, (SELECT CASE WHEN moved.newest = top.seq THEN moved.
 FROM thread t JOIN namespace n ON n.thread = t.id;
 
 CREATE VIEW v_steps (thread, namespace, seq, checkpoint, step, position, task, node, state, started_at, ended_at, seconds,
-  error, attempt, handled) AS
-SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1, j.key,
-  lower(substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 1, 8) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 9, 4) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 13, 4) || '-'
-    || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 17, 4) || '-' || substr(hex(substr(k.tasks, 4 + 16 * j.key, 16)), 21)),
-  j.value,
-  CASE WHEN d.seq IS NOT NULL
-      OR EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx >= 0) THEN 'done'
-    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -1 AND w.value IS NOT NULL) THEN 'failed'
-    WHEN NOT EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -3 AND w.value IS NOT NULL) THEN 'running'
-    WHEN EXISTS (SELECT 1 FROM timer r WHERE r.namespace = k.namespace AND r.task = substr(k.tasks, 4 + 16 * j.key, 16)
-      AND r.checkpoint = k.seq) THEN 'sleeping'
-    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -3 AND w.value IS NOT NULL) THEN 'interrupted'
-    ELSE 'running' END,
-  c.created_at,
-  strftime('%Y-%m-%dT%H:%M:%S', d.created_at / 1000000, 'unixepoch') || printf('.%06dZ', d.created_at % 1000000),
-  (d.created_at - k.created_at) / 1e6,
-  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = k.seq AND w.position = j.key AND w.idx = -1),
+  error, attempt, handled, is_call) AS
+SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, CASE WHEN s.code >= 0 THEN s.code END,
+  CASE WHEN s.code < 0 THEN (SELECT f.text FROM name f WHERE f.id = -s.code) ELSE
+    (SELECT lower(substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-' || substr(h, 13, 4) || '-' || substr(h, 17, 4) || '-'
+      || substr(h, 21)) FROM (SELECT hex(substr(s.tasks, 4 + 16 * s.code, 16)) AS h)) END,
+  s.node,
+  CASE WHEN s.code >= 0 AND (s.next_at IS NOT NULL OR EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0)) THEN 'done'
+    WHEN s.code < 0 AND EXISTS (SELECT 1 FROM write w JOIN name f ON f.id = w.channel WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0
+      AND f.text = '__return__') THEN 'done'
+    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND w.value IS NOT NULL) THEN
+      CASE WHEN EXISTS (SELECT 1 FROM write w JOIN write m ON m.checkpoint = w.checkpoint AND m.task = w.task AND m.idx = -14
+        WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND CASE typeof(m.value) WHEN 'blob' THEN m.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = m.value AND p.form < 4) END = CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END) THEN 'cancelled' ELSE 'failed' END
+    WHEN s.code < 0 AND NOT s.is_head THEN 'abandoned'
+    ELSE coalesce((SELECT CASE coalesce((WITH RECURSIVE asked (x) AS (
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x)
+          WHERE instr(x, X'A26964D920') > 0
+        UNION ALL
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
+      SELECT min(substr(x, 1, 8) = X'A777616B655F6174') FROM asked),
+          EXISTS (SELECT 1 FROM timer r WHERE s.code >= 0 AND r.namespace = s.place AND r.checkpoint = s.seq
+            AND r.task = substr(s.tasks, 4 + 16 * s.code, 16))) WHEN 1 THEN 'sleeping' ELSE 'interrupted' END
+      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -3 AND w.value IS NOT NULL), 'running') END,
+  CASE WHEN s.call ->> 1 IS NULL THEN s.created_at ELSE strftime('%Y-%m-%dT%H:%M:%S', (s.call ->> 1) / 1000000, 'unixepoch') || printf('.%06dZ', (s.call ->> 1) % 1000000) END,
+  CASE WHEN s.code >= 0 THEN strftime('%Y-%m-%dT%H:%M:%S', s.next_at / 1000000, 'unixepoch') || printf('.%06dZ', s.next_at % 1000000)
+    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND w.value IS NOT NULL) OR EXISTS (SELECT 1 FROM write w
+      JOIN name f ON f.id = w.channel WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0 AND f.text = '__return__') THEN
+      strftime('%Y-%m-%dT%H:%M:%S', ((s.call ->> 1) + (s.call ->> 2)) / 1000000, 'unixepoch') || printf('.%06dZ', ((s.call ->> 1) + (s.call ->> 2)) % 1000000) END,
+  CASE WHEN s.code >= 0 THEN (s.next_at - s.due_at) / 1e6
+    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND w.value IS NOT NULL) OR EXISTS (SELECT 1 FROM write w
+      JOIN name f ON f.id = w.channel WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0 AND f.text = '__return__') THEN (s.call ->> 2) / 1e6 END,
+  (SELECT CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
+      WHEN e.h = 'DB' THEN 6 END) AS TEXT)
+    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
+      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1)) e
+    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3'),
   (SELECT 1 + CASE WHEN a.h < '9280' THEN (instr('0123456789ABCDEF', substr(a.h, 3, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 4, 1)) - 1)
       WHEN a.h < '92CD' THEN (instr('0123456789ABCDEF', substr(a.h, 5, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 6, 1)) - 1)
       WHEN a.h < '92CE' THEN (instr('0123456789ABCDEF', substr(a.h, 5, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(a.h, 6, 1)) - 1) * 256
         + (instr('0123456789ABCDEF', substr(a.h, 7, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 8, 1)) - 1) END
-    FROM (SELECT hex(w.value) AS h FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -8
+    FROM (SELECT hex(w.value) AS h FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -8
       AND typeof(w.value) = 'blob') a WHERE a.h BETWEEN '92' AND '93'),
-  EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.key AND w.idx = -5)
-FROM checkpoint k CROSS JOIN v_checkpoints c ON c.seq = k.seq CROSS JOIN json_each(c.next) j
-  LEFT JOIN checkpoint d ON d.seq = (SELECT v.seq FROM checkpoint v WHERE v.namespace = k.namespace AND v.prefix >= k.prefix
-    AND v.seq - v.parent = k.seq ORDER BY v.prefix, v.seq LIMIT 1)
-WHERE k.tasks IS NOT NULL;
+  EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -5),
+  s.code < 0
+FROM (SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1 AS step, c.created_at, c.is_head, k.tasks, k.namespace AS place,
+    k.created_at AS due_at, j.value ->> 0 AS code, j.value ->> 1 AS node,
+    d.created_at AS next_at,
+    (WITH RECURSIVE part (h, at, field, left, value) AS (
+        SELECT hex(w.value), 1, -1, 0, 0 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.value ->> 0 AND j.value ->> 0 < 0
+          AND w.idx = -11 AND typeof(w.value) = 'blob' AND hex(substr(w.value, 1, 2)) = '94CE'
+        UNION ALL
+        SELECT h, at + 1, field + (left = 0),
+          CASE WHEN left > 0 THEN left - 1 ELSE CASE substr(h, 2 * at + 1, 2) WHEN 'CC' THEN 1 WHEN 'CD' THEN 2 WHEN 'CE' THEN 4
+            WHEN 'CF' THEN 8 ELSE 0 END END,
+          CASE WHEN left = 0 AND substr(h, 2 * at + 1, 2) >= '80' THEN 0 ELSE value * 256 * (left > 0)
+            + (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1 END
+        FROM part WHERE 2 * at < length(h))
+      SELECT json_group_array(value) FROM part WHERE left = 0 AND field >= 0 AND coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3') AS call
+  FROM checkpoint k CROSS JOIN v_checkpoints c ON c.seq = k.seq CROSS JOIN json_each((
+    SELECT json_group_array(json_array(code, node)) FROM (
+      SELECT j.key AS code, j.value AS node FROM json_each(c.next) j
+      UNION ALL
+      SELECT w.task, (WITH RECURSIVE tail (at) AS (SELECT length(w.path) - 13 UNION ALL SELECT at - 1 FROM tail
+            WHERE at > 1 AND NOT substr(w.path, at, 14) GLOB ', [0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9], ')
+          SELECT CASE WHEN substr(w.path, min(at), 14) GLOB ', [0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9], ' THEN substr(w.path, min(at) + 14) ELSE '' END
+          FROM tail)
+      FROM write w WHERE w.checkpoint = k.seq AND w.task < 0
+        AND (substr(w.path, 1, 4) = '~c, ' OR substr(w.path, -12) = ', 0000000001')
+        AND NOT EXISTS (SELECT 1 FROM write o WHERE o.checkpoint = w.checkpoint AND o.task = w.task AND (o.idx, o.part) < (w.idx, w.part))))) j
+    LEFT JOIN checkpoint d ON d.seq = (SELECT v.seq FROM checkpoint v WHERE v.namespace = k.namespace AND v.prefix >= k.prefix
+      AND v.seq - v.parent = k.seq ORDER BY v.prefix, v.seq LIMIT 1)
+  WHERE k.tasks IS NOT NULL) s;
 
-CREATE VIEW v_pending (thread, namespace, seq, checkpoint, position, task, node, state, wake_at, error, payload, inline) AS
+CREATE VIEW v_pending (thread, namespace, seq, checkpoint, position, task, node, state, wake_at, error, payload, inline,
+  is_call) AS
 SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.position, s.task, s.node,
   CASE s.state WHEN 'done' THEN 'running' ELSE s.state END,
-  (SELECT t.wake_at FROM v_timers t WHERE t.thread = s.thread AND t.namespace = s.namespace AND t.task = s.task),
+  CASE WHEN s.state <> 'sleeping' THEN NULL WHEN NOT s.is_call THEN (SELECT t.wake_at FROM v_timers t
+      WHERE t.thread = s.thread AND t.namespace = s.namespace AND t.task = s.task)
+    ELSE (SELECT strftime('%Y-%m-%dT%H:%M:%S', at / 1000000, 'unixepoch') || printf('.%06dZ', at % 1000000) FROM (SELECT (WITH RECURSIVE asked (x) AS (
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
+            FROM write w JOIN name f ON f.id = -w.task WHERE w.checkpoint = s.seq AND w.task < 0 AND w.idx = -3 AND f.text = s.task)
+          WHERE instr(x, X'A26964D920') > 0
+        UNION ALL
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
+      SELECT min((WITH RECURSIVE byte (at, sum) AS (SELECT 10, 0 UNION ALL
+          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at - 1, 1)) - 1) * 16
+            + instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at, 1)) - 1 FROM byte WHERE at < 18)
+        SELECT sum FROM byte WHERE at = 18)) FROM asked WHERE substr(x, 1, 9) = X'A777616B655F6174CF') AS at)) END,
   s.error,
-  (SELECT w.payload FROM v_writes w WHERE w.seq = s.seq AND w.position = s.position AND w.idx = -3),
-  (SELECT w.inline FROM v_writes w WHERE w.seq = s.seq AND w.position = s.position AND w.idx = -3)
+  (SELECT w.payload FROM v_writes w WHERE w.seq = s.seq AND w.task = s.task AND w.idx = -3),
+  (SELECT w.inline FROM v_writes w WHERE w.seq = s.seq AND w.task = s.task AND w.idx = -3),
+  s.is_call
 FROM v_heads h CROSS JOIN v_steps s ON s.seq = h.seq
-WHERE NOT EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.position AND w.idx >= 0);
+WHERE CASE WHEN s.is_call THEN s.state <> 'done'
+  ELSE NOT EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.position AND w.idx >= 0) END;
 
 CREATE VIEW v_state (thread, namespace, channel, seq, version, kind, payload, inline, json) AS
 SELECT h.thread, h.namespace, v.channel, h.seq, v.version, v.kind, v.payload, v.inline, v.json
@@ -656,3 +735,44 @@ UNION ALL
 SELECT max(c.seq), NULL, CASE WHEN c.run IS NULL THEN c.source ELSE 'run' END, c.created_at, NULL, c.thread, c.run,
   c.checkpoint, NULL
 FROM v_checkpoints c WHERE c.namespace = '' GROUP BY c.thread, coalesce(c.run, c.seq);
+
+CREATE VIEW v_signals (thread, name, position, seq, sent_at, received_at, payload, inline, json) AS
+SELECT t.public_id, ch.text, i.slot, c.seq,
+  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
+  (SELECT strftime('%Y-%m-%dT%H:%M:%S', r.created_at / 1000000, 'unixepoch') || printf('.%06dZ', r.created_at % 1000000)
+    FROM checkpoint r WHERE r.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = i.branch AND v.ordinal = (SELECT min(gone.ordinal) FROM (
+      SELECT (SELECT r.ordinal FROM item r WHERE r.branch = i.branch AND r.channel = i.channel AND r.slot = i.slot
+        AND r.ordinal > i.ordinal ORDER BY r.ordinal LIMIT 1) AS ordinal
+      UNION ALL
+      SELECT (SELECT d.ordinal FROM item d WHERE d.branch = i.branch AND d.channel = i.channel AND d.slot < -1 - i.ordinal AND d.op = 2
+        AND EXISTS (WITH RECURSIVE cut (h, at, byte, field, value, unit, first, covers) AS (
+            SELECT h, 1, (instr('0123456789ABCDEF', substr(h, 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2, 1)) - 1, 0, 0, 1, 0, 0
+            FROM (SELECT hex(d.value) AS h)
+            UNION ALL
+            SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
+              CASE WHEN byte > 127 THEN field ELSE (field + 1) % 3 END,
+              CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
+              CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
+              CASE WHEN byte < 128 AND field = 0 THEN value + byte * unit ELSE first END,
+              byte < 128 AND field = 1 AND i.slot >= first AND i.slot < first + value + byte * unit
+            FROM cut WHERE 2 * at <= length(h) AND NOT covers)
+          SELECT 1 FROM cut WHERE covers) ORDER BY d.slot DESC LIMIT 1)) gone)
+    ORDER BY v.key DESC LIMIT 1)),
+  CASE typeof(i.value) WHEN 'integer' THEN i.value END,
+  CASE typeof(i.value) WHEN 'blob' THEN i.value END,
+  (SELECT CASE WHEN e.h = 'C0' THEN 'null' WHEN e.h = 'C2' THEN 'false' WHEN e.h = 'C3' THEN 'true'
+      WHEN length(e.x) = 1 AND (e.h < '80' OR e.h >= 'E0') OR e.h IN ('CC', 'CD', 'CE') THEN
+        (WITH RECURSIVE byte (at, sum) AS (SELECT 1 + (e.h BETWEEN 'CC' AND 'CE'), 0 UNION ALL
+          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(e.x), 2 * at - 1, 1)) - 1) * 16
+            + instr('0123456789ABCDEF', substr(hex(e.x), 2 * at, 1)) - 1 FROM byte WHERE at <= length(e.x))
+        SELECT CAST(sum - 256 * (e.h >= 'E0') AS TEXT) FROM byte ORDER BY at DESC LIMIT 1)
+      WHEN e.h BETWEEN 'A0' AND 'BF' OR e.h IN ('D9', 'DA', 'DB') THEN json_quote(CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
+        WHEN e.h = 'DB' THEN 6 END) AS TEXT)) END
+    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(i.value) WHEN 'blob' THEN i.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = i.value AND p.form < 4) END AS x)) e
+    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3')
+FROM thread t CROSS JOIN namespace n ON n.thread = t.id AND n.path = 'signals:mailbox' CROSS JOIN branch br ON br.namespace = n.id
+  CROSS JOIN item i ON i.branch = br.id AND i.op = 1 JOIN name ch ON ch.id = i.channel
+  LEFT JOIN checkpoint c ON c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v
+    WHERE v.branch = i.branch AND v.ordinal = i.ordinal ORDER BY v.key DESC LIMIT 1);

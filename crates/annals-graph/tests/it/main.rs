@@ -43,6 +43,7 @@ mod retries;
 mod schedules;
 mod sharing;
 mod sim;
+mod statuses;
 mod step_keys;
 mod step_limits;
 mod streams;

@@ -198,11 +198,13 @@ fn documented_queries() -> Vec<String> {
 }
 
 /// Scans of the parts of one row (its tasks, its head, its value), and of rows that were found.
-const INSIDE: [&str; 12] = [
+const INSIDE: [&str; 14] = [
     "SCAN cut",
     "SCAN gone",
     "SCAN part",
     "SCAN byte",
+    "SCAN tail",
+    "SCAN asked",
     "SCAN CONSTANT",
     "SCAN (",
     "SCAN top",
