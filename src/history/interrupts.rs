@@ -14,7 +14,7 @@ use crate::store::{
     Batch, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
 };
 
-use super::snapshot::write_value;
+use super::snapshot::{Snapshot, write_value};
 use super::thread::Thread;
 
 /// The channel and the index of the resume values.
@@ -80,30 +80,12 @@ impl WaitingTasks {
         if stored.is_continued {
             return Ok(Self { head, tasks: Vec::new(), given: Map::new() });
         }
-        let has_ended = |task: TaskId| stored.writes.iter().any(|write| write.task == task && write.index >= 0);
-        let mut tasks = Vec::new();
-        for write in stored.writes.iter().filter(|write| write.task != NULL_TASK && write.index == INTERRUPT.1) {
-            if let Value::List(interrupts) = write_value(&write.value)?
-                && !has_ended(write.task)
-            {
-                tasks.push(WaitingTask { task: write.task, path: Arc::clone(&write.path), interrupts });
-            }
-        }
-        Ok(Self { head, tasks, given: given_values(&stored.writes)? })
+        Ok(Self { head, tasks: waiting_tasks(&stored.writes)?, given: given_values(&stored.writes)? })
     }
 
     /// Returns the open interrupts, those with a stored resume value included.
     pub(super) fn open(&self) -> Vec<OpenInterrupt> {
-        // The interrupt of a called task is in the list of its caller as well.
-        let mut open: Vec<OpenInterrupt> = Vec::new();
-        for task in &self.tasks {
-            for interrupt in task.interrupts.iter().map(|stored| OpenInterrupt::of(task.task, stored)) {
-                if open.iter().all(|other| other.id != interrupt.id) {
-                    open.push(interrupt);
-                }
-            }
-        }
-        open
+        open_of(&self.tasks)
     }
 
     /// Returns whether a resume value for the interrupt is stored.
@@ -137,6 +119,33 @@ impl WaitingTasks {
     }
 }
 
+/// Returns the tasks among stored writes that have open interrupts.
+fn waiting_tasks(writes: &[WriteRecord]) -> Result<Vec<WaitingTask>, StoreError> {
+    let has_ended = |task: TaskId| writes.iter().any(|write| write.task == task && write.index >= 0);
+    let mut tasks = Vec::new();
+    for write in writes.iter().filter(|write| write.task != NULL_TASK && write.index == INTERRUPT.1) {
+        if let Value::List(interrupts) = write_value(&write.value)?
+            && !has_ended(write.task)
+        {
+            tasks.push(WaitingTask { task: write.task, path: Arc::clone(&write.path), interrupts });
+        }
+    }
+    Ok(tasks)
+}
+
+fn open_of(tasks: &[WaitingTask]) -> Vec<OpenInterrupt> {
+    // The interrupt of a called task is in the list of its caller as well.
+    let mut open: Vec<OpenInterrupt> = Vec::new();
+    for task in tasks {
+        for interrupt in task.interrupts.iter().map(|stored| OpenInterrupt::of(task.task, stored)) {
+            if open.iter().all(|other| other.id != interrupt.id) {
+                open.push(interrupt);
+            }
+        }
+    }
+    open
+}
+
 fn one(value: &Value) -> Result<WriteValue, StoreError> {
     Ok(WriteValue::One(Encoded::encode(value)?.into()))
 }
@@ -150,6 +159,17 @@ fn given_values(writes: &[WriteRecord]) -> Result<Map, StoreError> {
             _ => Ok(Map::new()),
         },
         None => Ok(Map::new()),
+    }
+}
+
+impl Snapshot {
+    /// Returns the interrupts at which tasks of the checkpoint wait, sleeps and receives included. One that has got a resume value
+    /// from outside is not among them.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    pub fn open_interrupts(&self) -> Result<Vec<OpenInterrupt>, StoreError> {
+        Ok(open_of(&waiting_tasks(&self.writes()?)?))
     }
 }
 

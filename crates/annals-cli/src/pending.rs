@@ -1,12 +1,10 @@
 //! `annals pending`: interrupts with their questions, timers, and failures, of all threads that are not archived.
 //!
 //! JSON: `{"schema": 1, "pending": [{"kind": "interrupt" | "timer" | "failed", "thread", "namespace", "checkpoint",
-//! "task", "node", "question", "wake_at", "error"}], "more"}`. Members that a kind does not have are null.
+//! "task", "node", "question", "wake_at", "error"}], "more"}`. Members that a kind does not have are null. An interrupt that has a
+//! resume value is absent: its task is due.
 
-use std::collections::HashSet;
-
-use annals::base::TaskId;
-use annals::history::{Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{OpenInterrupt, Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
 use annals::store::{Store, StoreError, WriteRecord, WriteValue};
 use serde_json::{Value as Json, json};
 
@@ -22,17 +20,20 @@ const PAGE: usize = 500;
 pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let most = args.most();
     let mut rows = Vec::new();
-    let timers = store.timers(None)?;
-    let asleep: HashSet<TaskId> = timers.iter().map(|timer| timer.task).collect();
     for status in ["interrupted", "failed"] {
-        of_status(store, status, most, &asleep, &mut rows)?;
+        of_status(store, status, most, &mut rows)?;
     }
-    for timer in timers {
+    for timer in store.timers(None)? {
         if rows.len() > most {
             break;
         }
         let at = store.thread(timer.point.thread.as_str())?.with_namespace(timer.point.namespace.clone());
         let at = at.at(timer.point.checkpoint)?;
+        // A resume value from outside has a timer too, by which a worker finds the task.
+        let sleeps = |open: &OpenInterrupt| open.task == timer.task && open.wake_at.is_some();
+        if !at.open_interrupts()?.iter().any(sleeps) {
+            continue;
+        }
         let mut row = document("timer", &at, timer.task.to_string(), node_of(&at, &timer.task.to_string()));
         row["wake_at"] = json!(timer.wake_at.to_string());
         rows.push(row);
@@ -62,13 +63,7 @@ pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Re
 }
 
 /// Adds the interrupts or failures of the threads with a status.
-fn of_status(
-    store: &Store,
-    status: &'static str,
-    most: usize,
-    asleep: &HashSet<TaskId>,
-    rows: &mut Vec<Json>,
-) -> Result<(), CommandFailure> {
+fn of_status(store: &Store, status: &'static str, most: usize, rows: &mut Vec<Json>) -> Result<(), CommandFailure> {
     let mut last: Option<ThreadInfo> = None;
     loop {
         let mut query = ThreadQuery::new().limit(PAGE);
@@ -78,7 +73,7 @@ fn of_status(
             let at = store.thread(info.id().as_str())?.at(info.head())?;
             match info.status() {
                 ThreadStatus::Failed(error) => failed(&at, error, rows)?,
-                _ => interrupts(&at, asleep, rows)?,
+                _ => interrupts(&at, rows)?,
             }
         }
         last = page.last().cloned();
@@ -88,13 +83,13 @@ fn of_status(
     }
 }
 
-fn interrupts(at: &Snapshot, asleep: &HashSet<TaskId>, rows: &mut Vec<Json>) -> Result<(), StoreError> {
-    // A task that sleeps has an interrupt of its own, without a question.
-    for (task, question) in at.interrupts()?.into_iter().filter(|(task, _)| !asleep.contains(task)) {
-        let task = task.to_string();
+fn interrupts(at: &Snapshot, rows: &mut Vec<Json>) -> Result<(), StoreError> {
+    // A sleep is an interrupt with a timestamp.
+    for open in at.open_interrupts()?.into_iter().filter(|open| open.wake_at.is_none()) {
+        let task = open.task.to_string();
         let node = node_of(at, &task);
         let mut row = document("interrupt", at, task, node);
-        row["question"] = question.to_json();
+        row["question"] = open.value.to_json();
         rows.push(row);
     }
     Ok(())

@@ -53,6 +53,33 @@ fn pending_names_timers_and_failures() {
 }
 
 #[test]
+fn pending_leaves_out_an_interrupt_that_has_a_resume_value() {
+    let bench = Bench::new();
+    let store = annals::store::Store::open(bench.path("store.db")).unwrap();
+    let ask = |text: &'static str| {
+        move |_: &DynState, context: &Context| -> NodeResult<()> {
+            context.interrupt(text).map(|_| ()).map_err(Into::into)
+        }
+    };
+    let schema = annals::state::DynSchema::new().last("n").build();
+    let graph = StateGraph::with_schema(schema).node("first", ask("first?")).node("second", ask("second?"));
+    let graph = graph.edge(START, "first").edge(START, "second").compile().unwrap();
+    let questions = || {
+        let pending = bench.json(&["pending"])["pending"].clone();
+        let rows = pending.as_array().unwrap().iter();
+        rows.map(|row| format!("{} {}", row["kind"].as_str().unwrap(), row["question"])).collect::<Vec<_>>()
+    };
+    let thread = store.thread("trip").unwrap();
+    graph.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap();
+    assert_eq!(questions(), ["interrupt \"first?\"", "interrupt \"second?\""]);
+    let give = || thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, 3).unwrap();
+    give();
+    assert_eq!(questions(), ["interrupt \"second?\""]);
+    give();
+    assert_eq!(code(&bench.annals(&["pending"])), 1, "nothing waits");
+}
+
+#[test]
 fn tree_shows_branches_and_forks_below_their_threads() {
     let bench = trip();
     bench.json(&["fork", "trip~1", "--name", "by train"]);
