@@ -116,10 +116,10 @@ fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
     if caches.keys.seal_content() && !unsealed {
         return Err(sealed());
     }
+    if !conn.prepare_cached(sql::HAS_FTS5)?.query_row([], |row| row.get(0))? {
+        return Err(invalid("search index", "the SQLite that is linked was built without FTS5"));
+    }
     conn.execute_batch(sql::SCHEMA).map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::Unknown) if error.to_string().contains("fts5") => {
-            invalid("search index", "the SQLite that is linked was built without FTS5")
-        }
         Some(ErrorCode::Unknown) => invalid("search index", format!("its tables cannot be made: {error}")),
         _ => Fault::Sql(error),
     })?;
