@@ -27,6 +27,14 @@ impl From<StoreError> for Fault {
 }
 
 impl Fault {
+    /// Returns the error that a fault in stored rows means, unless it tells that they could not be read.
+    pub(super) fn if_read(self, meaning: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Store(StoreError::Corrupt { .. }) | Self::Sql(_) => self,
+            Self::Store(_) => meaning(),
+        }
+    }
+
     /// Returns the error of something that only read.
     pub(super) fn into_read(self) -> StoreError {
         match self {

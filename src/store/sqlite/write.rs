@@ -498,13 +498,13 @@ impl<'a> Tx<'a> {
             let seq = neighbors::must_find(self.conn, self.namespace, &checkpoint.id, taken)?;
             let stored = self.caches.known(self.conn, seq)?;
             stored.must_be_kept(&self.batch.thread)?;
-            let parent = self.parent(checkpoint).map_err(|_| taken())?;
+            let parent = self.parent(checkpoint).map_err(|fault| fault.if_read(taken))?;
             let mut consumed = Vec::new();
             for writes in &checkpoint.consumed {
                 let of = self.consumed_of(parent.as_ref(), &writes.checkpoint)?;
                 consumed.extend(self.stored_writes(&of, writes, seq)?);
             }
-            let ready = self.ready(parent.as_deref(), checkpoint).map_err(|_| taken())?;
+            let ready = self.ready(parent.as_deref(), checkpoint).map_err(|fault| fault.if_read(taken))?;
             if self.checksum(checkpoint, parent.as_deref(), consumed, &ready) != stored.checksum {
                 return Err(taken());
             }

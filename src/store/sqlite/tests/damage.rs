@@ -70,6 +70,22 @@ fn a_flip_in_a_payload_is_found_when_it_is_read() {
 }
 
 #[test]
+fn a_repeated_batch_on_damage_is_refused_as_damage() {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    let first = bench.add(&t, None, vec![value("x", 1, plain(&[1]))]);
+    let mut batch = Batch::new(t, Namespace::root(), Some(first));
+    let id = bench.ids.checkpoint(Timestamp::default(), 1, Some(&first));
+    batch.checkpoints.push(NewCheckpoint { parent: Some(Parent::Local(first)), ..checkpoint(id) });
+    bench.store.commit(&batch).unwrap();
+    bench.store.commit(&batch).unwrap();
+    bench.store.checkpoint_wal().unwrap();
+    without_triggers(&bench.path()).execute_batch("UPDATE checkpoint SET tasks = X'01' WHERE seq = 1").unwrap();
+    let repeated = open(&bench.path()).commit(&batch);
+    assert!(matches!(repeated, Err(StoreError::Corrupt { .. })), "{repeated:?}");
+}
+
+#[test]
 fn every_column_is_covered_by_a_sum() {
     for harm in [
         "UPDATE checkpoint SET step = 9 WHERE seq = 2",
