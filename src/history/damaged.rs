@@ -21,6 +21,7 @@ use super::thread::Thread;
 
 /// The effect of an item that is damaged, or that cannot be decoded, on a read of its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Damaged {
     /// The read ends with an error.
     #[default]

@@ -72,6 +72,7 @@ pub(super) fn value_of_key(item: Value, key: &str) -> Option<Value> {
 
 /// The difference of one key of a map.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct EntryDiff {
     /// The key.
     pub key: String,

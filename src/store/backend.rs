@@ -683,6 +683,7 @@ fn not_followed() -> StoreError {
 /// The progress of erasing deleted threads. A deleted thread is hidden at once; its bytes go in steps.
 #[must_use = "bytes of deleted threads may still be in the file or in its write-ahead log"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Erasure {
     /// No row of a deleted thread is in the file or in its write-ahead log, and its bytes are overwritten. SQLite may leave
     /// a copy of a row in the gap of a page that it rearranged earlier.

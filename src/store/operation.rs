@@ -61,6 +61,7 @@ impl std::fmt::Display for OperationKind {
 
 /// The operation that an undo or a redo is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OperationTarget {
     /// A stored operation, by its number.
     Operation(u64),

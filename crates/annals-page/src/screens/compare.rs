@@ -129,7 +129,7 @@ fn channel_section(html: &mut Html, channel: &ChannelDiff, before: Option<&Snaps
             more(html, items.len());
         }
         ChannelDiff::Entries { entries, .. } => {
-            for EntryDiff { key, before, after } in entries.iter().take(DIFF_ROWS_MAX) {
+            for EntryDiff { key, before, after, .. } in entries.iter().take(DIFF_ROWS_MAX) {
                 match (before, after) {
                     (Some(before), Some(after)) => changed(html, key, before, after),
                     (before, after) => {
