@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{
     Batch, CheckpointQuery, CheckpointRef, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord,
+    TimerRecord,
 };
 
 use super::filter::HistoryFilter;
@@ -126,6 +127,30 @@ impl Thread {
         self.store.settle_abandoned();
         let record = self.store.backend().head(&self.id, &self.namespace)?;
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
+    }
+
+    /// Lists the tasks that sleep at the head, by the timestamp at which they wake. Those of a workflow are in its root namespace,
+    /// also if a called task or a subgraph sleeps. The cost does not depend on other threads.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> annals::Result<()> {
+    /// let store = annals::Store::memory();
+    /// store.queue("book").delay(Duration::from_secs(60)).enqueue("order-17", 17)?;
+    /// store.queue("book").enqueue("order-18", 18)?;
+    /// assert!(store.thread("order-17")?.timers()?[0].wake_at > store.now());
+    /// assert_eq!(store.thread("order-18")?.timers()?, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timers(&self) -> Result<Vec<TimerRecord>, StoreError> {
+        self.store.settle_abandoned();
+        self.store.backend().timers_of(&self.id, &self.namespace)
     }
 
     /// Returns the checkpoints of the namespace, newest first, abandoned branches included. No state is read.

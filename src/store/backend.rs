@@ -417,6 +417,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError>;
 
+    /// Lists the tasks that sleep at the head of a namespace, by the timestamp at which they can go on, then by task; none of a
+    /// namespace that does not exist. The cost is that of the timers of the namespace, however many others sleep.
+    ///
+    /// # Errors
+    /// As [`Backend::timers`].
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError>;
+
     /// Stores an operation with its changes: all of them, or none. Returns its number when it is as durable as a commit.
     /// Repeating an operation is safe: if the newest operation on its fields is the same, nothing is written.
     ///

@@ -381,6 +381,10 @@ impl Backend for Proxy {
         self.inner.timers(due_by, limit)
     }
 
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
+        self.inner.timers_of(thread, namespace)
+    }
+
     fn beside(&self) -> &dyn Beside {
         self
     }

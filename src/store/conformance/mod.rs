@@ -174,6 +174,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("a search finds the items that checkpoints show after a pruning", pruning::searched),
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
+    ("the timers of one namespace are listed", timers::of_namespace),
     ("timers that make no sense are refused", timers::refused),
     ("tasks that sleep need timers", timers::missed),
     ("a lease is held by one owner, and each claim raises its epoch", leases::claimed),

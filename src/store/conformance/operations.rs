@@ -278,7 +278,12 @@ pub(super) fn timers(backend: &dyn Backend) {
     let interrupt = writes(2, task(1), "p", vec![write(-3, "__interrupt__", "an interrupt")]);
     let timer = NewTimer::new(id(2), task(1), Some(moment(5)));
     commit(backend, &Batch { timers: vec![timer], ..place.pending(2, interrupt) });
-    let sleeping = || backend.timers(None, 9).expect("timers are listed").len();
+    let sleeping = || {
+        let all = backend.timers(None, 9).expect("timers are listed");
+        let of_thread = backend.timers_of(&place.thread, &place.namespace).expect("timers of a namespace");
+        assert_eq!(all, of_thread);
+        all.len()
+    };
     assert_eq!(sleeping(), 1);
     operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
     assert_eq!(sleeping(), 0, "only tasks of heads sleep");

@@ -86,6 +86,40 @@ pub(super) fn refused(backend: &dyn Backend) {
     assert_eq!(shown(backend, None, 9), "", "nothing was written");
 }
 
+/// The timers of one namespace are found without those of others, and go with its head.
+pub(super) fn of_namespace(backend: &dyn Backend) {
+    let (a, b) = (root_of("a"), root_of("b"));
+    let inside = a.inside("in:1");
+    let of = |place: &CasePlace| {
+        let timers = backend.timers_of(&place.thread, &place.namespace).expect("the timers of a namespace");
+        assert!(timers.iter().all(|timer| timer.point.thread == place.thread));
+        let all = backend.timers(None, 99).expect("timers are listed");
+        assert!(timers.iter().all(|timer| all.contains(timer)), "as they are listed with the others");
+        timers.iter().map(|timer| (timer.task.as_bytes()[0], timer.wake_at)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&a), [], "the thread does not exist");
+    for place in [&a, &b, &inside] {
+        place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y", "z"]));
+    }
+    assert_eq!(of(&a), []);
+    commit(backend, &timed(&a, 1, task(1), Some(7)));
+    commit(backend, &timed(&a, 1, task(2), Some(5)));
+    commit(backend, &timed(&a, 1, task(3), Some(5)));
+    commit(backend, &timed(&b, 1, task(1), Some(6)));
+    commit(backend, &timed(&inside, 1, task(2), Some(4)));
+    assert_eq!(of(&a), [(2, moment(5)), (3, moment(5)), (1, moment(7))], "by timestamp, then by task");
+    assert_eq!((of(&b), of(&inside)), (vec![(1, moment(6))], vec![(2, moment(4))]));
+    assert_eq!(of(&a.inside("in:2")), [], "a namespace that does not exist");
+    commit(backend, &timed(&a, 1, task(2), None));
+    assert_eq!(of(&a), [(3, moment(5)), (1, moment(7))]);
+    a.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
+    assert_eq!((of(&a), of(&inside)), (vec![], vec![(2, moment(4))]));
+    commit(backend, &timed(&a, 2, task(1), Some(9)));
+    _ = backend.delete_threads(std::slice::from_ref(&a.thread)).expect("a thread is deleted");
+    assert_eq!((of(&a), of(&inside), of(&b)), (vec![], vec![], vec![(1, moment(6))]));
+    clean(backend);
+}
+
 /// A check finds a task that sleeps at the head of a thread and has no timer.
 pub(super) fn missed(backend: &dyn Backend) {
     let place = root_of("a");

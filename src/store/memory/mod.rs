@@ -242,6 +242,14 @@ impl Backend for MemoryBackend {
         Ok(read::timers(&self.log.read(), due_by, limit))
     }
 
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
+        let log = self.log.read();
+        let space = log.threads.get(thread).and_then(|of| of.spaces.get(namespace));
+        let mut timers = space.map_or_else(Vec::new, |space| read::timers_of(space, thread, namespace));
+        timers.sort_by_key(|timer| (timer.wake_at, timer.task));
+        Ok(timers)
+    }
+
     fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
         Ok(self.log.read().threads.get(thread).and_then(|thread| thread.lease.clone()))
     }

@@ -9,7 +9,7 @@ use super::stored::{
     StoredCheckpoint, StoredList,
 };
 use crate::base::limits::PAGE_ROWS_MAX;
-use crate::base::{CheckpointId, TaskId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
@@ -250,19 +250,24 @@ pub(super) fn timers(log: &MemoryLog, due_by: Option<Timestamp>, limit: usize) -
     let mut found = Vec::new();
     for (thread, of) in &log.threads {
         for (namespace, space) in &of.spaces {
-            let head = space.head_id();
-            let is_due = |wake_at: Timestamp| due_by.is_none_or(|by| wake_at <= by);
-            let due = space.timers.iter().filter(|(_, (of, wake_at))| Some(*of) == head && is_due(*wake_at));
-            found.extend(due.map(|(task, (checkpoint, wake_at))| TimerRecord {
-                point: CheckpointRef { thread: thread.clone(), namespace: namespace.clone(), checkpoint: *checkpoint },
-                task: *task,
-                wake_at: *wake_at,
-            }));
+            let mut due = timers_of(space, thread, namespace);
+            due.retain(|timer| due_by.is_none_or(|by| timer.wake_at <= by));
+            found.append(&mut due);
         }
     }
     found.sort_by_key(|timer| timer.wake_at);
     found.truncate(limit);
     found
+}
+
+/// Returns the tasks that sleep at the head of a namespace, in the order of their ids.
+pub(super) fn timers_of(space: &NamespaceVersion, thread: &ThreadId, namespace: &Namespace) -> Vec<TimerRecord> {
+    let head = space.head_id();
+    let at_head = space.timers.iter().filter(|(_, (of, _))| Some(*of) == head);
+    let records = at_head.map(|(task, (checkpoint, wake_at))| {
+        TimerRecord::new(CheckpointRef::new(thread.clone(), namespace.clone(), *checkpoint), *task, *wake_at)
+    });
+    records.collect()
 }
 
 /// Returns the tasks that sleep at the head of a root namespace and have no timer.

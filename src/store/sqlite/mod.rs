@@ -409,6 +409,10 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| timer::list(view, due_by, limit))
     }
 
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
+        self.pool.read(|view| timer::list_of(view, thread, namespace))
+    }
+
     fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
         self.pool.read(|view| lease::of_id(view, thread))
     }

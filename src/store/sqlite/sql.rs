@@ -410,6 +410,8 @@ macro_rules! timer_shown {
 }
 pub(super) const TIMERS: &str =
     concat!(timer!(), "WHERE r.wake_at <= ?1", timer_shown!(), "ORDER BY r.wake_at, t.public_id, n.path, r.task");
+pub(super) const TIMERS_OF_NAMESPACE: &str =
+    concat!(timer!(), "WHERE r.namespace = ?1", timer_shown!(), "ORDER BY r.wake_at, r.task");
 /// The types of the first and of the last timestamp in the order of the index.
 pub(super) const TIMER_ENDS: &str = "SELECT typeof(wake_at) FROM (SELECT wake_at FROM timer ORDER BY wake_at LIMIT 1) UNION ALL SELECT typeof(wake_at) FROM (SELECT wake_at FROM timer ORDER BY wake_at DESC LIMIT 1)";
 pub(super) const TIMERS_OF: &str = "SELECT task FROM timer WHERE namespace = ?1 AND checkpoint = ?2";

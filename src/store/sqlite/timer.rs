@@ -63,6 +63,22 @@ pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) 
     Ok(timers)
 }
 
+/// Returns the timers of the head of a namespace by their timestamps.
+pub(super) fn list_of(view: ReadView<'_>, thread: &ThreadId, namespace: &Namespace) -> Res<Vec<TimerRecord>> {
+    let Some(namespace) = view.namespace(thread, namespace)? else { return Ok(Vec::new()) };
+    let head = heads::head(view.conn, view.keys, namespace)?;
+    let mut statement = view.conn.prepare_cached(sql::TIMERS_OF_NAMESPACE)?;
+    let mut rows = statement.query([namespace])?;
+    let mut timers = Vec::new();
+    while let Some(row) = rows.next()? {
+        let timer = decode(view, row)?;
+        if head == Some(timer.point.checkpoint) {
+            timers.push(timer);
+        }
+    }
+    Ok(timers)
+}
+
 /// Returns an error if a row holds something else than a timestamp: such rows are the first or the last of the index, and no
 /// comparison with a timestamp finds them.
 fn must_have_timestamps(view: ReadView<'_>) -> Res<()> {

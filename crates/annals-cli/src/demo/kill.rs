@@ -158,6 +158,10 @@ impl Backend for Killer {
         self.backend.timers(due_by, limit)
     }
 
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Vec<TimerRecord>> {
+        self.backend.timers_of(thread, namespace)
+    }
+
     fn lease(&self, thread: &ThreadId) -> StoreResult<Option<LeaseRecord>> {
         self.backend.lease(thread)
     }

@@ -495,8 +495,8 @@ impl Worker {
         }
         let Some(info) = self.store.backend().thread_info(id)? else { return Ok(None) };
         let woken = match info.status() {
-            ThreadStatus::Interrupted(_) => self.is_woken(id)?,
-            ThreadStatus::Sleeping(until) if *until > self.store.now() => self.is_woken(id)?,
+            ThreadStatus::Interrupted(_) => self.is_woken(&thread)?,
+            ThreadStatus::Sleeping(until) if *until > self.store.now() => self.is_woken(&thread)?,
             _ => false,
         };
         let Some(graph) = self.due(&info, woken) else { return Ok(None) };
@@ -536,9 +536,9 @@ impl Worker {
     }
 
     /// Returns whether a timer of the thread has passed.
-    fn is_woken(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        let due = self.store.timers(Some(self.store.now()))?;
-        Ok(due.iter().any(|timer| timer.point.thread == *thread))
+    fn is_woken(&self, thread: &Thread) -> Result<bool, StoreError> {
+        let first = thread.timers()?.into_iter().next();
+        Ok(first.is_some_and(|timer| timer.wake_at <= self.store.now()))
     }
 
     /// Stores an error with the first task that is due. Returns `false` if another worker has claimed the thread meanwhile, or

@@ -290,6 +290,10 @@ impl Backend for Recorder {
         self.read("timers", None, self.inner.timers(due_by, limit), Vec::len)
     }
 
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
+        self.read("timers_of", None, self.inner.timers_of(thread, namespace), Vec::len)
+    }
+
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
         self.inner.operate(operation)
     }

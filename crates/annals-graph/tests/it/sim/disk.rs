@@ -299,6 +299,11 @@ impl Backend for Disk {
         self.inner.timers(due_by, limit)
     }
 
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
+        self.alive()?;
+        self.inner.timers_of(thread, namespace)
+    }
+
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
         self.alive()?;
         self.inner.operate(operation)
