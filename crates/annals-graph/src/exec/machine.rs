@@ -333,12 +333,17 @@ impl Machine {
             }
             let id = self.planning.tasks[slot].id;
             if let Some(pending) = self.head.pending_of(id).filter(|pending| pending.is_finished()) {
+                let awake = self.wake_finished(pending);
                 let writes = super::load::task_writes(&self.graph, pending)?;
                 self.origin.before.note_writes(&self.graph, &writes);
                 let task = &mut self.planning.tasks[slot];
                 task.status = TaskStatus::Done(writes);
                 task.saved = true;
                 task.restored = true;
+                if let Some((timer, cleared)) = awake {
+                    self.commits.timers.push(timer);
+                    self.calls.unsaved.push(cleared);
+                }
             }
         }
         Ok(())

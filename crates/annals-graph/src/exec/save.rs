@@ -250,7 +250,9 @@ impl Machine {
         };
         let slept = |pending: &PendingWrites| pending.is_woken() || !asleep_of(pending).is_empty();
         let slept = || self.head.pending_of(task.id).is_some_and(slept) || given_of(&self.head).is_some();
-        if wake_at.is_some() || slept() {
+        // A rival run, which has another attempt, may have put the task to sleep since this run loaded the head.
+        let is_asked = matches!(task.status, TaskStatus::Waiting(_));
+        if wake_at.is_some() || is_asked || slept() {
             let timer = NewTimer::new(checkpoint, task.id, wake_at);
             debug_assert!(
                 self.commits.timers.iter().all(|other| other.checkpoint == checkpoint && other.task != timer.task),
@@ -258,6 +260,19 @@ impl Machine {
             );
             self.commits.timers.push(timer);
         }
+    }
+
+    /// Returns the changes that remove the timer of a task which has ended, and the interrupt in which it sleeps: a rival run stored
+    /// them, before or after this one ended the task. A timer that stays would wake its thread again and again.
+    pub(super) fn wake_finished(&self, pending: &PendingWrites) -> Option<(NewTimer, NewWrites)> {
+        let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id);
+        let checkpoint = checkpoint.filter(|id| Some(*id) == self.commits.head && self.env.namespace.is_root())?;
+        if asleep_of(pending).is_empty() {
+            return None;
+        }
+        let cleared = NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null);
+        let writes = NewWrites::new(checkpoint, pending.task, Arc::clone(&pending.path)).with(vec![cleared]);
+        Some((NewTimer::new(checkpoint, pending.task, None), writes))
     }
 
     /// Takes the writes of a task for storing, and counts them as stored.

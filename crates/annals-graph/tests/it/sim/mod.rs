@@ -217,7 +217,7 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
     };
     let thread = store.thread("t").unwrap();
     let rng = Rng(seed ^ 0xa5a5);
-    let mut sim = Sim { plan: &plan, trouble, turns: world.turns.clone(), disk, clock, thread, rng };
+    let mut sim = Sim { plan: &plan, trouble, turns: world.turns.clone(), disk, clock, thread, rng, rivalled: false };
     let ending = match &plan.body {
         Body::Graph(layers) => sim.run(&layers.build(&world), graphs::shown, |n| {
             annals_graph::IntoInput::<DynState, _>::into_input(DynUpdate::new().set("sum", n))
@@ -238,6 +238,8 @@ struct Sim<'a> {
     clock: SimClock,
     thread: Thread,
     rng: Rng,
+    /// True after two runs that competed, until another one has ended.
+    rivalled: bool,
 }
 
 impl Sim<'_> {
@@ -305,7 +307,9 @@ impl Sim<'_> {
                 |end: &Result<Outcome<S>, _>| matches!(end, Ok(Outcome::Done(_) | Outcome::Interrupted { .. }));
             stopped = ends.len() == fate.controls.len() && ends.iter().all(halted);
             ends.iter().for_each(|end| self.note_end(end));
-            if self.disk.revive() {
+            let crashed = self.disk.revive();
+            self.rivalled = both || self.rivalled && (!stopped || crashed);
+            if crashed {
                 self.restart();
             } else if ends.iter().any(|end| end.as_ref().is_ok_and(Outcome::is_done))
                 && let Some(ending) = self.ending(graph, shown)
@@ -366,8 +370,8 @@ impl Sim<'_> {
         let moments: Vec<_> = asleep.iter().filter_map(|question| question.wake_at).collect();
         let timers = store.timers(None).unwrap();
         // Of two runs, one may have ended a task that sleeps in the other, before another attempt or by itself: its timer
-        // remains until the superstep ends, and wakes no task.
-        let is_exact = !self.trouble.rivals;
+        // remains until the next run has ended.
+        let is_exact = !self.rivalled;
         let is_open = |timer: &annals::store::TimerRecord| moments.contains(&timer.wake_at);
         assert!(!is_exact || timers.iter().all(is_open), "{timers:?} {moments:?}");
         let first = timers.iter().filter(|timer| is_open(timer)).map(|timer| timer.wake_at).min();
