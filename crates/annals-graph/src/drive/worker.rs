@@ -177,7 +177,7 @@ impl Worker {
     }
 
     /// Works until `control` asks it to stop: with [`RunControl::request_drain`] each run ends with its superstep, with
-    /// [`RunControl::cancel`] at once.
+    /// [`RunControl::cancel`] at once. When it returns, the leases of all its runs are released.
     ///
     /// # Errors
     /// The errors of the store while it looks for work. Runs that have begun end before.
@@ -288,6 +288,8 @@ impl Worker {
                 self.wait(&mut signals, seen, left, next_at)?;
             }
         })?;
+        // Runs that failed release their leases in the background.
+        self.store.settle_abandoned();
         Ok(WorkerReport {
             continued: counts.continued.into_inner(),
             failed: counts.failed.into_inner(),

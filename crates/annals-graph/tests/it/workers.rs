@@ -1,6 +1,6 @@
 //! A worker finds the due runs, in one process and in several; processes that are killed lose nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
@@ -36,11 +36,18 @@ impl Clock for Hands {
 
 /// A workflow of five tasks, each of which calls `effect` with its input and its name.
 fn flow(effect: impl Fn(i64, &str) + Send + Sync + 'static) -> Flow {
+    flow_with(move |order, name, _| {
+        effect(order, name);
+        Ok(())
+    })
+}
+
+fn flow_with(effect: impl Fn(i64, &str, &Context) -> NodeResult<()> + Send + Sync + 'static) -> Flow {
     let effect = Arc::new(effect);
     let tasks = NAMES.map(|name| {
         let effect = Arc::clone(&effect);
-        Task::new(name, move |(order, n): (i64, i64)| {
-            effect(order, name);
+        Task::new(name, move |(order, n): (i64, i64), context: &Context| {
+            effect(order, name, context)?;
             Ok(n * 2 + 1)
         })
     });
@@ -181,19 +188,47 @@ const CONCURRENCY: usize = 2;
 /// Tells the child where to work.
 const FOLDER: &str = "ANNALS_WORKER_FOLDER";
 
-/// The workflow of the processes: each task notes that it ran, and takes its time.
+/// The table of the workflow: a row for each task, and no constraint that hides a second one.
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS app_steps (step TEXT NOT NULL)";
+
+/// The workflow of the processes: each task notes that it ran, with its key, takes its time, and adds a row in a transaction.
 fn noted(folder: &Path, takes: Duration) -> Flow {
     let effects = folder.join("effects");
-    flow(move |order, name| {
+    flow_with(move |order, name, context| {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&effects).unwrap();
         // One system call, or the lines of two processes would mix.
-        file.write_all(format!("{order} {name}\n").as_bytes()).unwrap();
+        file.write_all(format!("{order} {name} {}\n", context.step_key()).as_bytes()).unwrap();
         std::thread::sleep(takes);
+        let step = format!("{order} {name}");
+        context.transaction(|tx| tx.execute("INSERT INTO app_steps VALUES (?1)", [&step]))?;
+        Ok(())
     })
 }
 
-fn work(folder: &Path, takes: Duration, control: &RunControl) {
+/// Opens the store of the processes, with the table of their workflow.
+fn opened(folder: &Path) -> Store {
     let store = Store::open(folder.join("store.db")).unwrap();
+    store.transaction(|tx| tx.execute_batch(TABLE)).unwrap();
+    store
+}
+
+/// Checks that each step of so many orders has one row and one key. Returns how many effects there were above one for each.
+fn verify_steps(folder: &Path, store: &Store, orders: i64) -> usize {
+    let mut rows: Vec<String> =
+        store.transaction(|tx| tx.query("SELECT step FROM app_steps", (), |row| row.get(0))).unwrap();
+    let mut expected: Vec<String> =
+        (0..orders).flat_map(|order| NAMES.map(|name| format!("{order} {name}"))).collect();
+    rows.sort_unstable();
+    expected.sort_unstable();
+    assert!(rows == expected, "{} rows for {} steps", rows.len(), expected.len());
+    let effects = effects(folder);
+    let steps: HashSet<&str> = effects.keys().filter_map(|line| line.rsplit_once(' ')).map(|(step, _)| step).collect();
+    assert_eq!((steps.len(), effects.len()), (expected.len(), expected.len()), "each step has one key");
+    effects.values().map(|runs| runs - 1).sum()
+}
+
+fn work(folder: &Path, takes: Duration, control: &RunControl) {
+    let store = opened(folder);
     let flow = noted(folder, takes);
     let worker = Worker::new(&store).register(&flow).concurrency(CONCURRENCY).lease(LEASE).max_recoveries(10_000);
     worker.run_until(control).unwrap();
@@ -204,11 +239,11 @@ fn work(folder: &Path, takes: Duration, control: &RunControl) {
 fn a_worker_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("store.db")).unwrap();
+        let store = opened(folder.path());
         let flow = noted(folder.path(), Duration::ZERO);
         (0..3).for_each(|order| _ = flow.enqueue(&thread(&store, order), order).unwrap());
         assert_eq!(Worker::new(&store).register(&flow).run_until_idle().unwrap().continued, 3);
-        assert!(effects(folder.path()).values().all(|runs| *runs == 1));
+        assert_eq!(verify_steps(folder.path(), &store, 3), 0);
         return;
     };
     let (control, stop) = (RunControl::new(), folder.join("stop"));
@@ -245,7 +280,7 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
     let kills: usize = std::env::var(KILLS_VARIABLE).map_or(KILLS, |kills| kills.parse().unwrap());
     let orders = kills as i64;
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("store.db")).unwrap();
+    let store = opened(folder.path());
     let flow = noted(folder.path(), Duration::ZERO);
     (0..orders).for_each(|order| _ = flow.enqueue(&thread(&store, order), order).unwrap());
     let mut children: Vec<Child> = (0..PROCESSES).map(|_| child(folder.path())).collect();
@@ -255,11 +290,13 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
         (seed >> 33) % end
     };
     let done = || store.threads_with(ThreadQuery::new().status(&ThreadStatus::Done).limit(10_000)).unwrap().len();
+    let mut killed_processes = HashSet::new();
     for _ in 0..kills {
         std::thread::sleep(Duration::from_millis(20 + random(100)));
         let killed = &mut children[random(PROCESSES as u64) as usize];
         killed.kill().unwrap();
         killed.wait().unwrap();
+        killed_processes.insert(killed.id());
         *killed = child(folder.path());
     }
     let begin = SystemClock.elapsed();
@@ -269,14 +306,19 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
     }
     std::fs::write(folder.path().join("stop"), "").unwrap();
     children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+    let mut unreleased = 0;
     for order in 0..orders {
         assert_eq!(value(&flow, &store, order), Some(result(order)));
-        // A worker that came too late may have been killed between its claim and its release.
-        assert!(!thread(&store, order).last_lease().unwrap().unwrap().is_live(store.now()));
+        // A worker that came too late may have been killed between its claim and its release; nothing else leaves a lease.
+        let lease = thread(&store, order).last_lease().unwrap().unwrap();
+        if lease.expires_at.is_some() {
+            unreleased += 1;
+            assert!(killed_processes.contains(&lease.owner.process_id()), "order {order}: {lease:?}");
+            assert!(!lease.is_live(store.now()), "order {order}: {lease:?}");
+        }
     }
-    let effects = effects(folder.path());
-    assert_eq!(effects.len(), kills * NAMES.len());
-    let repeated: usize = effects.values().map(|runs| runs - 1).sum();
+    let repeated = verify_steps(folder.path(), &store, orders);
+    println!("{kills} kills: {repeated} effects repeated, {unreleased} leases of ended runs unreleased");
     assert!(repeated <= kills * CONCURRENCY, "only tasks that ran at a kill run again, not {repeated}");
     assert!(store.check().unwrap().problems.is_empty());
 }
