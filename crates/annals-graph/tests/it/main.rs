@@ -38,6 +38,7 @@ mod policies;
 mod proxy;
 mod pushed_calls;
 mod pushing;
+mod queue_limits;
 mod queues;
 mod retries;
 mod schedules;
