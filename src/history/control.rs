@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{UPDATE_ATTEMPTS_MAX, WORKER_PAGE_ROWS};
 use crate::base::{CheckpointId, Namespace};
-use crate::store::threads::{CANCELLED, ERROR, GRAPH, cancelled_by};
+use crate::store::threads::{CANCELLED, ERROR, GRAPH, INTERRUPT, cancelled_by};
 use crate::store::{
     Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, ThreadFacts, ThreadInfo,
     ThreadQuery, ThreadStatus, WriteValue,
@@ -188,8 +188,10 @@ impl Thread {
         let mut batch = Batch::new(self.id().clone(), root, Some(stored.checkpoint));
         let failed = stored.writes.iter().filter(|write| write.index == ERROR.1 && write.value != WriteValue::Null);
         for write in failed.filter(|write| !has_ended(write.task)) {
-            let clear = NewWrite::new(ERROR.1, ERROR.0, WriteValue::Null);
-            batch.writes.push(NewWrites::new(stored.checkpoint, write.task, write.path.clone()).with(vec![clear]));
+            // Its interrupts go too: it went past them, so they are not open.
+            let cleared = [ERROR, INTERRUPT].map(|(name, index)| NewWrite::new(index, name, WriteValue::Null));
+            let writes = NewWrites::new(stored.checkpoint, write.task, write.path.clone()).with(cleared.into());
+            batch.writes.push(writes);
             // A worker finds the task by its timer.
             batch.timers.push(NewTimer::new(stored.checkpoint, write.task, Some(self.store().now())));
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Encoded, Map, NULL_TASK, Namespace, TaskId, Timestamp, Value};
 use crate::state::check_resume_value;
-use crate::store::threads::INTERRUPT;
+use crate::store::threads::{ERROR, INTERRUPT};
 use crate::store::{
     Batch, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
 };
@@ -121,7 +121,9 @@ impl WaitingTasks {
 
 /// Returns the tasks among stored writes that have open interrupts.
 fn waiting_tasks(writes: &[WriteRecord]) -> Result<Vec<WaitingTask>, StoreError> {
-    let has_ended = |task: TaskId| writes.iter().any(|write| write.task == task && write.index >= 0);
+    // A task that failed went past its interrupts: a value for one would be lost.
+    let is_over = |write: &WriteRecord| write.index >= 0 || is_error(write);
+    let has_ended = |task: TaskId| writes.iter().any(|write| write.task == task && is_over(write));
     let mut tasks = Vec::new();
     for write in writes.iter().filter(|write| write.task != NULL_TASK && write.index == INTERRUPT.1) {
         if let Value::List(interrupts) = write_value(&write.value)?
@@ -131,6 +133,10 @@ fn waiting_tasks(writes: &[WriteRecord]) -> Result<Vec<WaitingTask>, StoreError>
         }
     }
     Ok(tasks)
+}
+
+fn is_error(write: &WriteRecord) -> bool {
+    write.index == ERROR.1 && write.value != WriteValue::Null
 }
 
 fn open_of(tasks: &[WaitingTask]) -> Vec<OpenInterrupt> {

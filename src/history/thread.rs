@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{
-    Batch, CheckpointQuery, CheckpointRef, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord,
-    TimerRecord,
+    Batch, CheckpointQuery, CheckpointRef, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord, TimerRecord,
 };
 
 use super::filter::HistoryFilter;

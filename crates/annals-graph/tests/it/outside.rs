@@ -184,6 +184,55 @@ fn a_task_that_fails_after_it_received_gets_the_same_signal_again() {
 }
 
 #[apply(each_backend)]
+fn a_signal_for_a_task_that_went_past_its_timeout_and_failed_stays() {
+    let hands = Hands::default();
+    let store = place_with(OpenOptions::new().clock(hands.clone()));
+    let fails = Arc::new(AtomicUsize::new(1));
+    let count = Arc::clone(&fails);
+    let body = move |_: i64, context: &Context| {
+        let value = context.receive::<i64>("x", DAY)?;
+        let left = count.load(Ordering::SeqCst);
+        count.store(left.saturating_sub(1), Ordering::SeqCst);
+        if left > 0 { Err("the line is busy".into()) } else { Ok(value) }
+    };
+    let (graph, thread) = (Entrypoint::new("once", body).compile().unwrap(), store.thread("a").unwrap());
+    graph.invoke(&thread, 0).unwrap();
+    hands.0.store(24 * 60 * 60, Ordering::SeqCst);
+    graph.invoke(&thread, Input::Continue).unwrap_err();
+    assert_eq!(thread.open_interrupts().unwrap(), [], "a failed task waits at no interrupt");
+    store.signal("a", "x", 1).unwrap();
+    let worker = Worker::new(&store).register(&graph);
+    assert_eq!(worker.run_until_idle().unwrap().continued, 0);
+    assert_eq!(thread.signals().unwrap().len(), 1);
+    assert!(store.retry("a").unwrap());
+    assert_eq!(worker.run_until_idle().unwrap().continued, 1);
+    assert_eq!(received(&graph, &thread), Some(None), "its timeout had passed");
+    assert_eq!(thread.signals().unwrap().len(), 1, "no task has received it");
+}
+
+#[apply(each_backend)]
+fn a_task_that_failed_and_sleeps_now_has_not_failed() {
+    let store = place();
+    let fails = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&fails);
+    let body = move |_: i64, context: &Context| -> NodeResult<Option<i64>> {
+        match count.fetch_add(1, Ordering::SeqCst) {
+            0 => Err("the line is busy".into()),
+            _ => context.receive::<i64>("x", DAY),
+        }
+    };
+    let (graph, thread) = (Entrypoint::new("late", body).compile().unwrap(), store.thread("a").unwrap());
+    graph.invoke(&thread, 0).unwrap_err();
+    assert!(matches!(thread.info().unwrap().status(), ThreadStatus::Failed(_)));
+    assert!(graph.invoke(&thread, Input::Continue).unwrap().wake_at().is_some());
+    assert!(matches!(thread.info().unwrap().status(), ThreadStatus::Sleeping(_)));
+    assert!(store.check().unwrap().problems.is_empty());
+    store.signal("a", "x", 1).unwrap();
+    assert_eq!(Worker::new(&store).register(&graph).run_until_idle().unwrap().continued, 1);
+    assert_eq!(received(&graph, &thread), Some(Some(1)));
+}
+
+#[apply(each_backend)]
 fn an_asynchronous_run_receives() {
     let store = place();
     let body =
