@@ -216,8 +216,7 @@ fn opened(folder: &Path) -> Store {
 fn verify_steps(folder: &Path, store: &Store, orders: i64) -> usize {
     let mut rows: Vec<String> =
         store.transaction(|tx| tx.query("SELECT step FROM app_steps", (), |row| row.get(0))).unwrap();
-    let mut expected: Vec<String> =
-        (0..orders).flat_map(|order| NAMES.map(|name| format!("{order} {name}"))).collect();
+    let mut expected: Vec<String> = (0..orders).flat_map(|order| NAMES.map(|name| format!("{order} {name}"))).collect();
     rows.sort_unstable();
     expected.sort_unstable();
     assert!(rows == expected, "{} rows for {} steps", rows.len(), expected.len());
