@@ -3,8 +3,10 @@
 //! JSON: lines `{"schema": 1, "event": "started" | "finished" | "failed" | "waiting", "node", "error", "ms"}`, then
 //! `{"schema": 1, "event": "done" | "interrupted", "thread", "state", "question"}`.
 
+use std::path::Path;
+
 use annals::base::{Map, Value};
-use annals::store::OpenOptions;
+use annals::store::{OpenOptions, Store};
 use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput};
 use serde_json::{Value as Json, json};
 
@@ -26,9 +28,7 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
     if let Some(text) = &args.answer {
         input = input.resume(value(text));
     }
-    let beside = args.file.with_extension("db");
-    let store = if store.path.is_some() { store } else { store.at(&beside) };
-    let store = store.open_with(OpenOptions::new())?;
+    let store = open_beside(store, &args.file)?;
     let name = args.thread.as_deref().unwrap_or(flow.name());
     let thread = store.thread(name)?;
     if args.input.is_some() && !args.again && thread.head()?.is_some() {
@@ -70,6 +70,13 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
     Ok(u8::from(question.is_some()))
 }
 
+/// Opens the store of the arguments; without one that beside the file of a workflow.
+pub(crate) fn open_beside(store: NamedStore<'_>, file: &Path) -> Result<Store, CommandFailure> {
+    let beside = file.with_extension("db");
+    let store = if store.path.is_some() { store } else { store.at(&beside) };
+    store.open_with(OpenOptions::new())
+}
+
 fn show(event: &FlowEvent, out: &mut Printer) -> std::io::Result<()> {
     let (word, node, error, time) = match event {
         FlowEvent::Started { node } => ("started", Some(node), None, None),
@@ -91,7 +98,7 @@ fn show(event: &FlowEvent, out: &mut Printer) -> std::io::Result<()> {
 }
 
 /// Reads the values of `--input`.
-fn values(text: &str) -> Result<Map, CommandFailure> {
+pub(crate) fn values(text: &str) -> Result<Map, CommandFailure> {
     let wrong = |reason: String| CommandFailure::usage(format!("--input: {reason}"));
     let text = match text.strip_prefix('@') {
         Some(path) => {
@@ -112,7 +119,7 @@ fn values(text: &str) -> Result<Map, CommandFailure> {
 }
 
 /// Reads JSON; any other text stands for itself.
-fn value(text: &str) -> Value {
+pub(crate) fn value(text: &str) -> Value {
     serde_json::from_str::<Json>(text).map_or_else(|_| Value::from(text), Value::from)
 }
 

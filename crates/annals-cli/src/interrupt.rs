@@ -1,7 +1,8 @@
 //! The end of the process from outside: Ctrl-C, SIGTERM, and the time of `--timeout`.
 //!
 //! Invariant: a commit is whole or absent, whenever the process ends. A run of a workflow is cancelled first, so that its
-//! commands end with it and their results are stored; the second signal ends the process at once.
+//! commands end with it and their results are stored; the second signal ends the process at once. A worker is drained by the
+//! first signal, cancelled by the second, and ended by the third.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use annals_graph::task::RunControl;
 
 use crate::errors::CommandFailure;
+use crate::output;
 use crate::progress;
 
 /// The exit code of a process that Ctrl-C ended.
@@ -21,6 +23,10 @@ const TIMED_OUT: u8 = 5;
 
 /// The exit code with which the process was asked to end; 0 while it was not.
 static ASKED: AtomicU8 = AtomicU8::new(0);
+/// The number of requests so far.
+static REQUESTS: AtomicU8 = AtomicU8::new(0);
+/// True if the first request drains the runs of this process.
+static DRAINS: AtomicBool = AtomicBool::new(false);
 /// True while a pager shows the output: Ctrl-C is for the pager then.
 static IS_PAGED: AtomicBool = AtomicBool::new(false);
 /// The control of the run of this process.
@@ -34,6 +40,17 @@ pub(crate) fn leave_to_pager() {
 /// Returns the control by which this process cancels its run.
 pub(crate) fn control() -> RunControl {
     RUN.get_or_init(RunControl::new).clone()
+}
+
+/// Returns the control by which this process drains its runs at the first request, and cancels them at the second.
+pub(crate) fn draining_control() -> RunControl {
+    DRAINS.store(true, Ordering::Relaxed);
+    control()
+}
+
+/// Returns whether the time of `--timeout` is over.
+pub(crate) fn is_timed_out() -> bool {
+    ASKED.load(Ordering::Acquire) == TIMED_OUT
 }
 
 /// Returns the failure of a command that was asked to end; `None` if it was not.
@@ -52,10 +69,16 @@ pub(crate) fn failure(timeout: Option<Duration>) -> Option<CommandFailure> {
 
 /// Ends the process, or its run if there is one.
 fn end(exit: u8, timeout: Option<Duration>, json: bool) {
-    let is_first = ASKED.swap(exit, Ordering::AcqRel) == 0;
-    if let Some(run) = RUN.get().filter(|_| is_first) {
-        run.cancel("interrupted");
-        return;
+    ASKED.store(exit, Ordering::Release);
+    let requests = REQUESTS.fetch_add(1, Ordering::AcqRel);
+    match (RUN.get(), DRAINS.load(Ordering::Relaxed), requests) {
+        (Some(run), true, 0) => {
+            run.request_drain("interrupted");
+            output::note("ends when the steps that run have ended; Ctrl-C again kills their commands");
+            return;
+        }
+        (Some(run), false, 0) | (Some(run), true, 1) => return run.cancel("interrupted"),
+        _ => {}
     }
     progress::clear();
     if exit == TIMED_OUT

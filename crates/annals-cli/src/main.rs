@@ -14,6 +14,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod drawing;
+mod enqueue;
 mod erase;
 mod errors;
 mod evolution;
@@ -55,6 +56,7 @@ mod trash;
 mod tree;
 mod update;
 mod words;
+mod work;
 
 use std::process::ExitCode;
 
@@ -101,7 +103,7 @@ fn main() -> ExitCode {
 /// Returns the line of progress of a command; `None` if it shows its progress itself, or goes on until it is ended.
 fn waits_for(verb: &Verb) -> Option<&'static str> {
     Some(match verb {
-        Verb::Run(_) | Verb::Demo(_) | Verb::Serve(_) | Verb::Tail(_) | Verb::Bisect(_) => return None,
+        Verb::Run(_) | Verb::Work(_) | Verb::Demo(_) | Verb::Serve(_) | Verb::Tail(_) | Verb::Bisect(_) => return None,
         Verb::Check(_) | Verb::Doctor => "verifying the store",
         Verb::Backup(_) => "copying the store",
         Verb::Recover(_) => "reading the damaged store",
@@ -123,6 +125,8 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
     let store = NamedStore { path: args.store.as_deref(), key_file: args.key_file.as_deref() };
     match &args.command {
         Verb::Run(args) => flow_run::run(args, store, out),
+        Verb::Enqueue(args) => enqueue::run(args, store, out),
+        Verb::Work(args) => work::run(args, store, out),
         Verb::Graph(args) => flow_drawing::run(args, out),
         Verb::Threads(args) => threads::run(args, &point::open_to_read(store)?, out),
         Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),

@@ -33,6 +33,9 @@ mod terminal;
 mod transfer;
 #[path = "cli/verbs.rs"]
 mod verbs;
+#[cfg(unix)]
+#[path = "cli/work.rs"]
+mod work;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,17 +1,17 @@
-//! A workflow that was read from a file, and its runs.
+//! A workflow that was read from a file, and its runs: in this process, or enqueued for workers.
 
 use std::path::Path;
 use std::time::Duration;
 
 use annals_graph::annals::base::{Clock, Map, SystemClock, Value};
-use annals_graph::annals::history::Thread;
+use annals_graph::annals::history::{Queue, Queued, Thread};
 use annals_graph::annals::state::DynState;
 use annals_graph::graph::{Command, CompiledGraph, Drawing};
 use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Input, IntoInput, Outcome, StreamData, StreamMode};
 
 use crate::error::{Error, Result};
-use crate::limits::SUPERSTEPS_MAX;
+use crate::limits::{LEASE, SUPERSTEPS_MAX};
 use crate::{build, nodes, parse};
 
 /// The longest pause between two looks at a node that waits.
@@ -162,6 +162,8 @@ impl Flow {
         let (description, input) = (spec.description.take(), std::mem::take(&mut spec.input));
         let channels = spec.channels.iter().map(|(channel, _)| channel.clone()).collect();
         let graph = build::graph(spec).map_err(annals_graph::Error::from)?;
+        // These hold for the runs of a worker as well.
+        let graph = graph.with_config(|run| run.durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX));
         Ok(Self { graph, description, channels, input })
     }
 
@@ -175,7 +177,8 @@ impl Flow {
         self.description.as_deref()
     }
 
-    /// Returns the graph, which can be run like any other.
+    /// Returns the graph, which can be run like any other. A [`Worker`](annals_graph::Worker) that registers it runs the
+    /// workflow's runs that are due: those that were enqueued or left by a process that died, and those whose sleep has ended.
     pub fn graph(&self) -> &CompiledGraph<DynState> {
         &self.graph
     }
@@ -187,18 +190,14 @@ impl Flow {
 
     /// Runs the workflow on a thread until its end or an interrupt. Each result is committed before the next node starts.
     /// A thread whose run was killed or has failed continues with the tasks that had not ended; one whose run has ended
-    /// is only read. `on_event` is told the progress.
+    /// is only read. `on_event` is told the progress. The run has a lease, so that no worker runs the thread at the same time.
     ///
     /// # Errors
-    /// [`Error::Run`] if a node fails or the store does; [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume
-    /// value without an open interrupt.
+    /// [`Error::Run`] if a node fails or the store does, or, as a busy error, if another process runs the thread;
+    /// [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume value without an open interrupt.
     pub fn run(&self, thread: &Thread, input: FlowInput, on_event: &mut dyn FnMut(FlowEvent)) -> Result<FlowEnd> {
         let FlowInput { values, mut resume, restart, control } = input;
-        if let Some(channel) =
-            values.iter().flat_map(|values| values.keys()).find(|channel| !self.channels.contains(channel))
-        {
-            return Err(Error::UnknownChannel { channel: channel.clone() });
-        }
+        self.known(values.as_ref())?;
         let head = thread.head()?;
         let is_waiting = head.as_ref().map(|head| head.interrupts()).transpose()?.is_some_and(|open| !open.is_empty());
         if resume.is_some() && !is_waiting {
@@ -241,6 +240,46 @@ impl Flow {
         }
     }
 
+    /// Stores the input of a run without running anything: a worker with [`Flow::graph`] runs it. `values` replace the defaults of
+    /// the file; `options` sets delay, priority, deduplication key and metadata. The thread is new, or its last run has ended.
+    ///
+    /// # Errors
+    /// [`Error::UnknownChannel`]; [`Error::Run`] as [`Queue::enqueue`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals_flow::Flow;
+    /// use annals_graph::Worker;
+    /// use annals_graph::prelude::*;
+    ///
+    /// # fn main() -> annals_flow::Result<()> {
+    /// let flow = Flow::parse("sum.toml", "channels = { n = 'sum' }\ninput = { n = 1 }\n[nodes.add]\nset = { n = 2 }\n")?;
+    /// let store = Store::memory();
+    /// let queued = flow.enqueue(&store.thread("t")?, None, |queue| queue.priority(5))?;
+    /// assert!(queued.is_new());
+    /// assert_eq!(Worker::new(&store).register(flow.graph()).run_until_idle()?.continued, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn enqueue(
+        &self,
+        thread: &Thread,
+        values: Option<Map>,
+        options: impl FnOnce(Queue) -> Queue,
+    ) -> Result<Queued> {
+        self.known(values.as_ref())?;
+        Ok(self.graph.enqueue_with(thread, nodes::input(&self.input, values), options)?)
+    }
+
+    /// Verifies that the channels of an input exist.
+    fn known(&self, values: Option<&Map>) -> Result<()> {
+        let mut names = values.into_iter().flat_map(|values| values.keys());
+        match names.find(|channel| !self.channels.contains(channel)) {
+            Some(channel) => Err(Error::UnknownChannel { channel: channel.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Runs until the end or an interrupt.
     fn drive(
         &self,
@@ -249,8 +288,9 @@ impl Flow {
         control: &RunControl,
         on_event: &mut dyn FnMut(FlowEvent),
     ) -> Result<Outcome<DynState>> {
-        let run = self.graph.run(thread).durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX).subgraphs(true);
-        let run = run.control(control);
+        let run = self.graph.run(thread).subgraphs(true).control(control).lease(LEASE);
+        // On Linux the death of the process before is seen at once; elsewhere its lease has to expire.
+        let run = if cfg!(target_os = "linux") { run } else { run.wait_for_lease(LEASE + WAIT_STEP) };
         let mut stream = run.stream(input, &[StreamMode::Tasks])?;
         for part in &mut stream {
             let part = part?;

@@ -36,3 +36,5 @@ pub const ATTEMPTS_MAX: i64 = 1_000;
 pub const SUPERSTEPS_MAX: u64 = 10_000;
 /// A duration in a workflow file: 366 days.
 pub const DURATION_MAX: Duration = Duration::from_secs(366 * 86_400);
+/// The lease of a run that a process makes without a worker.
+pub const LEASE: Duration = Duration::from_secs(10);

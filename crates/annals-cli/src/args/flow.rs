@@ -1,6 +1,9 @@
 //! The arguments of the verbs about workflow files.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use super::duration;
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -50,4 +53,74 @@ pub(crate) struct GraphArgs {
     /// Unfold N levels of workflows in the workflow
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) depth: usize,
+}
+
+const ENQUEUE_EXAMPLES: &str = "\
+Examples:
+  annals enqueue checks.toml --input '{\"folder\": \"docs\"}'
+  annals enqueue checks.toml --key mail-4711        a second call with the key enqueues nothing
+  annals enqueue deploy.toml --thread friday --delay 2h --priority 5
+  annals enqueue --queue book --argument 17 --store shop.db
+
+With --queue no file is needed: the worker is a program that has a graph of that name. Its input is an
+update of channels (--input) or the argument of an entrypoint (--argument).";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = ENQUEUE_EXAMPLES)]
+pub(crate) struct EnqueueArgs {
+    /// The workflow, as TOML or JSON; without --store, its store stands beside it as NAME.db
+    #[arg(required_unless_present = "queue")]
+    pub(crate) file: Option<PathBuf>,
+    /// The thread of the run, which is new or has ended [default: NAME/KEY with --key, else NAME/ and a new id]
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    /// Values of channels: a JSON object, or @FILE
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    /// The run begins after this time: 500ms, 10s or 1h30m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) delay: Option<Duration>,
+    /// Of the runs that are due the one with the greatest priority begins first: 0 to 9
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub(crate) priority: u8,
+    /// Enqueue nothing if a run with this key was enqueued on the thread before
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// The queue of a graph of another program, in place of a file
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub(crate) queue: Option<String>,
+    /// The argument of an entrypoint, for --queue: JSON, or any other text
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["input", "file"])]
+    pub(crate) argument: Option<String>,
+}
+
+const WORK_EXAMPLES: &str = "\
+Examples:
+  annals work checks.toml --concurrency 8
+  annals work checks.toml deploy.toml --store work.db
+  annals work checks.toml --once                    ends when nothing is due
+
+A worker runs what is due on the threads of its workflows: runs that were enqueued, whose sleep has ended,
+that got a signal or an answer, or whose process died. Any number of workers may work on one store. Ctrl-C or
+SIGTERM ends it when the steps that run have ended; a second one kills their commands, whose nodes have
+failed then. The exit code is 1 if a run has failed: annals pending shows it, annals retry makes it due again.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = WORK_EXAMPLES)]
+pub(crate) struct WorkArgs {
+    /// The workflows, as TOML or JSON; without --store, the store of a single one stands beside it as NAME.db
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Run N threads at the same time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) concurrency: u16,
+    /// End when nothing is due; sleeping runs and those of other workers are not waited for
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// The duration of a lease: after it a run whose process died on another machine is continued
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) lease: Duration,
+    /// A run that was continued more than N times without an end has failed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) max_recoveries: u64,
 }

@@ -21,7 +21,7 @@ pub(crate) use change::{
 };
 pub(crate) use control::{AnswerArgs, CancelArgs, SignalArgs, ThreadsArg};
 pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
-pub(crate) use flow::{DrawingFormat, GraphArgs, RunArgs};
+pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
     BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
     SqlArgs, StatsArgs, StatsField, StatusName, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
@@ -46,6 +46,7 @@ Paths:
 Examples:
   annals demo                          run the research workflow over the project's docs
   annals run checks.toml && annals graph checks.toml
+  annals enqueue checks.toml && annals work checks.toml
   annals threads --store notes.db
   annals log trip-42 -n 10
   annals show trip-42~2 plan
@@ -148,6 +149,10 @@ pub(crate) enum Verb {
     Demo(DemoArgs),
     /// Run the workflow of a file, or continue it where it stopped
     Run(RunArgs),
+    /// Put a run of the workflow of a file into its queue, for a worker
+    Enqueue(EnqueueArgs),
+    /// Run what is due of the workflows of files, until it is ended: a worker
+    Work(WorkArgs),
     /// Draw the workflow of a file: Mermaid, DOT, SVG, or lines of text
     Graph(GraphArgs),
     /// List the threads, the last active first

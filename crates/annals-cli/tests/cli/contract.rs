@@ -177,6 +177,15 @@ fn every_document_has_its_documented_shape() {
     let (events, end) = super::flows::documents();
     events.iter().for_each(|event| compare("run", event));
     compare("RUNEND", &end);
+    #[cfg(unix)]
+    {
+        let (enqueued, events) = super::work::documents();
+        compare("enqueue", &enqueued);
+        let (end, events) = events.split_last().unwrap();
+        assert!(events.iter().any(|event| event["event"] == "attempt_failed"), "{events:?}");
+        events.iter().for_each(|event| compare("work", event));
+        compare("WORKEND", end);
+    }
     compare("graph", &super::flows::drawing());
     let error = other.annals(&["show", "nobody", "--json"]);
     compare("Errors", &document(&error.stderr));

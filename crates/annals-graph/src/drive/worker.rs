@@ -231,6 +231,14 @@ impl Worker {
         self.work(&RunControl::new(), true)
     }
 
+    /// Works until nothing is due, as [`Worker::run_until_idle`], or until `control` asks it to stop, as [`Worker::run_until`].
+    ///
+    /// # Errors
+    /// As [`Worker::run_until`].
+    pub fn run_until_idle_or(&self, control: &RunControl) -> Result<WorkerReport, Error> {
+        self.work(control, true)
+    }
+
     fn work(&self, control: &RunControl, ends_idle: bool) -> Result<WorkerReport, Error> {
         validate_lease(self.lease)?;
         let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL);

@@ -1,0 +1,257 @@
+//! Runs of workflow files that are enqueued, and workers in processes of their own that run them.
+
+use std::process::Child;
+use std::time::Duration;
+
+use annals::base::{Clock as _, SystemClock};
+
+use super::*;
+
+/// Each run appends its thread to a file, in two nodes of which the second follows the first.
+const TWICE: &str = "name = 'twice'\nchannels = { n = 'last', out = 'last' }\n[nodes.first]\n\
+                     run = 'echo \"$ANNALS_THREAD\" >> first.txt'\n[nodes.second]\nafter = 'first'\n\
+                     run = 'echo \"$ANNALS_THREAD\" >> second.txt'\n";
+/// The longest wait for something that a worker does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn bench(name: &str, flow: &str) -> Bench {
+    let bench = Bench::new();
+    fs::write(bench.path(name), flow).unwrap();
+    bench
+}
+
+/// Starts a worker that goes on until it is ended.
+fn worker(bench: &Bench, arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+    command.arg("work").args(arguments).args(["--store", "store.db", "--json"]).current_dir(bench.folder.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Sends a signal to a process, and returns its output.
+fn end(child: Child, signal: &str) -> Output {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    child.wait_with_output().unwrap()
+}
+
+fn lines_of(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Waits until a condition holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = SystemClock.elapsed();
+    while !holds() {
+        assert!(SystemClock.elapsed() - begin < PATIENCE, "{what} did not happen within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn status(bench: &Bench, thread: &str) -> Json {
+    let threads = bench.json(&["threads", "-n", "0"]);
+    let rows = threads["threads"].as_array().unwrap();
+    rows.iter().find(|row| row["thread"] == thread).map(|row| row["status"].clone()).unwrap_or_default()
+}
+
+/// The documents of a worker that has ended.
+fn events(output: &Output) -> Vec<Json> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The documents of `enqueue` and of a worker with a run that fails at its first attempt, and one that waits.
+pub(super) fn documents() -> (Json, Vec<Json>) {
+    let flow = "name = 'try'\nchannels = { n = 'last' }\n[nodes.a]\nrun = '[ -e tried ] || { touch tried; exit 3; }'\n\
+                retry = { attempts = 2 }\n[nodes.b]\nafter = 'a'\nask = 'go on?'\ninto = 'n'\n";
+    let bench = bench("try.toml", flow);
+    let enqueued = bench.json(&["enqueue", "try.toml"]);
+    (enqueued, events(&bench.annals(&["work", "try.toml", "--once", "--json"])))
+}
+
+#[test]
+fn a_run_is_enqueued_and_worked_on() {
+    let bench = bench("twice.toml", TWICE);
+    let first = bench.json(&["enqueue", "twice.toml", "--key", "mail-1", "--input", "{\"n\": 1}"]);
+    assert_eq!((&first["thread"], &first["new"]), (&json!("twice/mail-1"), &json!(true)));
+    let second = bench.json(&["enqueue", "twice.toml", "--key", "mail-1", "--input", "{\"n\": 2}"]);
+    assert_eq!((&second["thread"], &second["new"]), (&json!("twice/mail-1"), &json!(false)));
+    let own = bench.json(&["enqueue", "twice.toml"])["thread"].as_str().unwrap().to_owned();
+    assert!(own.starts_with("twice/") && own != "twice/mail-1", "{own}");
+    bench.json(&["enqueue", "twice.toml", "--thread", "late", "--delay", "1h"]);
+    assert_eq!((status(&bench, "late"), status(&bench, &own)), (json!("sleeping"), json!("running")));
+    bench.json(&["enqueue", "twice.toml", "--thread", "urgent", "--priority", "9"]);
+
+    let worked = bench.annals(&["work", "twice.toml", "--once", "--concurrency", "1", "--json"]);
+    assert_eq!(code(&worked), 0, "{worked:?}");
+    let events = events(&worked);
+    assert_eq!(events.last().unwrap()["continued"], 3, "{events:?}");
+    assert_eq!(lines_of(&bench.path("first.txt")), ["urgent", "twice/mail-1", &own], "the order of the queue");
+    assert_eq!(bench.json(&["show", "twice/mail-1", "n"])["value"], 1);
+    // A second worker finds nothing.
+    let idle = bench.annals(&["work", "twice.toml", "--once"]);
+    assert_eq!((code(&idle), stderr(&idle).contains("0 runs continued")), (0, true), "{idle:?}");
+}
+
+#[test]
+fn what_cannot_be_enqueued_is_refused() {
+    let bench = bench("twice.toml", TWICE);
+    bench.json(&["enqueue", "twice.toml", "--thread", "t"]);
+    for (arguments, wanted) in [
+        (&["enqueue", "twice.toml", "--thread", "t"][..], "has not ended"),
+        (&["enqueue", "twice.toml", "--input", "{\"m\": 1}"], "the channel `m`"),
+        (&["enqueue", "twice.toml", "--input", "[1]"], "expected an object"),
+        (&["enqueue", "twice.toml", "--priority", "10"], "10 is not in 0..=9"),
+        (&["enqueue", "twice.toml", "--argument", "1"], "cannot be used with"),
+        (&["enqueue", "twice.toml", "--delay", "soon"], "expected a duration"),
+        (&["enqueue"], "required"),
+        (&["work"], "required"),
+        (&["work", "twice.toml", "twice.toml"], "two workflows have the name twice"),
+        (&["work", "twice.toml", "--lease", "1ms", "--once"], "lease"),
+    ] {
+        let refused = bench.annals(arguments);
+        assert_eq!(code(&refused), 2, "{arguments:?}: {refused:?}");
+        assert!(stderr(&refused).contains(wanted), "{arguments:?}: {refused:?}");
+    }
+    fs::write(bench.path("b.toml"), TWICE.replace("'twice'", "'b'")).unwrap();
+    let no_store = run(bench.folder.path(), &["work", "twice.toml", "b.toml"]);
+    assert!(code(&no_store) == 2 && stderr(&no_store).contains("--store"), "{no_store:?}");
+    assert!(bench.json(&["runs"])["runs"].as_array().unwrap().len() == 1);
+}
+
+/// A run that fails, is made due again, asks, and gets its resume value from outside.
+#[test]
+fn a_worker_goes_on_after_a_retry_and_an_answer() {
+    let flow = "name = 'ask'\nchannels = { tag = 'last' }\n[nodes.build]\nrun = '[ -e fixed ] || { echo broken >&2; exit 3; }'\n\
+                [nodes.ask]\nafter = 'build'\nask = 'Which tag?'\ninto = 'tag'\n";
+    let bench = bench("ask.toml", flow);
+    bench.json(&["enqueue", "ask.toml", "--thread", "a"]);
+    let failed = bench.annals(&["work", "ask.toml", "--once"]);
+    let text = String::from_utf8(failed.stdout.clone()).unwrap();
+    assert_eq!(code(&failed), 1, "{failed:?}");
+    assert!(text.lines().any(|line| line.contains("failed") && line.contains("exit code 3: broken")), "{text}");
+    assert!(stderr(&failed).contains("1 failed"), "{failed:?}");
+    fs::write(bench.path("fixed"), "").unwrap();
+    bench.text(&["retry", "a"]);
+    assert_eq!(code(&bench.annals(&["work", "ask.toml", "--once"])), 0);
+    assert_eq!(status(&bench, "a"), "interrupted");
+    bench.text(&["answer", "a", "v2"]);
+    assert_eq!(code(&bench.annals(&["work", "ask.toml", "--once"])), 0);
+    assert_eq!((status(&bench, "a"), bench.json(&["show", "a", "tag"])["value"].clone()), (json!("done"), json!("v2")));
+}
+
+/// A queue of another program: the run is stored for its graph.
+#[test]
+fn a_queue_is_named_without_a_file() {
+    let bench = Bench::new();
+    let queued = bench.json(&["enqueue", "--queue", "booking", "--argument", "17", "--thread", "order-17"]);
+    assert_eq!((&queued["queue"], &queued["status"]), (&json!("booking"), &json!("running")));
+    let store = Store::open(bench.path("store.db")).unwrap();
+    let book = annals_graph::graph::Entrypoint::new("booking", |order: i64| Ok(order + 1)).compile().unwrap();
+    assert_eq!(annals_graph::Worker::new(&store).register(&book).run_until_idle().unwrap().continued, 1);
+    let state = book.get_state(&store.thread("order-17").unwrap()).unwrap();
+    assert_eq!(state.values.value().copied(), Some(18));
+    let unnamed = run(bench.folder.path(), &["enqueue", "--queue", "booking"]);
+    assert!(code(&unnamed) != 0 && stderr(&unnamed).contains("--store"), "{unnamed:?}");
+}
+
+/// Two workers share the runs of one store, and end at a signal when their steps have ended.
+#[test]
+fn two_workers_run_each_run_once() {
+    const RUNS: usize = 24;
+    let bench = bench("twice.toml", &TWICE.replace("run = 'echo", "run = 'sleep 0.05; echo"));
+    for n in 0..RUNS {
+        bench.json(&["enqueue", "twice.toml", "--thread", &format!("run-{n:02}")]);
+    }
+    let workers = [(); 2].map(|()| worker(&bench, &["twice.toml", "--concurrency", "2"]));
+    // Some are enqueued while the workers wait for work.
+    until("the end of the first runs", || lines_of(&bench.path("second.txt")).len() >= RUNS);
+    for n in RUNS..RUNS + 2 {
+        bench.json(&["enqueue", "twice.toml", "--thread", &format!("run-{n:02}")]);
+    }
+    until("the end of the last runs", || lines_of(&bench.path("second.txt")).len() >= RUNS + 2);
+    let ended = workers.map(|worker| end(worker, "-TERM"));
+    let mut continued = Vec::new();
+    for output in &ended {
+        assert_eq!(code(output), 0, "a drained worker has no failure: {output:?}");
+        continued.push(events(output).last().unwrap()["continued"].as_u64().unwrap());
+    }
+    assert_eq!(continued.iter().sum::<u64>(), RUNS as u64 + 2);
+    assert!(continued.iter().all(|runs| *runs > 0), "one worker did nothing: {continued:?}");
+    let expected: Vec<String> = (0..RUNS + 2).map(|n| format!("run-{n:02}")).collect();
+    for file in ["first.txt", "second.txt"] {
+        let mut lines = lines_of(&bench.path(file));
+        lines.sort();
+        assert_eq!(lines, expected, "{file}");
+    }
+    assert_eq!(code(&bench.annals(&["check"])), 0);
+}
+
+/// A flow whose first node takes long enough to be met by a signal.
+const SLOW: &str = "name = 'slow'\nchannels = { a = 'last' }\n[nodes.first]\n\
+                    run = 'echo first >> ran.txt; sleep 1; echo ended >> ran.txt'\n[nodes.second]\nafter = 'first'\n\
+                    run = 'echo second >> ran.txt'\n";
+
+#[test]
+fn a_worker_that_is_terminated_ends_its_step_and_begins_no_other() {
+    let bench = bench("slow.toml", SLOW);
+    bench.json(&["enqueue", "slow.toml", "--thread", "s"]);
+    let child = worker(&bench, &["slow.toml"]);
+    until("the first node", || lines_of(&bench.path("ran.txt")).len() == 1);
+    // `annals run` does not run the thread beside it.
+    let beside = bench.annals(&["run", "slow.toml", "--thread", "s"]);
+    assert_eq!(code(&beside), 5, "{beside:?}");
+    let output = end(child, "-TERM");
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert_eq!(lines_of(&bench.path("ran.txt")), ["first", "ended"]);
+    assert!(events(&output).iter().any(|event| event["event"] == "drained"), "{output:?}");
+    assert_eq!(code(&bench.annals(&["work", "slow.toml", "--once"])), 0);
+    assert_eq!(lines_of(&bench.path("ran.txt")), ["first", "ended", "second"]);
+}
+
+#[test]
+fn a_second_signal_kills_the_commands_of_a_worker() {
+    let bench = bench("slow.toml", &SLOW.replace("sleep 1", "sleep 30"));
+    bench.json(&["enqueue", "slow.toml", "--thread", "s"]);
+    let begin = SystemClock.elapsed();
+    let child = worker(&bench, &["slow.toml"]);
+    until("the first node", || lines_of(&bench.path("ran.txt")).len() == 1);
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    std::thread::sleep(Duration::from_millis(300));
+    let output = end(child, "-INT");
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(SystemClock.elapsed() - begin < Duration::from_secs(25), "the command was not killed");
+    assert_eq!((lines_of(&bench.path("ran.txt")), status(&bench, "s")), (vec!["first".to_owned()], json!("failed")));
+    assert!(stderr(&output).contains("Ctrl-C again kills their commands"), "{output:?}");
+    assert_eq!(bench.json(&["retry", "s"])["threads"][0]["status"], "running");
+}
+
+/// The run of a worker that is killed is continued by another one, without the node that had ended.
+#[test]
+fn a_worker_that_is_killed_is_replaced() {
+    let flow = "name = 'two'\nchannels = { a = 'last' }\n[nodes.first]\nrun = 'echo first >> ran.txt'\n[nodes.second]\n\
+                after = 'first'\nrun = 'echo second >> ran.txt; [ -e go ] || sleep 30'\n";
+    let bench = bench("two.toml", flow);
+    bench.json(&["enqueue", "two.toml", "--thread", "k"]);
+    let child = worker(&bench, &["two.toml", "--lease", "1s"]);
+    until("the second node", || lines_of(&bench.path("ran.txt")).len() == 2);
+    fs::write(bench.path("go"), "").unwrap();
+    let killed = end(child, "-KILL");
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    let other = worker(&bench, &["two.toml"]);
+    until("the end of the run", || status(&bench, "k") == "done");
+    let output = end(other, "-INT");
+    assert_eq!(
+        (code(&output), lines_of(&bench.path("ran.txt"))),
+        (0, vec!["first".into(), "second".into(), "second".into()])
+    );
+}
+
+#[test]
+fn the_time_of_a_worker_is_limited() {
+    let bench = bench("twice.toml", TWICE);
+    let output = bench.annals(&["work", "twice.toml", "--timeout", "300ms"]);
+    assert_eq!(code(&output), 5, "{output:?}");
+    assert!(stderr(&output).contains("did not end within 300ms"), "{output:?}");
+}
