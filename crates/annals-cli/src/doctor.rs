@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
-use crate::output::{Printer, columns, escape, size};
+use crate::output::{Printer, columns, escape, grouped, size};
 use crate::point;
 
 /// Bytes of a store that is checked; the check of a larger one takes longer than a report may.
@@ -53,6 +53,11 @@ pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, Comman
         Json::Null => "unknown".to_owned(),
         Json::String(text) => escape(text).into_owned(),
         Json::Number(number) if name.ends_with("_bytes") => number.as_u64().map(size).unwrap_or_default(),
+        Json::Bool(holds) => if *holds { "yes" } else { "no" }.to_owned(),
+        Json::Object(counts) => {
+            let counts = counts.iter().map(|(noun, n)| format!("{} {noun}", grouped(n.as_u64().unwrap_or(0))));
+            counts.collect::<Vec<_>>().join(", ")
+        }
         other => other.to_string(),
     };
     let names = ["annals", "sqlite", "system", "file", "format", "page_bytes", "log_mode", "file_bytes", "wal_bytes"];

@@ -35,6 +35,9 @@ pub(crate) fn open(store: NamedStore<'_>, options: OpenOptions) -> Result<Store,
         Ok(meta) if meta.is_dir() => {
             Err(CommandFailure::new(4, "not_a_store", format!("{} is a folder, not a store", path.display())))
         }
+        Ok(meta) if meta.len() == 0 => store.open_with(options).map_err(|failure| {
+            failure.hint("the command that made it ended before its first commit: repeat it, or delete the file")
+        }),
         _ => store.open_with(options),
     }
 }

@@ -73,39 +73,42 @@ Exit codes:
   0 ok   1 differences, nothing found, something lost, or a run that waits   2 usage   3 not found   4 damaged, or no store
   5 busy, conflict, or over --timeout   6 another format   7 refused (needs --yes)   70 internal   130 Ctrl-C";
 
+/// The heading of the options that every command has.
+const GLOBAL: &str = "Options of every command";
+
 /// Run, inspect, compare and fork the histories in an annals store
 #[derive(Debug, Parser)]
-#[command(name = "annals", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "annals", version, after_help = EXAMPLES, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Args {
     /// Path of the store
-    #[arg(long, global = true, value_name = "FILE", env = "ANNALS_STORE", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE", env = "ANNALS_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
     /// File with the key of the store: 32 bytes, or 64 hexadecimal digits
-    #[arg(long, global = true, value_name = "FILE", env = "ANNALS_KEY_FILE", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE", env = "ANNALS_KEY_FILE", hide_env_values = true)]
     pub(crate) key_file: Option<PathBuf>,
     /// Print one JSON document, and errors as JSON on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     /// Print each item of the JSON document on a line of its own
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) jsonl: bool,
     /// Colours: auto (on a terminal, unless NO_COLOR is set; always with CLICOLOR_FORCE), always or never
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColourChoice::Auto)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_enum, value_name = "WHEN", default_value_t = ColourChoice::Auto)]
     pub(crate) color: ColourChoice,
     /// Print no notes on stderr, only errors
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL)]
     pub(crate) quiet: bool,
     /// Say on stderr how long the command took
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL)]
     pub(crate) verbose: bool,
     /// End the command after this time with exit code 5: 500ms, 10s or 1h30m
-    #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Never ask; fail where an answer would be needed
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) no_input: bool,
     /// Print long output of log, show and diff to a terminal at once, without PAGER
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) no_pager: bool,
     #[command(subcommand)]
     pub(crate) command: Verb,

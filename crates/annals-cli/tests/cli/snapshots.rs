@@ -272,7 +272,13 @@ fn without_numbers(line: &str) -> String {
             c => text.push(c),
         }
     }
-    text.replace("N.N", "N").replace("KiB", "B").replace("MiB", "B").split_whitespace().collect::<Vec<_>>().join(" ")
+    text.replace("N.N", "N")
+        .replace("KiB", "B")
+        .replace("MiB", "B")
+        .replace("GiB", "B")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Returns a command with what it prints.
