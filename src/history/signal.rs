@@ -11,7 +11,7 @@ use crate::base::{CheckpointId, Map, Namespace, Value};
 use crate::error::Error;
 use crate::state::signal_resume_value;
 use crate::store::batch::{Change, ChangeValue, ItemChange, ItemOp};
-use crate::store::{Batch, ChannelValue, ItemRange, NewCheckpoint, Parent, Source, Store, StoreError};
+use crate::store::{Batch, ChannelValue, ItemRange, NewCheckpoint, Parent, Source, Store, StoreError, ThreadSize};
 
 use super::interrupts::WaitingTasks;
 use super::snapshot::{Snapshot, item_value};
@@ -106,6 +106,40 @@ impl Thread {
                 done => return done,
             }
         }
+    }
+
+    /// Counts the checkpoints and branches of the thread in all its namespaces but the mailbox: a signal is not a step of it. The
+    /// cost is that of [`Backend::thread_size`](crate::store::Backend::thread_size).
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let order = Store::memory().thread("order-17")?;
+    /// order.set("paid", false)?;
+    /// order.signal("review", true)?;
+    /// assert_eq!(order.size()?.checkpoints, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn size(&self) -> Result<ThreadSize, StoreError> {
+        let mut size = self.store().backend().thread_size(self.id())?;
+        let mailbox = self.mailbox()?;
+        if let Some(newest) = mailbox.head()? {
+            let first = self.store().backend().ancestors(newest.point(), &[0])?.pop().flatten();
+            // A mailbox is one line: each of its checkpoints is on the one before. If some were pruned, the others are counted.
+            let kept = match first {
+                Some(first) if !first.pruned => newest.record().ordinal.saturating_add(1),
+                _ => mailbox.history()?.try_fold(0_u64, |count, at| at.map(|_| count + 1))?,
+            };
+            size.checkpoints = size.checkpoints.saturating_sub(kept);
+            size.branches = size.branches.saturating_sub(1);
+        }
+        Ok(size)
     }
 
     /// Returns whether a namespace is the mailbox of its thread.

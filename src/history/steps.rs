@@ -132,6 +132,9 @@ pub struct Steps {
     /// The times at which supersteps ended: children come before their parents.
     ended: HashMap<CheckpointId, Timestamp>,
     page: VecDeque<StepInfo>,
+    /// The number of checkpoints in a row without a step, after which it ends.
+    gap_max: Option<usize>,
+    ended_early: bool,
 }
 
 impl Thread {
@@ -161,7 +164,14 @@ impl Thread {
     /// ```
     pub fn steps(&self) -> Result<Steps, StoreError> {
         let head = self.head()?.map(|head| head.id());
-        Ok(Steps { history: self.history()?, head, ended: HashMap::new(), page: VecDeque::new() })
+        Ok(Steps {
+            history: self.history()?,
+            head,
+            ended: HashMap::new(),
+            page: VecDeque::new(),
+            gap_max: None,
+            ended_early: false,
+        })
     }
 }
 
@@ -169,7 +179,15 @@ impl Iterator for Steps {
     type Item = Result<StepInfo, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let mut gap = 0;
         while self.page.is_empty() {
+            if self.gap_max.is_some_and(|most| gap >= most) {
+                self.ended_early = true;
+            }
+            if self.ended_early {
+                return None;
+            }
+            gap += 1;
             let read = self.history.next()?.and_then(|at| self.read(&at));
             if let Err(error) = read {
                 return Some(Err(error));
@@ -180,6 +198,33 @@ impl Iterator for Steps {
 }
 
 impl Steps {
+    /// Ends the iterator after this number of checkpoints in a row without a step, so that a listing of a thread without tasks does
+    /// not read its whole history. Default: no end before the first checkpoint.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("notes")?;
+    /// for n in 0..3 {
+    ///     thread.set("n", n)?;
+    /// }
+    /// let mut steps = thread.steps()?.gap_max(2);
+    /// assert!(steps.next().is_none() && steps.ended_early());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn gap_max(mut self, checkpoints: usize) -> Self {
+        self.gap_max = Some(checkpoints);
+        self
+    }
+
+    /// Returns whether it has ended because of [`Steps::gap_max`]: older checkpoints may have steps.
+    pub fn ended_early(&self) -> bool {
+        self.ended_early
+    }
+
     /// Reads the steps of a checkpoint.
     fn read(&mut self, at: &Snapshot) -> Result<(), StoreError> {
         let record = at.record();
@@ -187,29 +232,38 @@ impl Steps {
             self.ended.insert(parent, record.created_at);
         }
         let ended = self.ended.remove(&at.id());
+        let place = Superstep { at, ended, is_head: self.head == Some(at.id()) };
+        self.page.extend(place.steps()?);
+        Ok(())
+    }
+}
+
+impl Superstep<'_> {
+    /// Returns its steps: its tasks, then the calls that were made in it.
+    fn steps(&self) -> Result<Vec<StepInfo>, StoreError> {
+        let (record, mut steps) = (self.at.record(), Vec::new());
         if record.tasks.is_empty() {
-            return Ok(());
+            return Ok(steps);
         }
         let mut written: Vec<StepWrites> = Vec::new();
-        for write in at.writes()? {
+        for write in self.at.writes()? {
             match written.iter_mut().find(|of| of.task == write.task) {
                 Some(of) => of.add(write)?,
                 None => written.push(StepWrites::begin(write)?),
             }
         }
-        let place = Superstep { at, ended, is_head: self.head == Some(at.id()) };
         for task in record.tasks.iter().filter(|task| &*task.name != START) {
             let index = written.iter().position(|of| of.task == task.id);
             let of = index.map_or_else(|| StepWrites::of(task.id), |index| written.remove(index));
-            self.page.push_back(place.step(of, Arc::clone(&task.name), false));
+            steps.push(self.step(of, Arc::clone(&task.name), false));
         }
         written.retain(|of| of.task != NULL_TASK && of.is_call);
         written.sort_by(|a, b| (a.started, &a.path).cmp(&(b.started, &b.path)));
-        self.page.extend(written.into_iter().map(|of| {
+        steps.extend(written.into_iter().map(|of| {
             let name = of.name();
-            place.step(of, name, true)
+            self.step(of, name, true)
         }));
-        Ok(())
+        Ok(steps)
     }
 }
 
@@ -422,6 +476,32 @@ fn text(value: Value) -> String {
 }
 
 impl Snapshot {
+    /// Returns the steps of the superstep that was due here: its tasks, then the calls that were made in it. `next` is the checkpoint
+    /// that ended the superstep, which gives the time of its end; without it the superstep has not ended.
+    ///
+    /// # Errors
+    /// As [`Thread::steps`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("notes")?;
+    /// thread.set("n", 1)?;
+    /// assert!(thread.at("~0")?.steps(None)?.is_empty(), "an update has no task");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn steps(&self, next: Option<&Snapshot>) -> Result<Vec<StepInfo>, StoreError> {
+        let (ended, point) = (next.map(Snapshot::created_at), self.point());
+        let is_head = match ended {
+            Some(_) => false,
+            None => self.store().backend().head_id(&point.thread, &point.namespace)? == Some(self.id()),
+        };
+        Superstep { at: self, ended, is_head }.steps()
+    }
+
     /// Returns the input of the run that the checkpoint belongs to: of an entrypoint its argument, of a graph a map of the
     /// channels that the input wrote. `None` if no run made the checkpoint. The checkpoints of the run are read back to its
     /// first one; of an entrypoint, whose run is one superstep, at most two.

@@ -17,6 +17,9 @@ use crate::output::{self, Printer, columns, cut, escape};
 use crate::point::thread;
 use crate::words::{self, Waits};
 
+/// Checkpoints in a row without a task after which a listing ends; the message of an empty one names it.
+const GAP_MAX: usize = 1_000;
+
 fn document(step: &StepInfo) -> Json {
     json!({
         "checkpoint": step.point.checkpoint.to_string(),
@@ -42,9 +45,13 @@ pub(crate) fn seconds(step: &StepInfo) -> Option<f64> {
 
 pub(crate) fn run(args: &args::ThreadListArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.thread)?;
+    let most = args.most();
     let mut listed = thread.steps()?;
-    let rows: Vec<StepInfo> = listed.by_ref().take(args.most()).collect::<Result<_, _>>()?;
-    let more = listed.next().transpose()?.is_some();
+    if most != usize::MAX {
+        listed = listed.gap_max(GAP_MAX);
+    }
+    let rows: Vec<StepInfo> = listed.by_ref().take(most).collect::<Result<_, _>>()?;
+    let more = listed.next().transpose()?.is_some() || listed.ended_early();
     if out.is_json() {
         let steps: Vec<Json> = rows.iter().map(document).collect();
         out.json(&json!({ "schema": 1, "thread": thread.id().as_str(), "steps": steps, "more": more }))?;
@@ -64,7 +71,11 @@ pub(crate) fn run(args: &args::ThreadListArgs, store: &Store, out: &mut Printer)
             cut(&escape(row.error_text()), 80).into_owned(),
         ]);
     }
-    table(&cells, more, "the thread has no task", out)
+    let none = match more {
+        true => "the newest 1,000 checkpoints have no task; -n 0 looks at all",
+        false => "the thread has no task",
+    };
+    table(&cells, more, none, out)
 }
 
 /// Prints rows under their titles.

@@ -100,8 +100,8 @@ fn table(store: &Store, rows: &[Row], out: &mut Printer) -> Result<(), CommandFa
 
 impl Row {
     fn of(info: ThreadInfo, store: &Store) -> Result<Self, CommandFailure> {
-        let head = store.thread(info.id().as_str())?.at(info.head())?;
-        let size = store.backend().thread_size(info.id())?;
+        let thread = store.thread(info.id().as_str())?;
+        let (head, size) = (thread.at(info.head())?, thread.size()?);
         let waits = Waits::new(info.status(), head.next());
         Ok(Self { info, head, size, waits })
     }

@@ -206,3 +206,65 @@ fn stats_shows_sizes() {
     assert!(text.starts_with("file ") && text.contains("0 of 0 frames copied"), "{text}");
     assert_eq!(code(&bench.annals_on("none.db", &["stats"])), 3);
 }
+
+/// The first command on a store was killed before its first commit: the file is there and empty.
+#[test]
+fn an_empty_file_becomes_a_store_by_the_next_command_that_makes_one() {
+    let bench = Bench::new();
+    fs::write(bench.path("chat.jsonl"), "{\"role\": \"user\", \"content\": \"hi\"}\n").unwrap();
+    for arguments in [&["import", "chat.jsonl", "--name", "a", "--format", "openai"][..], &["import", "chat.jsonl"]] {
+        fs::write(bench.path("store.db"), "").unwrap();
+        let read = bench.annals(&["threads"]);
+        assert_eq!(code(&read), 4, "{read:?}");
+        assert!(stderr(&read).contains("ended before its first commit"), "{read:?}");
+        assert_eq!(fs::metadata(bench.path("store.db")).unwrap().len(), 0, "a reader changes nothing");
+        assert_eq!(code(&bench.annals(arguments)), 0, "{arguments:?}");
+        assert_eq!(bench.json(&["threads"])["threads"].as_array().unwrap().len(), 1, "{arguments:?}");
+        fs::remove_file(bench.path("store.db")).unwrap();
+    }
+}
+
+/// A thread without tasks is not read to its begin for a listing of its tasks.
+#[test]
+fn steps_of_a_thread_without_tasks_end_after_a_thousand_checkpoints() {
+    let bench = Bench::new();
+    let store = Store::open(bench.path("store.db")).unwrap();
+    let notes = store.thread("notes").unwrap();
+    let graph = StateGraph::<Noted>::new()
+        .node("note", |noted: &Noted| Ok(Noted::update().n(noted.n + 1)))
+        .edge(START, "note")
+        .compile()
+        .unwrap();
+    graph.invoke(&notes, Noted::update().n(0)).unwrap();
+    for n in 0..1_100 {
+        notes.set("n", n).unwrap();
+    }
+    drop(notes);
+    drop(store);
+    let few = bench.annals(&["steps", "notes"]);
+    assert!(code(&few) == 1 && stderr(&few).contains("the newest 1,000 checkpoints have no task"), "{few:?}");
+    let found = bench.annals(&["steps", "notes", "--json"]);
+    assert_eq!((code(&found), document(&found.stdout)["more"].clone()), (1, json!(true)));
+    let all = bench.json(&["steps", "notes", "-n", "0"]);
+    assert_eq!((all["steps"].as_array().unwrap().len(), &all["more"]), (1, &json!(false)));
+}
+
+#[derive(State, Clone, Default)]
+struct Noted {
+    n: i64,
+}
+
+/// The mailbox of a thread is a namespace of its own, and is not counted.
+#[test]
+fn a_signal_is_not_counted_as_a_checkpoint_or_a_branch() {
+    let bench = Bench::new();
+    bench.text(&["demo", "notes", "--yes"]);
+    let size = || {
+        let row = bench.json(&["threads"])["threads"][0].clone();
+        (row["checkpoints"].clone(), row["branches"].clone())
+    };
+    let before = size();
+    bench.text(&["signal", "research:notes", "paid", "1"]);
+    bench.text(&["signal", "research:notes", "paid", "2"]);
+    assert_eq!(size(), before);
+}

@@ -87,7 +87,7 @@ fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadRow, Refusal> {
     let mut query = CheckpointQuery::new(info.id().clone(), Namespace::root());
     query.limit = ACTIVITY_MAX;
     let records = backend.checkpoints(&query)?;
-    let size = if screen.json { Some(backend.thread_size(info.id())?) } else { None };
+    let size = if screen.json { Some(screen.store.thread(info.id().as_str())?.size()?) } else { None };
     let point =
         records.first().map(|newest| annals::store::CheckpointRef { checkpoint: info.head(), ..newest.point.clone() });
     let known = records.iter().find(|record| record.point.checkpoint == info.head()).cloned();
