@@ -51,6 +51,40 @@ pub(crate) fn share(html: &mut Html, part: f64, label: &str) {
     });
 }
 
+/// A part of a lane: where it begins and ends, as parts of the scale, and its class.
+pub(crate) struct LanePart {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) class: &'static str,
+}
+
+/// Adds a lane of a waterfall: its parts on the scale of all lanes.
+pub(crate) fn lane(html: &mut Html, parts: &[LanePart], label: &str) {
+    let attributes = [
+        ("class", "share fall"),
+        ("width", "100%"),
+        ("height", "12"),
+        ("viewBox", "0 0 1000 12"),
+        ("preserveAspectRatio", "none"),
+        ("role", "img"),
+        ("aria-label", label),
+    ];
+    html.within("svg", &attributes, |html| {
+        for part in parts.iter().take(BARS_MAX) {
+            let from = if part.from.is_finite() { part.from.clamp(0.0, 1.0) } else { 0.0 };
+            let to = if part.to.is_finite() { part.to.clamp(from, 1.0) } else { from };
+            // A part of no length would not be seen.
+            let x = (from * 1_000.0).min(996.0);
+            let (x, width) = (format!("{x:.1}"), format!("{:.1}", (to * 1_000.0 - x).max(4.0)));
+            html.element(
+                "rect",
+                &[("x", &x), ("y", "0"), ("width", &width), ("height", "12"), ("class", part.class)],
+                "",
+            );
+        }
+    });
+}
+
 /// Adds a table whose rows have bars on a common scale.
 pub(crate) fn bars(html: &mut Html, title: &str, bars: &[Bar]) {
     let highest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);

@@ -68,7 +68,8 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     html.close("p");
     seen.chart(&mut html);
     html.open("div", &[("class", "plots")]);
-    let bar = |name: &str, value: f64, shown: String| Bar { name: shortened(name, 40), value, shown };
+    let name_of = |name: &str| shortened(&crate::words::tally([name]), 40);
+    let bar = |name: &str, value: f64, shown: String| Bar { name: name_of(name), value, shown };
     let nodes = seen.nodes.iter();
     let runs = nodes.clone().map(|(name, node)| bar(name, node.tasks as f64, grouped(node.tasks)));
     bars(&mut html, "tasks of a node", &runs.collect::<Vec<_>>());
@@ -79,7 +80,11 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         bars(&mut html, "tokens of its messages", &tokens.collect::<Vec<_>>());
     }
     let transitions = seen.transitions.iter();
-    let transitions = transitions.map(|((from, to), n)| bar(&format!("{from} → {to}"), *n as f64, grouped(*n)));
+    let transitions = transitions.map(|((from, to), n)| Bar {
+        name: format!("{} → {}", name_of(from), name_of(to)),
+        value: *n as f64,
+        shown: grouped(*n),
+    });
     bars(&mut html, "transitions", &transitions.collect::<Vec<_>>());
     html.close("div");
     Ok(View::new(format!("{} graph", name(&info)), html).live(thread.id().as_str()).into())

@@ -194,7 +194,8 @@ pub(super) fn line(value: &Value) -> String {
 /// Adds the writer of a value: node, step and a link to the checkpoint.
 pub(super) fn writer(html: &mut Html, at: &Snapshot, by: &Blame) {
     let text = format!("{}@{}", thread_text(by.point.thread.as_str()), by.point.checkpoint);
-    html.text("written by ").text(by.node.as_deref().unwrap_or(by.source.as_str())).text(" at ");
+    let writer = crate::words::tally([by.node.as_deref().unwrap_or(by.source.as_str())]);
+    html.text("written by ").text(&writer).text(" at ");
     html.link(&format!("/t/{}", encode(&text)), &format!("step {}", by.step));
     html.text(&format!(", {}", ago(at.store().now(), by.created_at)));
 }

@@ -211,6 +211,9 @@ fn group(html: &mut Html, name: &str, title: &str, figures: &BTreeMap<String, Fi
         });
     }
     html.element("h2", &[], title);
+    if rows.is_empty() {
+        html.classed("p", "dim", "nothing was recorded");
+    }
     let plot = |html: &mut Html, what: &str, value: &dyn Fn(&Figures) -> f64, shown: &dyn Fn(&Figures) -> String| {
         if rows.iter().all(|(_, figures)| value(figures) <= 0.0) {
             return;
@@ -227,10 +230,12 @@ fn group(html: &mut Html, name: &str, title: &str, figures: &BTreeMap<String, Fi
         format!("{} in, {} out", rounded(figures.input_tokens), rounded(figures.output_tokens))
     });
     plot(html, "cost", &|figures| figures.cost_usd, &|figures| cost(figures.cost_usd));
-    plot(html, "median duration of a step", &|figures| figures.percentile(0.5).unwrap_or(0) as f64, &|figures| {
-        let [half, most] = [0.5, 0.95].map(|share| figures.percentile(share).map(span).unwrap_or_default());
-        format!("p50 {half}, p95 {most}")
-    });
+    let durations = |figures: &Figures| match (figures.percentile(0.5), figures.percentile(0.95)) {
+        (Some(half), Some(most)) => format!("p50 {}, p95 {}", span(half), span(most)),
+        _ => "no duration".to_owned(),
+    };
+    let median = |figures: &Figures| figures.percentile(0.5).unwrap_or(0) as f64;
+    plot(html, "median duration of a step", &median, &durations);
     plot(html, "bytes written", &|figures| figures.bytes as f64, &|figures| size(figures.bytes));
     plot(html, "steps", &|figures| figures.steps as f64, &|figures| grouped(figures.steps));
 }

@@ -1,8 +1,11 @@
 //! The superstep that made a checkpoint: its tasks with their writes, attempts and errors, and the changed channels.
+//!
+//! The waterfall shows what has times in the log: called tasks, attempts that failed and were followed by another one, and the only
+//! task of a superstep. The log does not hold the time at which one of several tasks ended, so such a task has no bar.
 
-use annals::base::{TaskId, Value};
-use annals::history::Snapshot;
-use annals::store::{TaskKind, TaskRecord, WriteRecord};
+use annals::base::{TaskId, Timestamp, Value};
+use annals::history::{Snapshot, StepInfo};
+use annals::store::{Source, TaskKind, TaskRecord, WriteRecord};
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};
@@ -13,8 +16,8 @@ use crate::changed::{ChannelStep, changed};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::WRITES_MAX;
-use crate::plot;
+use crate::limits::{BARS_MAX, WRITES_MAX};
+use crate::plot::{self, LanePart};
 use crate::words::{ago, brief, made, metadata, place, shortened, span, stored_parent};
 
 /// Checkpoints of a lineage that a search for a step reads.
@@ -46,6 +49,11 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
         document["changed"] = changed.iter().map(ChannelStep::json).collect();
         document["tasks"] = tasks_document(parent.as_ref(), &before)?;
         document["due"] = tasks_document(Some(at), &pending)?;
+        let steps = match &parent {
+            Some(parent) => parent.steps(ended_by(at))?,
+            None => Vec::new(),
+        };
+        document["lanes"] = lanes(&steps).iter().map(|(step, spans)| lane_document(step, spans)).collect();
         return Ok(Shown::Json(document));
     }
     let (thread, mut html) = (screen.thread(at)?, Html::new());
@@ -53,32 +61,33 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "step");
     html.element("h2", &[], &format!("step {}: {}", at.step(), made(at, parent.as_ref())));
-    let mut micros = None;
     if let Some(parent) = &parent {
-        micros = Some(at.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0));
         html.within("p", &[], |html| {
             html.text("input: the state at ").link(&address::point(parent), &format!("step {}", parent.step()));
             html.text(&format!(" · {} · ", ago(at.store().now(), at.created_at())));
             html.link(&address::diff(&point_text(parent), &point_text(at)), "difference");
         });
-        tasks(&mut html, parent, &before, micros)?;
+        waterfall(&mut html, &parent.steps(ended_by(at))?, (parent.created_at(), at.created_at()));
+        tasks(&mut html, parent, &before, true)?;
     }
     html.element("h2", &[], "changed");
     html.open("ul", &[]);
     for step in &changed {
         html.open("li", &[("dir", "auto")]);
         html.link(&address::state(&address::point(at), [&*step.channel]), &shortened(&step.channel, 80));
-        html.text(&format!(" {} · {}", step.text(), crate::words::size(step.bytes))).close("li");
+        // The text of a value that is stored whole is the name alone.
+        let change = Some(step.text()).filter(|text| *text != *step.channel).unwrap_or_default();
+        html.text(&format!(" {change} · {}", crate::words::size(step.bytes))).close("li");
     }
     html.close("ul");
     if !at.record().tasks.is_empty() {
         html.element("h2", &[], "due after it");
-        tasks(&mut html, at, &pending, None)?;
+        waterfall(&mut html, &at.steps(None)?, (at.created_at(), at.store().now()));
+        tasks(&mut html, at, &pending, false)?;
     }
     html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
     crate::values::ValueTree::add_to(&mut html, &metadata, &format!("{}/state", address::point(at)));
-    debug_assert!(micros.is_none() == parent.is_none());
     Ok(View::new(format!("{} step {}", name(&info), at.step()), html).live(thread.id().as_str()).into())
 }
 
@@ -134,11 +143,101 @@ pub(super) fn attempts(at: &Snapshot) -> Result<Vec<(String, i64)>, Refusal> {
     Ok(found)
 }
 
+/// A span of time of a step: an attempt that failed, a call, or the whole step.
+struct StepSpan {
+    from: Timestamp,
+    to: Timestamp,
+    has_failed: bool,
+}
+
+/// Returns a checkpoint if it ended a superstep: an update does not.
+fn ended_by(at: &Snapshot) -> Option<&Snapshot> {
+    Some(at).filter(|at| at.source() == Source::Loop)
+}
+
+/// Returns the steps of a superstep, each with its spans.
+fn lanes(steps: &[StepInfo]) -> Vec<(&StepInfo, Vec<StepSpan>)> {
+    let is_single = steps.iter().filter(|step| !step.is_call).count() == 1;
+    steps.iter().map(|step| (step, spans(step, step.is_call || is_single))).collect()
+}
+
+/// Returns the spans of a step that the log tells. `has_own_end` says whether the end of the step is its own.
+fn spans(step: &StepInfo, has_own_end: bool) -> Vec<StepSpan> {
+    let mut spans = Vec::new();
+    for attempt in &step.attempts {
+        if let (Some(from), Some(to)) = (attempt.started_at, attempt.ended_at) {
+            spans.push(StepSpan { from, to, has_failed: attempt.error.is_some() });
+        }
+    }
+    // A call stores its own begin and end; the superstep of a single task ends with it.
+    if let Some(to) = step.ended_at.filter(|_| has_own_end) {
+        let has_failed = step.state.as_str() == "failed";
+        spans.retain(|attempt| attempt.to <= to);
+        let from = spans.last().map_or(step.started_at, |last| last.to);
+        spans.push(StepSpan { from, to, has_failed });
+    }
+    spans
+}
+
+/// Adds a lane for each step, on the scale of its superstep. Without any span nothing is added.
+fn waterfall(html: &mut Html, steps: &[StepInfo], (from, to): (Timestamp, Timestamp)) {
+    let mut lanes = lanes(steps);
+    lanes.truncate(BARS_MAX);
+    if lanes.iter().all(|(_, spans)| spans.is_empty()) {
+        return;
+    }
+    let ends = lanes.iter().flat_map(|(_, spans)| spans).map(|span| span.to);
+    let to = ends.fold(to, Timestamp::max);
+    let scale = to.as_micros().saturating_sub(from.as_micros()).max(1) as f64;
+    let at = |time: Timestamp| time.as_micros().saturating_sub(from.as_micros()) as f64 / scale;
+    html.open("figure", &[]).element("figcaption", &[], &format!("times of the tasks, within {}", span(scale as i64)));
+    html.open("table", &[("class", "waterfall")]);
+    for (step, spans) in &lanes {
+        html.open("tr", &[]).open("th", &[("scope", "row"), ("dir", "auto")]);
+        html.literal(if step.is_call { "\u{2514} " } else { "" }).text(&shortened(&step.name, 40)).close("th");
+        let micros: i64 =
+            spans.iter().map(|span| span.to.as_micros().saturating_sub(span.from.as_micros()).max(0)).sum();
+        let failed = spans.iter().filter(|span| span.has_failed).count();
+        let parts: Vec<LanePart> = spans
+            .iter()
+            .map(|span| LanePart {
+                from: at(span.from),
+                to: at(span.to),
+                class: if span.has_failed { "failed" } else { "ran" },
+            })
+            .collect();
+        let shown = match (spans.is_empty(), failed) {
+            (true, _) => String::new(),
+            (false, 0) => span(micros),
+            (false, 1) => format!("{}, 1 attempt failed", span(micros)),
+            (false, failed) => format!("{}, {failed} attempts failed", span(micros)),
+        };
+        html.open("td", &[("class", "fall")]);
+        if !parts.is_empty() {
+            plot::lane(html, &parts, &shown);
+        }
+        html.close("td").classed("td", "number", &shown).close("tr");
+    }
+    html.close("table").close("figure");
+    if steps.len() > BARS_MAX {
+        html.classed("p", "dim", &format!("{} more", steps.len() - BARS_MAX));
+    }
+}
+
+fn lane_document(step: &StepInfo, spans: &[StepSpan]) -> Json {
+    let spans: Vec<Json> = spans
+        .iter()
+        .map(|span| json!({ "from": span.from.to_string(), "to": span.to.to_string(), "failed": span.has_failed }))
+        .collect();
+    let (task, state) = (step.task.to_string(), step.state.as_str());
+    json!({ "task": task, "node": &*step.name, "call": step.is_call, "state": state, "spans": spans })
+}
+
 /// Adds the tasks of a checkpoint as lanes, each with its writes.
-fn tasks(html: &mut Html, of: &Snapshot, writes: &[WriteRecord], micros: Option<i64>) -> Result<(), Refusal> {
+fn tasks(html: &mut Html, of: &Snapshot, writes: &[WriteRecord], is_past: bool) -> Result<(), Refusal> {
     html.open("div", &[("class", "lanes")]);
     for task in &of.record().tasks {
-        let state = state(task.id, writes, micros.is_some());
+        let state = state(task.id, writes, is_past);
         let class = if state == "failed" { "error" } else { state };
         html.open("div", &[("class", "lane")]).open("h3", &[("dir", "auto")]);
         html.text(&shortened(&task.name, 60)).literal(" ").classed("span", class, state);
@@ -146,11 +245,6 @@ fn tasks(html: &mut Html, of: &Snapshot, writes: &[WriteRecord], micros: Option<
             html.literal(" ").classed("span", "dim", &format!("send {index}"));
         }
         html.close("h3");
-        if let Some(micros) = micros {
-            // The log stores when a superstep ended, not when each of its tasks did.
-            plot::share(html, 1.0, &span(micros));
-            html.literal(" ").classed("span", "dim", &format!("within {}", span(micros)));
-        }
         task_writes(html, task, writes)?;
         html.classed("p", "dim", &format!("task {}", task.id)).close("div");
     }

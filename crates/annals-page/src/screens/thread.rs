@@ -14,7 +14,7 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{STEPS_MAX, SUBGRAPHS_MAX};
 use crate::plot;
-use crate::words::{ago, grouped, made, metadata, ran, rounded, shortened, span, status, status_text, tally};
+use crate::words::{ago, count, made, metadata, ran, rounded, shortened, span, status, status_text, tally};
 
 /// A checkpoint of the timeline.
 struct StepRow {
@@ -141,7 +141,8 @@ pub(super) fn heading(
     html.element("h1", &[("dir", "auto")], &name(info));
     html.within("p", &[("class", "facts")], |html| {
         html.classed("span", "id", &shortened(thread.id().as_str(), 80));
-        html.text(&format!(" · {} checkpoints · {} branches", grouped(tree.checkpoints), tree.count));
+        let branches = if tree.count == 1 { "1 branch".to_owned() } else { format!("{} branches", tree.count) };
+        html.text(&format!(" · {} · {branches}", count(tree.checkpoints, "checkpoint")));
         if let Some(name) = tree.name(at.record().branch) {
             html.text(" · branch ").classed("span", "tag", &shortened(name, 40));
         }
@@ -222,7 +223,8 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
         html.element("td", &[("dir", "auto")], &shortened(&changed::text(&row.changed), 80));
         let tokens: u64 = row.changed.iter().map(|step| step.tokens.0 + step.tokens.1).sum();
         html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
-        html.element("td", &[("title", &row.at.created_at().to_string())], &ago(now, row.at.created_at()));
+        let created_at = row.at.created_at();
+        html.element("td", &[("class", "when"), ("title", &created_at.to_string())], &ago(now, created_at));
         html.within("td", &[("class", "id")], |html| _ = html.link(&address, &shortened(&row.short, 13)));
         html.close("tr");
     }

@@ -1,7 +1,11 @@
 //! Each screen as HTML and as JSON.
 
+use std::time::Duration;
+
 use annals::store::ThreadStatus;
+use annals_graph::graph::{Entrypoint, NodeResult, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 
 use super::*;
 
@@ -24,6 +28,73 @@ pub(crate) fn waiting(store: &Store, name: &str) -> CompiledGraph<annals::state:
     let outcome = graph.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap();
     assert!(!outcome.is_done());
     graph
+}
+
+/// A thread whose run called three tasks at the same time, one of which failed once.
+pub(crate) fn calls(store: &Store, name: &str) {
+    let tries = std::sync::atomic::AtomicU32::new(0);
+    let fetch = Task::new("fetch", move |ms: i64| -> NodeResult<i64> {
+        std::thread::sleep(Duration::from_millis(ms.unsigned_abs()));
+        match tries.fetch_add(u32::from(ms == 40), std::sync::atomic::Ordering::Relaxed) {
+            0 if ms == 40 => Err("the server is busy".into()),
+            _ => Ok(ms),
+        }
+    });
+    let policy = RetryPolicy::new().max_attempts(2).initial_interval(Duration::from_millis(20)).jitter(false);
+    let fetch = fetch.retry(policy.on_if(|_| true));
+    let fan = Entrypoint::new("fan", move |_: i64, context: &Context| -> NodeResult<i64> {
+        let started: Vec<_> = [90, 40, 60].into_iter().map(|ms| fetch.start(context, ms)).collect();
+        let mut sum = 0;
+        for one in started {
+            sum += one.wait()?;
+        }
+        Ok(sum)
+    });
+    fan.compile().unwrap().invoke(&store.thread(name).unwrap(), 1).unwrap();
+}
+
+#[test]
+fn a_waterfall_shows_the_times_that_are_stored() {
+    let store = Store::memory();
+    calls(&store, "fan");
+    _ = waiting(&store, "booking");
+    let page = page_of(&store);
+    let lanes = document(&page, "/t/fan/step.json")["lanes"].as_array().unwrap().clone();
+    let spans = |lane: &Json| lane["spans"].as_array().unwrap().clone();
+    assert_eq!(
+        lanes.iter().map(|lane| lane["node"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["fan", "fetch", "fetch", "fetch"]
+    );
+    for lane in &lanes[1..] {
+        assert!(!spans(lane).is_empty() && lane["call"] == true, "{lane}");
+        assert!(spans(lane).iter().all(|span| span["from"].as_str() <= span["to"].as_str()), "{lane}");
+    }
+    let failed: Vec<_> = lanes.iter().flat_map(spans).filter(|span| span["failed"] == true).collect();
+    assert_eq!(failed.len(), 1, "{lanes:?}");
+    let shown = html(&page, "/t/fan/step");
+    assert!(shown.contains("class=\"waterfall\"") && shown.contains("1 attempt failed"), "{shown}");
+    assert_eq!(shown.matches("class=\"share fall\"").count(), lanes.len() - usize::from(spans(&lanes[0]).is_empty()));
+    // Two nodes of one superstep: the log does not hold their ends, so nothing is drawn.
+    let parallel = document(&page, "/t/booking/step.json")["lanes"].clone();
+    assert_eq!(parallel.as_array().unwrap().len(), 2);
+    assert!(parallel.as_array().unwrap().iter().all(|lane| spans(lane).is_empty()), "{parallel}");
+    assert!(!html(&page, "/t/booking/step").contains("class=\"share fall\""));
+}
+
+/// A signal is neither a checkpoint nor a branch of the thread that gets it.
+#[test]
+fn the_mailbox_does_not_count() {
+    let store = Store::memory();
+    let order = store.thread("order").unwrap();
+    order.set("paid", false).unwrap();
+    let before = document(&page_of(&store), "/.json")["threads"][0].clone();
+    order.signal("review", true).unwrap();
+    order.signal("review", false).unwrap();
+    let after = document(&page_of(&store), "/.json")["threads"][0].clone();
+    for member in ["checkpoints", "branches"] {
+        assert_eq!(before[member], after[member], "{member}: {after}");
+        assert_eq!(after[member], 1);
+    }
 }
 
 #[test]
