@@ -12,14 +12,23 @@ const DEPTH: usize = 12;
 
 /// A tree of a value, as far as it fits.
 pub(crate) struct ValueTree<'a> {
-    /// The address of the value, for links to its parts.
-    base: &'a str,
+    /// The address of the value, for links to its parts; `None` of metadata, whose parts have no address.
+    base: Option<&'a str>,
     left: usize,
 }
 
 impl<'a> ValueTree<'a> {
     /// Adds the tree of a value.
     pub(crate) fn add_to(html: &mut Html, value: &Value, base: &'a str) {
+        Self::add(html, value, Some(base));
+    }
+
+    /// Adds the tree of a value that has no address.
+    pub(crate) fn add_without_links(html: &mut Html, value: &Value) {
+        Self::add(html, value, None);
+    }
+
+    fn add(html: &mut Html, value: &Value, base: Option<&'a str>) {
         let mut tree = Self { base, left: TREE_NODES_MAX };
         html.open("div", &[("class", "value")]);
         tree.value(html, value, "", 0);
@@ -27,7 +36,6 @@ impl<'a> ValueTree<'a> {
     }
 
     fn value(&mut self, html: &mut Html, value: &Value, path: &str, depth: usize) {
-        let address = format!("{}{path}", self.base);
         match value {
             Value::List(items) if depth < DEPTH => {
                 let members = items.iter().enumerate().map(|(at, item)| (at.to_string(), item));
@@ -37,12 +45,29 @@ impl<'a> ValueTree<'a> {
                 let members = map.iter().map(|(name, item)| (name.clone(), item));
                 self.members(html, members, map.len(), path, depth);
             }
-            Value::List(_) | Value::Map(_) => _ = html.link(&address, &kind(value)),
-            Value::Str(content) => text(html, content, &address),
+            Value::List(_) | Value::Map(_) => self.link(html, path, "", &kind(value)),
+            Value::Str(content) => match self.base {
+                Some(base) => text(html, content, &format!("{base}{path}")),
+                None => {
+                    _ = html.element("pre", &[("dir", "auto"), ("class", "text")], &shortened(content, TEXT_CHARS_MAX))
+                }
+            },
             value => {
                 html.classed("code", value.kind(), &brief(value));
                 html.literal(" ").classed("span", "dim", &kind(value));
             }
+        }
+    }
+
+    /// Adds a text with a link to a path, if the value has an address.
+    fn link(&self, html: &mut Html, path: &str, class: &'static str, text: &str) {
+        match self.base {
+            Some(base) => {
+                html.within("a", &[("class", class), ("href", &format!("{base}{path}")), ("dir", "auto")], |html| {
+                    html.text(text);
+                });
+            }
+            None => _ = html.element("span", &[("class", class), ("dir", "auto")], text),
         }
     }
 
@@ -60,20 +85,14 @@ impl<'a> ValueTree<'a> {
         html.open("ul", &[]);
         for (shown, (name, item)) in members.enumerate() {
             if self.left == 0 {
-                let address = format!("{}{path}/{}", self.base, encode(&name));
-                html.within("li", &[], |html| _ = html.link(&address, &format!("{} more", len - shown)));
+                let path = format!("{path}/{}", encode(&name));
+                html.within("li", &[], |html| self.link(html, &path, "", &format!("{} more", len - shown)));
                 break;
             }
             self.left -= 1;
             let path = format!("{path}/{}", encode(&name));
             html.open("li", &[]);
-            html.within(
-                "a",
-                &[("class", "name"), ("href", &format!("{}{path}", self.base)), ("dir", "auto")],
-                |html| {
-                    html.text(&shortened(&name, 80));
-                },
-            );
+            self.link(html, &path, "name", &shortened(&name, 80));
             html.literal(": ");
             self.value(html, item, &path, depth + 1);
             html.close("li");

@@ -1,7 +1,11 @@
 // Keys and live updates. Every screen works without this file.
 "use strict";
 
-const rows = () => [...document.querySelectorAll("[data-row]")];
+// The rows of a screen: those that it names, or else those with a link.
+const rows = () => {
+  const named = [...document.querySelectorAll("[data-row]")];
+  return named.length ? named : [...document.querySelectorAll("main tr, main li")].filter((row) => row.querySelector("a"));
+};
 const branches = () => [...document.querySelectorAll("[data-branch]")];
 let current = -1;
 

@@ -279,6 +279,6 @@ fn whole(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
     pane(&mut html, at)?;
     html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
-    ValueTree::add_to(&mut html, &metadata, &format!("{}/state", address::point(at)));
+    ValueTree::add_without_links(&mut html, &metadata);
     Ok(View::new(format!("{} state", name(&info)), html).live(thread.id().as_str()).into())
 }

@@ -87,7 +87,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
     }
     html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
-    crate::values::ValueTree::add_to(&mut html, &metadata, &format!("{}/state", address::point(at)));
+    crate::values::ValueTree::add_without_links(&mut html, &metadata);
     Ok(View::new(format!("{} step {}", name(&info), at.step()), html).live(thread.id().as_str()).into())
 }
 

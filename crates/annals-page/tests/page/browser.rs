@@ -1,14 +1,15 @@
 //! The pages in Chromium: every screen with and without JavaScript, the keyboard, a long thread, live updates, a resume value,
 //! a fork, and hostile content. Without chromedriver the test says so and ends.
 //!
-//! With the environment variable `ANNALS_PAGE_PICTURES` it makes the pictures of `docs/`.
+//! With the environment variable `ANNALS_PAGE_PICTURES` it makes the pictures of `docs/` in a folder, with `ANNALS_PAGE_SCREENS` those
+//! of all screens in light and dark, for a look at their layout.
 
 use annals::base::Encoded;
 use annals::store::batch::{Change, ChangeValue, Data};
 use annals::store::{Batch, NewCheckpoint, Parent, Payload, Source};
 use annals_page::PageServer;
 
-use super::screens::waiting;
+use super::screens::{calls, waiting};
 use super::webdriver::Browser;
 use super::*;
 
@@ -27,6 +28,7 @@ fn opened(server: &PageServer, javascript: bool) -> Option<(Browser, String)> {
 fn server(store: &Store, steps: i64) -> std::sync::Arc<PageServer> {
     trip(store);
     _ = waiting(store, "booking");
+    calls(store, "fan");
     let hostile = store.thread("hostile").unwrap();
     let turned = "\u{202e}txet desrever\u{202c} \u{5e9}\u{5dc}\u{5d5}\u{5dd}";
     hostile
@@ -62,7 +64,7 @@ fn many_steps(thread: &Thread, steps: i64) {
 }
 
 /// The addresses of all screens, each with a text that it shows.
-const SCREENS: [(&str, &str); 15] = [
+const SCREENS: [(&str, &str); 17] = [
     ("/", "Bern in May"),
     ("/t/trip", "by train"),
     ("/t/trip@by%20bus/talk", "The Gasthof zum B\u{e4}ren"),
@@ -70,6 +72,8 @@ const SCREENS: [(&str, &str); 15] = [
     ("/t/trip/state/plan/city", "Basel"),
     ("/t/trip/step", "changed"),
     ("/t/booking/step", "left saw"),
+    ("/t/fan/step", "times of the tasks"),
+    ("/t/trip/state/messages", "Gasthof"),
     ("/t/booking/graph", "transitions"),
     ("/t/trip/fork", "A new thread from here"),
     ("/diff/trip@by%20bus..trip", "last common ancestor"),
@@ -102,6 +106,7 @@ fn a_browser_shows_every_screen() {
     let server = server(&store, STEPS);
     let (plain, base) = opened(&server, false).unwrap();
     every_screen(&plain, &base);
+    keys_without_javascript(&plain, &base);
     without_javascript(&plain, &base, &store);
     drop(plain);
 
@@ -109,6 +114,7 @@ fn a_browser_shows_every_screen() {
     assert!(!browser.address().contains("token"), "the address does not hold the token: {}", browser.address());
     every_screen(&browser, &base);
     keyboard(&browser, &base);
+    keys_of_every_screen(&browser, &base);
     long_thread(&browser, &base);
     live(&browser, &base, &store);
     pictures(&browser, &base);
@@ -150,6 +156,56 @@ fn keyboard(browser: &Browser, base: &str) {
     browser.wait("the keys are shown", |browser| !browser.all("details#keys[open]").is_empty());
 }
 
+/// The keys of WebDriver: Enter, Escape and Tab.
+const ENTER: &str = "\u{e007}";
+const ESCAPE: &str = "\u{e00c}";
+const TAB: &str = "\u{e004}";
+
+/// Search, help, and on each screen with links in rows the way along them and into one.
+fn keys_of_every_screen(browser: &Browser, base: &str) {
+    let mut walked = 0;
+    for (address, _) in SCREENS {
+        let url = format!("{base}{address}");
+        browser.open(&url);
+        browser.keys("/");
+        browser.wait("the search box has the focus", |browser| browser.focused("id") == "search");
+        browser.keys(ESCAPE);
+        browser.wait("the search box is left", |browser| browser.focused("id") != "search");
+        for is_open in [true, false] {
+            browser.keys("?");
+            browser.wait("the keys", |browser| browser.all("details#keys[open]").is_empty() != is_open);
+        }
+        let has_rows = !browser.all("[data-row] a, main tr a, main li a").is_empty();
+        browser.keys("jjk");
+        assert_eq!(browser.all(".current").len(), usize::from(has_rows), "the selected row of {address}");
+        assert_eq!(browser.errors(), Vec::<String>::new(), "{address}");
+        if has_rows {
+            walked += 1;
+            assert_eq!(browser.all(".current :focus").len(), 1, "the link of the selected row of {address}");
+            let link = browser.focused("href");
+            browser.keys(ENTER);
+            browser.wait("the link is open", |browser| browser.address() != url || link == url);
+            assert!(!browser.all("main").is_empty() && !browser.text("h1").starts_with('4'), "{address} to {link}");
+        }
+    }
+    assert!(walked >= 12, "only {walked} screens have rows with links");
+}
+
+/// Without scripts the first Tab reaches the link past the head, and the form of the search works on every screen.
+fn keys_without_javascript(browser: &Browser, base: &str) {
+    for (address, _) in SCREENS {
+        let url = format!("{base}{address}");
+        browser.open(&url);
+        browser.keys(TAB);
+        assert_eq!(browser.focused("class"), "skip", "{address}");
+        browser.keys(ENTER);
+        browser.wait("the content is reached", |browser| browser.address() == format!("{url}#main"));
+        browser.open(&url);
+        browser.type_into("#search", &format!("\u{e009}a\u{e000}gasthof{ENTER}"));
+        browser.wait("the hits", |browser| browser.address().contains("/search?q=gasthof"));
+    }
+}
+
 fn long_thread(browser: &Browser, base: &str) {
     browser.open(&format!("{base}/t/long"));
     assert!(browser.text("main").contains(&format!("({} steps)", "100,000")), "{}", browser.text("main"));
@@ -171,13 +227,30 @@ fn live(browser: &Browser, base: &str, store: &Store) {
     browser.wait("the thread is named", |browser| browser.text("#news").contains("live: trip"));
 }
 
+/// Makes pictures of all screens in both colour schemes, if they are asked for.
+#[allow(clippy::disallowed_methods, reason = "pictures are made when they are asked for")]
+fn every_picture(browser: &Browser, base: &str) {
+    let Some(folder) = std::env::var_os("ANNALS_PAGE_SCREENS") else { return };
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        for (number, (address, _)) in SCREENS.iter().enumerate() {
+            browser.open(&format!("{base}{address}"));
+            let name = format!("{number:02}-{scheme}{}.png", address.replace(['/', '?', '%', '@'], "-"));
+            std::fs::write(std::path::Path::new(&folder).join(name), browser.picture()).unwrap();
+        }
+    }
+    browser.prefer("light");
+}
+
 #[allow(clippy::disallowed_methods, reason = "pictures are made when they are asked for")]
 fn pictures(browser: &Browser, base: &str) {
+    every_picture(browser, base);
     let Some(folder) = std::env::var_os("ANNALS_PAGE_PICTURES") else { return };
     for (name, address) in [
         ("page-thread.png", "/t/trip"),
         ("page-talk.png", "/t/trip@by%20bus/talk"),
         ("page-diff.png", "/diff/trip@by%20bus..trip"),
+        ("page-step.png", "/t/fan/step"),
     ] {
         browser.open(&format!("{base}{address}"));
         let path = std::path::Path::new(&folder).join(name);

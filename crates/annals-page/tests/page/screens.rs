@@ -72,6 +72,7 @@ fn a_waterfall_shows_the_times_that_are_stored() {
     let failed: Vec<_> = lanes.iter().flat_map(spans).filter(|span| span["failed"] == true).collect();
     assert_eq!(failed.len(), 1, "{lanes:?}");
     let shown = html(&page, "/t/fan/step");
+    assert!(!shown.contains("/state/graph"), "metadata has no address of its own: {shown}");
     assert!(shown.contains("class=\"waterfall\"") && shown.contains("1 attempt failed"), "{shown}");
     assert_eq!(shown.matches("class=\"share fall\"").count(), lanes.len() - usize::from(spans(&lanes[0]).is_empty()));
     // Two nodes of one superstep: the log does not hold their ends, so nothing is drawn.

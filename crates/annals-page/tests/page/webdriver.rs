@@ -138,6 +138,21 @@ impl Browser {
         self.element(selector, "GET", "/text", None).as_str().unwrap().to_owned()
     }
 
+    /// Returns an attribute of the element that has the focus; an empty text if it has none.
+    pub(crate) fn focused(&self, attribute: &str) -> String {
+        let element = self.command("GET", "/element/active", None);
+        let id = element.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
+        let value = self.command("GET", &format!("/element/{id}/attribute/{attribute}"), None);
+        value.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Shows the pages as for a reader who prefers a colour scheme: `light` or `dark`.
+    pub(crate) fn prefer(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let command = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+        self.command("POST", "/goog/cdp/execute", Some(command));
+    }
+
     pub(crate) fn click(&self, selector: &str) {
         self.element(selector, "POST", "/click", Some(&json!({})));
     }
