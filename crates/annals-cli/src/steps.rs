@@ -17,7 +17,8 @@ use crate::output::{self, Printer, columns, cut, escape};
 use crate::point::thread;
 use crate::words::{self, Waits};
 
-/// Checkpoints in a row without a task after which a listing ends; the message of an empty one names it.
+/// Checkpoints in a row without a task, and operations in a row that are not runs, after which a listing ends. The messages
+/// of empty ones name it.
 const GAP_MAX: usize = 1_000;
 
 fn document(step: &StepInfo) -> Json {
@@ -133,11 +134,18 @@ pub(crate) fn runs(args: &args::RunsArgs, store: &Store, out: &mut Printer) -> R
         Some(name) => Box::new(thread(store, name)?.operations()?),
         None => Box::new(store.operations()?),
     };
-    let (mut rows, mut more) = (Vec::new(), false);
+    let most = args.list.most();
+    let (mut rows, mut more, mut gap) = (Vec::new(), false, 0);
     for operation in operations {
+        more = gap == GAP_MAX && most != usize::MAX;
+        if more {
+            break;
+        }
+        gap += 1;
         let Operation::Commits(group) = operation? else { continue };
         let Some(run) = group.run else { continue };
-        more = rows.len() == args.list.most();
+        gap = 0;
+        more = rows.len() == most;
         if more {
             break;
         }
@@ -160,5 +168,9 @@ pub(crate) fn runs(args: &args::RunsArgs, store: &Store, out: &mut Printer) -> R
             format!("{took:.3} s"),
         ]);
     }
-    table(&cells, more, "no run has made a checkpoint", out)
+    let none = match more {
+        true => "none of the newest 1,000 operations is a run; -n 0 looks at all",
+        false => "no run has made a checkpoint",
+    };
+    table(&cells, more, none, out)
 }

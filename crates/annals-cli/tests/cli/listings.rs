@@ -224,9 +224,9 @@ fn an_empty_file_becomes_a_store_by_the_next_command_that_makes_one() {
     }
 }
 
-/// A thread without tasks is not read to its begin for a listing of its tasks.
+/// A thread without tasks is not read to its begin for a listing of its tasks or runs.
 #[test]
-fn steps_of_a_thread_without_tasks_end_after_a_thousand_checkpoints() {
+fn a_listing_that_finds_nothing_ends_after_a_thousand_checkpoints() {
     let bench = Bench::new();
     let store = Store::open(bench.path("store.db")).unwrap();
     let notes = store.thread("notes").unwrap();
@@ -245,6 +245,12 @@ fn steps_of_a_thread_without_tasks_end_after_a_thousand_checkpoints() {
     assert!(code(&few) == 1 && stderr(&few).contains("the newest 1,000 checkpoints have no task"), "{few:?}");
     let found = bench.annals(&["steps", "notes", "--json"]);
     assert_eq!((code(&found), document(&found.stdout)["more"].clone()), (1, json!(true)));
+    for arguments in [&["runs"][..], &["runs", "notes"]] {
+        let few = bench.annals(arguments);
+        assert!(code(&few) == 1 && stderr(&few).contains("none of the newest 1,000 operations"), "{few:?}");
+        let all = bench.json(&[arguments, &["-n", "0"]].concat());
+        assert_eq!((all["runs"].as_array().unwrap().len(), &all["more"]), (1, &json!(false)));
+    }
     let all = bench.json(&["steps", "notes", "-n", "0"]);
     assert_eq!((all["steps"].as_array().unwrap().len(), &all["more"]), (1, &json!(false)));
 }
