@@ -8,7 +8,7 @@
 //!
 //! Invariant: no row of the copy refers to the thread that was copied.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,6 +72,8 @@ impl Thread {
     /// with its whole state there. The other store seals the copy with its own key if it is encrypted, and stores it in
     /// the clear otherwise.
     ///
+    /// A copy can be repeated: a thread of the other store that has all the checkpoints already is returned as it is.
+    ///
     /// # Errors
     /// As [`Thread::copy_to`].
     ///
@@ -100,9 +102,12 @@ impl Thread {
             let mut copying = Copying::new(&**source, self.id(), copy.id());
             copying.is_elsewhere = !Arc::ptr_eq(source, target);
             let targets = copying.targets()?;
-            let records = copying.records()?;
+            let records = records_of(&**source, self.id())?;
             if records.is_empty() {
                 return Err(StoreError::ThreadNotFound { id: self.id().clone() });
+            }
+            if copying.is_elsewhere && has_all(&**target, copy.id(), &records)? {
+                return Ok(copy);
             }
             must_be_new(&**target, copy.id(), &records)?;
             let batches = copying.batches(&records)?;
@@ -122,6 +127,33 @@ impl Thread {
         let found = source.head_id(&thread, &namespace)?;
         Err(StoreError::Conflict { thread, namespace, expected: found, found })
     }
+}
+
+/// Returns whether a thread has all of these checkpoints.
+fn has_all(backend: &dyn Backend, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<bool, StoreError> {
+    let found = records_of(backend, thread)?;
+    let found: HashSet<(&Namespace, CheckpointId)> = found.iter().map(point_of).collect();
+    Ok(records.iter().all(|record| found.contains(&point_of(record))))
+}
+
+fn point_of(record: &CheckpointRecord) -> (&Namespace, CheckpointId) {
+    (&record.point.namespace, record.point.checkpoint)
+}
+
+/// Returns the checkpoints of all namespaces of a thread in the order of the log.
+fn records_of(backend: &dyn Backend, thread: &ThreadId) -> Result<Vec<CheckpointRecord>, StoreError> {
+    let mut records: Vec<CheckpointRecord> = Vec::new();
+    for namespace in backend.namespaces(thread)? {
+        let mut query = CheckpointQuery::new(thread.clone(), namespace);
+        loop {
+            let page = backend.checkpoints(&query)?;
+            let Some(last) = page.last() else { break };
+            query.before = Some(last.point.checkpoint);
+            records.extend(page);
+        }
+    }
+    records.sort_by_key(|record| record.seq);
+    Ok(records)
 }
 
 /// Refuses a thread that exists, unless it is the copy of these checkpoints, to which nothing was done yet.
@@ -159,22 +191,6 @@ struct Copying<'a> {
 impl<'a> Copying<'a> {
     fn new(backend: &'a dyn Backend, from: &'a ThreadId, to: &'a ThreadId) -> Self {
         Self { backend, from, to, is_elsewhere: false, newest: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
-    }
-
-    /// Returns the checkpoints of all namespaces in the order of the log.
-    fn records(&self) -> Result<Vec<CheckpointRecord>, StoreError> {
-        let mut records: Vec<CheckpointRecord> = Vec::new();
-        for namespace in self.backend.namespaces(self.from)? {
-            let mut query = CheckpointQuery::new(self.from.clone(), namespace);
-            loop {
-                let page = self.backend.checkpoints(&query)?;
-                let Some(last) = page.last() else { break };
-                query.before = Some(last.point.checkpoint);
-                records.extend(page);
-            }
-        }
-        records.sort_by_key(|record| record.seq);
-        Ok(records)
     }
 
     fn batches(&mut self, records: &[CheckpointRecord]) -> Result<Vec<Batch>, StoreError> {

@@ -62,11 +62,12 @@ impl Thread {
 impl Store {
     /// Copies the thread of a file to this store, under the id that it has there. The file is one of
     /// [`Thread::export_file`], or any store with one thread; the options open it. A store with several threads is
-    /// opened instead, and each of them copied with [`Thread::copy_into`].
+    /// opened instead, and each of them copied with [`Thread::copy_into`]. An import can be repeated: a thread that has
+    /// all the checkpoints of the file already is returned as it is.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the file has not exactly one thread; [`StoreError::Conflict`] if the thread exists
-    /// already; as [`Store::open_with`] and [`Thread::copy_to`].
+    /// already without all of its checkpoints; as [`Store::open_with`] and [`Thread::copy_to`].
     pub fn import_thread(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<Thread, StoreError> {
         let path = path.as_ref();
         let file = Store::open_with(path, options.read_only(true))?;

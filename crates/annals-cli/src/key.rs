@@ -27,27 +27,49 @@ impl<'a> NamedStore<'a> {
         Self { path: Some(path), ..self }
     }
 
+    /// Returns the options of a new store that has the same key, and is encrypted with it.
+    pub(crate) fn options(self) -> Result<OpenOptions, CommandFailure> {
+        Ok(match self.key()? {
+            Some(key) => OpenOptions::new().key(key),
+            None => OpenOptions::new(),
+        })
+    }
+
     /// Opens the store with its key: that of an encrypted store, or that of its checksums.
     pub(crate) fn open_with(self, options: OpenOptions) -> Result<Store, CommandFailure> {
         let path = named(self)?;
-        let Some(file) = self.key_file.filter(|file| !file.as_os_str().is_empty()) else {
-            return Ok(Store::open_with(path, options)?);
-        };
-        let key = read(file)?;
-        match Store::open_with(path, options.clone().key(key.clone())) {
-            // A key was given, so it is that of the checksums that is missing.
-            Err(StoreError::KeyRequired { .. }) => Ok(Store::open_with(path, options.checksum_key(key))?),
+        Ok(match self.key()? {
+            Some(key) => open_keyed(path, options, key)?,
+            None => Store::open_with(path, options)?,
+        })
+    }
+
+    /// Opens a file for reading that has the key of the store, or none.
+    pub(crate) fn open_other(self, path: &Path) -> Result<Store, CommandFailure> {
+        let options = OpenOptions::new().read_only(true);
+        let Some(key) = self.key()? else { return Ok(Store::open_with(path, options)?) };
+        match open_keyed(path, options.clone(), key) {
+            Err(StoreError::NotKeyed { .. }) => Ok(Store::open_with(path, options)?),
             opened => Ok(opened?),
         }
+    }
+
+    fn key(self) -> Result<Option<Key>, CommandFailure> {
+        self.key_file.filter(|file| !file.as_os_str().is_empty()).map(read).transpose()
+    }
+}
+
+fn open_keyed(path: &Path, options: OpenOptions, key: Key) -> Result<Store, StoreError> {
+    match Store::open_with(path, options.clone().key(key.clone())) {
+        // A key was given, so it is that of the checksums that is missing.
+        Err(StoreError::KeyRequired { .. }) => Store::open_with(path, options.checksum_key(key)),
+        opened => opened,
     }
 }
 
 /// Recovers a damaged store, with the key of the arguments if they name one.
 pub(crate) fn recover(named: NamedStore<'_>, from: &Path, to: &Path) -> Result<Recovery, CommandFailure> {
-    let Some(file) = named.key_file.filter(|file| !file.as_os_str().is_empty()) else {
-        return Ok(Store::recover(from, to)?);
-    };
-    let key = read(file)?;
+    let Some(key) = named.key()? else { return Ok(Store::recover(from, to)?) };
     match Store::recover_with(from, to, &OpenOptions::new().key(key.clone())) {
         Err(StoreError::KeyRequired { .. }) => {
             Ok(Store::recover_with(from, to, &OpenOptions::new().checksum_key(key))?)

@@ -49,6 +49,7 @@ mod stats;
 mod steps;
 mod sums;
 mod tail;
+mod thread_file;
 mod threads;
 mod transcript;
 mod transfer;
@@ -177,7 +178,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Pause(args) => outside::pause(args, &point::open_to_write(store)?, out),
         Verb::Resume(args) => outside::resume(args, &point::open_to_write(store)?, out),
         Verb::Retry(args) => outside::retry(args, &point::open_to_write(store)?, out),
-        Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, out),
+        Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, store, out),
         Verb::Import(args) => transfer::import(args, store, out),
         Verb::Demo(args) => demo::run(args, store, out),
     }

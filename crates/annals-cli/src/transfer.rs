@@ -25,18 +25,25 @@ use crate::histories;
 use crate::key::NamedStore;
 use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
+use crate::thread_file;
 use crate::transcript;
 use crate::words;
 
 /// The number of problems that are printed one by one.
 const PROBLEMS_SHOWN: usize = 5;
 
-pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn export(
+    args: &args::ExportArgs,
+    store: &Store,
+    named: NamedStore<'_>,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
     let lines: Arc<dyn MessageFormat> = Arc::new(LangChainFormat);
     let (format, point) = match (&args.format, &args.point) {
         (ExportFormat::Turns, None) => return histories::export(store, out),
         (ExportFormat::Turns, Some(_)) => return Err(CommandFailure::usage("--format turns-json needs --all")),
         (_, None) => return Err(CommandFailure::usage("--all needs --format turns-json")),
+        (ExportFormat::Thread, Some(point)) => return thread_file::export(args, point, store, named, out),
         (ExportFormat::Transcript(format), Some(point)) => return transcript(args, *format, point, store, out),
         (ExportFormat::Lines, Some(point)) => (&lines, point),
         (ExportFormat::Messages(format), Some(point)) => (format, point),
@@ -168,6 +175,9 @@ fn report_export(report: &ExportReport) {
 }
 
 pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    if args.from.is_none() && thread_file::is_store(&args.file) {
+        return thread_file::import(args, store, out);
+    }
     let Some(name) = &args.name else { return histories::import(args, store, out) };
     let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())

@@ -16,7 +16,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, conflicts_with_all = ["point", "lines", "channel", "damaged", "out"])]
     pub(crate) all: bool,
     /// Format of each message: langchain (also json, and jsonl with lines), openai or pydantic-ai; markdown or html
-    /// for a transcript; with --all: turns-json
+    /// for a transcript; thread for the whole thread as a store file, which import takes back; with --all: turns-json
     #[arg(long, value_name = "FORMAT", value_parser = export_format, default_value = "langchain")]
     pub(crate) format: ExportFormat,
     /// Write one JSON object per line in place of a JSON list
@@ -29,14 +29,14 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) damaged: bool,
     /// Write to a new file and print a report
-    #[arg(long, value_name = "FILE")]
+    #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArgs {
-    /// File or folder with histories of another program; with --name a file (-: stdin) with a JSON list of messages, an
-    /// object with such a list as "messages", or JSON objects in sequence
+    /// File or folder with histories of another program, or a store file with one thread; with --name a file
+    /// (-: stdin) with a JSON list of messages, an object with such a list as "messages", or JSON objects in sequence
     pub(crate) file: PathBuf,
     /// Program of the histories: codex, claude-code, goose, opencode, zed or chat [default: recognised by the content]
     #[arg(long, value_name = "KIND", conflicts_with = "name")]
@@ -67,6 +67,8 @@ pub(crate) enum ExportFormat {
     Lines,
     /// The messages as a document for people.
     Transcript(TranscriptFormat),
+    /// The whole thread as a store file.
+    Thread,
     /// All imported threads with their turns and branches.
     Turns,
 }
@@ -82,13 +84,14 @@ pub(crate) enum TranscriptFormat {
 fn export_format(name: &str) -> Result<ExportFormat, String> {
     match name {
         "turns-json" => Ok(ExportFormat::Turns),
+        "thread" => Ok(ExportFormat::Thread),
         "json" => Ok(ExportFormat::Messages(Arc::new(LangChainFormat))),
         "jsonl" => Ok(ExportFormat::Lines),
         "markdown" => Ok(ExportFormat::Transcript(TranscriptFormat::Markdown)),
         "html" => Ok(ExportFormat::Transcript(TranscriptFormat::Html)),
         name => message_format(name)
             .map(ExportFormat::Messages)
-            .map_err(|error| format!("{error}, json, jsonl, markdown, html, turns-json")),
+            .map_err(|error| format!("{error}, json, jsonl, markdown, html, thread, turns-json")),
     }
 }
 

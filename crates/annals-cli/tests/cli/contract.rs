@@ -118,6 +118,8 @@ fn every_document_has_its_documented_shape() {
         ("export", &["export", "research:notes", "--out", "chat.json"]),
         ("export", &["export", "research:notes", "--format", "html", "--out", "chat.html"]),
         ("import", &["import", "chat.json", "--name", "back"]),
+        ("export thread", &["export", "research:notes", "--format", "thread", "-o", "thread.db"]),
+        ("import thread", &["import", "thread.db", "--name", "of a file"]),
         ("backup", &["backup", "copy.db"]),
         ("recover", &["recover", "copy.db", "recovered.db"]),
     ] {

@@ -51,3 +51,26 @@ fn a_store_with_a_key_is_read_with_its_key_file_alone() {
     let bytes = fs::read(bench.path("new.db")).unwrap();
     assert!(!bytes.windows(15).any(|window| window == b"the secret text"));
 }
+
+#[test]
+fn a_thread_file_has_the_key_of_its_store() {
+    let bench = Bench::new();
+    store(&bench, "sealed.db", OpenOptions::new().key(Key::new([0xab; 32])));
+    store(&bench, "plain.db", OpenOptions::new());
+    fs::write(bench.path("key"), "ab".repeat(32)).unwrap();
+    let export = ["export", "alice", "--format", "thread", "-o"];
+    let keyed = ["--key-file", "key"];
+    assert_eq!(code(&bench.annals_on("sealed.db", &[&export[..], &["a.db"], &keyed].concat())), 0);
+    let bytes = fs::read(bench.path("a.db")).unwrap();
+    assert!(!bytes.windows(15).any(|window| window == b"the secret text"));
+    assert_eq!(code(&bench.annals_on("plain.db", &[&export[..], &["b.db"]].concat())), 0);
+    assert_eq!(code(&bench.annals_on("new.db", &["import", "a.db"])), 2, "its key is missing");
+    for file in ["a.db", "b.db"] {
+        let import = [&["import", file, "--name", file], &keyed[..]].concat();
+        assert_eq!(code(&bench.annals_on("new.db", &import)), 0, "{file}");
+        let shown = bench.annals_on("new.db", &[&["export", file], &keyed[..]].concat());
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("the secret text"), "{shown:?}");
+    }
+    let bytes = fs::read(bench.path("new.db")).unwrap();
+    assert!(!bytes.windows(15).any(|window| window == b"the secret text"));
+}

@@ -30,6 +30,66 @@ fn exported_messages_are_imported_again() {
 }
 
 #[test]
+fn a_thread_in_a_file_comes_back() {
+    let (bench, other) = (Bench::new(), Bench::new());
+    let human = r#"[{"type": "human", "content": "a"}]"#;
+    fs::write(bench.path("chat.json"), human).unwrap();
+    assert_eq!(code(&bench.annals(&["import", "chat.json", "--name", "chat"])), 0);
+    assert_eq!(code(&bench.annals(&["facts", "chat", "--title", "a chat"])), 0);
+    let lines = bench.text(&["export", "chat", "--lines"]);
+    let file = other.path("thread.db");
+    let path = file.to_str().unwrap();
+    let export = ["export", "chat", "--format", "thread", "-o", path];
+    assert_eq!(bench.text(&export).trim(), path);
+    #[cfg(unix)]
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions()) & 0o777, 0o600);
+    assert_eq!(code(&bench.annals(&["check", "--store", path])), 0, "it is a store");
+    assert_eq!(code(&bench.annals(&export)), 5, "it exists");
+    assert_eq!(code(&bench.annals(&export[..4])), 2, "a store is no text");
+    assert_eq!(code(&bench.annals(&[&["--json", "export", "nobody"], &export[2..5], &["other.db"]].concat())), 3);
+    assert_eq!(other.text(&["import", path]).trim(), "chat");
+    assert_eq!(other.text(&["export", "chat", "--lines"]), lines);
+    assert_eq!(other.json(&["threads"])["threads"][0]["title"], json!("a chat"));
+    assert_eq!(code(&other.annals(&["import", path, "--lenient", "--name", "chat"])), 2, "it is no list of messages");
+    assert_eq!(other.text(&["import", path, "--name", "again"]).trim(), "again");
+    let threads = other.json(&["threads"]);
+    assert_eq!(threads["threads"].as_array().unwrap().len(), 2);
+    assert_eq!(threads["threads"][0]["messages"], json!(1));
+}
+
+#[test]
+fn an_import_of_a_thread_file_is_repeated_without_a_change() {
+    let (bench, other) = (Bench::new(), Bench::new());
+    let chat = |id: &str| format!(r#"[{{"type": "human", "content": "a", "id": "{id}"}}]"#);
+    fs::write(bench.path("chat.json"), chat("one")).unwrap();
+    assert_eq!(code(&bench.annals(&["import", "chat.json", "--name", "chat"])), 0);
+    let export = |name: &str| {
+        let path = other.path(name).to_str().unwrap().to_owned();
+        assert_eq!(code(&bench.annals(&["export", "chat", "--format", "thread", "-o", &path])), 0);
+        path
+    };
+    let first = export("first.db");
+    assert_eq!(code(&bench.annals(&["update", "chat", "--set", "title=b"])), 0);
+    let second = export("second.db");
+    assert_eq!(other.json(&["import", &second])["new"], json!(true));
+    let operations = other.json(&["operations", "chat"]);
+    // An older file has nothing that the store does not have.
+    for path in [&second, &first] {
+        assert_eq!(other.json(&["import", path])["new"], json!(false));
+    }
+    assert_eq!(code(&other.annals(&["update", "chat", "--set", "title=c"])), 0);
+    assert_eq!(other.json(&["import", &second])["new"], json!(false), "the thread went on from the file");
+    assert_eq!(other.json(&["threads"])["threads"].as_array().unwrap().len(), 1);
+    assert_eq!(operations["operations"].as_array().unwrap().len() + 1, {
+        other.json(&["operations", "chat"])["operations"].as_array().unwrap().len()
+    });
+    let older = ["import", &second, "--name", "older"];
+    assert_eq!(other.json(&[&["import", &first], &older[2..]].concat())["new"], json!(true));
+    let refused = other.annals(&[&older[..], &["--json"]].concat());
+    assert_eq!((code(&refused), document(&refused.stderr)["error"]["code"].clone()), (5, json!("thread_exists")));
+}
+
+#[test]
 fn an_empty_list_is_imported_and_exported() {
     let bench = Bench::new();
     fs::write(bench.path("empty.json"), "[]").unwrap();
