@@ -342,3 +342,51 @@ fn a_copy_omits_the_writes_that_build_on_a_pruned_list() {
         assert_eq!(copy.head().unwrap().unwrap().len("messages").unwrap(), 1);
     });
 }
+
+#[test]
+fn a_recovered_store_has_the_kept_checkpoints_of_a_pruned_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, to) = (folder.path().join("store.db"), folder.path().join("recovered.db"));
+    let store = Store::open(&path).unwrap();
+    let trip = store.thread("trip").unwrap();
+    let turns = |thread: &Thread, turns: std::ops::Range<u64>| {
+        for n in turns {
+            let id = format!("m{}", n % 9);
+            trip_turn(thread, n, Message::human(format!("message {n}")).with_id(id));
+        }
+    };
+    turns(&trip, 0..40);
+    let fork = trip.at("~20").unwrap().fork_to("fork").unwrap();
+    turns(&fork, 40..50);
+    trip.rewind_to(&trip.at("~10").unwrap()).unwrap();
+    turns(&trip, 50..60);
+    trip.name_branch("second").unwrap();
+    _ = trip.prune(&PrunePolicy::new().keep_last(3)).unwrap();
+    _ = fork.prune(&PrunePolicy::new().keep_last(3)).unwrap();
+    turns(&trip, 60..63);
+    trip.undo().unwrap();
+    let shown = |store: &Store| {
+        let threads = ["trip", "fork"].map(|name| store.thread(name).unwrap());
+        threads.map(|thread| {
+            let all = thread.history().unwrap().map(Result::unwrap);
+            let all: Vec<_> = all.map(|at| (at.id(), at.record().metadata.clone(), at.values().unwrap())).collect();
+            (thread.head().unwrap().unwrap().id(), all, thread.branches().unwrap().len())
+        })
+    };
+    let before = shown(&store);
+    assert!(before[0].1.len() > 8 && before[1].1.len() >= 3);
+    drop((store, trip, fork));
+    let report = Store::recover(&path, &to).unwrap();
+    assert!(report.is_complete(), "{:?}", report.lost);
+    let recovered = Store::open(&to).unwrap();
+    assert_eq!(shown(&recovered), before);
+    assert_eq!(recovered.check().unwrap().problems, []);
+    turns(&recovered.thread("trip").unwrap(), 70..72);
+    assert_eq!(recovered.check().unwrap().problems, []);
+}
+
+fn trip_turn(thread: &Thread, n: u64, message: Message) {
+    thread.append("messages", [message]).unwrap();
+    let write = thread.write().set("x", n).put("facts", &format!("key {}", n % 5), n);
+    write.append_text("notes", format!("turn {n}. ")).commit().unwrap();
+}

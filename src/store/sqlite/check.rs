@@ -61,15 +61,7 @@ type CheckPart<'a> = (Invariant, fn(&mut Checker<'a>) -> Res<()>);
 
 /// Verifies the whole file, or the rows of the log that are newer than a point.
 pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<CheckReport> {
-    let mut checker = Checker {
-        view,
-        report: CheckReport::default(),
-        verifies: Invariant::Pages,
-        payloads: HashMap::new(),
-        ends: ListEnds::default(),
-        first: First::ALL,
-        newer: BTreeSet::new(),
-    };
+    let mut checker = Checker::new(view, First::ALL);
     if since.is_none() {
         checker.integrity()?;
     }
@@ -124,6 +116,21 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         checker.report.up_to = Some(check_since::point(view.conn)?);
     }
     Ok(checker.report)
+}
+
+impl<'a> Checker<'a> {
+    /// Begins a check with some rows.
+    pub(super) fn new(view: ReadView<'a>, first: First) -> Self {
+        Self {
+            view,
+            report: CheckReport::default(),
+            verifies: Invariant::Pages,
+            payloads: HashMap::new(),
+            ends: ListEnds::default(),
+            first,
+            newer: BTreeSet::new(),
+        }
+    }
 }
 
 impl Checker<'_> {

@@ -12,6 +12,7 @@ use super::check::{Checker, CheckpointContent};
 use super::fault::{Res, corrupt, invalid};
 use super::list_end::ListEnd;
 use super::names::Kind;
+use super::read::ReadView;
 use super::sql;
 use crate::base::internal::hash::Checksum;
 use crate::store::check::{CheckedUpTo, Invariant};
@@ -69,6 +70,20 @@ pub(super) fn point(conn: &Connection) -> Res<CheckedUpTo> {
     let (checkpoint, branch, payload, blob) = conn.query_row(sql::CHECK_POINT, [], ids)?;
     let last = conn.query_row(sql::CHECKPOINT_CHECKSUM, [checkpoint], |row| row.get(0)).optional()?;
     Ok(CheckedUpTo { checkpoint, branch, payload, blob, checksum: last.as_ref().map_or(0, short) })
+}
+
+/// Returns whether the checksum of one checkpoint fits its rows, and the rows their checks. One that was pruned has no
+/// checksum of its rows.
+pub(super) fn verifies(view: ReadView<'_>, seq: i64) -> Res<bool> {
+    // Each payload is read when a row refers to it.
+    let first = First { payload: i64::MAX, ..First::ALL };
+    let mut checker = Checker::new(view, first);
+    let mut statement = view.conn.prepare_cached(sql::CHECK_CHECKPOINT)?;
+    let mut rows = statement.query([seq])?;
+    match rows.next()? {
+        Some(row) => checker.new_checkpoint(row, true),
+        None => Err(corrupt(format!("checkpoint {seq}"), "its thread, namespace or branch does not exist")),
+    }
 }
 
 /// Returns the first bytes of a checksum.

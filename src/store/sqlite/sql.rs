@@ -585,6 +585,11 @@ pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c
      CROSS JOIN checkpoint c ON c.seq = s.at \
      CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
      CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace";
+/// One of them.
+pub(super) const CHECK_CHECKPOINT: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
+     c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
+     FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
+     CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace WHERE c.seq = ?1";
 /// The columns of rows of a checkpoint, in the order in which a check decodes them.
 macro_rules! checked {
     (version) => {

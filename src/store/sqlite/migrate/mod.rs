@@ -138,7 +138,7 @@ fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
         let copy = older::retain(place, format)?;
         conn.execute_batch(&schema::statements(next.schema))?;
         let old = open::connect_unlocked(&copy)?;
-        LogReplay::new((&old, format), conn, &Arc::default(), true)?.run()?;
+        LogReplay::new((&old, format, None), conn, &Arc::default(), true)?.run()?;
         if format > 0 {
             threads::fill(conn, &mut Caches::new(Arc::new(Keys::default())))?;
         }

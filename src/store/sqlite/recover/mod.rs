@@ -2,7 +2,7 @@
 //!
 //! The damaged file is copied first ([`source`]) and stays as it is. Its checkpoints are written anew in the order of the log
 //! ([`replay`](super::replay)): those whose checksum verifies, each after its parent. So of each lineage the longest sound
-//! beginning is recovered. The new store gets its name once a check of it has found no problem. A store with keys is recovered to
+//! beginning is recovered. A checkpoint after a pruned one begins a lineage with its whole state. The new store gets its name once a check of it has found no problem. A store with keys is recovered to
 //! one with the same keys. *Absent:* the cache,
 //! and everything that no checksum covers.
 
@@ -68,7 +68,7 @@ fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Resu
     let replayed = (|| -> Res<Recovery> {
         conn.execute_batch(engine_sql::BEGIN_WRITE)?;
         keys.copy_to(&source.conn, conn)?;
-        let mut replay = LogReplay::new((&source.conn, source.format), conn, keys, false)?;
+        let mut replay = LogReplay::new((&source.conn, source.format, source.whole.as_ref()), conn, keys, false)?;
         replay.run()?;
         let mut report = replay.report;
         if let Some(error) = &source.log_error {

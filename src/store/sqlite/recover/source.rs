@@ -10,7 +10,7 @@ use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::guard::is_of_application;
 use crate::store::sqlite::open::{beside, cannot_open, identify, not_a_store, opening};
 use crate::store::sqlite::system::{self, Stamp};
-use crate::store::sqlite::{migrate, registry, schema, sql as engine_sql};
+use crate::store::sqlite::{migrate, open, registry, schema, sql as engine_sql};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::HashMap;
@@ -41,6 +41,8 @@ pub(super) struct DamagedFile {
     pub(super) log_error: Option<String>,
     /// The tables of the application.
     pub(super) of_application: Vec<String>,
+    /// A second copy with its indexes, if the file has the schema of this format, and pruned checkpoints.
+    pub(super) whole: Option<Connection>,
     _folder: Scratch,
 }
 
@@ -69,6 +71,10 @@ impl DamagedFile {
         copy(from, &whole)?;
         let header = repair_header(from, &whole).map_err(|error| failed(from, &error))??;
         let old = fold(&whole);
+        let second = match old.has_pruned {
+            true => Some(second_copy(&whole, &scratch.join("whole.db")).map_err(|fault| opening(from, fault))?),
+            false => None,
+        };
         let format = match old.format {
             Some(format) => format,
             // Without the id of a store, the other fields of the header mean as little.
@@ -93,7 +99,7 @@ impl DamagedFile {
         let mut of_application: Vec<String> = old.roots.into_keys().filter(|name| is_of_application(name)).collect();
         of_application.sort();
         let (is_known, log_error) = (!header.is_other, old.log_error);
-        Ok(Self { conn, format, is_known, log_error, of_application, _folder: folder })
+        Ok(Self { conn, format, is_known, log_error, of_application, whole: second, _folder: folder })
     }
 }
 
@@ -167,6 +173,8 @@ struct OldSchema {
     roots: HashMap<String, i64>,
     /// The reason, if the log could not be read.
     log_error: Option<String>,
+    /// True if the file has the newest format, and checkpoints that were pruned.
+    has_pruned: bool,
 }
 
 /// Copies the log into the file, and reads the schema. Damage leaves either undone.
@@ -183,12 +191,26 @@ fn fold(path: &Path) -> OldSchema {
     match folded {
         Ok(conn) => {
             old.format = (1..=engine_sql::FORMAT).rev().find(|format| schema::verify_format(&conn, *format).is_ok());
+            // A damaged page may hide a pruned checkpoint.
+            let has_pruned = || conn.query_row(sql::HAS_PRUNED, [], |row| row.get::<_, bool>(0));
+            old.has_pruned = old.format == Some(engine_sql::FORMAT) && has_pruned().unwrap_or(true);
             // The rows before a damaged one are read.
             _ = read_roots(&conn, &mut old.roots);
         }
         Err(fault) => old.log_error = has_log.then(|| opening(path, fault).to_string()),
     }
     old
+}
+
+/// Copies a file whose log was copied into it, and opens the copy as a reader does.
+fn second_copy(path: &Path, to: &Path) -> Res<Connection> {
+    let io = |error: io::Error| failed(path, &error);
+    let mut source = system::open_to_read(path).map_err(io)?;
+    let mut copy = system::create_new(to).map_err(io)?;
+    io::copy(&mut source, &mut copy).map_err(io)?;
+    let conn = open::connect_unlocked(to)?;
+    conn.execute_batch(sql::READ_STRICTLY)?;
+    Ok(conn)
 }
 
 fn read_roots(conn: &Connection, roots: &mut HashMap<String, i64>) -> Res<()> {

@@ -57,6 +57,8 @@ pub(super) const TABLES: [(&str, &str); 17] = [
 
 /// Lets a schema be read that does not parse, and be written.
 pub(super) const WRITABLE_SCHEMA: &str = "PRAGMA writable_schema = ON";
+/// Returns 1 if a checkpoint was pruned.
+pub(super) const HAS_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM checkpoint WHERE source < 0)";
 pub(super) const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 pub(super) const ROOTS: &str = "SELECT name, rootpage FROM sqlite_schema WHERE type = 'table'";
 pub(super) const SCHEMA_ROW: &str =

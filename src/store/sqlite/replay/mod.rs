@@ -2,11 +2,13 @@
 //!
 //! Checkpoints are visited in the order of the log. Each is decoded to a batch and written as a new one is, so every derived
 //! column is computed by the code that computes it for new rows; then the checksum that this gave is compared with the stored
-//! one. A migration stops at the first row that does not fit; a recovery notes it and goes on. *Absent:* the tables beside
-//! the log.
+//! one. A migration stops at the first row that does not fit; a recovery notes it and goes on. A pruned checkpoint is passed
+//! over by a recovery ([`kept`]). *Absent:* the tables beside the log.
 //!
-//! Invariant: a checkpoint is written only if its checksum, which covers that of its parent, is the stored one.
+//! Invariant: a checkpoint is written only if its checksum, which covers that of its parent, is the stored one, or, after a
+//! pruned one, fits the stored rows.
 
+mod kept;
 mod operations;
 mod rows;
 mod scan;
@@ -38,6 +40,7 @@ use crate::store::error::StoreError;
 use crate::store::operation::NewOperation;
 use crate::store::record::{CheckpointRef, TaskRecord};
 use crate::store::recovery::{Lost, LostKind, Recovery};
+use kept::KeptRows;
 use operations::OldOperation;
 use rows::{OldCheckpoint, OldItem, OldRows, OldTimer, OldWrite};
 use rusqlite::types::Value;
@@ -48,6 +51,7 @@ use std::sync::Arc;
 /// A replay under way.
 pub(super) struct LogReplay<'c> {
     rows: OldRows<'c>,
+    kept: KeptRows<'c>,
     /// The new store, in a transaction.
     conn: &'c Connection,
     caches: Caches,
@@ -71,15 +75,17 @@ struct Decoded {
 }
 
 impl<'c> LogReplay<'c> {
-    /// Begins a replay of the rows in `old`, which have the given format, into `conn`. Both files have the keys.
+    /// Begins a replay of the rows in `old`, which have the given format, into `conn`. Both files have the keys. `whole` is the
+    /// old file as readers see it, if it has pruned checkpoints.
     pub(super) fn new(
-        (old, format): (&'c Connection, i64),
+        (old, format, whole): (&'c Connection, i64, Option<&'c Connection>),
         conn: &'c Connection,
         keys: &Arc<Keys>,
         is_strict: bool,
     ) -> Res<Self> {
         Ok(Self {
             rows: OldRows::new(old, format, Arc::clone(keys))?,
+            kept: KeptRows::new(whole, Arc::clone(keys)),
             conn,
             caches: Caches::new(Arc::clone(keys)),
             is_strict,
@@ -172,6 +178,14 @@ impl<'c> LogReplay<'c> {
                 return self.lose(LostKind::Checkpoint, Some((None, id)), format!("checkpoint {}", old.seq), why);
             }
         };
+        match self.kept.is_pruned(old) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(fault) => {
+                let why = reason(fault)?;
+                return self.lose(LostKind::Checkpoint, Some((Some(of.0), id)), format!("checkpoint {}", old.seq), why);
+            }
+        }
         let mut outcome = Err(String::new());
         // Values are shared with the writes that they came from. If the write is lost, the value is stored on its own.
         for is_shared in [true, false] {
@@ -187,6 +201,9 @@ impl<'c> LogReplay<'c> {
             Ok(decoded) => {
                 self.heads.insert(old.namespace, Some(id));
                 self.report.checkpoints += 1;
+                if self.kept.is_after_pruned(old) {
+                    self.kept.note(old);
+                }
                 self.own_writes(old, &of, &decoded.tasks)
             }
             Err(why) => {
@@ -207,6 +224,12 @@ impl<'c> LogReplay<'c> {
                 self.caches.ids.continue_at(self.conn, Table::Branch, old.branch)?;
                 self.last_branch = old.branch;
             }
+        }
+        if self.kept.is_after_pruned(old) {
+            return match self.kept.verify(old) {
+                Ok(()) => self.attempt(batch, |_| Ok(true)),
+                Err(fault) => Ok(Err(reason(fault)?)),
+            };
         }
         self.attempt(batch, |conn| {
             let checksum: [u8; 16] = conn.prepare_cached(sql::LAST_CHECKSUM)?.query_row([], |row| row.get(0))?;
@@ -235,7 +258,8 @@ impl<'c> LogReplay<'c> {
         let place = || format!("checkpoint {}", old.seq);
         let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
         let (mut parent, mut consumed, mut shared) = (None, Vec::new(), HashMap::new());
-        if let Some(seq) = old.parent {
+        let is_first = self.kept.is_first(old);
+        if let Some(seq) = old.parent.filter(|_| !is_first) {
             let (namespace, id, tasks) = self.rows.checkpoint(seq)?;
             let id = CheckpointId::from_bytes(id);
             parent = Some(if namespace == old.namespace {
@@ -260,7 +284,11 @@ impl<'c> LogReplay<'c> {
         new.parents = unpack_parents(old.parents.as_deref()).ok_or_else(|| wrong("parents"))?;
         new.tasks.clone_from(&tasks);
         new.consumed = consumed;
-        for version in self.rows.versions(old.branch, old.ordinal)? {
+        if is_first {
+            (new.changes, new.seen) = self.kept.whole_state(old, of)?;
+        }
+        let versions = if is_first { Vec::new() } else { self.rows.versions(old.branch, old.ordinal)? };
+        for version in versions {
             match version.kind {
                 EMPTY | VALUE | LIST => new.changes.push(self.change(old, version, &shared)?),
                 SEEN => {
@@ -452,7 +480,10 @@ impl<'c> LogReplay<'c> {
         while self.operations.front().is_some_and(|operation| operation.seq < seq)
             && let Some(old) = self.operations.pop_front()
         {
-            let outcome = match old.decode(&self.rows, &self.operation_ids) {
+            let head = |namespace: i64, seq: i64| {
+                if self.kept.was_pruned(seq) { self.heads.get(&namespace).copied() } else { None }
+            };
+            let outcome = match old.decode(&self.rows, &self.operation_ids, &head) {
                 Ok(None) => continue,
                 Ok(Some((new, moved))) => self.operation(new)?.map(|id| (id, moved)),
                 Err(fault) => Err(reason(fault)?),

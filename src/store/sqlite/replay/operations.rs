@@ -96,12 +96,14 @@ fn ended(read: Res<()>, table: &str, lost: &mut Vec<(String, String)>) -> Res<()
 
 impl OldOperation {
     /// Returns the operation as a new one, and the heads that it moves: namespaces of the old file with checkpoints. `new_ids`
-    /// are the numbers of the operations that were written. `None` if its threads were deleted.
+    /// are the numbers of the operations that were written, and `head` returns the head of a namespace in place of a pruned
+    /// checkpoint. `None` if its threads were deleted.
     #[expect(clippy::type_complexity, reason = "the heads are taken apart at once")]
     pub(super) fn decode(
         &self,
         rows: &OldRows<'_>,
         new_ids: &BTreeMap<i64, u64>,
+        head: &dyn Fn(i64, i64) -> Option<Option<CheckpointId>>,
     ) -> Res<Option<(NewOperation, Vec<(i64, Option<CheckpointId>)>)>> {
         let wrong = |why: &str| corrupt(format!("operation {}", self.id), why);
         let kind = kind_of(self.kind).ok_or_else(|| wrong("its kind does not match the format"))?;
@@ -145,8 +147,14 @@ impl OldOperation {
                     _ => return Err(wrong("a value does not match the format")),
                 })
             };
-            let (before, after) =
+            let (mut before, after) =
                 (value(&change.before, ChangeSide::Before)?, value(&change.after, ChangeSide::After)?);
+            if field == OperationField::Head
+                && let Value::Integer(seq) = change.before
+                && let Some(head) = head(change.namespace, seq)
+            {
+                before = head.map(OperationValue::Checkpoint);
+            }
             if field == OperationField::Head {
                 let head = match after {
                     Some(OperationValue::Checkpoint(id)) => Some(id),

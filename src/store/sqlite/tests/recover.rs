@@ -4,6 +4,7 @@ use super::cipher::{Secrets, bench, encrypted, fill, key};
 use super::*;
 use crate::store::beside::Beside;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use crate::store::prune::PruneSpan;
 use crate::store::recovery::{LostKind, Recovery};
 use crate::store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,6 +111,54 @@ fn flips_all_over_a_file_cost_at_most_what_they_touch() {
     }
     let share = recovered_checkpoints as f64 / (outcomes * whole.len()) as f64;
     assert!(share > 0.6, "{share} of the checkpoints were recovered");
+}
+
+/// A closed store with a checkpoint in seven of its main branch, and the ends of both branches.
+fn closed_and_pruned() -> (TempDir, PathBuf) {
+    let (folder, path) = closed();
+    let store = open(&path);
+    let kept = (0..90).step_by(7);
+    let spans: Vec<PruneSpan> = kept.map(|ordinal| PruneSpan::new(1, ordinal + 1, ordinal + 6)).collect();
+    let side = PruneSpan::new(2, 0, 44);
+    let pruned = store.prune(&thread("a"), &[&spans[..], &[side]].concat()).unwrap();
+    assert!(pruned.checkpoints > 70, "{pruned:?}");
+    store.checkpoint_wal().unwrap();
+    (folder, path)
+}
+
+#[test]
+fn kept_checkpoints_after_pruned_ones_are_recovered() {
+    let (folder, path) = closed_and_pruned();
+    let whole = contents(&open(&path));
+    assert!((15..20).contains(&whole.len()), "{}", whole.len());
+    let report = recovered(&path, &whole, "pruned").unwrap();
+    assert!(report.is_complete(), "{:?}", report.lost);
+    assert_eq!((report.threads, report.checkpoints), (2, whole.len() as u64));
+    // Each kept one begins a lineage, so damage of a row costs the checkpoints that show it.
+    let (sound, damaged) = (fs::read(&path).unwrap(), folder.path().join("damaged.db"));
+    let harms = [
+        ("UPDATE checkpoint SET step = step + 1 WHERE seq = 50", 1, "a kept one"),
+        (
+            "UPDATE checkpoint SET created_at = created_at + 1 WHERE seq = 47",
+            0,
+            "a pruned one, which is not its parent",
+        ),
+        ("UPDATE checkpoint SET sum = zeroblob(16) WHERE seq = 49", 1, "the pruned parent of a kept one"),
+        ("UPDATE item SET value = x'00' WHERE slot = 45 AND branch = 1", 7, "a row of a pruned one"),
+        ("UPDATE checkpoint SET source = source - 2147483648 WHERE seq = 50", 1, "a kept one that seems pruned"),
+    ];
+    for (harm, lost, what) in harms {
+        fs::write(&damaged, &sound).unwrap();
+        without_triggers(&damaged).execute_batch(harm).unwrap();
+        let report = recovered(&damaged, &whole, "harm").unwrap();
+        assert_eq!(report.checkpoints, whole.len() as u64 - lost, "{what}: {:?}", report.lost);
+    }
+    for page in 0..sound.len() / 4_096 {
+        let mut zeroed = sound.clone();
+        zeroed[page * 4_096..(page + 1) * 4_096].fill(0);
+        fs::write(&damaged, &zeroed).unwrap();
+        recovered(&damaged, &whole, "page").unwrap_or_else(|error| panic!("page {page}: {error}"));
+    }
 }
 
 #[test]
