@@ -32,6 +32,7 @@ mod patch;
 mod pickaxe;
 mod points;
 mod prune;
+mod prune_candidates;
 mod queue;
 mod search;
 mod short_ids;

@@ -1,26 +1,29 @@
 //! Pruning a thread: a policy, the plan that follows from it, and the report of the plan.
 //!
-//! A plan names the checkpoints that go; running it changes nothing else. *Absent:* the rows ([`Backend::prune`]), and the
-//! deletion of threads.
+//! A plan names the checkpoints that go; running it changes nothing else. *Absent:* the choice ([`PruneCandidates`]), the rows
+//! ([`Backend::prune`]), and the deletion of threads.
 //!
 //! Invariant: no policy reaches a checkpoint that [`Backend::unprunable`] names: heads, the ends of branches, targets of names,
 //! and the checkpoints on which other branches, other threads and lists rest.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
 use crate::store::{
-    Backend, CheckpointQuery, CheckpointRecord, CheckpointRef, PruneSpan, Pruned, Store, StoreError, ThreadInfo,
-    ThreadQuery, ThreadStatus, WriteValue,
+    Backend, CheckpointRecord, CheckpointRef, PruneSpan, Pruned, Store, StoreError, ThreadInfo, ThreadQuery,
+    ThreadStatus,
 };
 
+use super::prune_candidates::PruneCandidates;
 use super::thread::Thread;
 
 /// The checkpoints of a thread that are to go: those to which every condition applies that was set. A policy without a
 /// condition prunes nothing.
 ///
 /// Heads, the last checkpoints of branches, those that a name stands for, and those on which others rest are kept whatever a
-/// policy says. A checkpoint of a subgraph goes with the checkpoint of its parent graph.
+/// policy says. A checkpoint of a subgraph goes with the checkpoint of its parent graph. The namespace of a subgraph that belongs to
+/// one task goes as a whole, its head included, when all of its checkpoints go so and nothing else rests on it. It stays if the
+/// metadata of one of them have the member `usage`, which sums of the thread count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(alias("retention", "keep_latest"))]
 pub struct PrunePolicy {
@@ -61,8 +64,13 @@ impl PrunePolicy {
         self
     }
 
+    /// Returns whether checkpoints stay because of their interrupts.
+    pub(super) fn keeps_interrupted(&self) -> bool {
+        self.keeps_interrupted
+    }
+
     /// Returns whether a checkpoint stays because of its interrupts.
-    fn keeps(&self, backend: &dyn Backend, record: &CheckpointRecord) -> Result<bool, StoreError> {
+    pub(super) fn keeps(&self, backend: &dyn Backend, record: &CheckpointRecord) -> Result<bool, StoreError> {
         if !self.keeps_interrupted || record.tasks.is_empty() {
             return Ok(false);
         }
@@ -72,7 +80,7 @@ impl PrunePolicy {
     }
 
     /// Returns whether a checkpoint goes that has `newer` newer ones on its branch.
-    fn applies(&self, record: &CheckpointRecord, newer: u64) -> bool {
+    pub(super) fn applies(&self, record: &CheckpointRecord, newer: u64) -> bool {
         let is_set = self.keep_last.is_some() || self.older_than.is_some() || self.runs.is_some();
         is_set
             && self.keep_last.is_none_or(|n| newer >= n)
@@ -88,6 +96,8 @@ pub struct PrunePlan {
     thread: Thread,
     checkpoints: Vec<(Namespace, CheckpointId)>,
     spans: Vec<PruneSpan>,
+    /// The namespaces that go as a whole, each with its newest checkpoint.
+    namespaces: Vec<(Namespace, CheckpointId)>,
 }
 
 impl Thread {
@@ -120,32 +130,22 @@ impl Thread {
     pub fn prune_plan(&self, policy: &PrunePolicy) -> Result<PrunePlan, StoreError> {
         self.store().settle_abandoned();
         let backend = &**self.store().backend();
-        let held = self.held(backend)?;
-        let mut plan = PrunePlan { thread: self.clone(), checkpoints: Vec::new(), spans: Vec::new() };
-        // A subgraph is inside the path of its parent graph, so that one is decided first.
-        let mut namespaces = backend.namespaces(self.id())?;
-        namespaces.sort_by_key(|namespace| (namespace.as_str().len(), namespace.clone()));
-        let mut goes: BTreeSet<(Namespace, CheckpointId)> = BTreeSet::new();
-        for namespace in namespaces {
-            let mut newer: HashMap<u64, u64> = HashMap::new();
+        let candidates = PruneCandidates::read(backend, self.id(), policy)?;
+        let chosen = candidates.choose()?;
+        let mut plan = PrunePlan {
+            thread: self.clone(),
+            checkpoints: Vec::new(),
+            spans: Vec::new(),
+            namespaces: chosen.namespaces.clone(),
+        };
+        let whole: BTreeSet<&Namespace> = chosen.namespaces.iter().map(|(namespace, _)| namespace).collect();
+        for (namespace, of_namespace) in candidates.by_namespace() {
             let mut places: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-            let mut query = CheckpointQuery::new(self.id().clone(), namespace.clone());
-            loop {
-                let page = backend.checkpoints(&query)?;
-                let Some(last) = page.last() else { break };
-                query.before = Some(last.point.checkpoint);
-                for record in page {
-                    let count = newer.entry(record.branch).or_insert(0);
-                    let applies = match record.parents.last() {
-                        Some(parent) if !namespace.is_root() => goes.contains(parent),
-                        _ => policy.applies(&record, *count),
-                    };
-                    *count += 1;
-                    if applies && !held.contains(&(record.branch, record.ordinal)) && !policy.keeps(backend, &record)? {
-                        places.entry(record.branch).or_default().push(record.ordinal);
-                        goes.insert((namespace.clone(), record.point.checkpoint));
-                        plan.checkpoints.push((namespace.clone(), record.point.checkpoint));
-                    }
+            let is_whole = whole.contains(namespace);
+            for (id, (branch, ordinal)) in of_namespace.filter(|(id, _)| chosen.goes(namespace, *id)) {
+                plan.checkpoints.push((namespace.clone(), id));
+                if !is_whole {
+                    places.entry(branch).or_default().push(ordinal);
                 }
             }
             plan.spans.extend(places.into_iter().flat_map(|(branch, ordinals)| spans(branch, ordinals)));
@@ -160,21 +160,6 @@ impl Thread {
     /// As [`PrunePlan::run`].
     pub fn prune(&self, policy: &PrunePolicy) -> Result<Pruned, StoreError> {
         self.prune_plan(policy)?.run()
-    }
-
-    /// Returns the places of the checkpoints that are kept whatever a policy says.
-    fn held(&self, backend: &dyn Backend) -> Result<BTreeSet<(u64, u64)>, StoreError> {
-        let mut held = backend.unprunable(self.id())?;
-        // The writes of tasks that are not finished may build on lists of older checkpoints.
-        for namespace in backend.namespaces(self.id())? {
-            let Some(head) = backend.head_with_writes(self.id(), &namespace)? else { continue };
-            for write in head.writes {
-                let WriteValue::Delta(delta) = write.value else { continue };
-                let of = CheckpointRef::new(self.id().clone(), delta.of.namespace.clone(), delta.of.checkpoint);
-                held.extend(backend.checkpoint(&of)?.map(|record| (record.branch, record.ordinal)));
-            }
-        }
-        Ok(held)
     }
 }
 
@@ -251,7 +236,12 @@ impl PrunePlan {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn estimate(&self) -> Result<Pruned, StoreError> {
-        self.thread.store().backend().prune_estimate(self.thread.id(), &self.spans)
+        let (backend, thread) = (self.thread.store().backend(), self.thread.id());
+        let mut sum = backend.prune_estimate(thread, &self.spans)?;
+        if !self.namespaces.is_empty() {
+            sum.add(backend.estimate_namespaces(thread, &self.namespaces)?);
+        }
+        Ok(sum)
     }
 
     /// Prunes the checkpoints: their states, writes and metadata go, as far as no kept checkpoint shows them. Of each its id,
@@ -259,12 +249,20 @@ impl PrunePlan {
     /// is, also in threads that were forked from this one. One that cannot go any more, because something rests on it since the
     /// plan was made, is passed over.
     ///
-    /// The checkpoints go in short transactions, the oldest first, and other writers come in between. After a crash or an
+    /// Whole namespaces of subgraphs go first, in one commit, and do not exist any more. Other checkpoints go in short
+    /// transactions, the oldest first, and other writers come in between. After a crash or an
     /// error, some are pruned and the others are as they were: the same call continues.
     ///
     /// # Errors
     /// As [`Backend::prune`].
     pub fn run(self) -> Result<Pruned, StoreError> {
-        self.thread.store().backend().prune(self.thread.id(), &self.spans)
+        let (backend, thread) = (self.thread.store().backend(), self.thread.id());
+        let mut sum = Pruned::default();
+        // Lists of namespaces that go may begin as those of checkpoints that go.
+        if !self.namespaces.is_empty() {
+            sum.add(backend.prune_namespaces(thread, &self.namespaces)?);
+        }
+        sum.add(backend.prune(thread, &self.spans)?);
+        Ok(sum)
     }
 }

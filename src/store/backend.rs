@@ -581,11 +581,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Returns the places, branch and ordinal, of the checkpoints of a thread that cannot be pruned: heads, the last ones of
     /// branches, those that another branch leaves in this thread or in another one, and those whose lists are referenced.
     ///
+    /// The namespaces `without` count as pruned as a whole: what rests on them alone can be pruned, and of their own
+    /// checkpoints those are returned on which something else rests. One is also returned if the thread begins with its
+    /// namespace, if an operation names that, if it begins with a checkpoint of another namespace, or if the metadata of one
+    /// of its checkpoints have the member `usage`.
+    ///
     /// This implementation is that of a backend that does not prune.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the backend does not prune; [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn unprunable(&self, _thread: &ThreadId) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+    fn unprunable(&self, _thread: &ThreadId, _without: &[Namespace]) -> Result<BTreeSet<(u64, u64)>, StoreError> {
         Err(not_pruned())
     }
 
@@ -610,6 +615,34 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`StoreError::Invalid`] if the backend does not prune; [`StoreError::Read`], [`StoreError::Corrupt`].
     fn prune_estimate(&self, _thread: &ThreadId, _spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        Err(not_pruned())
+    }
+
+    /// Prunes namespaces of a thread as a whole, in one commit: they do not exist any more. Each comes with its newest
+    /// checkpoint; one that has another by now, one of which [`Backend::unprunable`] returns a checkpoint, and the root are
+    /// passed over. The state of every checkpoint of other namespaces stays as it is.
+    ///
+    /// This implementation is that of a backend that does not prune.
+    ///
+    /// # Errors
+    /// As [`Backend::prune`].
+    fn prune_namespaces(
+        &self,
+        _thread: &ThreadId,
+        _namespaces: &[(Namespace, CheckpointId)],
+    ) -> Result<Pruned, StoreError> {
+        Err(not_pruned())
+    }
+
+    /// Estimates what [`Backend::prune_namespaces`] would report. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Backend::prune_estimate`].
+    fn estimate_namespaces(
+        &self,
+        _thread: &ThreadId,
+        _namespaces: &[(Namespace, CheckpointId)],
+    ) -> Result<Pruned, StoreError> {
         Err(not_pruned())
     }
 

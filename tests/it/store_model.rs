@@ -71,7 +71,7 @@ impl<'a> Pair<'a> {
             namespace: Namespace::new(namespace).unwrap(),
             ids: Vec::new(),
         };
-        let places = vec![place("a", ""), place("a", "node:1"), place("b", "")];
+        let places = vec![place("a", ""), place("a", "node:1"), place("b", ""), place("a", "node:1|in:2")];
         let file = open();
         let (model, ids) = (Arc::new(MemoryBackend::new()), IdSource::from_seed(1));
         Self { model, file, open, places, committed: Vec::new(), ids, count: 0, building: 0 }
@@ -385,7 +385,7 @@ impl<'a> Pair<'a> {
                 }
                 Some(batch)
             }
-            Op::Prune { .. } | Op::Delete { .. } | Op::Reopen => None,
+            Op::Prune { .. } | Op::PruneNamespaces { .. } | Op::Delete { .. } | Op::Reopen => None,
         }
     }
 
@@ -399,6 +399,9 @@ impl<'a> Pair<'a> {
         }
         if let Op::Prune { place, from, count } = op {
             return prunes::prune(self, *place, *from, *count);
+        }
+        if let Op::PruneNamespaces { of, is_stale } = op {
+            return prunes::prune_namespaces(self, of, *is_stale);
         }
         let Some(batch) = self.build(op) else { return Ok(()) };
         let (expected, found) = (self.model.commit(&batch), self.file.commit(&batch));

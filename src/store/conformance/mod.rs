@@ -171,6 +171,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("what a pruned checkpoint says, and what refuses it", pruning::refused),
     ("checkpoints on which others rest are not pruned", pruning::held),
     ("a value in two places is pruned with the second one", pruning::shared),
+    ("namespaces of subgraphs are pruned as a whole", pruning::namespaces),
     ("a search finds the items that checkpoints show after a pruning", pruning::searched),
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),

@@ -262,6 +262,83 @@ pub(super) fn shared(backend: &dyn Backend) {
     assert_eq!(shown(backend, &place, 8).1.len(), 3);
 }
 
+/// A list that begins as that of a checkpoint of another namespace, with an item of its own.
+fn list_of(of: &CasePlace, n: u64, beside: u64) -> ChangeValue {
+    let of = ListRef::new(of.namespace.clone(), id(n), "list");
+    ChangeValue::Items(vec![ItemChange::new(0, ItemOp::Reference(of), None), put(beside, format!("item {beside}"))])
+}
+
+/// Namespaces of subgraphs are pruned as a whole, unless something outside rests on them.
+pub(super) fn namespaces(backend: &dyn Backend) {
+    let (root, fork) = (root_of("t"), root_of("fork"));
+    fill(backend, &root, 1..=20);
+    let inside = ["a:1", "a:1|b:2", "referenced:1", "forked:1", "named:1", "stated:1", "other:1", "grown:1"];
+    let [outer, inner, referenced, forked, named, stated, other, grown] = inside.map(|path| root.inside(path));
+    let value = |n: u64| CheckpointDraft::root(n).value("x", 1, format!("a value of {n}, stored apart from its row"));
+    outer.add(backend, None, CheckpointDraft::root(100).tasks(&["node"]).change("list", 1, list_of(&root, 5, 90)));
+    outer.add(backend, Some(100), CheckpointDraft::on(101, 100).items("list", 2, vec![put(91, "more")]));
+    outer.add(backend, Some(101), CheckpointDraft::on(102, 100).items("list", 2, vec![put(91, "on a branch")]));
+    commit(backend, &outer.pending(102, writes(100, task(1), "p", vec![write(0, "x", "of a task")])));
+    inner.add(backend, None, CheckpointDraft::root(200).change("list", 1, list_of(&outer, 101, 95)));
+    for (place, n) in [(&referenced, 300), (&forked, 400), (&named, 500), (&other, 700), (&grown, 800)] {
+        place.add(backend, None, value(n).items("list", 1, vec![put(1, format!("an item of {n}"))]));
+    }
+    let mut usage = value(600);
+    usage.0.metadata = Some(r#"{"usage": {"input_tokens": 3}}"#.into());
+    stated.add(backend, None, usage);
+    root.add(backend, Some(20), CheckpointDraft::on(21, 20).change("taken list", 1, list_of(&referenced, 300, 2)));
+    fork.add(backend, None, CheckpointDraft::fork(401, forked.point(400)));
+    let change = OperationChange::head(named.thread.clone(), named.namespace.clone(), Some(id(500)), None);
+    let mut operation = NewOperation::new(OperationKind::Rewind, super::build::moment(900));
+    let of_root = OperationChange::head(root.thread.clone(), root.namespace.clone(), Some(id(21)), Some(id(20)));
+    operation.changes.extend([of_root, change]);
+    backend.operate(&operation).expect("heads are moved");
+
+    let is_held = |without: &[&CasePlace], of: &CasePlace, n: u64| {
+        let without: Vec<_> = without.iter().map(|place| place.namespace.clone()).collect();
+        let held = backend.unprunable(&root.thread, &without).expect("the held ones are found");
+        let record = of.record(backend, n);
+        held.contains(&(record.branch, record.ordinal))
+    };
+    assert!(is_held(&[], &root, 5) && is_held(&[], &outer, 101), "their lists are referenced");
+    assert!(!is_held(&[&outer, &inner], &root, 5) && !is_held(&[&outer, &inner], &outer, 101));
+    assert!(is_held(&[&outer], &outer, 101) && !is_held(&[&other], &other, 700));
+    let kept = [&referenced, &forked, &named, &stated];
+    assert!(kept.iter().zip([300, 400, 500, 600]).all(|(place, n)| is_held(&[place], place, n)));
+
+    let all: Vec<u64> = (1..=21).collect();
+    let shown_of = |place: &CasePlace, n: u64| shown(backend, place, n);
+    let roots: Vec<ShownState> = all.iter().map(|n| shown_of(&root, *n)).collect();
+    let others: Vec<ShownState> = kept.iter().zip([300, 400, 500, 600]).map(|(place, n)| shown_of(place, n)).collect();
+    let ends = [(&root, 21), (&outer, 102), (&inner, 200), (&referenced, 300), (&forked, 400), (&named, 500)];
+    let ends = ends.into_iter().chain([(&stated, 600), (&other, 700), (&grown, 801)]);
+    let ends: Vec<_> = ends.map(|(place, n)| (place.namespace.clone(), id(n))).collect();
+    let estimate = backend.estimate_namespaces(&root.thread, &ends).expect("a pruning is estimated");
+    let pruned = backend.prune_namespaces(&root.thread, &ends).expect("namespaces are pruned");
+    assert_eq!((pruned.checkpoints, estimate.checkpoints), (5, 5), "two namespaces that belong together, and one");
+    assert!(pruned.values > 0 && pruned.bytes > 0);
+    _ = backend.reclaim().expect("their rows are reclaimed");
+    clean(backend);
+    let left = backend.namespaces(&root.thread).expect("namespaces are listed");
+    assert!([&outer, &inner, &other].iter().all(|place| !left.contains(&place.namespace)), "{left:?}");
+    assert_eq!(left.len(), 1 + kept.len() + 1, "the root, those on which something rests, and one that has grown");
+    assert_eq!(all.iter().map(|n| shown_of(&root, *n)).collect::<Vec<_>>(), roots);
+    assert_eq!(kept.iter().zip([300, 400, 500, 600]).map(|(place, n)| shown_of(place, n)).collect::<Vec<_>>(), others);
+    assert_eq!((outer.head(backend), backend.checkpoint(&outer.point(100)).expect("it is looked for")), (None, None));
+    let state = backend.state(&outer.point(102));
+    assert!(matches!(state, Err(StoreError::CheckpointNotFound { .. })), "{state:?}");
+    let again = backend.prune_namespaces(&root.thread, &ends).expect("namespaces are pruned");
+    assert_eq!(again, Pruned::default());
+    // What rested on them alone can go now, and the namespace can begin anew.
+    assert!(lawful(backend, &root, &all, (5, 5)).checkpoints == 1);
+    outer.add(backend, None, CheckpointDraft::root(900).value("x", 1, "anew"));
+    assert_eq!(outer.text(backend, 900, "x").as_deref(), Some("anew"));
+    clean(backend);
+    _ = backend.delete_threads(&[fork.thread.clone(), root.thread.clone()]).expect("threads are deleted");
+    _ = backend.reclaim().expect("they are erased");
+    assert_eq!(backend.check().expect("the check runs").values, 0, "nothing is left");
+}
+
 /// Items that kept checkpoints show are found, with and without an index; others are not.
 pub(super) fn searched(backend: &dyn Backend) {
     let place = root_of("t");

@@ -320,8 +320,8 @@ impl Backend for MemoryBackend {
         Ok(Erasure::Erased)
     }
 
-    fn unprunable(&self, thread: &ThreadId) -> Result<BTreeSet<(u64, u64)>, StoreError> {
-        Ok(prune::unprunable(&self.log.read(), thread))
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+        Ok(prune::unprunable(&self.log.read(), thread, without))
     }
 
     fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
@@ -330,6 +330,24 @@ impl Backend for MemoryBackend {
 
     fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
         Ok(prune::estimate(&self.log.read(), thread, spans))
+    }
+
+    fn prune_namespaces(
+        &self,
+        thread: &ThreadId,
+        namespaces: &[(Namespace, CheckpointId)],
+    ) -> Result<Pruned, StoreError> {
+        Ok(prune::remove_namespaces(&mut self.log.write(), thread, namespaces))
+    }
+
+    fn estimate_namespaces(
+        &self,
+        thread: &ThreadId,
+        namespaces: &[(Namespace, CheckpointId)],
+    ) -> Result<Pruned, StoreError> {
+        let log = self.log.read();
+        let found = prune::removable(&log, thread, namespaces);
+        Ok(prune::sum_of_namespaces(&log, thread, &found))
     }
 
     fn beside(&self) -> &dyn Beside {

@@ -9,7 +9,7 @@ use super::stored::{
 };
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::counts::pruned_metadata;
-use crate::store::operation::{OperationField, OperationValue};
+use crate::store::operation::{OperationChange, OperationField, OperationValue};
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRecord, CheckpointRef};
 
@@ -17,12 +17,23 @@ fn place(record: &CheckpointRecord) -> (u64, u64) {
     (record.branch, record.ordinal)
 }
 
-/// Returns the places of the checkpoints of a thread that cannot be pruned.
-pub(super) fn unprunable(log: &MemoryLog, thread: &ThreadId) -> BTreeSet<(u64, u64)> {
+/// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of these, the
+/// places on which something else rests, or which stay for another reason.
+pub(super) fn unprunable(log: &MemoryLog, thread: &ThreadId, without: &[Namespace]) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     let Some(of) = log.threads.get(thread) else { return found };
+    let without: BTreeSet<&Namespace> = without.iter().filter(|namespace| !namespace.is_root()).collect();
+    let goes = |namespace: &Namespace| without.contains(namespace);
+    for (namespace, space) in of.spaces.iter().filter(|(namespace, _)| goes(namespace)) {
+        if is_needed(log, thread, namespace, space) {
+            found.extend(stored_of(space).last().map(|stored| place(&stored.record)));
+        }
+    }
     // Branches leave checkpoints of this thread in all threads.
-    for stored in log.threads.values().flat_map(|thread| thread.spaces.values()).flat_map(stored_of) {
+    let spaces =
+        log.threads.iter().flat_map(|(id, of)| of.spaces.iter().map(move |(namespace, space)| (id, namespace, space)));
+    let spaces = spaces.filter(|(id, namespace, _)| *id != thread || !goes(namespace));
+    for stored in spaces.flat_map(|(.., space)| stored_of(space)) {
         if let Some(parent) = stored.record.parent_ref().filter(|parent| parent.thread == *thread)
             && let Some(parent) = log.stored(&parent).filter(|parent| parent.record.branch != stored.record.branch)
         {
@@ -37,7 +48,7 @@ pub(super) fn unprunable(log: &MemoryLog, thread: &ThreadId) -> BTreeSet<(u64, u
             found.extend(root.and_then(|root| root.checkpoints.get(id)).map(|stored| place(&stored.record)));
         }
     }
-    for space in of.spaces.values() {
+    for space in of.spaces.iter().filter(|(namespace, _)| !goes(namespace)).map(|(_, space)| space) {
         found.extend(space.head().map(|head| place(&head.record)));
         let mut newest_first = None;
         for (_, stored) in space.checkpoints.walk_down(None) {
@@ -57,13 +68,80 @@ pub(super) fn unprunable(log: &MemoryLog, thread: &ThreadId) -> BTreeSet<(u64, u
     found
 }
 
+/// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins with a
+/// checkpoint of another namespace, or one of its checkpoints states what model calls used.
+fn is_needed(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace, space: &NamespaceVersion) -> bool {
+    let first = |space: &NamespaceVersion| stored_of(space).next().map(|stored| stored.record.seq);
+    let root = log.space(thread, &Namespace::root()).and_then(first);
+    let names = |change: &OperationChange| change.thread == *thread && change.namespace == *namespace;
+    root.is_none_or(|root| first(space).is_none_or(|first| root >= first))
+        || log.operations.iter().any(|operation| operation.changes.iter().any(names))
+        || stored_of(space).any(|stored| {
+            let record = &stored.record;
+            let from = record.forked_from.as_ref().filter(|from| from.thread == *thread);
+            from.is_some_and(|from| from.namespace != *namespace)
+                || record.pruned && record.metadata.is_some()
+                || pruned_metadata(record.metadata.as_deref()).is_some()
+        })
+}
+
+/// Returns the namespaces that still end with the given checkpoints, and on which nothing rests but one another.
+pub(super) fn removable(
+    log: &MemoryLog,
+    thread: &ThreadId,
+    namespaces: &[(Namespace, CheckpointId)],
+) -> Vec<Namespace> {
+    let last = |namespace: &Namespace| {
+        log.space(thread, namespace)
+            .and_then(|space| stored_of(space).last().map(|stored| stored.record.point.checkpoint))
+    };
+    let is_same =
+        |(namespace, newest): &&(Namespace, CheckpointId)| !namespace.is_root() && last(namespace) == Some(*newest);
+    let found: BTreeSet<&Namespace> = namespaces.iter().filter(is_same).map(|(namespace, _)| namespace).collect();
+    let mut found: Vec<Namespace> = found.into_iter().cloned().collect();
+    loop {
+        let (held, before) = (unprunable(log, thread, &found), found.len());
+        found.retain(|namespace| {
+            let space = log.space(thread, namespace);
+            !space.is_some_and(|space| stored_of(space).any(|stored| held.contains(&place(&stored.record))))
+        });
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
+/// Returns the report of a removal of namespaces.
+pub(super) fn sum_of_namespaces(log: &MemoryLog, thread: &ThreadId, namespaces: &[Namespace]) -> Pruned {
+    let mut sum = Pruned::default();
+    for space in namespaces.iter().filter_map(|namespace| log.space(thread, namespace)) {
+        stored_of(space).for_each(|stored| sum.add(content(space, stored)));
+        sum.checkpoints += stored_of(space).filter(|stored| !stored.record.pruned).count() as u64;
+    }
+    sum
+}
+
+/// Removes namespaces.
+pub(super) fn remove_namespaces(
+    log: &mut MemoryLog,
+    thread: &ThreadId,
+    namespaces: &[(Namespace, CheckpointId)],
+) -> Pruned {
+    let found = removable(log, thread, namespaces);
+    let report = sum_of_namespaces(log, thread, &found);
+    if let Some(of) = log.threads.get_mut(thread) {
+        of.spaces.retain(|namespace, _| !found.contains(namespace));
+    }
+    report
+}
+
 fn stored_of(space: &NamespaceVersion) -> impl Iterator<Item = &Arc<StoredCheckpoint>> {
     space.checkpoints.walk_up(None).map(|(_, stored)| stored)
 }
 
 /// Returns the checkpoints of spans that can be pruned.
 fn due(log: &MemoryLog, thread: &ThreadId, spans: &[PruneSpan]) -> Vec<(Namespace, CheckpointId)> {
-    let (held, mut due) = (unprunable(log, thread), Vec::new());
+    let (held, mut due) = (unprunable(log, thread, &[]), Vec::new());
     for (namespace, space) in log.threads.get(thread).iter().flat_map(|thread| &thread.spaces) {
         let goes = |stored: &&Arc<StoredCheckpoint>| {
             let at = place(&stored.record);

@@ -11,6 +11,7 @@
 
 use super::fault::{Fault, Res, corrupt};
 use super::neighbors;
+use super::prune::{self, NamespaceRemoval};
 use super::write::Caches;
 use super::{lease, search, sql, threads};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
@@ -39,6 +40,8 @@ pub(super) enum EraseStep {
     HideAlone(Vec<ThreadId>),
     /// Hides the threads whose time in the trash has ended at a timestamp: all of them, or those among some.
     HideTrash(Timestamp, Option<Vec<ThreadId>>),
+    /// Takes namespaces out of their thread, so that their rows are reclaimed.
+    Detach(NamespaceRemoval),
     /// Reclaims the rows of a slice.
     Reclaim,
     /// Forgets threads without rows, once the log beside the file has been emptied.
@@ -70,6 +73,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Re
         }
         EraseStep::HideAlone(threads) => hide(conn, caches, threads)?,
         EraseStep::HideTrash(now, threads) => hide_trash(conn, caches, *now, threads.as_deref())?,
+        EraseStep::Detach(removal) => prune::detach(conn, caches, removal)?,
         EraseStep::Reclaim => reclaim(conn, caches)?,
         EraseStep::Forget(threads) => {
             let mut forget = conn.prepare_cached(sql::TOMBSTONE_DELETE)?;

@@ -11,6 +11,7 @@ use super::erase::{EraseJob, EraseStep, Tombstones};
 use super::fault::{Res, is_full};
 use super::job::JobRef;
 use super::pool::ReaderPool;
+use super::prune::NamespaceRemoval;
 use super::read::ReadView;
 use super::worker::{Background, Upkeep, UpkeepKind};
 use super::writer::SqliteWriter;
@@ -18,6 +19,7 @@ use crate::base::limits::{DELETED_THREADS_MAX, RECLAIM_INTERVAL, RECLAIM_RETRY, 
 use crate::base::{Clock, ThreadId, Timestamp};
 use crate::store::backend::Erasure;
 use crate::store::error::StoreError;
+use crate::store::prune::Pruned;
 use crate::store::trash::deletable;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
@@ -72,6 +74,16 @@ impl Eraser {
             left => left?,
         };
         self.reclaim_some(left)
+    }
+
+    /// Takes namespaces out of their thread, and erases them.
+    pub(super) fn remove(&self, removal: NamespaceRemoval) -> Result<Pruned, StoreError> {
+        let pruned = Arc::clone(&removal.pruned);
+        let left = step(self.worker.writer(), EraseStep::Detach(removal))?;
+        // The bytes may go later.
+        let _: Erasure = self.reclaim_some(left)?;
+        let pruned = *pruned.lock();
+        Ok(pruned)
     }
 
     /// Reclaims rows of threads that were hidden, if they are few. From here on the threads are deleted: an error only delays

@@ -95,7 +95,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => CacheChange::validate(changes),
             Self::Erase(job) => match &job.step {
                 EraseStep::Hide(threads) | EraseStep::HideAlone(threads) => validate_deleted(threads),
-                EraseStep::HideTrash(..) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
+                EraseStep::HideTrash(..) | EraseStep::Detach(_) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
             Self::Keys(change) => change.validate(),
             Self::Compact(_) | Self::Index(_) | Self::Threads(_) | Self::Prune(_) => Ok(()),
@@ -149,6 +149,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
             Self::Erase(job) => match &job.step {
                 EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
+                EraseStep::Detach(removal) => 256 * removal.namespaces.len(),
                 EraseStep::HideAlone(_) | EraseStep::HideTrash(..) | EraseStep::Forget(_) => 0,
             },
             Self::Prune(_) => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,

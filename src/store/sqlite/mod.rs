@@ -90,7 +90,7 @@ use open::OpenedFile;
 use operation::OperationJob;
 use paged::ItemPages;
 use pool::ReaderPool;
-use prune::PruneJob;
+use prune::{NamespaceRemoval, PruneJob};
 use read::ReadView;
 pub(super) use recover::recover;
 use search::{IndexJob, IndexStep, Indexer};
@@ -511,8 +511,8 @@ impl Backend for SqliteBackend {
         eraser.reclaim()
     }
 
-    fn unprunable(&self, thread: &ThreadId) -> Result<BTreeSet<(u64, u64)>, StoreError> {
-        let found = self.pool.read(|view| prune::unprunable(view, thread))?;
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+        let found = self.pool.read(|view| prune::unprunable(view, thread, without))?;
         Ok(found.into_iter().map(|(branch, ordinal)| (branch as u64, ordinal as u64)).collect())
     }
 
@@ -541,6 +541,32 @@ impl Backend for SqliteBackend {
 
     fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
         self.pool.read(|view| prune::estimate(view, thread, spans))
+    }
+
+    fn prune_namespaces(
+        &self,
+        thread: &ThreadId,
+        namespaces: &[(Namespace, CheckpointId)],
+    ) -> Result<Pruned, StoreError> {
+        if namespaces.is_empty() {
+            return Ok(Pruned::default());
+        }
+        let eraser = self.eraser()?;
+        self.pool.close();
+        let (thread, namespaces) = (thread.clone(), namespaces.to_vec());
+        let pruned = eraser.remove(NamespaceRemoval { thread, namespaces, pruned: Arc::default() })?;
+        if let Some(indexer) = self.indexer.as_ref().filter(|_| pruned.checkpoints > 0) {
+            indexer.wake_if_on();
+        }
+        Ok(pruned)
+    }
+
+    fn estimate_namespaces(
+        &self,
+        thread: &ThreadId,
+        namespaces: &[(Namespace, CheckpointId)],
+    ) -> Result<Pruned, StoreError> {
+        self.pool.read(|view| prune::estimate_namespaces(view, thread, namespaces))
     }
 
     fn beside(&self) -> &dyn Beside {

@@ -17,6 +17,8 @@ pub(super) enum Op {
     Writes { place: usize, at: usize, task: u8, writes: Vec<WriteSpec>, wake_at: Option<Option<u8>> },
     /// Checkpoints of a branch, beside one another, are pruned.
     Prune { place: usize, from: usize, count: u64 },
+    /// Namespaces are pruned as a whole, one of them perhaps with a checkpoint that is not its newest.
+    PruneNamespaces { of: Vec<usize>, is_stale: bool },
     /// Threads are deleted.
     Delete { of: Vec<usize> },
     /// A batch built on a head that is not the head.
@@ -122,6 +124,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(place, at, task, writes, wake_at)| Op::Writes { place, at, task, writes, wake_at }),
         2 => (any::<usize>(), any::<usize>(), 1u64..9)
             .prop_map(|(place, from, count)| Op::Prune { place, from, count }),
+        1 => (prop::collection::vec(any::<usize>(), 1..3), any::<bool>())
+            .prop_map(|(of, is_stale)| Op::PruneNamespaces { of, is_stale }),
         1 => prop::collection::vec(any::<usize>(), 1..3).prop_map(|of| Op::Delete { of }),
         1 => (any::<usize>(), any::<Option<usize>>(), content())
             .prop_map(|(place, head, content)| Op::Stale { place, head, content }),

@@ -64,3 +64,42 @@ pub(super) fn prune(pair: &mut Pair<'_>, place: usize, from: usize, count: u64) 
     }
     Ok(())
 }
+
+/// Prunes namespaces as a whole, of both backends.
+pub(super) fn prune_namespaces(pair: &mut Pair<'_>, of: &[usize], is_stale: bool) -> Result<(), TestCaseError> {
+    let thread = pair.places[of[0] % pair.places.len()].thread.clone();
+    let mut ends = Vec::new();
+    for (at, place) in of.iter().map(|at| &pair.places[at % pair.places.len()]).enumerate() {
+        let back = usize::from(is_stale && at == 0);
+        let end = place.ids.len().checked_sub(1 + back).map(|at| place.ids[at]);
+        ends.extend(end.filter(|_| place.thread == thread).map(|id| (place.namespace.clone(), id)));
+    }
+    let points: Vec<CheckpointRef> =
+        pair.places.iter().flat_map(|place| place.ids.iter().map(move |id| place.point(*id))).collect();
+    let model = Arc::clone(&pair.model) as Arc<dyn Backend>;
+    let mut left = Vec::new();
+    for backend in [&model, &pair.file] {
+        let before: Vec<_> = points.iter().map(|at| shown(&**backend, at)).collect();
+        let estimate = backend.estimate_namespaces(&thread, &ends).unwrap();
+        let report = backend.prune_namespaces(&thread, &ends).unwrap();
+        prop_assert_eq!(report.checkpoints, estimate.checkpoints);
+        let mut gone = Vec::new();
+        for (at, before) in points.iter().zip(before) {
+            match backend.checkpoint(at).unwrap() {
+                Some(_) => prop_assert_eq!(shown(&**backend, at), before, "{:?} after {:?}", at, ends),
+                None => gone.push(at.clone()),
+            }
+        }
+        prop_assert_eq!(report.checkpoints, gone.len() as u64);
+        let problems = backend.check().unwrap().problems;
+        prop_assert!(problems.is_empty(), "after {:?}: {:?}", ends, problems);
+        left.push((gone, backend.namespaces(&thread).unwrap()));
+    }
+    prop_assert_eq!(&left[0], &left[1]);
+    let is_left = |namespace: &annals::base::Namespace| left[0].1.contains(namespace);
+    for place in pair.places.iter_mut().filter(|place| place.thread == thread && !is_left(&place.namespace)) {
+        place.ids.clear();
+    }
+    pair.committed.retain(|batch| batch.thread != thread || is_left(&batch.namespace));
+    Ok(())
+}

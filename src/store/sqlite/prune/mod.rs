@@ -8,9 +8,11 @@
 //! Invariant: after each slice the rows that a checkpoint shows which is not pruned are as they were before.
 
 mod gone;
+mod namespaces;
 mod slice;
 mod sql;
 
+pub(super) use namespaces::{NamespaceRemoval, detach, estimate as estimate_namespaces};
 pub(super) use slice::positions;
 pub(super) use sql::ITEMS_WRITTEN;
 
@@ -23,8 +25,8 @@ use super::read::ReadView;
 use super::source::is_pruned_column;
 use super::write::{self, Caches};
 use super::{heads, search, sql as log_sql, threads};
-use crate::base::ThreadId;
 use crate::base::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
+use crate::base::{Namespace, ThreadId};
 use crate::store::prune::{PruneSpan, Pruned};
 use parking_lot::Mutex;
 use rusqlite::types::ValueRef;
@@ -81,7 +83,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Re
     let Some((branch, first, last)) = place(view, &job.thread, &job.span)? else { return Ok(()) };
     let mark = mark(conn)?;
     if state.held.as_ref().is_none_or(|(of, _)| *of != mark) {
-        state.held = Some((mark, unprunable(view, &job.thread)?));
+        state.held = Some((mark, unprunable(view, &job.thread, &[])?));
     }
     let held = state.held.as_ref().map(|(_, held)| held);
     let stays = |ordinal: i64| held.is_some_and(|held| held.contains(&(branch, ordinal)));
@@ -116,11 +118,19 @@ fn last_ordinal(conn: &Connection, branch: i64) -> Res<i64> {
     last.ok_or_else(|| corrupt(format!("branch {branch}"), "the rows of its checkpoints are missing"))
 }
 
-/// Returns the places of the checkpoints of a thread that cannot be pruned.
-pub(super) fn unprunable(view: ReadView<'_>, thread: &ThreadId) -> Res<BTreeSet<(i64, i64)>> {
+/// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of these, the
+/// places on which something else rests, or which stay for another reason.
+pub(super) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Namespace]) -> Res<BTreeSet<(i64, i64)>> {
     let mut found = BTreeSet::new();
     let conn = view.conn;
+    let without = namespaces::numbers(view, thread, without)?;
     let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(found) };
+    let mut needed = BTreeSet::new();
+    for namespace in &without {
+        if namespaces::is_needed(view, thread, *namespace)? {
+            needed.insert(*namespace);
+        }
+    }
     let mut forked = conn.prepare_cached(sql::FORKED_PLACES)?;
     let mut rows = forked.query([thread])?;
     while let Some(row) = rows.next()? {
@@ -130,13 +140,19 @@ pub(super) fn unprunable(view: ReadView<'_>, thread: &ThreadId) -> Res<BTreeSet<
     let mut branches = conn.prepare_cached(sql::BRANCHES_OF_THREAD)?;
     let mut rows = branches.query([thread])?;
     while let Some(row) = rows.next()? {
-        let branch: i64 = row.get(0)?;
+        let (branch, namespace): (i64, i64) = (row.get(0)?, row.get(3)?);
+        if needed.contains(&namespace) {
+            found.insert((branch, last_ordinal(conn, branch)?));
+        }
+        if without.contains(&namespace) {
+            continue;
+        }
         if let (Some(parent), Some(upto)) = (row.get(1)?, row.get(2)?) {
             found.insert((parent, upto));
         }
         let last = last_ordinal(conn, branch)?;
         found.insert((branch, last));
-        namespaces.insert(row.get::<_, i64>(3)?);
+        namespaces.insert(namespace);
         for key in lineage::newest(view, branch, last)?.into_values().filter(|row| is_channel(row.kind)) {
             let channel = view.names.text(conn, Kind::Channel, key.key)?;
             let Some(list) = view.names.find(conn, Kind::List, &channel)? else { continue };
@@ -170,7 +186,7 @@ fn is_channel(kind: i64) -> bool {
 
 /// Estimates the report of a pruning.
 pub(super) fn estimate(view: ReadView<'_>, thread: &ThreadId, spans: &[PruneSpan]) -> Res<Pruned> {
-    let held = unprunable(view, thread)?;
+    let held = unprunable(view, thread, &[])?;
     let mut sum = Pruned::default();
     for span in spans {
         let Some((branch, mut first, last)) = place(view, thread, span)? else { continue };

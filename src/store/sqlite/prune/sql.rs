@@ -47,3 +47,28 @@ pub(super) const PAYLOAD_BYTES: &str = "SELECT CASE typeof(p.data) WHEN 'integer
      (SELECT length(b.data) FROM blob b WHERE b.id = p.data) ELSE length(p.data) END \
      + CASE typeof(p.text) WHEN 'integer' THEN (SELECT length(b.data) FROM blob b WHERE b.id = p.text) \
      ELSE coalesce(length(p.text), 0) END FROM payload p WHERE p.id = ?1";
+
+/// Counts the number of a thread as used.
+pub(super) const THREAD_USED: &str = "UPDATE high_water SET thread = max(thread, ?1)";
+pub(super) const BRANCH_NAMESPACE: &str = "SELECT namespace FROM branch WHERE id = ?1";
+/// True if the thread ?1 has no older checkpoint in its root namespace than its namespace ?2 has, if an operation names that
+/// namespace, or if a branch of it left one of another namespace of the thread.
+pub(super) const IS_NEEDED: &str = "SELECT coalesce((SELECT c.seq FROM namespace n CROSS JOIN checkpoint c ON c.namespace = n.id \
+     WHERE n.thread = ?1 AND n.path = '' ORDER BY c.prefix, c.seq LIMIT 1) >= (SELECT seq FROM checkpoint \
+     WHERE namespace = ?2 ORDER BY prefix, seq LIMIT 1), 1) \
+     OR EXISTS (SELECT 1 FROM operation_change WHERE namespace = ?2) \
+     OR EXISTS (SELECT 1 FROM branch b CROSS JOIN branch p ON p.id = b.parent WHERE b.namespace = ?2 \
+     AND p.namespace <> ?2 AND b.fork_thread IS NULL)";
+pub(super) const METADATA: &str =
+    "SELECT seq, id, metadata, source FROM checkpoint WHERE namespace = ?1 AND metadata IS NOT NULL";
+/// The checkpoints of a namespace that are not pruned, and the payloads of its rows with their bytes.
+pub(super) const SUMS_OF_NAMESPACE: &str = "SELECT \
+     (SELECT count(*) FROM checkpoint WHERE namespace = ?1 AND source >= 0), count(*), coalesce(sum( \
+     CASE typeof(p.data) WHEN 'integer' THEN (SELECT length(b.data) FROM blob b WHERE b.id = p.data) ELSE length(p.data) END \
+     + CASE typeof(p.text) WHEN 'integer' THEN (SELECT length(b.data) FROM blob b WHERE b.id = p.text) \
+     ELSE coalesce(length(p.text), 0) END), 0) FROM \
+     (SELECT v.value AS id FROM branch b CROSS JOIN version v ON v.branch = b.id WHERE b.namespace = ?1 AND v.kind & 15 = 1 \
+     AND typeof(v.value) = 'integer' UNION SELECT i.value FROM branch b CROSS JOIN item i ON i.branch = b.id \
+     WHERE b.namespace = ?1 AND i.op = 1 AND typeof(i.value) = 'integer' UNION SELECT w.value FROM checkpoint c \
+     CROSS JOIN write w ON w.checkpoint = c.seq WHERE c.namespace = ?1 AND typeof(w.value) = 'integer') s \
+     CROSS JOIN payload p ON p.id = s.id";

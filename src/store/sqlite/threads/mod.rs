@@ -102,7 +102,8 @@ pub(super) fn recount(writer: &SqliteWriter, thread: &ThreadId) -> Result<(), St
     writer.commit(JobRef::Threads(&job))
 }
 
-fn count(conn: &Connection, caches: &mut Caches, thread: Option<&ThreadId>) -> Res<()> {
+/// Counts the tokens and the costs of a thread whose row has no counts.
+pub(super) fn count(conn: &Connection, caches: &mut Caches, thread: Option<&ThreadId>) -> Res<()> {
     let mark = marked(conn, caches)?;
     let view = caches.view(conn);
     let Some(thread) = thread.map_or(Ok(None), |thread| neighbors::thread_number(conn, thread))? else { return Ok(()) };
