@@ -281,5 +281,5 @@ fn view_of(folder: &Path) -> Result<observe::View, String> {
     if let Some(problem) = report.problems.first() {
         return Err(format!("check finds {problem}"));
     }
-    observe::everything(&store, Deadline::after(Duration::from_secs(10))).map_err(|error| format!("read: {error}"))
+    observe::with_ledger(&store, Deadline::after(Duration::from_secs(10))).map_err(|error| format!("read: {error}"))
 }

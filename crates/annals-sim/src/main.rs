@@ -30,6 +30,7 @@ mod older;
 mod proxy;
 #[cfg(unix)]
 mod rng;
+mod sql;
 #[cfg(unix)]
 mod trace;
 #[cfg(unix)]

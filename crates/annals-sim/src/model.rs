@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::ThreadId;
-use annals::store::{Backend, KvChange, MemoryBackend, OpenOptions, Store};
+use annals::store::{Backend, CheckpointRef, KvChange, MemoryBackend, OpenOptions, PruneSpan, Store, StoreError};
+use parking_lot::Mutex;
 
-use crate::observe::{self, Deadline, View};
-use crate::proxy::{Job, JobOutcome, Upkeep};
+use crate::observe::{self, Deadline, Ledger, View};
+use crate::proxy::{Job, JobOutcome, LedgerEntry, Upkeep};
 
 /// A call and its effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,13 +23,15 @@ pub(crate) struct Fact {
 struct Model {
     store: Store,
     backend: Arc<MemoryBackend>,
+    /// The rows of the application's table.
+    ledger: Mutex<Ledger>,
 }
 
 impl Model {
     fn new() -> Self {
         let backend = Arc::new(MemoryBackend::new());
         let store = Store::with_backend(Arc::clone(&backend) as Arc<dyn Backend>, OpenOptions::new());
-        Self { store, backend }
+        Self { store, backend, ledger: Mutex::default() }
     }
 
     fn apply(&self, job: &Job) -> Result<(), String> {
@@ -40,13 +43,43 @@ impl Model {
             }
             Job::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
             Job::Kv(changes) => self.backend.beside().commit_kv(changes),
+            Job::Prune(points) => self.prune(points),
+            Job::PruneNamespaces(thread, namespaces) => self.backend.prune_namespaces(thread, namespaces).map(|_| ()),
+            Job::Ledger(entry) => self.account(entry),
             Job::Upkeep(_) => Ok(()),
         };
         result.map_err(|error| error.to_string())
     }
 
+    /// Prunes checkpoints. Their branches have other numbers than in the file.
+    fn prune(&self, points: &[CheckpointRef]) -> Result<(), StoreError> {
+        for point in points {
+            if let Some(record) = self.backend.checkpoint(point)? {
+                let span = PruneSpan::new(record.branch, record.ordinal, record.ordinal);
+                self.backend.prune(&point.thread, &[span])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn account(&self, entry: &LedgerEntry) -> Result<(), StoreError> {
+        if let Some(batch) = &entry.batch {
+            self.backend.commit(batch)?;
+        }
+        let mut ledger = self.ledger.lock();
+        let rows = ledger.entry(entry.actor.clone()).or_default();
+        if let Some((_, last)) = rows.last_mut().filter(|(number, _)| entry.clears && *number + 1 == entry.number) {
+            last.clear();
+        }
+        rows.push((entry.number, entry.text.clone()));
+        Ok(())
+    }
+
     fn view(&self) -> Result<View, String> {
-        observe::everything(&self.store, Deadline::after(Duration::from_secs(60))).map_err(|error| error.to_string())
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let mut view = observe::everything(&self.store, deadline).map_err(|error| error.to_string())?;
+        view.extend(observe::of_ledger(&self.ledger.lock()));
+        Ok(view)
     }
 
     fn hash(&self, entity: &str) -> Result<u64, String> {
@@ -56,6 +89,7 @@ impl Model {
                 let id = ThreadId::new(id).map_err(|error| error.to_string())?;
                 observe::thread(&self.store, &id, deadline).map_err(|error| error.to_string())?
             }
+            Some(("a", _)) => observe::of_ledger(&self.ledger.lock()).get(entity).copied(),
             _ => observe::key_values(&self.store).map_err(|error| error.to_string())?.get(entity).copied(),
         };
         Ok(found.unwrap_or(0))
@@ -70,6 +104,12 @@ pub(crate) fn entities(job: &Job) -> Vec<String> {
         Job::Kv(changes) => {
             let namespaces = changes.iter().map(KvChange::namespace);
             namespaces.map(|namespace| format!("k:{}", namespace.labels().next().unwrap_or_default())).collect()
+        }
+        Job::Prune(points) => points.iter().map(|point| format!("t:{}", point.thread)).collect(),
+        Job::PruneNamespaces(thread, _) => vec![format!("t:{thread}")],
+        Job::Ledger(entry) => {
+            let batch = entry.batch.iter().map(|batch| format!("t:{}", batch.thread));
+            batch.chain([format!("a:{}", entry.actor)]).collect()
         }
         Job::Upkeep(_) => Vec::new(),
     };

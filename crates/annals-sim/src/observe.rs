@@ -2,7 +2,8 @@
 //!
 //! The reads are those of the public API: the listing of threads, the history of each namespace, and at each checkpoint
 //! the state, the items with their texts, and the writes of tasks; timers; key-value memory. The numbers that a backend
-//! chooses (`seq`, `branch`) are left out, so that the file and the model in memory have equal hashes.
+//! chooses (`seq`, `branch`) are left out, so that the file and the model in memory have equal hashes. The table of the
+//! application is read apart: no checksum covers its rows.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write as _};
@@ -13,8 +14,13 @@ use annals::history::Snapshot;
 use annals::store::{ChannelValue, CheckpointRecord, StatePart, Store, StoreError, ThreadRecord, TimerRecord};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::sql;
+
 /// The hash of each entity that holds something: `t:` and a thread, `k:` and the first label of a namespace.
 pub(crate) type View = BTreeMap<String, u64>;
+
+/// The rows of the application's table, by actor: number and text.
+pub(crate) type Ledger = BTreeMap<String, Vec<(i64, String)>>;
 
 /// The failure of a read.
 #[derive(Debug)]
@@ -102,6 +108,31 @@ pub(crate) fn everything(store: &Store, deadline: Deadline) -> Result<View, Unre
         view.insert(format!("t:{}", record.id), of_record(store, &record, &timers, deadline)?);
     }
     Ok(view)
+}
+
+/// Reads everything in a file, and the application's table.
+pub(crate) fn with_ledger(store: &Store, deadline: Deadline) -> Result<View, Unreadable> {
+    let mut view = everything(store, deadline)?;
+    let mut ledger = Ledger::new();
+    let rows = store.transaction(|tx| {
+        tx.execute_batch(sql::LEDGER)?;
+        tx.query(sql::LEDGER_ROWS, (), |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))
+    })?;
+    for (actor, number, text) in rows {
+        ledger.entry(actor).or_default().push((number, text));
+    }
+    view.extend(of_ledger(&ledger));
+    Ok(view)
+}
+
+/// Returns one hash for each actor with rows in the application's table: `a:` and the actor.
+pub(crate) fn of_ledger(ledger: &Ledger) -> View {
+    let hash_of = |rows: &Vec<(i64, String)>| {
+        let mut hash = Hash::new();
+        rows.iter().for_each(|row| hash.add(row));
+        hash.end()
+    };
+    ledger.iter().map(|(actor, rows)| (format!("a:{actor}"), hash_of(rows))).collect()
 }
 
 /// Returns one hash of all that a store shows.

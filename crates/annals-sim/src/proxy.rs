@@ -3,6 +3,7 @@
 //! The log of the disk thus knows the batches that a power cut may take, and the batches can be repeated on the model in
 //! memory.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,12 +12,16 @@ use annals::store::{
     Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
     CheckpointRef, CommitHandle, Compaction, Erasure, FormatMigration, ItemRange, ItemRow, KvChange, KvNamespace,
     KvRecord, KvVector, LeaseRecord, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery,
-    OperationRecord, OperationValue, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError,
-    StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    OperationRecord, OperationValue, PruneSpan, Pruned, SearchPage, SearchQuery, SqlTransaction, SqliteBackend,
+    StatePart, StateRecord, StoreError, StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord,
+    WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
 use crate::log::{Log, Name, Op};
+
+/// Checkpoints that one call prunes: fewer than a transaction of the store takes.
+const PRUNED_AT_ONCE: u64 = 2;
 
 /// A call that changes the store.
 #[derive(Clone, Debug)]
@@ -24,7 +29,23 @@ pub(crate) enum Job {
     Commit(Box<Batch>),
     Delete(Vec<ThreadId>),
     Kv(Vec<KvChange>),
+    /// Some checkpoints of a thread, which one transaction prunes.
+    Prune(Vec<CheckpointRef>),
+    PruneNamespaces(ThreadId, Vec<(Namespace, CheckpointId)>),
+    /// A transaction on the tables of the application.
+    Ledger(LedgerEntry),
     Upkeep(Upkeep),
+}
+
+/// A row of the application's table, and the batch that is committed with it.
+#[derive(Clone, Debug)]
+pub(crate) struct LedgerEntry {
+    pub(crate) actor: String,
+    pub(crate) number: i64,
+    pub(crate) text: String,
+    /// True if the transaction also empties the text of the row before.
+    pub(crate) clears: bool,
+    pub(crate) batch: Option<Box<Batch>>,
 }
 
 /// Work on the file that changes nothing that the store shows.
@@ -108,11 +129,17 @@ impl Calls {
     }
 
     fn end(&self, fact: u32, result: Result<(), &StoreError>) {
-        let outcome = match result {
-            Ok(()) => JobOutcome::Acknowledged,
-            Err(error @ StoreError::OutcomeUnknown { .. }) => JobOutcome::Unknown(error.to_string()),
-            Err(error) => JobOutcome::Refused(error.to_string()),
-        };
+        self.close(
+            fact,
+            match result {
+                Ok(()) => JobOutcome::Acknowledged,
+                Err(error @ StoreError::OutcomeUnknown { .. }) => JobOutcome::Unknown(error.to_string()),
+                Err(error) => JobOutcome::Refused(error.to_string()),
+            },
+        );
+    }
+
+    fn close(&self, fact: u32, outcome: JobOutcome) {
         self.log.record(|ops| {
             let process = self.process;
             let acknowledged = outcome == JobOutcome::Acknowledged;
@@ -125,6 +152,15 @@ impl Calls {
         let fact = self.begin(job);
         let result = call();
         self.end(fact, result.as_ref().map(|_| ()));
+        result
+    }
+
+    /// Makes a call of which an error says that a part of it may be done.
+    fn make_in_parts<T>(&self, job: Job, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let fact = self.begin(job);
+        let result = call();
+        let unknown = |error: &StoreError| JobOutcome::Unknown(error.to_string());
+        self.close(fact, result.as_ref().map_or_else(unknown, |_| JobOutcome::Acknowledged));
         result
     }
 
@@ -187,6 +223,26 @@ impl Proxy {
         let inner = SqliteBackend::open(path, options)?;
         *calls.open.lock() += 1;
         Ok(Arc::new(Self { inner, calls: Counted(Arc::clone(calls)) }))
+    }
+
+    /// Runs a transaction of the application.
+    pub(crate) fn account<T>(
+        &self,
+        entry: LedgerEntry,
+        call: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.calls.make(Job::Ledger(entry), call)
+    }
+
+    /// Returns the checkpoints of a span that are not pruned.
+    fn points(&self, thread: &ThreadId, span: &PruneSpan) -> Result<Vec<CheckpointRef>, StoreError> {
+        let mut found = Vec::new();
+        for namespace in self.inner.namespaces(thread)? {
+            let records = self.inner.checkpoints(&CheckpointQuery::new(thread.clone(), namespace))?;
+            let records = records.into_iter().filter(|record| span.contains(record.branch, record.ordinal));
+            found.extend(records.map(|record| record.point));
+        }
+        Ok(found)
     }
 
     /// Copies the WAL into the file.
@@ -267,6 +323,45 @@ impl Backend for Proxy {
 
     fn compact(&self) -> Result<Compaction, StoreError> {
         self.calls.make(Job::Upkeep(Upkeep::Compact), || self.inner.compact())
+    }
+
+    fn transact(
+        &self,
+        run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.transact(run)
+    }
+
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+        self.inner.unprunable(thread, without)
+    }
+
+    /// Prunes a few checkpoints with each call, so that a call is one transaction.
+    fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        let mut sum = Pruned::default();
+        for span in spans {
+            let mut first = span.first;
+            while first <= span.last {
+                let part = PruneSpan::new(span.branch, first, span.last.min(first + PRUNED_AT_ONCE - 1));
+                let job = Job::Prune(self.points(thread, &part)?);
+                sum.add(self.calls.make_in_parts(job, || self.inner.prune(thread, &[part]))?);
+                first = part.last + 1;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        self.inner.prune_estimate(thread, spans)
+    }
+
+    fn prune_namespaces(
+        &self,
+        thread: &ThreadId,
+        namespaces: &[(Namespace, CheckpointId)],
+    ) -> Result<Pruned, StoreError> {
+        let job = Job::PruneNamespaces(thread.clone(), namespaces.to_vec());
+        self.calls.make_in_parts(job, || self.inner.prune_namespaces(thread, namespaces))
     }
 
     fn migration(&self) -> Option<FormatMigration> {

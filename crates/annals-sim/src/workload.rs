@@ -1,22 +1,26 @@
 //! The workload: actors on the public API of the engine and of the executor, each with threads of its own.
 //!
-//! An actor runs turns of a graph with parallel nodes (all durabilities), interrupts and resume values, sleeps and their
-//! timers, edits of the past, forks, updates without a graph, deletes, and changes of the key-value memory; it copies the WAL
-//! and the store, and compacts the file. A file of an older format is migrated by the first open. Verbs that the store gains
-//! become variants of [`Act`].
+//! An actor runs turns of a graph with parallel nodes and subgraphs (all durabilities), interrupts and resume values, sleeps and
+//! their timers, edits of the past, forks, updates without a graph, also of maps and texts, deletes, prunings, copies of
+//! threads, transactions on a table of the application, and changes of the key-value memory; it copies the WAL and the store,
+//! and compacts the file. A file of an older format is migrated by the first open. Verbs that the store gains become variants
+//! of [`Act`].
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use annals::base::{Clock, Timestamp};
-use annals::store::{Backend, Erasure, OpenOptions, StoreError, Synchronous};
+use annals::history::PrunePolicy;
+use annals::state::{KeyMap, Text};
+use annals::store::{Backend, Batch, Erasure, NewCheckpoint, OpenOptions, Parent, Source, StoreError, Synchronous};
 use annals_graph::Durability;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 
-use crate::proxy::{Calls, Proxy};
+use crate::proxy::{Calls, LedgerEntry, Proxy};
 use crate::rng::Rng;
+use crate::sql;
 use crate::trace::Scratch;
 
 /// The timestamp at which every workload begins.
@@ -77,6 +81,10 @@ struct Chat {
     turn: i64,
     #[channel(last)]
     note: String,
+    #[channel(map)]
+    facts: KeyMap<String>,
+    #[channel(text)]
+    story: Text,
 }
 
 /// The state of the subgraph. Its list is its own: one that both had would double in each turn.
@@ -92,7 +100,7 @@ struct Deep {
 
 /// The graphs that the actors run.
 struct Graphs {
-    /// Two nodes side by side and one after them, which calls a subgraph that retains its state.
+    /// Two nodes side by side, and after them two subgraphs: one that retains its state, and one that begins anew in each turn.
     parallel: CompiledGraph<Chat>,
     /// A node that interrupts, beside one that does not.
     asking: CompiledGraph<Chat>,
@@ -111,7 +119,9 @@ impl Graphs {
             move |chat: &Chat| {
                 let text = format!("{name} in turn {} after {} messages", chat.turn, chat.messages.len());
                 let id = format!("{name}-{}", chat.turn % 3);
-                Ok(Chat::update().messages([Message::ai(text).with_id(id)]).log([format!("{name} {}", chat.turn)]))
+                let fact = (format!("{name} {}", chat.turn % 4), text.clone());
+                let update = Chat::update().messages([Message::ai(text).with_id(id)]);
+                Ok(update.log([format!("{name} {}", chat.turn)]).facts([fact]).story(format!("{name}. ")))
             }
         };
         let deep = |deep: &Deep| {
@@ -119,18 +129,19 @@ impl Graphs {
             let message = Message::ai(text).with_id(format!("deep-{}", deep.turn % 3));
             Ok(Deep::update().messages([message]).depths([format!("deep {}", deep.turn)]))
         };
-        let inner = StateGraph::<Deep>::new()
-            .node("deep", deep)
-            .edge(START, "deep")
-            .persistence(Persistence::PerThread)
-            .compile()?;
+        let inside = |persistence| {
+            StateGraph::<Deep>::new().node("deep", deep).edge(START, "deep").persistence(persistence).compile()
+        };
+        let (inner, once) = (inside(Persistence::PerThread)?, inside(Persistence::PerInvocation)?);
         let parallel = StateGraph::<Chat>::new()
             .node("left", says("left"))
             .node("right", says("right"))
             .node("inner", inner)
+            .node("once", once)
             .edge(START, "left")
             .edge(START, "right")
             .join(["left", "right"], "inner")
+            .edge("inner", "once")
             .compile()?;
         let ask = |chat: &Chat, ctx: &Context| {
             let first = ctx.interrupt(format!("first of turn {}?", chat.turn))?;
@@ -157,11 +168,15 @@ impl Graphs {
 enum Act {
     Turn(Durability),
     Update,
+    Maps,
     Ask,
     Nap,
     Fork,
     Edit,
     Delete,
+    Prune,
+    CopyThread,
+    Transact,
     Remember,
     Forget,
     CopyWal,
@@ -175,17 +190,21 @@ impl Act {
             return Self::Compact;
         }
         match rng.below(100) {
-            0..18 => Self::Turn(Durability::Sync),
-            18..28 => Self::Turn(Durability::Async),
-            28..36 => Self::Turn(Durability::Exit),
-            36..50 => Self::Update,
-            50..60 => Self::Ask,
-            60..65 => Self::Nap,
-            65..71 => Self::Fork,
-            71..78 => Self::Edit,
-            78..83 => Self::Delete,
-            83..91 => Self::Remember,
-            91..94 => Self::Forget,
+            0..14 => Self::Turn(Durability::Sync),
+            14..22 => Self::Turn(Durability::Async),
+            22..28 => Self::Turn(Durability::Exit),
+            28..37 => Self::Update,
+            37..44 => Self::Maps,
+            44..52 => Self::Ask,
+            52..56 => Self::Nap,
+            56..62 => Self::Fork,
+            62..68 => Self::Edit,
+            68..72 => Self::Delete,
+            72..79 => Self::Prune,
+            79..82 => Self::CopyThread,
+            82..86 => Self::Transact,
+            86..92 => Self::Remember,
+            92..94 => Self::Forget,
             94..97 => Self::CopyWal,
             _ => Self::Backup,
         }
@@ -221,6 +240,8 @@ struct Actor {
     owned: Vec<Owned>,
     made: usize,
     keys: usize,
+    /// The rows that it has written to the application's table.
+    rows: i64,
     clock: ActClock,
 }
 
@@ -239,6 +260,7 @@ impl Actor {
             owned: Vec::new(),
             made: 0,
             keys: 0,
+            rows: 0,
             clock: clock.clone(),
         }
     }
@@ -291,6 +313,12 @@ impl Actor {
                 Ok(())
             }
             (Act::Update, _) => self.update(store, at),
+            (Act::Maps, _) => self.maps(store, at),
+            // A part of a pruning may be done when another process locks the file, so no outcome is certain.
+            (Act::Prune, _) if self.waits => self.update(store, at),
+            (Act::Prune, _) => self.prune(store, at),
+            (Act::CopyThread, _) => self.copy(store, at),
+            (Act::Transact, _) => self.transact(store, proxy, at),
             (Act::Fork, _) => self.fork(store, at),
             (Act::Edit, _) => self.edit(store, at),
             (Act::Delete, _) => self.delete(store, at),
@@ -325,6 +353,80 @@ impl Actor {
         store.thread(&self.owned[at].name)?.update(change)?;
         // An update of the engine leaves no task that is due.
         self.owned[at].phase = Phase::Idle;
+        Ok(())
+    }
+
+    /// Changes a map and a text without a graph.
+    fn maps(&mut self, store: &Store, at: usize) -> Result<()> {
+        let (text, key, gone) = (self.text(), self.rng.below(6), self.rng.below(6));
+        let part: String = text.chars().take(40).collect();
+        let write = store.thread(&self.owned[at].name)?.write().put("facts", &format!("fact {key}"), text);
+        write.remove("facts", &format!("fact {gone}")).append_text("story", part).commit()?;
+        self.owned[at].phase = Phase::Idle;
+        Ok(())
+    }
+
+    /// Prunes a thread down to its last checkpoints. What they show stays.
+    fn prune(&mut self, store: &Store, at: usize) -> Result<()> {
+        let thread = store.thread(&self.owned[at].name)?;
+        let shown = || -> Result<_> {
+            Ok(match thread.head()? {
+                Some(head) => Some((head.id(), head.values()?)),
+                None => None,
+            })
+        };
+        let before = shown()?;
+        let kept = 1 + self.rng.below(4) as u64;
+        let pruned = thread.prune(&PrunePolicy::new().keep_last(kept));
+        assert_eq!(shown()?, before, "the head shows what it showed before the pruning");
+        Ok(_ = pruned?)
+    }
+
+    /// Copies a thread, which goes on without the original.
+    fn copy(&mut self, store: &Store, at: usize) -> Result<()> {
+        let thread = store.thread(&self.owned[at].name)?;
+        if thread.head()?.is_none() || self.owned.len() > 5 {
+            return Ok(());
+        }
+        let copy = self.add(None);
+        let name = self.owned[copy].name.clone();
+        self.owned[copy] = Owned { name: name.clone(), ..self.owned[at].clone() };
+        match thread.copy_to(&name) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.owned.remove(copy);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Writes a row of the application's table, with a checkpoint or alone.
+    fn transact(&mut self, store: &Store, proxy: &Proxy, at: usize) -> Result<()> {
+        let thread = store.thread(&self.owned[at].name)?;
+        let head = thread.head()?.filter(|_| self.rng.chance(50)).map(|head| head.id());
+        let batch = head.map(|head| {
+            let id = store.mint_checkpoint(0, Some(&head));
+            let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head));
+            batch.checkpoints.push(NewCheckpoint::new(id, Some(Parent::Local(head)), 0, Source::Update, store.now()));
+            Box::new(batch)
+        });
+        self.rows += 1;
+        let (actor, number, text) = (self.name.clone(), self.rows, self.text());
+        let entry = LedgerEntry { actor, number, text, clears: self.rng.chance(30), batch };
+        let LedgerEntry { actor, text, clears, batch, .. } = entry.clone();
+        proxy.account(entry, || {
+            store.transaction_with(|tx| {
+                tx.execute_batch(sql::LEDGER)?;
+                if clears {
+                    tx.execute(sql::LEDGER_CLEAR, (&actor, number))?;
+                }
+                tx.execute(sql::LEDGER_INSERT, (&actor, number, &text))?;
+                Ok::<_, StoreError>(((), batch.map(|batch| *batch)))
+            })
+        })?;
+        if head.is_some() {
+            self.owned[at].phase = Phase::Idle;
+        }
         Ok(())
     }
 
