@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Bench, Res, append, channels, disk, group, history, inside, inspect, leases, messages, pages, peers, processes,
-    runtime, scale, search, supersteps, turns, workflows,
+    runtime, scale, search, supersteps, turns, workflows, writes,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 108] = [
+const FIGURES: [Figure; 111] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -86,6 +86,14 @@ const FIGURES: [Figure; 108] = [
     figure("read_tail_50_us_10k", "history", Target::AtMost(500.0)),
     figure("append_us_10k", "history", Target::None),
     figure("fork_us_10k", "history", Target::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
+    figure("append_message_by_hand_us_10k", "writes", Target::None),
+    figure(
+        "append_message_us_10k",
+        "writes",
+        Target::AtMostOf(|report| Some(1.2 * report.get("append_message_by_hand_us_10k")?)),
+    )
+    .about("a message appended without a graph to 10,000, at NORMAL; the one before is of the same rows by hand"),
+    figure("undo_us", "writes", Target::AtMostOf(|report| Some(3.0 * report.get("append_message_us_10k")?))),
     figure("diff_adjacent_us_10k", "inspect", Target::AtMost(1_000.0)),
     figure("blame_item_us_10k", "inspect", Target::AtMost(500.0)),
     figure("message_by_id_us_10k", "inspect", Target::AtMost(100.0)),
@@ -359,6 +367,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("lease", leases::measure),
         ("workflows", workflows::measure),
         ("history", history::measure),
+        ("writes", writes::measure),
         ("inspect", inspect::measure),
         ("scale", scale::measure),
         ("search", search::measure),

@@ -34,6 +34,7 @@ mod supersteps;
 mod talks;
 mod turns;
 mod workflows;
+mod writes;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, processes, disk, turns, lease, workflows, history, inspect, channels, inside,
+  --only     one group (append, group, processes, disk, turns, lease, workflows, history, writes, inspect, channels, inside,
              supersteps, runtime, messages, pages, rss, langgraph, and salamander and dbos if built with the feature of
              this name), or the group of a figure
   --python   the Python that has langgraph (default: python3)

@@ -1,0 +1,161 @@
+//! A message that is appended without a graph to a thread of 10,000, and the undo of it, beside the same rows by hand.
+
+use std::path::Path;
+
+use annals::message::Message;
+use annals::store::Synchronous;
+use rusqlite::params_from_iter;
+use rusqlite::types::Value;
+
+use crate::append::TEXT_BYTES;
+use crate::disk::{self, same};
+use crate::figures::Report;
+use crate::raw::{self, FRAMES, Writer, lock};
+use crate::stats::{Side, interleave, median, text, timed};
+use crate::turns::{self, THREAD};
+use crate::{Bench, Res};
+
+/// Appends of a round.
+const BLOCK: usize = 100;
+/// The rows of an append, by the table and the condition that finds those of the newest.
+const ROWS: [(&str, &str); 5] = [
+    ("checkpoint", "seq = (SELECT max(seq) FROM checkpoint)"),
+    ("version", "ordinal = (SELECT max(ordinal) FROM version)"),
+    ("payload", "id = (SELECT max(id) FROM payload)"),
+    ("item", "ordinal = (SELECT max(ordinal) FROM version)"),
+    ("write", "checkpoint = (SELECT max(seq) FROM checkpoint)"),
+];
+/// The columns that grow by one from append to append, and those that hold an id.
+const COUNTERS: [(&str, &str); 8] = [
+    ("checkpoint", "seq"),
+    ("checkpoint", "ordinal"),
+    ("version", "ordinal"),
+    ("payload", "id"),
+    ("item", "slot"),
+    ("item", "ordinal"),
+    ("item", "value"),
+    ("write", "checkpoint"),
+];
+const IDS: [(&str, &str); 2] = [("checkpoint", "id"), ("payload", "item_id")];
+
+/// Measures `append_message_us_10k` and `undo_us`.
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+    let (_, turns) = turns::lengths(bench);
+    let (path, copy) = (bench.file("writes.db")?, bench.file("by-hand.db")?);
+    turns::build(&path, turns)?;
+    let opened = disk::open(&path, Synchronous::Normal)?;
+    let thread = opened.store.thread(THREAD)?;
+    let mut seed = turns as u64;
+    let mut message = || {
+        seed += 1;
+        Message::ai(text(seed, TEXT_BYTES))
+    };
+    thread.append("messages", [message()])?;
+    opened.store.backup(&copy)?;
+    let mut by_hand = AppendByHand::open(&copy)?;
+    let (rounds, block) = (bench.runs(21, 2), bench.runs(BLOCK, 5));
+    let mut sides: [Side<'_>; 2] = [
+        Box::new(|| {
+            let messages: Vec<Message> = (0..block).map(|_| message()).collect();
+            let (us, ()) =
+                timed(|| Ok(messages.into_iter().try_for_each(|one| thread.append("messages", [one]).map(|_| ()))?))?;
+            Ok(us / block as f64)
+        }),
+        Box::new(|| {
+            let (us, ()) = timed(|| (0..block).try_for_each(|_| by_hand.append()))?;
+            Ok(us / block as f64)
+        }),
+    ];
+    let costs = interleave(rounds, &mut sides)?;
+    drop(sides);
+    let appended = ((rounds + 1) * block) as u64;
+    same("messages", thread.at("@")?.len("messages")?, turns as u64 + 1 + appended)?;
+    same("checkpoints by hand", by_hand.close()?, appended)?;
+    report.set("append_message_us_10k", median(&costs[0]));
+    report.set("append_message_by_hand_us_10k", median(&costs[1]));
+    let mut undone = Vec::new();
+    for _ in 0..bench.runs(100, 5) {
+        undone.push(timed(|| Ok(thread.undo()?))?.0);
+    }
+    let left = turns as u64 + 1 + appended - undone.len() as u64;
+    same("messages after the undos", thread.at("@")?.len("messages")?, left)?;
+    report.set("undo_us", median(&undone));
+    opened.store.check().map(|report| report.problems.is_empty()).map(|sound| same("a sound store", sound, true))?
+}
+
+/// A row that is written again and again, with other numbers.
+struct HandRow {
+    insert: String,
+    values: Vec<Value>,
+    /// The positions of the counters and of the ids.
+    counters: Vec<usize>,
+    ids: Vec<usize>,
+}
+
+/// A file in which the rows of an append are written by hand.
+struct AppendByHand {
+    writer: Writer,
+    rows: Vec<HandRow>,
+    appended: u64,
+}
+
+impl AppendByHand {
+    /// Learns the rows of the newest append of a file, and opens it.
+    fn open(path: &Path) -> Res<Self> {
+        let conn = raw::writing(path, Synchronous::Normal)?;
+        let mut rows = Vec::new();
+        for (table, newest) in ROWS {
+            let mut columns = conn.prepare(&format!("SELECT name FROM pragma_table_info('{table}')"))?;
+            let columns: Vec<String> = columns.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let places = |of: &[(&str, &str)]| {
+                let is_one = |column: &String| of.iter().any(|(name, one)| *name == table && one == column);
+                columns.iter().enumerate().filter(|(_, column)| is_one(column)).map(|(at, _)| at).collect::<Vec<_>>()
+            };
+            let insert = format!(
+                "INSERT INTO {table} ({}) VALUES ({})",
+                columns.join(", "),
+                vec!["?"; columns.len()].join(", ")
+            );
+            let mut found = conn.prepare(&format!("SELECT {} FROM {table} WHERE {newest}", columns.join(", ")))?;
+            let mut found = found.query([])?;
+            while let Some(row) = found.next()? {
+                let values = (0..columns.len()).map(|column| row.get(column)).collect::<Result<_, _>>()?;
+                let (counters, ids) = (places(&COUNTERS), places(&IDS));
+                rows.push(HandRow { insert: insert.clone(), values, counters, ids });
+            }
+        }
+        Ok(Self { writer: Writer::new(path, conn)?, rows, appended: 0 })
+    }
+
+    fn append(&mut self) -> Res<()> {
+        let conn = lock(&self.writer.conn)?;
+        conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for row in &mut self.rows {
+            for at in &row.counters {
+                if let Value::Integer(number) = &mut row.values[*at] {
+                    *number += 1;
+                }
+            }
+            for at in &row.ids {
+                // The times of two checkpoints differ, and so does what an index holds of their ids.
+                if let Value::Blob(id) = &mut row.values[*at]
+                    && let Ok(bytes) = <[u8; 16]>::try_from(&id[..])
+                {
+                    *id = u128::from_be_bytes(bytes).wrapping_add(1 << 82).to_be_bytes().to_vec();
+                }
+            }
+            conn.prepare_cached(&row.insert)?.execute(params_from_iter(&row.values))?;
+        }
+        conn.prepare_cached("COMMIT")?.execute([])?;
+        drop(conn);
+        self.writer.committed(FRAMES);
+        self.appended += 1;
+        Ok(())
+    }
+
+    /// Copies the log into the file. Returns the number of appends.
+    fn close(&mut self) -> Res<u64> {
+        self.writer.close()?;
+        Ok(self.appended)
+    }
+}
