@@ -177,6 +177,12 @@ impl EndOps<'_> {
         all.reduce(|(first, last), (other, end)| (first.min(other), last.max(end)))
     }
 
+    /// Returns the positions below `end` that the operations write, as one range. Past the end, a delete finds nothing.
+    fn written_before(&self, end: u64, old_end: u64) -> (u64, u64) {
+        let (first, last) = self.written(old_end).unwrap_or((end, end));
+        (first.min(end), last.min(end))
+    }
+
     /// Returns the position from which on the list has an item at each one after the operations. It had the end `old_end`
     /// before, and an item at each position from `floor` on.
     fn floor(&self, floor: u64, old_end: u64) -> u64 {
@@ -258,11 +264,7 @@ pub(super) fn after(
     next.run = if next.len == next.end { next.end } else { next.end.saturating_sub(floor) }.min(LIST_RUN_MAX);
     next.written = match ops.reference.is_some() || deletes_all {
         true => ALL_WRITTEN,
-        // Past the end, a delete finds nothing.
-        false => {
-            let (first, last) = ops.written(old_end).unwrap_or((next.end, next.end));
-            (first.min(next.end), last.min(next.end))
-        }
+        false => ops.written_before(next.end, old_end),
     };
     if next.len > next.end || next.before.is_some_and(|(before, _)| before >= branch) {
         return Err(corrupt(format!("list {channel} of branch {branch}"), "its end does not match its rows"));

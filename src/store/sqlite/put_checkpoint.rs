@@ -2,7 +2,8 @@
 
 use super::fault::Res;
 use super::keys::Keys;
-use super::lineage::{self, KeyContent, NO_CHANGES, VersionRow};
+use super::lineage::{self, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
+use super::names::Kind;
 use super::pack::ValueColumn;
 use super::row_check::RowCheck;
 use super::sealed::MetadataColumn;
@@ -62,6 +63,31 @@ impl Tx<'_> {
             checksum,
             check.finish(),
         ])?;
+        Ok(())
+    }
+
+    /// Adds the rows of what nodes have seen to those of the checkpoint.
+    pub(super) fn put_seen(&mut self, branch: i64, ordinal: i64, checkpoint: &NewCheckpoint) -> Res<()> {
+        for seen in &checkpoint.seen {
+            let node = self.caches.intern(self.conn, Kind::Node, &seen.node)?;
+            let mut pairs = Vec::with_capacity(seen.versions.len());
+            for (channel, version) in &seen.versions {
+                pairs.push((self.caches.intern(self.conn, Kind::Channel, channel)?, *version));
+            }
+            let value = KeyContent::Packed(pack::pack_seen(pairs));
+            self.put_version(VersionRow::derived(SEEN, (branch, ordinal), node, value));
+        }
+        Ok(())
+    }
+
+    /// Writes the index snapshot: the place of the newest row of every key before `ordinal`.
+    pub(super) fn put_index_snapshot(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
+        debug_assert_eq!(ordinal % INTERVAL, 0);
+        let newest = lineage::newest(self.caches.view(self.conn), parent.branch, parent.ordinal)?;
+        debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
+        let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
+        let value = KeyContent::Packed(pack::pack_index_snapshot(branch, ordinal, &places));
+        self.put_version(VersionRow::derived(INDEX_SNAPSHOT, (branch, ordinal), 0, value));
         Ok(())
     }
 }

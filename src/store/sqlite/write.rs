@@ -6,7 +6,7 @@ use super::fault::{Fault, Res, corrupt, invalid};
 use super::heads;
 use super::ids::{NewIds, Table, above};
 use super::keys::Keys;
-use super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, SEEN, VersionRow};
+use super::lineage::{BranchRow, INDEX_SNAPSHOT, INTERVAL, VersionRow};
 use super::list_end::ListEnds;
 use super::names::{Kind, Names};
 use super::neighbors;
@@ -623,30 +623,6 @@ impl<'a> Tx<'a> {
         let row = params![id, self.namespace, parent, upto, depth, thread, checkpoint, check];
         self.conn.prepare_cached(sql::BRANCH_INSERT)?.execute(row)?;
         Ok(id)
-    }
-
-    fn put_seen(&mut self, branch: i64, ordinal: i64, checkpoint: &NewCheckpoint) -> Res<()> {
-        for seen in &checkpoint.seen {
-            let node = self.caches.intern(self.conn, Kind::Node, &seen.node)?;
-            let mut pairs = Vec::with_capacity(seen.versions.len());
-            for (channel, version) in &seen.versions {
-                pairs.push((self.caches.intern(self.conn, Kind::Channel, channel)?, *version));
-            }
-            let value = KeyContent::Packed(pack::pack_seen(pairs));
-            self.put_version(VersionRow::derived(SEEN, (branch, ordinal), node, value));
-        }
-        Ok(())
-    }
-
-    /// Writes the index snapshot: the place of the newest row of every key before `ordinal`.
-    fn put_index_snapshot(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
-        debug_assert_eq!(ordinal % INTERVAL, 0);
-        let newest = lineage::newest(self.caches.view(self.conn), parent.branch, parent.ordinal)?;
-        debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
-        let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
-        let value = KeyContent::Packed(pack::pack_index_snapshot(branch, ordinal, &places));
-        self.put_version(VersionRow::derived(INDEX_SNAPSHOT, (branch, ordinal), 0, value));
-        Ok(())
     }
 
     /// Adds a row of `version` to those of the checkpoint.
