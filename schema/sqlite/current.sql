@@ -431,7 +431,7 @@ SELECT h.thread,
           WHERE instr(x, X'A26964D920') > 0
         UNION ALL
         SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
-      SELECT min(substr(x, 1, 8) = X'A777616B655F6174') FROM asked),
+      SELECT min(coalesce(substr(x, 1, 8) = X'A777616B655F6174', 0)) FROM asked),
           EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
             AND r.checkpoint = c.seq))) WHEN 0 THEN 'interrupted' WHEN 1 THEN 'sleeping' END
         FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND w.value IS NOT NULL
@@ -622,7 +622,7 @@ SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, CASE WHEN s.code >= 0
           WHERE instr(x, X'A26964D920') > 0
         UNION ALL
         SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
-      SELECT min(substr(x, 1, 8) = X'A777616B655F6174') FROM asked),
+      SELECT min(coalesce(substr(x, 1, 8) = X'A777616B655F6174', 0)) FROM asked),
           EXISTS (SELECT 1 FROM timer r WHERE s.code >= 0 AND r.namespace = s.place AND r.checkpoint = s.seq
             AND r.task = substr(s.tasks, 4 + 16 * s.code, 16))) WHEN 1 THEN 'sleeping' ELSE 'interrupted' END
       FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -3 AND w.value IS NOT NULL), 'running') END,

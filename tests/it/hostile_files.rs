@@ -176,6 +176,7 @@ impl View {
                         | StoreError::Ambiguous { .. }
                         | StoreError::CheckpointNotFound { .. }
                         | StoreError::ThreadNotFound { .. }
+                        | StoreError::BranchNotFound { .. }
                 );
                 assert!(is_typed, "{call}: {error:?}");
                 self.errors.push(format!("{call}: {text}"));

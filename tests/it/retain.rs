@@ -295,7 +295,12 @@ fn a_thread_in_a_file_is_taken_back_whole() {
                 };
                 assert_eq!(branches(&copy), branches(thread));
                 add(&copy, 6);
-                let taken = other.import_thread(&path, options.clone()).unwrap_err();
+                let head = |thread: &Thread| thread.head().unwrap().unwrap().id();
+                let again = other.import_thread(&path, options.clone()).unwrap();
+                assert_eq!(head(&again), head(&copy), "a repeated import changes nothing");
+                let of_another = Store::memory();
+                add(&of_another.thread(thread.id()).unwrap(), 1);
+                let taken = of_another.import_thread(&path, options.clone()).unwrap_err();
                 assert!(matches!(taken, StoreError::Conflict { .. }), "{taken}");
                 std::fs::remove_file(&path).unwrap();
             }

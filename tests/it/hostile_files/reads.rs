@@ -57,9 +57,9 @@ pub(super) fn of_store(view: &mut View, store: &Store) {
     view.note("usage", store.usage(UsageQuery::new().by_day().by_thread().by_node().by_model()));
     view.walk("operations of all", store.operations());
     view.note("stored operations", store.backend().operations(&OperationQuery::new().limit(50)));
-    for point in ["a", "a~2", "a@{named}", "fork", "missing", "a..fork"] {
+    for point in ["a", "a~2", "a@named", "fork"] {
         view.note("point", store.point(point));
-        view.note("range", store.range(point).map(|(from, to)| (from.id(), to.id())));
+        view.note("range", store.range(format!("{point}..fork")).map(|(from, to)| (from.id(), to.id())));
     }
     view.note("last seq", store.backend().last_seq());
     view.note("records", store.backend().records_after(0, None, 50));
@@ -84,7 +84,9 @@ pub(super) fn of_thread(view: &mut View, thread: &Thread) {
     view.note("branches", thread.branches());
     view.note("all branches", thread.all_branches());
     view.note("stored branches", backend.branches(thread.id(), thread.namespace()));
-    view.note("branch", thread.branch("named"));
+    if thread.id().as_str() == "a" {
+        view.note("branch", thread.branch("named"));
+    }
     view.walk("operations", thread.operations());
     view.walk("steps", thread.steps());
     view.note("open interrupts", thread.open_interrupts());
@@ -100,7 +102,6 @@ pub(super) fn of_thread(view: &mut View, thread: &Thread) {
 
 /// Makes the calls that concern a snapshot.
 pub(super) fn of_snapshot(view: &mut View, at: &Snapshot) {
-    view.note("short id", at.short_id());
     view.walk("lineage", Ok::<_, StoreError>(at.lineage()));
     for channel in ["messages", "log", "topic"] {
         view.walk("evolution", Ok::<_, StoreError>(at.evolution(channel)));
@@ -117,13 +118,9 @@ pub(super) fn of_snapshot(view: &mut View, at: &Snapshot) {
         Ok(versions < WALK_MAX)
     });
     view.note("versions", visited.map(|()| versions));
-    for channel in ["messages", "log"] {
-        for id in ["missing", "0"] {
-            view.note("message", at.message(channel, id));
-            view.note("item evolution", at.item_evolution(channel, id).map(|found| found.take(WALK_MAX).count()));
-        }
-        view.note("entry", at.entry(channel, "missing"));
-        view.note("text tail", at.text_tail(channel, 40));
+    for id in ["missing", "0"] {
+        view.note("message", at.message("messages", id));
+        view.note("item evolution", at.item_evolution("messages", id).map(|found| found.take(WALK_MAX).count()));
     }
 }
 

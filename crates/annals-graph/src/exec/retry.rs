@@ -8,7 +8,7 @@ use crate::base::internal::hash;
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
 use crate::state::StateError;
-use crate::store::{NewWrite, NewWrites};
+use crate::store::{NewWrite, NewWrites, WriteValue};
 use crate::task::{Attempt, Attempts, CallBegan, Context, Interrupt, NodeError, task_namespace};
 
 use super::attempts::{self, attempts_of};
@@ -16,7 +16,7 @@ use super::cache::CacheEntry;
 use super::effect::Effect;
 use super::error::{EditProblem, RunError};
 use super::exit::Saving;
-use super::head::PendingWrites;
+use super::head::{INTERRUPT, PendingWrites};
 use super::load::{asleep_of, error_message_of, error_of, error_source_of, resume_values_of};
 use super::machine::Machine;
 use super::save::cleared_error;
@@ -141,7 +141,12 @@ impl Machine {
             task.extra.as_deref_mut().filter(|_| stores).and_then(|extra| attempts::take_write(&mut extra.attempts));
         if let (Some(write), Some(checkpoint)) = (write, self.head.checkpoint) {
             let mut writes = vec![write];
-            writes.extend(self.head.pending_of(task.id).filter(|of| of.has_error()).map(|_| cleared_error()));
+            if let Some(failed) = self.head.pending_of(task.id).filter(|of| of.has_error()) {
+                writes.push(cleared_error());
+                // Without its error, the interrupt in which it slept before would need a timer.
+                let slept = !asleep_of(failed).is_empty();
+                writes.extend(slept.then(|| NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null)));
+            }
             let writes = NewWrites::new(checkpoint.id, task.id, path).with(writes);
             self.commit(Vec::new(), vec![writes]);
         }
