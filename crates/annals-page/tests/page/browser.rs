@@ -195,7 +195,11 @@ fn keys_of_every_screen(browser: &Browser, base: &str) {
 fn keys_without_javascript(browser: &Browser, base: &str) {
     for (address, _) in SCREENS {
         let url = format!("{base}{address}");
-        browser.open(&url);
+        // The jump to the content of the screen before may come after the command that opens this one.
+        browser.wait("the screen is open", |browser| {
+            browser.open(&url);
+            browser.address() == url
+        });
         browser.keys(TAB);
         assert_eq!(browser.focused("class"), "skip", "{address}");
         browser.keys(ENTER);
