@@ -139,7 +139,7 @@ impl Thread {
     /// use std::time::Duration;
     ///
     /// # fn main() -> annals::Result<()> {
-    /// let store = annals::Store::memory();
+    /// let store = annals::store::Store::memory();
     /// store.queue("book").delay(Duration::from_secs(60)).enqueue("order-17", 17)?;
     /// store.queue("book").enqueue("order-18", 18)?;
     /// assert!(store.thread("order-17")?.timers()?[0].wake_at > store.now());
