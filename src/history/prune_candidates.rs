@@ -39,7 +39,7 @@ pub(super) struct PruneCandidates<'a> {
     policy: &'a PrunePolicy,
     namespaces: Vec<(Namespace, Vec<PruneCandidate>)>,
     all: HashSet<PrunePoint>,
-    /// Whether parents that are not among the checkpoints were pruned.
+    /// Parents that are not among the checkpoints, each with true if it was pruned.
     pruned: RefCell<HashMap<PrunePoint, bool>>,
 }
 

@@ -329,7 +329,7 @@ pub(super) fn namespaces(backend: &dyn Backend) {
     assert!(matches!(state, Err(StoreError::CheckpointNotFound { .. })), "{state:?}");
     let again = backend.prune_namespaces(&root.thread, &ends).expect("namespaces are pruned");
     assert_eq!(again, Pruned::default());
-    // What rested on them alone can go now, and the namespace can begin anew.
+    // The checkpoint that they alone held can go now, and the namespace can begin anew.
     assert!(lawful(backend, &root, &all, (5, 5)).checkpoints == 1);
     outer.add(backend, None, CheckpointDraft::root(900).value("x", 1, "anew"));
     assert_eq!(outer.text(backend, 900, "x").as_deref(), Some("anew"));

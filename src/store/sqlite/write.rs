@@ -65,7 +65,7 @@ pub(super) struct Caches {
     known: HashMap<i64, Arc<Known>>,
     /// The ends of lists that were written or read last.
     pub(super) lists: ListEnds,
-    /// Channels that are no list.
+    /// Channels that are not lists.
     no_lists: HashSet<Arc<str>>,
     /// The keys of the file.
     pub(super) keys: Arc<Keys>,
@@ -79,7 +79,7 @@ pub(super) struct Caches {
     is_refreshed: bool,
     /// The mark of the table of threads, once it was read.
     pub(super) followed: Option<i64>,
-    /// What the checkpoints add that the table of threads does not follow yet.
+    /// The tokens and the costs of the checkpoints that the table of threads does not follow yet.
     pub(super) unfollowed: Unfollowed,
 }
 

@@ -8,7 +8,7 @@ use crate::base::internal::hash;
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
 use crate::state::StateError;
-use crate::store::{NewWrite, NewWrites, WriteValue};
+use crate::store::{NewWrite, NewWrites};
 use crate::task::{Attempt, Attempts, CallBegan, Context, Interrupt, NodeError, task_namespace};
 
 use super::attempts::{self, attempts_of};
@@ -16,10 +16,10 @@ use super::cache::CacheEntry;
 use super::effect::Effect;
 use super::error::{EditProblem, RunError};
 use super::exit::Saving;
-use super::head::{INTERRUPT, PendingWrites};
+use super::head::PendingWrites;
 use super::load::{asleep_of, error_message_of, error_of, error_source_of, resume_values_of};
 use super::machine::Machine;
-use super::save::cleared_error;
+use super::save::{cleared_error, cleared_interrupts};
 use super::task::{StepTask, TaskJob, TaskStatus, TaskWrite};
 
 /// The state that only some tasks need: those with retries, a cached result, a timeout, or a failure to handle.
@@ -145,7 +145,7 @@ impl Machine {
                 writes.push(cleared_error());
                 // Without its error, the interrupt in which it slept before would need a timer.
                 let slept = !asleep_of(failed).is_empty();
-                writes.extend(slept.then(|| NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null)));
+                writes.extend(slept.then(cleared_interrupts));
             }
             let writes = NewWrites::new(checkpoint.id, task.id, path).with(writes);
             self.commit(Vec::new(), vec![writes]);

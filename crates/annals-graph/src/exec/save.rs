@@ -270,8 +270,8 @@ impl Machine {
         if asleep_of(pending).is_empty() {
             return None;
         }
-        let cleared = NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null);
-        let writes = NewWrites::new(checkpoint, pending.task, Arc::clone(&pending.path)).with(vec![cleared]);
+        let writes =
+            NewWrites::new(checkpoint, pending.task, Arc::clone(&pending.path)).with(vec![cleared_interrupts()]);
         Some((NewTimer::new(checkpoint, pending.task, None), writes))
     }
 
@@ -331,6 +331,11 @@ impl Machine {
 /// Returns the write that clears a message which was persisted while it was streamed.
 pub(super) fn cleared_partial() -> NewWrite {
     NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::Null)
+}
+
+/// Returns the write that clears the interrupts of a task.
+pub(super) fn cleared_interrupts() -> NewWrite {
+    NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null)
 }
 
 /// Returns the write that clears the error of an earlier attempt.

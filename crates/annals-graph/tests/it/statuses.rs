@@ -17,7 +17,7 @@ use crate::lines::{Log, LogUpdate, line};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the second attempt of a task does; the first one fails.
+/// The end of the second attempt of a task; the first one fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Second {
     Sleeps,

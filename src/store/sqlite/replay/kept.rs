@@ -42,7 +42,7 @@ impl<'c> KeptRows<'c> {
         self.whole.map(|conn| ReadView { conn, names: &self.names, keys: &self.keys })
     }
 
-    /// Returns whether a checkpoint was pruned, and notes it. A damaged row is no pruned one.
+    /// Returns whether a checkpoint was pruned, and notes it. A damaged row does not count as pruned.
     pub(super) fn is_pruned(&mut self, old: &OldCheckpoint) -> Res<bool> {
         if !is_pruned_column(old.source) {
             return Ok(false);

@@ -2,7 +2,7 @@
 
 /// The objects of the index. They exist while a store is indexed.
 pub(in super::super) const SCHEMA: &str = include_str!("../../../../schema/sqlite/search.sql");
-/// Whether the linked SQLite has the module that makes the index.
+/// True if the linked SQLite has the module that makes the index.
 pub(in super::super) const HAS_FTS5: &str = "SELECT EXISTS (SELECT 1 FROM pragma_module_list WHERE name = 'fts5')";
 /// Their names, with those of the tables that FTS5 makes.
 pub(in super::super) const OBJECTS: [&str; 7] = [
