@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{UPDATE_ATTEMPTS_MAX, WORKER_PAGE_ROWS};
 use crate::base::{CheckpointId, Namespace};
-use crate::store::threads::{CANCELLED, ERROR, GRAPH, INTERRUPT, cancelled_by};
+use crate::store::threads::{CANCELLED, EARLIER_ERROR, ERROR, GRAPH, INTERRUPT, cancelled_by};
 use crate::store::{
     Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, ThreadFacts, ThreadInfo,
-    ThreadQuery, ThreadStatus, WriteValue,
+    ThreadQuery, ThreadStatus, WriteRecord, WriteValue,
 };
 
 use super::snapshot::Snapshot;
@@ -189,8 +189,11 @@ impl Thread {
         let failed = stored.writes.iter().filter(|write| write.index == ERROR.1 && write.value != WriteValue::Null);
         for write in failed.filter(|write| !has_ended(write.task)) {
             // Its interrupts go too: it went past them, so they are not open.
-            let cleared = [ERROR, INTERRUPT].map(|(name, index)| NewWrite::new(index, name, WriteValue::Null));
-            let writes = NewWrites::new(stored.checkpoint, write.task, write.path.clone()).with(cleared.into());
+            let clear = |(name, index)| NewWrite::new(index, name, WriteValue::Null);
+            let mut cleared = vec![clear(ERROR), clear(INTERRUPT)];
+            let of_task = |other: &&WriteRecord| other.task == write.task && other.index == EARLIER_ERROR.1;
+            cleared.extend(stored.writes.iter().find(of_task).map(|_| clear(EARLIER_ERROR)));
+            let writes = NewWrites::new(stored.checkpoint, write.task, write.path.clone()).with(cleared);
             batch.writes.push(writes);
             // A worker finds the task by its timer.
             batch.timers.push(NewTimer::new(stored.checkpoint, write.task, Some(self.store().now())));

@@ -28,6 +28,8 @@ pub(crate) const GRAPH: &str = "graph";
 pub(crate) const PRIORITY: &str = "priority";
 /// The channel and the index of the write of a task that failed.
 pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
+/// The channel and the index of the error of an attempt after which a task was run again and waits.
+pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
 /// The channel and the index of the write of a task that interrupted.
 pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 /// The member of the metadata of a checkpoint that cancels the thread: the reason, or true.

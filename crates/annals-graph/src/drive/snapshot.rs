@@ -254,7 +254,7 @@ fn snapshot(
             Some(pending) => Some(crate::exec::result_of(graph, pending)?),
             None => None,
         };
-        let error = pending.and_then(crate::exec::error_of);
+        let error = pending.and_then(crate::exec::shown_error_of);
         let partial = match pending.filter(|_| !finished) {
             Some(pending) => partial_of(pending)?,
             None => None,

@@ -125,6 +125,8 @@ pub(crate) const VERSIONS: (&str, i32) = ("__versions__", -12);
 pub(crate) const RETRIES: (&str, i32) = ("__retries__", -13);
 /// The message of the error of a task whose run was cancelled: the same as its error, until another one takes its place.
 pub(crate) const CANCELLED: (&str, i32) = ("__cancelled__", -14);
+/// The error of an attempt of a task after which it was run again and waits, until it is made due from outside.
+pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.

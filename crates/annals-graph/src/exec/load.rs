@@ -374,8 +374,14 @@ fn shown_writes<'a>(graph: &'a Graph, writes: &[TaskWrite]) -> Result<Vec<(&'a A
 }
 
 /// Returns the message of the error stored for a task.
-pub(crate) fn error_of(pending: &PendingWrites) -> Option<String> {
+pub(super) fn error_of(pending: &PendingWrites) -> Option<String> {
     special_of(pending, super::head::ERROR).and_then(|error| error.as_str().map(str::to_owned))
+}
+
+/// Returns the message of the error that a snapshot shows for a task: its own, or that of the attempt before it waited.
+pub(crate) fn shown_error_of(pending: &PendingWrites) -> Option<String> {
+    let earlier = || special_of(pending, super::head::EARLIER_ERROR)?.as_str().map(str::to_owned);
+    error_of(pending).or_else(earlier)
 }
 
 /// Returns the message of the node's own error stored for a task whose failure another one handles. A file that an

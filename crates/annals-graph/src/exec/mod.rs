@@ -60,7 +60,7 @@ pub(crate) use head::{DeltaBase, ERROR, Head, LEFT, PendingWrites};
 pub(crate) use input::input_value;
 pub(crate) use leave::{Closing, PathResult, close};
 pub(crate) use limits::{begin, begin_limited, handle_timeout, overdue, poll_timeout};
-pub(crate) use load::{Loader, error_of, given_of, interrupts_of, result_of};
+pub(crate) use load::{Loader, given_of, interrupts_of, result_of, shown_error_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};
 pub(crate) use save::special;

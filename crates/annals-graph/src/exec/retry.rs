@@ -19,7 +19,7 @@ use super::exit::Saving;
 use super::head::PendingWrites;
 use super::load::{asleep_of, error_message_of, error_of, error_source_of, resume_values_of};
 use super::machine::Machine;
-use super::save::{cleared_error, cleared_interrupts};
+use super::save::{cleared_interrupts, earlier_error};
 use super::task::{StepTask, TaskJob, TaskStatus, TaskWrite};
 
 /// The state that only some tasks need: those with retries, a cached result, a timeout, or a failure to handle.
@@ -142,7 +142,7 @@ impl Machine {
         if let (Some(write), Some(checkpoint)) = (write, self.head.checkpoint) {
             let mut writes = vec![write];
             if let Some(failed) = self.head.pending_of(task.id).filter(|of| of.has_error()) {
-                writes.push(cleared_error());
+                writes.extend(earlier_error(failed));
                 // Without its error, the interrupt in which it slept before would need a timer.
                 let slept = !asleep_of(failed).is_empty();
                 writes.extend(slept.then(cleared_interrupts));

@@ -14,7 +14,8 @@ use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
 use super::head::{
-    CANCELLED, ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL, PendingWrites, RESUME,
+    CANCELLED, EARLIER_ERROR, ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL,
+    PendingWrites, RESUME,
 };
 use super::input::input_value;
 use super::load::{asleep_of, given_of};
@@ -290,8 +291,7 @@ impl Machine {
             TaskStatus::Waiting(interrupts) if interrupts.is_empty() => Vec::new(),
             TaskStatus::Waiting(interrupts) => {
                 let mut stored = vec![stored_interrupts(interrupts)];
-                // The error is that of an earlier attempt: what the task waits for decides its status.
-                stored.extend(self.head.pending_of(task.id).filter(|of| of.has_error()).map(|_| cleared_error()));
+                stored.extend(self.head.pending_of(task.id).into_iter().flat_map(earlier_error));
                 stored
             }
             TaskStatus::Failed(error, writes) => {
@@ -336,6 +336,15 @@ pub(super) fn cleared_partial() -> NewWrite {
 /// Returns the write that clears the interrupts of a task.
 pub(super) fn cleared_interrupts() -> NewWrite {
     NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null)
+}
+
+/// Returns the writes that keep the error of an earlier attempt as such, if one is stored: snapshots still show it, but what the
+/// task waits for decides its status.
+pub(super) fn earlier_error(pending: &PendingWrites) -> Vec<NewWrite> {
+    match pending.writes.iter().find(|write| write.index == ERROR.1 && write.value != WriteValue::Null) {
+        Some(error) => vec![cleared_error(), NewWrite::new(EARLIER_ERROR.1, EARLIER_ERROR.0, error.value.clone())],
+        None => Vec::new(),
+    }
 }
 
 /// Returns the write that clears the error of an earlier attempt.

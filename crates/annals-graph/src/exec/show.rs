@@ -11,7 +11,7 @@ use crate::task::{Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, task_n
 use super::effect::{Event, EventKind};
 use super::error::RunError;
 use super::exit::Saving;
-use super::load::{error_of, interrupts_of, result_of};
+use super::load::{interrupts_of, result_of, shown_error_of};
 use super::machine::Machine;
 use super::shown::{
     CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskInput, TaskStart,
@@ -205,7 +205,7 @@ impl Machine {
         Ok(CheckpointTask {
             id: task.id,
             result,
-            error: pending.and_then(error_of),
+            error: pending.and_then(shown_error_of),
             interrupts: pending.map(interrupts_of).unwrap_or_default(),
             subgraph: has_graph.then(|| task_namespace(&self.env.namespace, &name, task.id)),
             name,
