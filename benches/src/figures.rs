@@ -69,13 +69,13 @@ const FIGURES: [Figure; 111] = [
     figure("enqueue_us", "workflows", Target::None).about("one input into a queue, without types, at NORMAL"),
     figure("claim_us_1k_queued", "workflows", Target::None),
     figure("claim_us_100k_queued", "workflows", Target::AtMostOf(|report| Some(2.0 * report.get("claim_us_1k_queued")?)))
-        .about("finding the first of 100,000 queued runs, claiming it and releasing it; the one before is of 1,000"),
+        .about("finding the first of 100,000 queued runs and claiming it, at NORMAL; the one before is of 1,000"),
     figure("worker_wake_ms", "workflows", Target::AtMost(20.0))
         .about("from the commit of an input to the first line of its run in the worker of another process, at FULL"),
     figure("workflows_per_s_8_threads", "workflows", Target::None)
         .about("queued workflows of five empty tasks, each task committed at FULL, by one worker with eight threads"),
     figure("recovery_ms_1000_crashed", "workflows", Target::None)
-        .about("from the start of a worker with eight threads to the end of 1,000 runs whose process was killed, at FULL"),
+        .about("from the start of a worker with eight threads to the end of 1,000 runs killed in their third of five tasks, at FULL"),
     figure("workflows_per_s_ratio_dbos", "dbos", Target::AtLeast(30.0)),
     figure("workflow_bytes_ratio_dbos", "dbos", Target::AtLeast(1.0))
         .about("workflows of five empty steps one after another: DBOS on its SQLite over annals at FULL, time and bytes"),

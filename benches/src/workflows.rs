@@ -1,11 +1,15 @@
 //! Durable workflows: queues, workers in other processes, recovery, and the same five-task workflow with DBOS.
 
+use std::future::{pending, poll_fn};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use annals::history::{ThreadQuery, ThreadStatus};
+use annals::history::{ThreadInfo, ThreadQuery, ThreadStatus};
 use annals::store::{Store, Synchronous};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
@@ -19,10 +23,12 @@ use crate::{Bench, Res};
 
 /// The argument that makes this program a process with a worker.
 pub(crate) const WORK_CHILD: &str = "work-child";
-/// The argument that makes this program a process that claims threads and is killed.
+/// The argument that makes this program a process that begins runs and is killed.
 pub(crate) const CRASH_CHILD: &str = "crash-child";
 /// The name of the measured queue.
 const FLOW: &str = "flow";
+/// The names of the tasks of the measured workflow.
+const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
 /// The duration of the leases of the process that is killed.
 const LEASE: Duration = Duration::from_secs(600);
 
@@ -38,8 +44,47 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 
 /// A workflow of five tasks without work of their own.
 pub(crate) fn five_tasks() -> Res<Flow> {
-    let tasks = ["one", "two", "three", "four", "five"].map(|name| Task::new(name, |n: i64| Ok(n + 1)));
+    counted_tasks(&Arc::default())
+}
+
+/// The workflow of five tasks, which counts the tasks that have run.
+fn counted_tasks(ran: &Arc<AtomicUsize>) -> Res<Flow> {
+    let tasks = NAMES.map(|name| {
+        let ran = Arc::clone(ran);
+        Task::new(name, move |n: i64| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            Ok(n + 1)
+        })
+    });
     let steps = move |n: i64, context: &Context| tasks.iter().try_fold(n, |n, task| task.call(context, n));
+    Ok(Entrypoint::new(FLOW, steps).compile()?)
+}
+
+/// The workflow of five tasks, whose third task does not end; it counts those.
+fn hanging_tasks(hung: &Arc<AtomicUsize>) -> Res<Flow> {
+    let tasks = NAMES.map(|name| {
+        let hung = Arc::clone(hung);
+        Task::new(name, move |n: i64| {
+            let hung = Arc::clone(&hung);
+            async move {
+                if name == NAMES[2] {
+                    hung.fetch_add(1, Ordering::Relaxed);
+                    pending::<()>().await;
+                }
+                Ok(n + 1)
+            }
+        })
+    });
+    let steps = move |n: i64, context: Context| {
+        let tasks = tasks.clone();
+        async move {
+            let mut n = n;
+            for task in &tasks {
+                n = task.call(&context, n).await?;
+            }
+            Ok(n)
+        }
+    };
     Ok(Entrypoint::new(FLOW, steps).compile()?)
 }
 
@@ -74,15 +119,16 @@ fn queued(bench: &Bench, report: &mut Report) -> Res<()> {
     opened.verify(many as u64)
 }
 
-/// Returns the time of finding the first run of a queue, claiming it, and releasing it.
+/// Returns the time of finding the first run of a queue and claiming it. It is released again, which is not timed.
 fn claim(bench: &Bench, store: &Store) -> Res<f64> {
     let mut costs = Vec::new();
     for _ in 0..bench.runs(300, 5) {
-        let (us, ()) = timed(|| {
+        let (us, lease) = timed(|| {
             let due = store.queue(FLOW).due(1)?;
             let first = due.first().ok_or("the queue is empty")?;
-            Ok(store.thread(first.id())?.lease(LEASE)?.release()?)
+            Ok(store.thread(first.id())?.lease(LEASE)?)
         })?;
+        lease.release()?;
         costs.push(us);
     }
     Ok(median(&costs))
@@ -155,7 +201,8 @@ pub(crate) fn alone(path: &Path, flow: &Flow, runs: usize) -> Res<(f64, f64)> {
     Ok((median(&costs), opened.bytes(path)? as f64 / runs as f64))
 }
 
-/// Lets a process claim many runs and die, and measures the time until a worker has ended all of them.
+/// Lets a process begin many runs and die in the third task of each, and measures the time until a worker has ended all of
+/// them. Their first two tasks do not run again.
 fn recovery(bench: &Bench, report: &mut Report) -> Res<()> {
     let runs = bench.runs(1_000, 30);
     let path = bench.file("recovery.db")?;
@@ -166,11 +213,20 @@ fn recovery(bench: &Bench, report: &mut Report) -> Res<()> {
     let mut child = start(CRASH_CHILD, &path)?;
     child.kill()?;
     child.wait()?;
-    let flow = clock()?;
+    let ran = Arc::default();
+    let flow = counted_tasks(&ran)?;
     let begin = Instant::now();
     let done = Worker::new(&opened.store).register(&flow).concurrency(8).run_until_idle()?;
     report.set("recovery_ms_1000_crashed", micros(begin.elapsed()) / 1e3);
-    same("runs that were recovered", done.continued, runs as u64)
+    same("runs that were recovered", done.continued, runs as u64)?;
+    same("tasks that ran since", ran.load(Ordering::Relaxed), 3 * runs)?;
+    for n in 0..runs {
+        let thread = opened.store.thread(format!("order-{n}"))?;
+        let lease = thread.last_lease()?.ok_or("a run without a lease")?;
+        same("the claims and recoveries of a run", (lease.epoch, lease.recoveries), (2, 1))?;
+        same("its result", flow.get_state(&thread)?.values.value().copied(), Some(n as i64 + 5))?;
+    }
+    Ok(())
 }
 
 fn until(longest: Duration, mut holds: impl FnMut() -> Res<bool>) -> Res<()> {
@@ -218,13 +274,29 @@ pub(crate) fn work_child(args: Vec<String>) -> Res<()> {
     })
 }
 
-/// The process that is killed: claims every thread of the queue.
+/// The process that is killed: begins every run of the queue, up to its third task.
 pub(crate) fn crash_child(args: Vec<String>) -> Res<()> {
     let path = args.into_iter().next().ok_or("the child takes a path")?;
     let opened = disk::open(&PathBuf::from(path), Synchronous::Full)?;
-    for info in opened.store.threads_with(ThreadQuery::new().queue(FLOW).limit(usize::MAX))? {
-        std::mem::forget(opened.store.thread(info.id())?.lease(LEASE)?);
-    }
+    let due = opened.store.threads_with(ThreadQuery::new().queue(FLOW).limit(usize::MAX))?;
+    let begin = |runs: &[ThreadInfo]| -> Res<()> {
+        let hung = Arc::default();
+        let flow = hanging_tasks(&hung)?;
+        for (n, info) in runs.iter().enumerate() {
+            let thread = opened.store.thread(info.id())?;
+            let mut run = Box::pin(flow.run(&thread).lease(LEASE).ainvoke(Input::Continue));
+            annals_graph::block_on(poll_fn(|waiting| match run.as_mut().poll(waiting) {
+                Poll::Pending if hung.load(Ordering::Relaxed) <= n => Poll::Pending,
+                _ => Poll::Ready(()),
+            }));
+            std::mem::forget(run);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = due.chunks(due.len().div_ceil(8).max(1)).map(|part| scope.spawn(|| begin(part))).collect();
+        parts.into_iter().try_for_each(|part| part.join().map_err(|_| "a run panicked")?)
+    })?;
     say_ready()?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
