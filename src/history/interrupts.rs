@@ -11,7 +11,7 @@ use crate::base::{CheckpointId, Encoded, Map, NULL_TASK, Namespace, TaskId, Time
 use crate::state::check_resume_value;
 use crate::store::threads::{ERROR, INTERRUPT};
 use crate::store::{
-    Batch, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
+    Batch, CheckpointRef, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
 };
 
 use super::snapshot::{Snapshot, write_value};
@@ -102,6 +102,7 @@ impl WaitingTasks {
             id.is_none_or(|id| !given.contains_key(id))
         };
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(self.head));
+        let due = thread.due_tasks(self.head)?;
         let now = thread.store().now();
         for task in &self.tasks {
             let left: Vec<Value> = task.interrupts.iter().filter(is_open).cloned().collect();
@@ -111,7 +112,9 @@ impl WaitingTasks {
             let left = if left.is_empty() { WriteValue::Null } else { one(&Value::List(left))? };
             let write = NewWrite::new(INTERRUPT.1, INTERRUPT.0, left);
             batch.writes.push(NewWrites::new(self.head, task.task, Arc::clone(&task.path)).with(vec![write]));
-            batch.timers.push(NewTimer::new(self.head, task.task, Some(now)));
+            if due.contains(&task.task) {
+                batch.timers.push(NewTimer::new(self.head, task.task, Some(now)));
+            }
         }
         let write = NewWrite::new(RESUME.1, RESUME.0, one(&Value::Map(given))?);
         batch.writes.push(NewWrites::new(self.head, NULL_TASK, "").with(vec![write]));
@@ -219,7 +222,9 @@ impl Thread {
         let mut attempt = 1;
         loop {
             match self.resume_interrupt_once(id, &value) {
-                Err(StoreError::Conflict { .. }) if attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
+                Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
+                    attempt += 1
+                }
                 done => return done,
             }
         }
@@ -228,7 +233,8 @@ impl Thread {
     fn resume_interrupt_once(&self, id: &str, value: &Value) -> Result<(), StoreError> {
         self.verify_not_ended()?;
         let missing = || StoreError::ThreadNotFound { id: self.id().clone() };
-        let waiting = WaitingTasks::read(self)?.ok_or_else(missing)?;
+        let (mailbox, waiting) = self.waiting()?;
+        let waiting = waiting.ok_or_else(missing)?;
         let open = waiting.open();
         let Some(interrupt) = open.iter().find(|interrupt| interrupt.id == id && !waiting.is_given(id)) else {
             let ids = open.into_iter().map(|interrupt| interrupt.id).filter(|id| !waiting.is_given(id)).collect();
@@ -241,7 +247,14 @@ impl Thread {
             })?;
         }
         let values = Map::from_iter([(id.to_owned(), value.clone())]);
-        self.store().commit(&waiting.resumed(self, values)?)
+        self.store_resume_values(&waiting, values, mailbox.as_ref(), &[])
+    }
+
+    /// Returns the tasks of a checkpoint of the thread. A run replaces their timers, but not those of the tasks that they call.
+    pub(super) fn due_tasks(&self, checkpoint: CheckpointId) -> Result<Vec<TaskId>, StoreError> {
+        let point = CheckpointRef::new(self.id().clone(), Namespace::root(), checkpoint);
+        let record = self.store().backend().checkpoint(&point)?;
+        Ok(record.into_iter().flat_map(|record| record.tasks).map(|task| task.id).collect())
     }
 
     /// Verifies that the thread has a task that is due, and is not cancelled.

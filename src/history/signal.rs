@@ -4,7 +4,9 @@
 //! copied and deleted as all state is, and can be filled before the thread has a run. A signal leaves it in the commit that
 //! stores it as the resume value of the task that receives it. *Absent:* waiting, which a task does.
 //!
-//! Invariant: a signal is received once: a commit that takes it names the head of the mailbox, and so does one that adds.
+//! Invariant: a signal is received once, and a resume value from outside is not overwritten: every commit that adds a signal or
+//! stores resume values names the head of the mailbox and moves it. The end of a receive whose timeout has passed is a resume value
+//! too, null: no signal is given to a receive that has ended.
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Map, Namespace, Value};
@@ -13,7 +15,7 @@ use crate::state::signal_resume_value;
 use crate::store::batch::{Change, ChangeValue, ItemChange, ItemOp};
 use crate::store::{Batch, ChannelValue, ItemRange, NewCheckpoint, Parent, Source, Store, StoreError, ThreadSize};
 
-use super::interrupts::WaitingTasks;
+use super::interrupts::{OpenInterrupt, WaitingTasks};
 use super::snapshot::{Snapshot, item_value};
 use super::thread::Thread;
 use super::write::NewItem;
@@ -89,8 +91,8 @@ impl Thread {
         }
     }
 
-    /// Gives signals of the mailbox to the tasks that wait for them, and makes tasks due whose interrupts have stored resume
-    /// values. An executor calls it before it continues a thread, when a run has stored interrupts, and when a checkpoint of the
+    /// Gives signals of the mailbox to the tasks that wait for them, ends the receives whose timeout has passed and for which there is
+    /// none, and makes tasks due whose interrupts have stored resume values. An executor calls it before it continues a thread, when a run has stored interrupts, and when a checkpoint of the
     /// mailbox appears. Returns whether a task was made due.
     ///
     /// # Errors
@@ -151,46 +153,66 @@ impl Thread {
         self.in_namespace(MAILBOX)
     }
 
+    /// Reads the head of the mailbox, and after it the tasks that wait: resume values that are stored for them meanwhile move the
+    /// head of the mailbox, so a commit that names it is refused. `None` for a thread without a head.
+    pub(super) fn waiting(&self) -> Result<(Option<Snapshot>, Option<WaitingTasks>), StoreError> {
+        let mailbox = self.mailbox()?.head()?;
+        Ok((mailbox, WaitingTasks::read(self)?))
+    }
+
     fn deliver_signals_once(&self) -> Result<bool, StoreError> {
-        let Some(waiting) = WaitingTasks::read(self)? else { return Ok(false) };
+        let needs_delivery = |waiting: &WaitingTasks| {
+            let of = |interrupt: &OpenInterrupt| interrupt.signal.is_some() || waiting.is_given(&interrupt.id);
+            waiting.open().iter().any(of)
+        };
+        if !WaitingTasks::read(self)?.is_some_and(|waiting| needs_delivery(&waiting)) {
+            return Ok(false);
+        }
+        let (mailbox, Some(waiting)) = self.waiting()? else { return Ok(false) };
         let open = waiting.open();
         let is_given = open.iter().any(|interrupt| waiting.is_given(&interrupt.id));
         let receives = open.iter().filter(|interrupt| interrupt.signal.is_some() && !waiting.is_given(&interrupt.id));
-        let receives: Vec<_> = receives.collect();
-        let mailbox = if receives.is_empty() { None } else { self.mailbox()?.head()? };
-        let Some(mailbox) = mailbox else {
-            if is_given {
-                self.store().commit(&waiting.resumed(self, Map::new())?)?;
-            }
-            return Ok(is_given);
-        };
-        let mut signals = waiting_signals(&mailbox)?;
+        let mut signals = mailbox.as_ref().map_or_else(|| Ok(Vec::new()), waiting_signals)?;
         let (mut values, mut taken) = (Map::new(), Vec::new());
+        let now = self.store().now();
         for interrupt in receives {
             let found = signals.iter().position(|signal| Some(&signal.name) == interrupt.signal.as_ref());
             if let Some(found) = found {
                 let signal = signals.remove(found);
                 values.insert(interrupt.id.clone(), signal_resume_value(signal.value.clone()));
                 taken.push(signal);
+            } else if interrupt.wake_at.is_some_and(|wake_at| wake_at <= now) {
+                values.insert(interrupt.id.clone(), Value::Null);
             }
         }
-        if taken.is_empty() && !is_given {
+        if values.is_empty() && !is_given {
             return Ok(false);
         }
+        self.store_resume_values(&waiting, values, mailbox.as_ref(), &taken).map(|()| true)
+    }
+
+    /// Stores resume values, and takes signals out of the mailbox. The commit moves the head of the mailbox, so of two that were
+    /// made from the same state one is refused.
+    pub(super) fn store_resume_values(
+        &self,
+        waiting: &WaitingTasks,
+        values: Map,
+        mailbox: Option<&Snapshot>,
+        taken: &[WaitingSignal],
+    ) -> Result<(), StoreError> {
         let mut batch = waiting.resumed(self, values)?;
-        if !taken.is_empty() {
-            batch.then.push(self.taken(&mailbox, &taken)?);
-        }
-        self.store().commit(&batch).map(|()| true)
+        batch.then.push(self.taken(mailbox, taken)?);
+        self.store().commit(&batch)
     }
 
     /// Returns the batch that takes signals out of the mailbox.
-    fn taken(&self, mailbox: &Snapshot, taken: &[WaitingSignal]) -> Result<Batch, StoreError> {
-        let (store, namespace) = (self.store(), mailbox.point().namespace.clone());
-        let (parent, step) = (mailbox.id(), mailbox.step() + 1);
-        let id = store.mint_checkpoint(step, Some(&parent));
-        let mut checkpoint = NewCheckpoint::new(id, Some(Parent::Local(parent)), step, Source::Update, store.now());
-        for channel in mailbox.state_record()?.channels {
+    fn taken(&self, mailbox: Option<&Snapshot>, taken: &[WaitingSignal]) -> Result<Batch, StoreError> {
+        let (store, parent) = (self.store(), mailbox.map(Snapshot::id));
+        let step = mailbox.map_or(0, |mailbox| mailbox.step() + 1);
+        let id = store.mint_checkpoint(step, parent.as_ref());
+        let mut checkpoint = NewCheckpoint::new(id, parent.map(Parent::Local), step, Source::Update, store.now());
+        let channels = mailbox.filter(|_| !taken.is_empty()).map(Snapshot::state_record).transpose()?;
+        for channel in channels.map(|state| state.channels).unwrap_or_default() {
             let of_channel = taken.iter().filter(|signal| signal.name == *channel.channel);
             let mut deletes: Vec<_> =
                 of_channel.map(|signal| ItemChange::new(signal.position, ItemOp::Delete, None)).collect();
@@ -200,7 +222,7 @@ impl Thread {
                 checkpoint.changes.push(Change::new(channel.channel, channel.version + 1, value));
             }
         }
-        let mut batch = Batch::new(self.id().clone(), namespace, Some(parent));
+        let mut batch = Batch::new(self.id().clone(), self.mailbox()?.namespace().clone(), parent);
         batch.checkpoints.push(checkpoint);
         Ok(batch)
     }

@@ -750,7 +750,7 @@ pub(super) fn begin(
         saving: host.session.lock().saving(),
         recursion_limit: host.recursion_limit,
         step_timeout: settings.step_timeout(graph),
-        scope: settings.scope(graph, &host, &start, is_continued, given),
+        scope: settings.scope(graph, &host, &start, (addressed, is_continued), given),
         start,
         events,
         output: settings.output_fields(graph)?,
@@ -851,7 +851,7 @@ impl RunSettings {
         graph: &Graph,
         host: &Arc<RunHost>,
         start: &RunStart,
-        anew: bool,
+        (addressed, anew): (bool, bool),
         given: Option<Map>,
     ) -> Arc<Scope> {
         let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
@@ -859,7 +859,7 @@ impl RunSettings {
         scope.value = self.value.clone();
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
-        (scope.exact, scope.anew, scope.given) = (self.key.is_some(), anew, given);
+        (scope.exact, scope.addressed, scope.anew, scope.given) = (self.key.is_some(), addressed, anew, given);
         scope.allows_changes = self.allows_changes;
         if let RunStart::Command(Command { resume, .. }) | RunStart::Repeat(resume) = start {
             scope.resume_values = resume.as_ref().and_then(resume_values_by_id).cloned().map(Arc::new);

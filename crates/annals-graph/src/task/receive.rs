@@ -1,7 +1,7 @@
 //! Receiving signals: an interrupt that resumes with a signal from outside, or at a timestamp.
 //!
 //! The timestamp and the name of the signal are stored with the interrupt, and the signal as its resume value, so a task that runs
-//! again gets the same one. *Absent:* the mailbox: a signal is delivered between two runs of the task.
+//! again gets the same one. *Absent:* the mailbox, and the end of a timeout: both come between two runs of the task, in a commit.
 
 use std::time::Duration;
 
@@ -79,7 +79,9 @@ impl Context {
             let given = self.scope().given.as_ref().and_then(|given| given.get(&id)).cloned();
             let known = asked.asleep.iter().find(|(known, _)| *known == id).map(|(_, wake_at)| *wake_at);
             let wake_at = known.unwrap_or_else(|| now.saturating_add(timeout));
-            if given.is_none() && (now < wake_at || known.is_none()) {
+            // At the head, a commit ends the receive: a signal that comes while the task runs on must not be given to it.
+            let ends_here = self.scope().addressed && known.is_some() && wake_at <= now;
+            if given.is_none() && !ends_here {
                 let signal = Some(name.to_owned());
                 let wait = Interrupt { wake_at: Some(wake_at), signal, ..Interrupt::new(Value::Null, id) };
                 asked.signal = Some(Signal::Waiting(vec![wait]));

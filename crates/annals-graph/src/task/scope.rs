@@ -79,6 +79,8 @@ pub(crate) struct Scope {
     pub(crate) resume_values: Option<Arc<Map>>,
     /// Resume values that were stored from outside, by the ids of their interrupts; each names its interrupt alone.
     pub(crate) given: Option<Map>,
+    /// True if the run begins at a checkpoint that was named, or on a head that was moved back: no signal is delivered there.
+    pub(crate) addressed: bool,
     /// True if the run begins on a head that was moved back: the resume values that are stored there do not count.
     pub(crate) anew: bool,
     /// True if an id names its interrupt alone. Otherwise the id of the first interrupt of a task stands for the later
@@ -143,6 +145,7 @@ impl Scope {
             resume: ResumeOnce::default(),
             resume_values: None,
             given: None,
+            addressed: false,
             anew: false,
             exact: false,
             allows_changes: false,

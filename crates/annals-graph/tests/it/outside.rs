@@ -211,6 +211,61 @@ fn a_signal_for_a_task_that_went_past_its_timeout_and_failed_stays() {
 }
 
 #[apply(each_backend)]
+fn a_signal_that_comes_after_a_timeout_stays_though_its_task_still_runs() {
+    let hands = Hands::default();
+    let store = place_with(OpenOptions::new().clock(hands.clone()));
+    let sender = store.clone();
+    let body = move |_: i64, context: &Context| {
+        let value = context.receive::<i64>("x", DAY)?;
+        sender.signal("a", "x", 7)?;
+        assert!(!sender.thread("a")?.deliver_signals()?, "the receive has ended");
+        Ok(value)
+    };
+    let (graph, thread) = (Entrypoint::new("late", body).compile().unwrap(), store.thread("a").unwrap());
+    graph.invoke(&thread, 0).unwrap();
+    hands.0.store(24 * 60 * 60, Ordering::SeqCst);
+    assert_eq!(Worker::new(&store).register(&graph).run_until_idle().unwrap().continued, 1);
+    assert_eq!(received(&graph, &thread), Some(None), "its timeout had passed");
+    assert_eq!(thread.signals().unwrap().len(), 1, "no task has received it");
+}
+
+#[apply(each_backend)]
+fn a_receive_whose_timeout_passes_while_its_run_is_under_way_ends_in_it() {
+    let store = place();
+    let graph = Entrypoint::new("poll", |_: i64, context: &Context| context.receive::<i64>("x", Duration::ZERO));
+    let (graph, thread) = (graph.compile().unwrap(), store.thread("a").unwrap());
+    assert_eq!(graph.invoke(&thread, 0).unwrap().value(), Some(&None));
+    assert!(store.timers(None).unwrap().is_empty() && store.check().unwrap().problems.is_empty());
+}
+
+#[apply(each_backend)]
+fn resume_values_that_are_given_at_once_are_all_kept() {
+    let node = |_: &Parts, context: &Context| {
+        Ok(Parts::update().got([context.interrupt("a number?")?.as_int().unwrap_or_default()]))
+    };
+    let graph = StateGraph::<Parts>::new().node("a", node).node("b", node).edge(START, "a").edge(START, "b");
+    let (store, graph) = (place(), graph.compile().unwrap());
+    for round in 0..20 {
+        let thread = store.thread(format!("t{round}")).unwrap();
+        graph.invoke(&thread, Parts::update()).unwrap();
+        let open = thread.open_interrupts().unwrap();
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for (interrupt, value) in open.iter().zip([1, 2]) {
+                let (thread, start) = (&thread, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    thread.resume_interrupt(&interrupt.id, value).unwrap();
+                });
+            }
+        });
+        let done = graph.invoke(&thread, Input::Continue).unwrap();
+        assert_eq!(done.interrupts(), [], "round {round}");
+        assert_eq!(graph.get_state(&thread).unwrap().values.got.iter().sum::<i64>(), 3);
+    }
+}
+
+#[apply(each_backend)]
 fn a_task_that_failed_and_sleeps_now_has_not_failed() {
     let store = place();
     let fails = Arc::new(AtomicUsize::new(0));

@@ -8,10 +8,12 @@ use annals::store::backend::{CommitHandle, CommitSettler, Erasure};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
-    ItemRow, LeaseRecord, ListRef, MemoryBackend, NewCheckpoint, NewOperation, OperationField, OperationQuery,
-    OperationRecord, OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead,
-    ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    ItemRow, LeaseRecord, ListRef, LogWatch, MemoryBackend, NewCheckpoint, NewOperation, OperationField,
+    OperationQuery, OperationRecord, OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError,
+    StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
+
+use super::held::HeldLeases;
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,8 @@ pub(crate) enum Mutant {
     DropsEdits,
     /// Leaves out the value of an input whose checkpoint is committed alone, as that of a drained run.
     ForgetsDrainedInput,
+    /// Stores the batches of an owner that has lost its lease.
+    IgnoresOwners,
 }
 
 /// The backend in memory behind a queue of writes.
@@ -48,6 +52,7 @@ struct State {
     mutant: Option<Mutant>,
     /// Number of batches that were changed by the mutant.
     broken: u64,
+    held: HeldLeases,
 }
 
 /// Puts null in the place of the values of a checkpoint. Returns whether there was another value.
@@ -96,6 +101,16 @@ impl Disk {
         self.state.lock().unwrap().broken
     }
 
+    /// Takes the account of the leases so far.
+    pub(crate) fn take_leases(&self) -> HeldLeases {
+        std::mem::take(&mut self.state.lock().unwrap().held)
+    }
+
+    /// Returns whether the power is off.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state.lock().unwrap().dead
+    }
+
     /// Turns the power on again. Returns whether it was off.
     pub(crate) fn revive(&self) -> bool {
         std::mem::take(&mut self.state.lock().unwrap().dead)
@@ -140,8 +155,15 @@ impl Disk {
         (self.commit_inner(state, batch), "written")
     }
 
-    /// Commits a batch as the mutant changes it.
+    /// Commits a batch, and notes its lease.
     fn commit_inner(&self, state: &mut State, batch: &Batch) -> Result<(), StoreError> {
+        let outcome = self.commit_broken(state, batch);
+        state.held.note(batch, &outcome);
+        outcome
+    }
+
+    /// Commits a batch as the mutant changes it.
+    fn commit_broken(&self, state: &mut State, batch: &Batch) -> Result<(), StoreError> {
         let source = |of: &Batch| of.checkpoints.last().map(|checkpoint| checkpoint.source);
         match state.mutant {
             Some(Mutant::DropsEdits) if !batch.namespace.is_root() && source(batch) == Some(Source::Update) => {
@@ -163,8 +185,22 @@ impl Disk {
                 }
                 self.inner.commit(&changed)
             }
+            Some(Mutant::IgnoresOwners) if self.is_lost(batch) => {
+                let mut changed = batch.clone();
+                changed.lease = None;
+                // One that builds on an old head is refused all the same.
+                self.inner.commit(&changed).inspect(|()| state.broken += 1)
+            }
             _ => self.inner.commit(batch),
         }
+    }
+
+    /// Returns whether a batch with content is of an owner that has lost its lease.
+    fn is_lost(&self, batch: &Batch) -> bool {
+        let holds = batch.lease.as_ref().filter(|lease| lease.claimed_at.is_none());
+        let stored = self.inner.lease(&batch.thread).unwrap();
+        let is_other = holds.is_some_and(|lease| stored.is_some_and(|stored| stored.owner != lease.owner));
+        is_other && !(batch.checkpoints.is_empty() && batch.writes.is_empty())
     }
 
     fn alive(&self) -> Result<(), StoreError> {
@@ -327,6 +363,23 @@ impl Backend for Disk {
 
     fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
         self.inner.thread_info(thread)
+    }
+
+    fn records_after(
+        &self,
+        seq: u64,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.inner.records_after(seq, thread, limit)
+    }
+
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        self.inner.last_seq()
+    }
+
+    fn watch_log(&self) -> Result<LogWatch, StoreError> {
+        self.inner.watch_log()
     }
 
     fn rebuild_threads(&self) -> Result<(), StoreError> {

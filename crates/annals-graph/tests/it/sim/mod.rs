@@ -11,10 +11,12 @@ mod acts;
 mod calls;
 mod disk;
 mod graphs;
+mod held;
 mod losses;
 mod nested;
 mod programs;
 mod turns;
+mod workers;
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
