@@ -43,7 +43,7 @@ impl Model {
             }
             Job::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
             Job::Kv(changes) => self.backend.beside().commit_kv(changes),
-            Job::Prune(points) => self.prune(points),
+            Job::Prune(point) => self.prune(point),
             Job::PruneNamespaces(thread, namespaces) => self.backend.prune_namespaces(thread, namespaces).map(|_| ()),
             Job::Ledger(entry) => self.account(entry),
             Job::Upkeep(_) => Ok(()),
@@ -51,13 +51,11 @@ impl Model {
         result.map_err(|error| error.to_string())
     }
 
-    /// Prunes checkpoints. Their branches have other numbers than in the file.
-    fn prune(&self, points: &[CheckpointRef]) -> Result<(), StoreError> {
-        for point in points {
-            if let Some(record) = self.backend.checkpoint(point)? {
-                let span = PruneSpan::new(record.branch, record.ordinal, record.ordinal);
-                self.backend.prune(&point.thread, &[span])?;
-            }
+    /// Prunes a checkpoint. Its branch has another number than in the file.
+    fn prune(&self, point: &CheckpointRef) -> Result<(), StoreError> {
+        if let Some(record) = self.backend.checkpoint(point)? {
+            let span = PruneSpan::new(record.branch, record.ordinal, record.ordinal);
+            self.backend.prune(&point.thread, &[span])?;
         }
         Ok(())
     }
@@ -105,7 +103,7 @@ pub(crate) fn entities(job: &Job) -> Vec<String> {
             let namespaces = changes.iter().map(KvChange::namespace);
             namespaces.map(|namespace| format!("k:{}", namespace.labels().next().unwrap_or_default())).collect()
         }
-        Job::Prune(points) => points.iter().map(|point| format!("t:{}", point.thread)).collect(),
+        Job::Prune(point) => vec![format!("t:{}", point.thread)],
         Job::PruneNamespaces(thread, _) => vec![format!("t:{thread}")],
         Job::Ledger(entry) => {
             let batch = entry.batch.iter().map(|batch| format!("t:{}", batch.thread));

@@ -30,7 +30,7 @@ pub(crate) enum Job {
     Delete(Vec<ThreadId>),
     Kv(Vec<KvChange>),
     /// Some checkpoints of a thread, which one transaction prunes.
-    Prune(Vec<CheckpointRef>),
+    Prune(CheckpointRef),
     PruneNamespaces(ThreadId, Vec<(Namespace, CheckpointId)>),
     /// A transaction on the tables of the application.
     Ledger(LedgerEntry),
@@ -155,12 +155,13 @@ impl Calls {
         result
     }
 
-    /// Makes a call of which an error says that a part of it may be done.
-    fn make_in_parts<T>(&self, job: Job, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let fact = self.begin(job);
+    /// Makes a call that consists of parts, in their order. After a cut, or an error, the first of them may be done.
+    fn make_in_parts<T>(&self, jobs: Vec<Job>, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let facts: Vec<u32> = jobs.into_iter().map(|job| self.begin(job)).collect();
         let result = call();
         let unknown = |error: &StoreError| JobOutcome::Unknown(error.to_string());
-        self.close(fact, result.as_ref().map_or_else(unknown, |_| JobOutcome::Acknowledged));
+        let outcome = result.as_ref().map_or_else(unknown, |_| JobOutcome::Acknowledged);
+        facts.into_iter().for_each(|fact| self.close(fact, outcome.clone()));
         result
     }
 
@@ -234,15 +235,15 @@ impl Proxy {
         self.calls.make(Job::Ledger(entry), call)
     }
 
-    /// Returns the checkpoints of a span that are not pruned.
+    /// Returns the checkpoints of a span that are not pruned, oldest first.
     fn points(&self, thread: &ThreadId, span: &PruneSpan) -> Result<Vec<CheckpointRef>, StoreError> {
         let mut found = Vec::new();
         for namespace in self.inner.namespaces(thread)? {
             let records = self.inner.checkpoints(&CheckpointQuery::new(thread.clone(), namespace))?;
-            let records = records.into_iter().filter(|record| span.contains(record.branch, record.ordinal));
-            found.extend(records.map(|record| record.point));
+            found.extend(records.into_iter().filter(|record| span.contains(record.branch, record.ordinal)));
         }
-        Ok(found)
+        found.sort_by_key(|record| record.ordinal);
+        Ok(found.into_iter().map(|record| record.point).collect())
     }
 
     /// Copies the WAL into the file.
@@ -336,15 +337,15 @@ impl Backend for Proxy {
         self.inner.unprunable(thread, without)
     }
 
-    /// Prunes a few checkpoints with each call, so that a call is one transaction.
+    /// Prunes a few checkpoints with each call: in one transaction, or if that takes long in one for each of them.
     fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
         let mut sum = Pruned::default();
         for span in spans {
             let mut first = span.first;
             while first <= span.last {
                 let part = PruneSpan::new(span.branch, first, span.last.min(first + PRUNED_AT_ONCE - 1));
-                let job = Job::Prune(self.points(thread, &part)?);
-                sum.add(self.calls.make_in_parts(job, || self.inner.prune(thread, &[part]))?);
+                let jobs = self.points(thread, &part)?.into_iter().map(Job::Prune).collect();
+                sum.add(self.calls.make_in_parts(jobs, || self.inner.prune(thread, &[part]))?);
                 first = part.last + 1;
             }
         }
@@ -361,7 +362,7 @@ impl Backend for Proxy {
         namespaces: &[(Namespace, CheckpointId)],
     ) -> Result<Pruned, StoreError> {
         let job = Job::PruneNamespaces(thread.clone(), namespaces.to_vec());
-        self.calls.make_in_parts(job, || self.inner.prune_namespaces(thread, namespaces))
+        self.calls.make_in_parts(vec![job], || self.inner.prune_namespaces(thread, namespaces))
     }
 
     fn migration(&self) -> Option<FormatMigration> {
