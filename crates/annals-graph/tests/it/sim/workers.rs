@@ -31,6 +31,8 @@ const LEASE: Duration = Duration::from_secs(30);
 const RECOVERIES: u64 = 30;
 /// The result of a step that received nothing before its timeout.
 const TIMED_OUT: i64 = -1;
+/// Number of notes after which a run is not to be continued any more; a seed makes some hundred.
+const LOG_MAX: usize = 2_000;
 /// The number of threads that a seed may use.
 const THREADS: usize = 3;
 const TABLE: &str = "CREATE TABLE app_steps (step TEXT NOT NULL)";
@@ -134,13 +136,7 @@ impl WorkerSim {
     }
 
     fn note(&self, what: String) {
-        let mut drawn = self.drawn.lock().unwrap();
-        drawn.log.push(what);
-        if drawn.log.len() > 2_000 {
-            // A worker that continues a run for ever; a panic would only fail one of its tasks.
-            eprintln!("seed {}: no end: {:#?}", self.seed, &drawn.log[..120]);
-            std::process::abort();
-        }
+        self.drawn.lock().unwrap().log.push(what);
     }
 
     fn verify(&self, holds: bool, what: impl FnOnce() -> String) {
@@ -183,6 +179,11 @@ impl WorkerSim {
     fn body(self: &Arc<Self>, program: i64, context: &Context) -> NodeResult<Vec<i64>> {
         let epoch = self.epoch(context.thread().unwrap().as_str());
         self.note(format!("{} runs program {program} at epoch {epoch:?}", context.thread().unwrap()));
+        let has_end = self.drawn.lock().unwrap().log.len() < LOG_MAX;
+        self.verify(has_end, || "a worker continues a run again and again".into());
+        if !has_end {
+            return Err("it is continued again and again".into());
+        }
         let sim = Arc::clone(self);
         let call = Task::new("call", move |index: i64, context: &Context| sim.task(epoch, index, context));
         let step = |(index, step)| {
