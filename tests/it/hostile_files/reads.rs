@@ -3,14 +3,14 @@
 
 use std::fmt::Debug;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use annals::base::Timestamp;
 use annals::history::{PrunePolicy, Snapshot, Thread, UsageQuery};
 use annals::rusqlite::{Connection, ErrorCode, OpenFlags};
 use annals::store::{OperationQuery, SearchQuery, Store, StoreError, ThreadQuery};
 
-use super::{SLOW, View, pairs};
+use super::{SLOW, Spent, View, pairs};
 
 /// Entries of a walk that are read. The sound store has fewer in each.
 const WALK_MAX: usize = 200;
@@ -132,7 +132,7 @@ pub(super) fn views(path: &Path) -> Vec<String> {
         pairs(&conn, "SELECT name, type FROM sqlite_schema WHERE type = 'view' AND name LIKE 'v\\_%' ESCAPE '\\'");
     let mut endless = Vec::new();
     for (name, _) in names {
-        let began = Instant::now();
+        let began = Spent::now();
         conn.progress_handler(10_000, Some(move || began.elapsed() > SLOW)).unwrap();
         let read = || -> annals::rusqlite::Result<usize> {
             let mut statement = conn.prepare(&format!("SELECT * FROM {name} LIMIT 1000"))?;
