@@ -237,6 +237,8 @@ pub(crate) const ID_TICKS_MAX: u64 = (1 << 60) - 1;
 pub const HEADS_MAX: usize = 256;
 /// Namespaces, and checkpoints, that the writer of a file caches; past it the cache is emptied.
 pub const WRITER_CACHE_MAX: usize = 4_096;
+/// Places of rows that the writer retains for the next index snapshots; past it they are forgotten.
+pub const PLACES_CACHE_MAX: usize = 16 * WRITER_CACHE_MAX;
 /// Pages that one transaction of a compaction returns.
 pub const COMPACT_PAGES_MAX: usize = 64;
 /// Lost things that the report of a recovery names.

@@ -10,14 +10,55 @@ use super::keys::Keys;
 use super::row_check::RowCheck;
 use super::{sql, write};
 use crate::base::CheckpointId;
+use crate::base::limits::WRITER_CACHE_MAX;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::HashMap;
 
 /// The kind of the change of a head.
 pub(super) const HEAD_KIND: i64 = 0;
 
 /// Columns of `operation_change` before its check.
 const COLUMNS: usize = 7;
+
+/// The newest checkpoints of namespaces that the writer retains, where they are the heads.
+#[derive(Debug, Default)]
+pub(super) struct RetainedHeads(HashMap<i64, (i64, CheckpointId)>);
+
+impl RetainedHeads {
+    /// Returns the newest checkpoint of a namespace, and its head.
+    pub(super) fn newest_and_head(
+        &self,
+        conn: &Connection,
+        keys: &Keys,
+        namespace: i64,
+    ) -> Res<(Option<(i64, CheckpointId)>, Option<CheckpointId>)> {
+        if let Some(&(newest, id)) = self.0.get(&namespace) {
+            debug_assert_eq!(head(conn, keys, namespace).ok(), Some(Some(id)), "checkpoint {newest} is the head");
+            return Ok((Some((newest, id)), Some(id)));
+        }
+        let newest = write::newest(conn, namespace)?;
+        let head = newest.map(|newest| head_id(conn, keys, namespace, newest)).transpose()?.flatten();
+        Ok((newest, head))
+    }
+
+    /// Retains the checkpoint that a batch has written last in a namespace: it ends a move of the head.
+    pub(super) fn retain(&mut self, namespace: i64, newest: (i64, CheckpointId)) {
+        self.0.insert(namespace, newest);
+    }
+
+    /// Forgets all heads if there are too many.
+    pub(super) fn bound(&mut self) {
+        if self.0.len() > WRITER_CACHE_MAX {
+            self.clear();
+        }
+    }
+
+    /// Forgets all heads: an operation moves some.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
 
 /// Returns the place to which the head of a namespace was moved after `newest` was stored: a checkpoint or the empty state.
 /// `None` if it was not moved.

@@ -47,6 +47,7 @@ mod open;
 mod operation;
 mod pack;
 mod paged;
+mod places;
 mod pool;
 mod prune;
 mod put_checkpoint;

@@ -84,6 +84,7 @@ pub(super) fn field_of(kind: i64, key: String) -> Option<OperationField> {
 /// Writes an operation in the transaction that is open.
 pub(super) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) -> Res<()> {
     write::refresh(conn, caches)?;
+    caches.heads.clear();
     let new = &job.operation;
     let mut namespaces = Vec::with_capacity(new.changes.len());
     for change in &new.changes {

@@ -4,7 +4,7 @@ use super::fault::Res;
 use super::keys::Keys;
 use super::lineage::{self, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
 use super::names::Kind;
-use super::pack::ValueColumn;
+use super::pack::{RowPlace, ValueColumn};
 use super::row_check::RowCheck;
 use super::sealed::MetadataColumn;
 use super::write::{Known, Tx};
@@ -83,9 +83,19 @@ impl Tx<'_> {
     /// Writes the index snapshot: the place of the newest row of every key before `ordinal`.
     pub(super) fn put_index_snapshot(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
         debug_assert_eq!(ordinal % INTERVAL, 0);
-        let newest = lineage::newest(self.caches.view(self.conn), parent.branch, parent.ordinal)?;
-        debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
-        let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
+        let scan = || -> Res<Vec<RowPlace>> {
+            let newest = lineage::newest(self.caches.view(self.conn), parent.branch, parent.ordinal)?;
+            Ok(newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect())
+        };
+        let places = match self.caches.places.at(parent.branch, parent.ordinal) {
+            Some(places) => {
+                debug_assert_eq!(scan().ok().as_ref(), Some(&places), "the places that were retained");
+                places
+            }
+            None => scan()?,
+        };
+        debug_assert!(places.iter().all(|(_, _, of)| *of < ordinal));
+        self.caches.places.begin(branch, ordinal, &places);
         let value = KeyContent::Packed(pack::pack_index_snapshot(branch, ordinal, &places));
         self.put_version(VersionRow::derived(INDEX_SNAPSHOT, (branch, ordinal), 0, value));
         Ok(())

@@ -3,7 +3,7 @@
 use super::changes::Ready;
 use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
-use super::heads;
+use super::heads::{self, RetainedHeads};
 use super::ids::{NewIds, Table, above};
 use super::keys::Keys;
 use super::lineage::{BranchRow, INDEX_SNAPSHOT, INTERVAL, VersionRow};
@@ -12,6 +12,7 @@ use super::names::{Kind, Names};
 use super::neighbors;
 use super::operation::{self, OperationJob};
 use super::pack::{self, PackedKind, PackedTask, ValueColumn};
+use super::places::BranchPlaces;
 use super::put_checkpoint::insert_versions;
 use super::read::{checkpoint_row, column, unpack_task_records};
 use super::row_check::RowCheck;
@@ -63,6 +64,9 @@ pub(super) struct Caches {
     /// The numbers of namespaces and of their threads.
     namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
     known: HashMap<i64, Arc<Known>>,
+    pub(super) heads: RetainedHeads,
+    /// The places of the newest rows at the ends of branches.
+    pub(super) places: BranchPlaces,
     /// The ends of lists that were written or read last.
     pub(super) lists: ListEnds,
     /// Channels that are not lists.
@@ -104,6 +108,8 @@ impl Caches {
     pub(super) fn erased(&mut self) {
         self.namespaces.clear();
         self.known.clear();
+        self.heads.clear();
+        self.places.clear();
         self.lists.clear();
         self.unfollowed = Unfollowed::default();
         self.ids.forget();
@@ -127,6 +133,8 @@ impl Caches {
         if self.namespaces.len() > WRITER_CACHE_MAX {
             self.namespaces.clear();
         }
+        self.heads.bound();
+        self.places.bound();
         if self.lists.len() > WRITER_CACHE_MAX {
             self.lists.clear();
         }
@@ -306,7 +314,10 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     let place = caches.place(conn, &batch.thread, &batch.namespace)?;
     let mut namespace = place.map(|(namespace, _)| namespace);
     caches.thread = place.map_or(0, |(_, thread)| thread);
-    let newest = namespace.map(|namespace| newest(conn, namespace)).transpose()?.flatten();
+    let (newest, head) = match namespace {
+        Some(namespace) => caches.heads.newest_and_head(conn, &caches.keys, namespace)?,
+        None => (None, None),
+    };
     if let (Some(namespace), Some(newest), Some(last)) = (namespace, newest, batch.checkpoints.last())
         && last.id <= newest.1
         && let Some(seq) = find(conn, namespace, &last.id)?
@@ -314,10 +325,6 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
         let mut tx = Tx::new(conn, caches, batch, namespace, None, seq);
         return tx.repeat();
     }
-    let head = match (namespace, newest) {
-        (Some(namespace), Some(newest)) => heads::head_id(conn, &caches.keys, namespace, newest)?,
-        _ => None,
-    };
     check_expected_heads(conn, caches, batch, head)?;
     if let (Some(first), Some((_, newest))) = (batch.checkpoints.first(), newest)
         && first.id <= newest
@@ -356,8 +363,11 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     tx.run()?;
     debug_assert!(batch.checkpoints.is_empty() || tx.newest.map(|(_, id)| id) == batch.head_after());
     debug_assert_eq!(tx.next_seq, tx.first_seq + batch.checkpoints.len() as i64);
-    let next_seq = tx.next_seq;
+    let (next_seq, written) = (tx.next_seq, tx.newest);
     caches.next_seq = Some(next_seq);
+    if let Some(head) = written.filter(|_| !batch.checkpoints.is_empty()) {
+        caches.heads.retain(namespace, head);
+    }
     match newest {
         _ if !batch.checkpoints.is_empty() => threads::after_checkpoints(conn, caches, next_seq - 1),
         Some((newest, _)) if batch.namespace.is_root() => {
@@ -585,6 +595,7 @@ impl<'a> Tx<'a> {
         }
         self.put_seen(branch, ordinal, checkpoint)?;
         let rows = std::mem::take(&mut self.versions);
+        self.caches.places.add((branch, ordinal), &rows);
         insert_versions(self.conn, &self.caches.keys, seq, (branch, ordinal), rows)?;
         self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
         self.newest = Some((seq, checkpoint.id));
