@@ -2,6 +2,7 @@
 
 use annals::base::Value;
 use annals::history::Snapshot;
+use annals::store::ItemRange;
 
 use crate::errors::CommandFailure;
 
@@ -53,26 +54,60 @@ impl ValuePath {
 
     /// Returns the part of the value of the channel or the item.
     pub(crate) fn part(&self, value: &Value) -> Option<Value> {
-        let step = |value: Value, member: &String| match value {
-            Value::List(_) => value.as_list()?.get(member.parse::<usize>().ok()?).cloned(),
-            value => value.get(member).cloned(),
-        };
-        self.members.iter().try_fold(value.clone(), step)
+        part(value.clone(), &self.members)
     }
 
     /// Returns the value at the path; `None` if there is none.
     pub(crate) fn value(&self, at: &Snapshot) -> Result<Option<Value>, CommandFailure> {
         let value = match &self.item {
-            None => at.get(&self.channel)?,
+            None => {
+                if let Some((first, rest)) = self.members.split_first()
+                    && let Some(found) = entry(at, &self.channel, first)?
+                {
+                    return Ok(part(found, rest));
+                }
+                at.get(&self.channel)?
+            }
             Some(id) => at.item_evolution(&self.channel, id)?.next().transpose()?.and_then(|version| version.value),
         };
-        Ok(value.and_then(|value| self.part(&value)))
+        Ok(value.and_then(|value| part(value, &self.members)))
     }
 
     /// Returns whether the path names a channel as a whole.
     pub(crate) fn is_channel(&self) -> bool {
         self.item.is_none() && self.members.is_empty()
     }
+}
+
+/// Returns the part of a value that members and indices lead to.
+fn part(value: Value, members: &[String]) -> Option<Value> {
+    let step = |value: Value, member: &String| match value {
+        Value::List(_) => value.as_list()?.get(member.parse::<usize>().ok()?).cloned(),
+        value => value.get(member).cloned(),
+    };
+    members.iter().try_fold(value, step)
+}
+
+/// Returns the entry of a map channel, or the item of a list channel without deletes, without reading the others; `None` if the channel
+/// has to be read as a whole.
+fn entry(at: &Snapshot, channel: &str, member: &str) -> Result<Option<Value>, CommandFailure> {
+    let len = at.len(channel)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    if let Some(value) = at.entry(channel, member)? {
+        return Ok(Some(value));
+    }
+    let Some(index) = member.parse::<u64>().ok().filter(|index| *index < len) else { return Ok(None) };
+    let mut last = None;
+    at.store().backend().items(at.point(), channel, ItemRange::Tail(1), &mut |row| {
+        last = Some(row.position);
+        Ok(())
+    })?;
+    if last != Some(len - 1) {
+        return Ok(None);
+    }
+    Ok(at.items(channel, ItemRange::Positions(index, index + 1))?.pop())
 }
 
 /// Reads `.member`, `[index]` and `/member` up to the end.
@@ -114,7 +149,28 @@ mod tests {
         let plan = Value::from(serde_json::json!({ "city": "Bern", "stops": [{ "name": "a/b" }] }));
         thread.write().set("plan", plan.clone()).set("plan.b", 1).commit().unwrap();
         thread.append("messages", [Message::human("hi").with_id("m.1")]).unwrap();
+        thread.put("files", "a.txt", "one").unwrap();
+        thread.write().put("files", "0", "zero").append_text("story", "Once").commit().unwrap();
+        thread.append("list", ["a", "b", "c"]).unwrap();
+        thread.append("left", ["1", "2", "3"].map(|id| Message::human(id).with_id(id))).unwrap();
+        thread.append("left", [Message::remove("1")]).unwrap();
         thread.head().unwrap().unwrap()
+    }
+
+    #[test]
+    fn an_entry_or_an_item_is_found_by_itself() {
+        let at = head();
+        let value = |text: &str| ValuePath::read(&at, text).unwrap().value(&at).unwrap().map(|value| value.to_json());
+        assert_eq!(value("list[1]"), Some("b".into()));
+        assert_eq!(value("list[3]"), None);
+        assert_eq!(value("files/a.txt"), Some("one".into()));
+        assert_eq!(value("files[0]"), Some("zero".into()), "a key of a map");
+        assert_eq!(value("files[1]"), None);
+        assert_eq!(value("story[0]"), None);
+        assert_eq!(value("left[0].id"), Some("2".into()), "the first one is deleted");
+        for (channel, member) in [("list", "1"), ("files", "a.txt")] {
+            assert!(entry(&at, channel, member).unwrap().is_some(), "{channel} is not read as a whole");
+        }
     }
 
     #[test]

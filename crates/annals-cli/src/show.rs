@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Blame, Snapshot, ThreadStatus};
-use annals::store::{ChannelValue, ItemRange, Source, Store};
+use annals::store::{ChannelValue, Source, Store};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;
@@ -167,11 +167,7 @@ fn values(at: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
             rows.push(vec![name, by, brief(&value.to_json())]);
             continue;
         }
-        let mut n = 0_usize;
-        at.store().backend().items(at.point(), &record.channel, ItemRange::All, &mut |_| {
-            n += 1;
-            Ok(())
-        })?;
+        let n = at.len(&record.channel)? as usize;
         let tail = at.tail(&record.channel, ITEMS_SHOWN)?;
         rows.push(vec![name, by, output::count(n, "item") + if n > tail.len() { ", the last:" } else { ":" }]);
         rows.extend(tail.iter().map(|last| vec![String::new(), String::new(), item(&last.to_json())]));
