@@ -5,6 +5,7 @@
 //! of rows that are not reclaimed yet, which an erasure frees first.
 
 use super::fault::{Fault, Res};
+use super::group;
 use super::job::JobRef;
 use super::lock::{self, wait_for};
 use super::open::{self, FilePlace};
@@ -103,8 +104,10 @@ fn measure(place: &FilePlace) -> Result<(Pages, bool), StoreError> {
 
 /// Writes a file anew that does not map its pages: its migration was interrupted before it did so.
 fn rewrite(place: &FilePlace) -> Result<(), StoreError> {
-    let rewritten =
-        open::connect_checkpointer(place).and_then(|conn| wait_for(place.busy_ms, || migrate::rewrite(&conn)));
+    let rewritten = open::connect_checkpointer(place).and_then(|conn| {
+        group::empty_found_wal(&conn)?;
+        wait_for(place.busy_ms, || migrate::rewrite(&conn))
+    });
     rewritten.map_err(|fault| {
         fault.into_write(|| StoreError::Busy { waited_ms: place.busy_ms, holder: lock::holder(&place.path) })
     })

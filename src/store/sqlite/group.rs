@@ -151,9 +151,7 @@ impl Core {
         if self.inherited_attempts == 0 || self.closed.is_some() {
             return Ok(());
         }
-        let emptied = empty_wal(&self.conn);
-        let is_busy = found_busy(&emptied);
-        let is_empty = emptied.or_else(|fault| if is_busy { Ok(false) } else { Err(fault) })?;
+        let is_empty = empty_found_wal(&self.conn)?;
         self.inherited_attempts = if is_empty { 0 } else { self.inherited_attempts - 1 };
         Ok(())
     }
@@ -494,6 +492,14 @@ pub(super) fn copy_whole_wal(conn: &Connection) -> Res<bool> {
 /// Copies the whole WAL beside all writers, and empties it if no other connection is in the way; returns whether it did.
 pub(super) fn empty_wal(conn: &Connection) -> Res<bool> {
     Ok(copy_whole_wal(conn)? && copy_wal(conn, sql::WAL_TRUNCATE)?.is_whole())
+}
+
+/// Copies the WAL that a connection found before it writes for the first time, and begins it anew, unless others use the file;
+/// returns whether it did.
+pub(super) fn empty_found_wal(conn: &Connection) -> Res<bool> {
+    let emptied = empty_wal(conn);
+    let is_busy = found_busy(&emptied);
+    emptied.or_else(|fault| if is_busy { Ok(false) } else { Err(fault) })
 }
 
 /// Runs a WAL checkpoint, which reports that it was in the way of others as a row, not as an error.
