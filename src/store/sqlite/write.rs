@@ -26,6 +26,7 @@ use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::is_pruned;
+use crate::store::lease::LeaseRecord;
 use crate::store::record::{TaskKind, TaskRecord};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
@@ -65,6 +66,8 @@ pub(super) struct Caches {
     namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
     known: HashMap<i64, Arc<Known>>,
     pub(super) heads: RetainedHeads,
+    /// The leases of threads.
+    pub(super) leases: HashMap<i64, Option<LeaseRecord>>,
     /// The places of the newest rows at the ends of branches.
     pub(super) places: BranchPlaces,
     /// The ends of lists that were written or read last.
@@ -109,6 +112,7 @@ impl Caches {
         self.namespaces.clear();
         self.known.clear();
         self.heads.clear();
+        self.leases.clear();
         self.places.clear();
         self.lists.clear();
         self.unfollowed = Unfollowed::default();
@@ -135,6 +139,9 @@ impl Caches {
         }
         self.heads.bound();
         self.places.bound();
+        if self.leases.len() > WRITER_CACHE_MAX {
+            self.leases.clear();
+        }
         if self.lists.len() > WRITER_CACHE_MAX {
             self.lists.clear();
         }

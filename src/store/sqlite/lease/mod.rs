@@ -53,7 +53,7 @@ fn is_stored(conn: &Connection, batch: &Batch) -> Res<bool> {
 /// whether it has no lease yet, and the lease to be stored, if that changes.
 fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option<i64>, bool, Option<LeaseRecord>)> {
     let thread = caches.thread_number(conn, &batch.thread)?;
-    let stored = thread.map(|thread| read(conn, &caches.keys, thread)).transpose()?.flatten();
+    let stored = thread.map(|thread| retained(conn, caches, thread)).transpose()?.flatten();
     let Some(new) = &batch.lease else { return Ok((thread, stored.is_none(), None)) };
     let admitted = new.apply(&batch.thread, stored.as_ref()).map_err(Fault::Store).and_then(|changed| {
         // A batch of an owner that holds the lease already claims nothing.
@@ -72,7 +72,7 @@ fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option
 }
 
 /// Stores a lease in the place of the one that the thread has, or as its first one.
-fn put(conn: &Connection, caches: &Caches, (thread, is_new): (i64, bool), lease: &LeaseRecord) -> Res<()> {
+fn put(conn: &Connection, caches: &mut Caches, (thread, is_new): (i64, bool), lease: &LeaseRecord) -> Res<()> {
     debug_assert!(lease.epoch > 0, "the first claim has the epoch 1");
     let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
     let (owner, process) = (lease.owner.id(), lease.owner.process_text());
@@ -82,7 +82,20 @@ fn put(conn: &Connection, caches: &Caches, (thread, is_new): (i64, bool), lease:
     let row = params![thread, epoch, owner, process, expires_at, recoveries, check.finish_keyed(&caches.keys)];
     let statement = if is_new { sql::LEASE_INSERT } else { sql::LEASE_UPDATE };
     conn.prepare_cached(statement)?.execute(row)?;
+    caches.leases.insert(thread, Some(lease.clone()));
+    caches.fresh = true;
     Ok(())
+}
+
+/// Returns the lease of a thread, which the writer retains.
+fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> Res<Option<LeaseRecord>> {
+    if let Some(lease) = caches.leases.get(&thread) {
+        debug_assert_eq!(read(conn, &caches.keys, thread).ok().as_ref(), Some(lease), "the lease that was retained");
+        return Ok(lease.clone());
+    }
+    let lease = read(conn, &caches.keys, thread)?;
+    caches.leases.insert(thread, lease.clone());
+    Ok(lease)
 }
 
 /// Returns the lease of a thread.
