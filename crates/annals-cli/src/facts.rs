@@ -1,7 +1,7 @@
 //! `annals facts` and `annals archive`: the facts that the users of a thread state.
 //!
-//! JSON of `facts`: `{"schema": 1, "thread", "title", "project", "labels": [..], "archived", "pinned", "status", "graph",
-//! "last_activity"}`; of `archive`: `{"schema": 1, "threads": [..], "archived": bool}`. An operation on several threads is undone
+//! JSON of `facts`: `{"schema": 1, "thread", "title", "project", "labels": [..], "archived", "pinned", "paused", "status",
+//! "graph", "last_activity"}`; of `archive`: `{"schema": 1, "threads": [..], "archived": bool}`. An operation on several threads is undone
 //! in all of them.
 
 use annals::store::Store;
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
             "labels": facts.labels,
             "archived": facts.is_archived,
             "pinned": facts.is_pinned,
+            "paused": facts.is_paused,
             "status": info.status().as_str(),
             "graph": info.graph(),
             "last_activity": info.updated_at().to_string(),
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
         return Ok(0);
     }
     let text = |text: &Option<String>| escape(text.as_deref().unwrap_or_default()).into_owned();
-    let flags = [(facts.is_archived, "archived"), (facts.is_pinned, "pinned")];
+    let flags = [(facts.is_archived, "archived"), (facts.is_pinned, "pinned"), (facts.is_paused, "paused")];
     let flags: Vec<&str> = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| *flag).collect();
     let rows = [
         ("thread", escape(info.id().as_str()).into_owned()),

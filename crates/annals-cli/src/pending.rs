@@ -1,8 +1,8 @@
 //! `annals pending`: interrupts with their questions, timers, and failures, of all threads that are not archived.
 //!
 //! JSON: `{"schema": 1, "pending": [{"kind": "interrupt" | "timer" | "failed", "thread", "namespace", "checkpoint",
-//! "task", "node", "question", "wake_at", "error"}], "more"}`. Members that a kind does not have are null. An interrupt that has a
-//! resume value is absent: its task is due.
+//! "task", "node", "interrupt", "question", "wake_at", "error"}], "more"}`. Members that a kind does not have are null. `interrupt` is the
+//! id with which `annals answer --id` names it. An interrupt that has a resume value is absent: its task is due.
 
 use annals::history::{OpenInterrupt, Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
 use annals::store::{Store, StoreError, WriteRecord, WriteValue};
@@ -90,6 +90,7 @@ fn interrupts(at: &Snapshot, rows: &mut Vec<Json>) -> Result<(), StoreError> {
         let node = node_of(at, &task);
         let mut row = document("interrupt", at, task, node);
         row["question"] = open.value.to_json();
+        row["interrupt"] = json!(open.id);
         rows.push(row);
     }
     Ok(())
@@ -120,6 +121,7 @@ fn document(kind: &str, at: &Snapshot, task: String, node: Option<String>) -> Js
         "checkpoint": at.id().to_string(),
         "task": Some(task).filter(|task| !task.is_empty()),
         "node": node,
+        "interrupt": null,
         "question": null,
         "wake_at": null,
         "error": null,

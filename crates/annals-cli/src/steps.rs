@@ -115,6 +115,17 @@ impl RunRow {
         Ok(Self { group, run, started: first.created_at(), status })
     }
 
+    /// Returns whether the run has the status and the graph that are asked for.
+    fn matches(&self, args: &args::RunsArgs, store: &Store) -> Result<bool, CommandFailure> {
+        if args.status.is_some_and(|status| status.as_str() != self.status) {
+            return Ok(false);
+        }
+        match &args.graph {
+            Some(graph) => Ok(store.thread(self.group.thread.as_str())?.info()?.graph() == Some(graph)),
+            None => Ok(true),
+        }
+    }
+
     fn document(&self) -> Json {
         json!({
             "thread": self.group.thread.as_str(),
@@ -143,13 +154,20 @@ pub(crate) fn runs(args: &args::RunsArgs, store: &Store, out: &mut Printer) -> R
         }
         gap += 1;
         let Operation::Commits(group) = operation? else { continue };
+        if args.since.is_some_and(|since| group.at < since.at(store.now())) {
+            break;
+        }
         let Some(run) = group.run else { continue };
+        let row = RunRow::of(store, group, run.to_string())?;
+        if !row.matches(args, store)? {
+            continue;
+        }
         gap = 0;
         more = rows.len() == most;
         if more {
             break;
         }
-        rows.push(RunRow::of(store, group, run.to_string())?);
+        rows.push(row);
     }
     if out.is_json() {
         let runs: Vec<Json> = rows.iter().map(RunRow::document).collect();
@@ -169,7 +187,8 @@ pub(crate) fn runs(args: &args::RunsArgs, store: &Store, out: &mut Printer) -> R
         ]);
     }
     let none = match more {
-        true => "none of the newest 1,000 operations is a run; -n 0 looks at all",
+        true => "none of the newest 1,000 operations is such a run; -n 0 looks at all",
+        false if args.status.is_some() || args.graph.is_some() || args.since.is_some() => "no run is listed",
         false => "no run has made a checkpoint",
     };
     table(&cells, more, none, out)

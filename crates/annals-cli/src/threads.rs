@@ -1,6 +1,6 @@
 //! `annals threads`: the threads of the store, the last active first.
 //!
-//! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "graph",
+//! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "paused", "graph",
 //! "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches", "head", "step",
 //! "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
 //! failure, or the reason of a cancellation.
@@ -85,7 +85,7 @@ fn table(store: &Store, rows: &[Row], out: &mut Printer) -> Result<(), CommandFa
             row.head.short_id()?,
             row.head.step().to_string(),
             output::ago(store.now(), row.info.updated_at()),
-            row.waits.text(60),
+            row.waits.text(60) + if row.info.facts().is_paused { ", paused" } else { "" },
             cut(&escape(row.info.title().unwrap_or_default()), 40).into_owned(),
         ]);
     }
@@ -121,6 +121,7 @@ impl Row {
             "labels": facts.labels,
             "archived": facts.is_archived,
             "pinned": facts.is_pinned,
+            "paused": facts.is_paused,
             "graph": self.info.graph(),
             "last_activity": self.info.updated_at().to_string(),
             "messages": counts.map(|counts| counts.messages),

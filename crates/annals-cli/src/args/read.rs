@@ -82,8 +82,43 @@ pub(crate) struct TreeArgs {
 pub(crate) struct RunsArgs {
     /// Id of the thread [default: all threads]
     pub(crate) thread: Option<String>,
+    /// Only runs with this status
+    #[arg(long, value_enum, value_name = "STATUS")]
+    pub(crate) status: Option<RunStatusName>,
+    /// Only runs of threads of a graph
+    #[arg(long, value_name = "NAME")]
+    pub(crate) graph: Option<String>,
+    /// Only runs that ended, or stored their last checkpoint, since: 2h, 1d, yesterday or a timestamp
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Since>,
     #[command(flatten)]
     pub(crate) list: LimitArg,
+}
+
+/// The status of a run, as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum RunStatusName {
+    Done,
+    Running,
+    Interrupted,
+    Failed,
+    Sleeping,
+    Cancelled,
+    Continued,
+}
+
+impl RunStatusName {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Sleeping => "sleeping",
+            Self::Cancelled => "cancelled",
+            Self::Continued => "continued",
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -25,10 +25,15 @@ fn steps_and_runs_tell_of_each_task_and_its_end() {
     let pending = bench.json(&["pending"])["pending"].clone();
     assert_eq!((&pending[0]["kind"], &pending[0]["node"]), (&json!("interrupt"), &json!(node)));
     assert_eq!(pending[0]["question"], bench.json(&["threads"])["threads"][0]["questions"][0]);
+    assert_eq!(pending[0]["interrupt"].as_str().map(str::len), Some(32), "the id for `annals answer --id`");
 
     bench.json(&["demo", "--yes"]);
     let runs = bench.json(&["runs", "research:notes"])["runs"].clone();
     assert_eq!((&runs[0]["status"], &runs[1]["status"]), (&json!("done"), &json!("continued")));
+    let count = |words: &[&str]| bench.json(&[&["runs"], words].concat())["runs"].as_array().unwrap().len();
+    assert_eq!((count(&["--status", "done"]), count(&["--status", "failed"])), (1, 0));
+    assert_eq!((count(&["--since", "1h"]), count(&["--since", "2099-01-01"])), (2, 0));
+    assert_eq!(count(&["--graph", "no such graph"]), 0);
     assert_eq!(code(&bench.annals(&["pending"])), 1, "nothing waits");
     assert_eq!(code(&bench.annals(&["steps", "nobody"])), 3);
 }

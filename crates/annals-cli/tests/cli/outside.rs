@@ -69,6 +69,9 @@ fn threads_are_paused_retried_and_cancelled_by_the_command() {
     let bench = waiting();
     bench.text(&["signal", "order", "paid"]);
     assert!(bench.text(&["pause", "order"]).contains("paused"));
+    assert_eq!(bench.json(&["threads"])["threads"][0]["paused"], json!(true));
+    assert!(bench.text(&["threads"]).contains(", paused"));
+    assert!(bench.text(&["facts", "order"]).contains("paused"));
     assert_eq!(work(&bench), 0, "a paused thread is passed over");
     assert_eq!(code(&bench.annals(&["pause", "order"])), 1, "it is paused already");
     bench.text(&["resume", "order"]);

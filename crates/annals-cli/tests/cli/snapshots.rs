@@ -75,7 +75,11 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
     ("evolution", Exactly, &["annals evolution trip city"]),
     ("search", Exactly, &["annals search gasthof", "annals search basel --role human", "annals search zebra"]),
     ("steps", Exactly, &["annals steps order-17", "annals steps order-18", "annals steps trip -n 1"]),
-    ("runs", Exactly, &["annals runs", "annals runs order-18"]),
+    (
+        "runs",
+        Exactly,
+        &["annals runs", "annals runs order-18", "annals runs --status failed", "annals runs --graph trips --since 1d"],
+    ),
     ("pending", Exactly, &["annals pending", "annals pending --jsonl"]),
     ("operations", Exactly, &["annals operations trip"]),
     ("tail", Exactly, &["annals tail -n 3", "annals tail trip -n 1 --json"]),

@@ -245,6 +245,7 @@ fn document(row: &ThreadRow) -> Json {
         "labels": facts.labels,
         "archived": facts.is_archived,
         "pinned": facts.is_pinned,
+        "paused": facts.is_paused,
         "graph": row.info.graph(),
         "last_activity": row.info.updated_at().to_string(),
         "messages": counts.map(|counts| counts.messages),
