@@ -26,8 +26,11 @@ use crate::store::{
 
 use super::thread::Thread;
 
-/// The items of a list, or of a range of it: position, ordinal, task and content.
-type Items = Vec<(u64, u64, Option<u32>, Payload)>;
+/// An item of a list: position, ordinal, task and content.
+type Item = (u64, u64, Option<u32>, Payload);
+
+/// The items of a list, or of a range of it.
+type Items = Vec<Item>;
 
 /// The namespace and the id of a checkpoint of the copied thread.
 type CopiedPoint = (Namespace, CheckpointId);
@@ -363,7 +366,14 @@ impl<'a> Copying<'a> {
         let before = match parent {
             Some(parent) if is_replaced => {
                 let is_list = self.is_list(parent, name)?;
-                return Ok(replaced(is_list, items, channel.task, shared));
+                let tasks = self.backend.checkpoint(parent)?.map_or(0, |parent| parent.tasks.len());
+                // The items of a referenced list that was pruned since have tasks of other checkpoints.
+                let is_own = |ordinal, task: u32| ordinal == record.ordinal && (task as usize) < tasks;
+                let by = |(position, ordinal, task, item): Item| {
+                    let task = task.filter(|task| is_own(ordinal, *task)).or(channel.task);
+                    (position, ordinal, task, item)
+                };
+                return Ok(replaced(is_list, items.into_iter().map(by).collect(), channel.task, shared));
             }
             Some(parent) if self.is_list(parent, name)? => self.items(parent, name, range)?,
             _ => Vec::new(),
