@@ -308,6 +308,8 @@ impl Core {
         let written = job.write(&self.conn, &mut self.caches);
         if written.is_err() && !self.conn.is_autocommit() {
             self.caches.rolled_back();
+            // Rows of the jobs before it are not committed, and are read into the caches again.
+            self.caches.fresh = true;
             if self.step(sql::ROLLBACK_TO).is_err() {
                 // The group ends here; the caller finds that the transaction is gone.
                 self.roll_back();

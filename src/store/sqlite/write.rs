@@ -6,6 +6,7 @@ use super::fault::{Fault, Res, corrupt, invalid};
 use super::heads::{self, RetainedHeads};
 use super::ids::{NewIds, Table, above};
 use super::keys::Keys;
+use super::lease::RetainedLeases;
 use super::lineage::{BranchRow, INDEX_SNAPSHOT, INTERVAL, VersionRow};
 use super::list_end::ListEnds;
 use super::names::{Kind, Names};
@@ -26,7 +27,6 @@ use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::is_pruned;
-use crate::store::lease::LeaseRecord;
 use crate::store::record::{TaskKind, TaskRecord};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
@@ -51,7 +51,8 @@ impl Known {
     }
 }
 
-/// The caches of the writer. Stored rows never change, so only a rollback or an erasure makes it wrong.
+/// The caches of the writer. A rollback, an erasure or a commit of another connection makes them wrong; heads and leases are
+/// followed.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     pub(super) names: Names,
@@ -66,8 +67,7 @@ pub(super) struct Caches {
     namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
     known: HashMap<i64, Arc<Known>>,
     pub(super) heads: RetainedHeads,
-    /// The leases of threads.
-    pub(super) leases: HashMap<i64, Option<LeaseRecord>>,
+    pub(super) leases: RetainedLeases,
     /// The places of the newest rows at the ends of branches.
     pub(super) places: BranchPlaces,
     /// The ends of lists that were written or read last.
@@ -139,9 +139,7 @@ impl Caches {
         }
         self.heads.bound();
         self.places.bound();
-        if self.leases.len() > WRITER_CACHE_MAX {
-            self.leases.clear();
-        }
+        self.leases.bound();
         if self.lists.len() > WRITER_CACHE_MAX {
             self.lists.clear();
         }
@@ -573,6 +571,7 @@ impl<'a> Tx<'a> {
             };
             parent.must_be_kept(thread)?;
         }
+        self.caches.fresh = true;
         let (branch, ordinal) = self.place(parent.as_deref())?;
         let seq = self.next_seq;
         debug_assert!(parent.as_ref().map_or(ordinal == 0, |parent| ordinal == parent.ordinal + 1 && parent.seq < seq));
@@ -605,9 +604,7 @@ impl<'a> Tx<'a> {
         self.caches.places.add((branch, ordinal), &rows);
         insert_versions(self.conn, &self.caches.keys, seq, (branch, ordinal), rows)?;
         self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
-        self.newest = Some((seq, checkpoint.id));
-        self.next_seq = seq + 1;
-        self.caches.fresh = true;
+        (self.newest, self.next_seq) = (Some((seq, checkpoint.id)), seq + 1);
         let tasks = checkpoint.tasks.clone();
         let known = Known { seq, id: checkpoint.id, branch, ordinal, checksum, tasks, pruned: false };
         self.caches.known.insert(seq, Arc::new(known));

@@ -14,11 +14,31 @@ use super::keys::Keys;
 use super::read::ReadView;
 use super::row_check::RowCheck;
 use super::write::{self, Caches};
+use crate::base::limits::WRITER_CACHE_MAX;
 use crate::base::{ThreadId, Timestamp};
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::lease::{LeaseOwner, LeaseRecord};
 use rusqlite::{Connection, Row, params};
+use std::collections::HashMap;
+
+/// The leases of threads that the writer retains.
+#[derive(Debug, Default)]
+pub(super) struct RetainedLeases(HashMap<i64, Option<LeaseRecord>>);
+
+impl RetainedLeases {
+    /// Forgets all leases if there are too many.
+    pub(super) fn bound(&mut self) {
+        if self.0.len() > WRITER_CACHE_MAX {
+            self.clear();
+        }
+    }
+
+    /// Forgets all leases.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
 
 /// Writes a batch with its lease in the open transaction. On an error the caller rolls back.
 pub(super) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
@@ -81,20 +101,22 @@ fn put(conn: &Connection, caches: &mut Caches, (thread, is_new): (i64, bool), le
     check.int(thread).int(epoch).maybe_bytes(Some(owner)).text(&process).maybe_int(expires_at).int(recoveries);
     let row = params![thread, epoch, owner, process, expires_at, recoveries, check.finish_keyed(&caches.keys)];
     let statement = if is_new { sql::LEASE_INSERT } else { sql::LEASE_UPDATE };
-    conn.prepare_cached(statement)?.execute(row)?;
-    caches.leases.insert(thread, Some(lease.clone()));
     caches.fresh = true;
+    if conn.prepare_cached(statement)?.execute(row)? != 1 {
+        return Err(corrupt(format!("lease {thread}"), "the row of a lease that was read is missing"));
+    }
+    caches.leases.0.insert(thread, Some(lease.clone()));
     Ok(())
 }
 
 /// Returns the lease of a thread, which the writer retains.
 fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> Res<Option<LeaseRecord>> {
-    if let Some(lease) = caches.leases.get(&thread) {
+    if let Some(lease) = caches.leases.0.get(&thread) {
         debug_assert_eq!(read(conn, &caches.keys, thread).ok().as_ref(), Some(lease), "the lease that was retained");
         return Ok(lease.clone());
     }
     let lease = read(conn, &caches.keys, thread)?;
-    caches.leases.insert(thread, lease.clone());
+    caches.leases.0.insert(thread, lease.clone());
     Ok(lease)
 }
 
