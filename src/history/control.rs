@@ -15,6 +15,7 @@ use crate::store::{
     ThreadQuery, ThreadStatus, WriteRecord, WriteValue,
 };
 
+use super::interrupts::is_call;
 use super::snapshot::Snapshot;
 use super::thread::Thread;
 
@@ -186,7 +187,6 @@ impl Thread {
         let stored = self.store().backend().head_with_writes(self.id(), &root)?.ok_or_else(missing)?;
         let has_ended = |task| stored.writes.iter().any(|write| write.task == task && write.index >= 0);
         let mut batch = Batch::new(self.id().clone(), root, Some(stored.checkpoint));
-        let due = self.due_tasks(stored.checkpoint)?;
         let failed = stored.writes.iter().filter(|write| write.index == ERROR.1 && write.value != WriteValue::Null);
         for write in failed.filter(|write| !has_ended(write.task)) {
             // Its interrupts go too: it went past them, so they are not open.
@@ -197,11 +197,11 @@ impl Thread {
             let writes = NewWrites::new(stored.checkpoint, write.task, write.path.clone()).with(cleared);
             batch.writes.push(writes);
             // A worker finds the task by its timer.
-            if due.contains(&write.task) {
+            if !is_call(&stored.writes, write.task) {
                 batch.timers.push(NewTimer::new(stored.checkpoint, write.task, Some(self.store().now())));
             }
         }
-        if batch.timers.is_empty() {
+        if batch.writes.is_empty() {
             return Ok(false);
         }
         self.store().commit(&batch).map(|()| true)

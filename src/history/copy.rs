@@ -27,10 +27,10 @@ use crate::store::{
 use super::thread::Thread;
 
 /// An item of a list: position, ordinal, task and content.
-type Item = (u64, u64, Option<u32>, Payload);
+type CopiedItem = (u64, u64, Option<u32>, Payload);
 
 /// The items of a list, or of a range of it.
-type Items = Vec<Item>;
+type Items = Vec<CopiedItem>;
 
 /// The namespace and the id of a checkpoint of the copied thread.
 type CopiedPoint = (Namespace, CheckpointId);
@@ -369,7 +369,7 @@ impl<'a> Copying<'a> {
                 let tasks = self.backend.checkpoint(parent)?.map_or(0, |parent| parent.tasks.len());
                 // The items of a referenced list that was pruned since have tasks of other checkpoints.
                 let is_own = |ordinal, task: u32| ordinal == record.ordinal && (task as usize) < tasks;
-                let by = |(position, ordinal, task, item): Item| {
+                let by = |(position, ordinal, task, item): CopiedItem| {
                     let task = task.filter(|task| is_own(ordinal, *task)).or(channel.task);
                     (position, ordinal, task, item)
                 };

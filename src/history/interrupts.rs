@@ -1,7 +1,7 @@
 //! The open interrupts of a thread, and resume values for them, without a graph.
 //!
-//! A resume value that comes from outside is stored at the head, in a map by the ids of the interrupts (`__resume__`, without a
-//! task). In the same commit the interrupt leaves the list of its task, and the task gets a timer that has passed, so the status
+//! A resume value that comes from outside is stored at the head, in a map by the ids of the interrupts (`__given__`, without a
+//! task: `__resume__` is the value of a command of a run). In the same commit the interrupt leaves the list of its task, and the task gets a timer that has passed, so the status
 //! tells that the task is due and a worker finds it. *Absent:* running the graph.
 
 use std::sync::Arc;
@@ -11,14 +11,16 @@ use crate::base::{CheckpointId, Encoded, Map, NULL_TASK, Namespace, TaskId, Time
 use crate::state::check_resume_value;
 use crate::store::threads::{ERROR, INTERRUPT};
 use crate::store::{
-    Batch, CheckpointRef, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
+    Batch, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
 };
 
 use super::snapshot::{Snapshot, write_value};
 use super::thread::Thread;
 
 /// The channel and the index of the resume values.
-const RESUME: (&str, i32) = ("__resume__", -4);
+const GIVEN: (&str, i32) = ("__given__", -16);
+/// The index of the record that every stored call has.
+const CALL: i32 = -11;
 
 /// An interrupt at which a task of a thread waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +59,8 @@ struct WaitingTask {
     task: TaskId,
     path: Arc<str>,
     interrupts: Vec<Value>,
+    /// True for a task that another one calls: a run removes the timers of its own tasks alone.
+    is_call: bool,
 }
 
 /// The tasks that wait at a head, and the resume values that are stored for them.
@@ -102,7 +106,6 @@ impl WaitingTasks {
             id.is_none_or(|id| !given.contains_key(id))
         };
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(self.head));
-        let due = thread.due_tasks(self.head)?;
         let now = thread.store().now();
         for task in &self.tasks {
             let left: Vec<Value> = task.interrupts.iter().filter(is_open).cloned().collect();
@@ -112,11 +115,11 @@ impl WaitingTasks {
             let left = if left.is_empty() { WriteValue::Null } else { one(&Value::List(left))? };
             let write = NewWrite::new(INTERRUPT.1, INTERRUPT.0, left);
             batch.writes.push(NewWrites::new(self.head, task.task, Arc::clone(&task.path)).with(vec![write]));
-            if due.contains(&task.task) {
+            if !task.is_call {
                 batch.timers.push(NewTimer::new(self.head, task.task, Some(now)));
             }
         }
-        let write = NewWrite::new(RESUME.1, RESUME.0, one(&Value::Map(given))?);
+        let write = NewWrite::new(GIVEN.1, GIVEN.0, one(&Value::Map(given))?);
         batch.writes.push(NewWrites::new(self.head, NULL_TASK, "").with(vec![write]));
         Ok(batch)
     }
@@ -132,10 +135,16 @@ fn waiting_tasks(writes: &[WriteRecord]) -> Result<Vec<WaitingTask>, StoreError>
         if let Value::List(interrupts) = write_value(&write.value)?
             && !has_ended(write.task)
         {
-            tasks.push(WaitingTask { task: write.task, path: Arc::clone(&write.path), interrupts });
+            let is_call = is_call(writes, write.task);
+            tasks.push(WaitingTask { task: write.task, path: Arc::clone(&write.path), interrupts, is_call });
         }
     }
     Ok(tasks)
+}
+
+/// Returns whether a task is called by another one.
+pub(super) fn is_call(writes: &[WriteRecord], task: TaskId) -> bool {
+    writes.iter().any(|write| write.task == task && write.index == CALL)
 }
 
 fn is_error(write: &WriteRecord) -> bool {
@@ -162,7 +171,7 @@ fn one(value: &Value) -> Result<WriteValue, StoreError> {
 /// Returns the resume values by the ids of their interrupts among the stored writes of a head.
 fn given_values(writes: &[WriteRecord]) -> Result<Map, StoreError> {
     let is_id = |name: &String| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match writes.iter().find(|write| write.task == NULL_TASK && write.index == RESUME.1) {
+    match writes.iter().find(|write| write.task == NULL_TASK && write.index == GIVEN.1) {
         Some(write) => match write_value(&write.value)? {
             Value::Map(given) if given.keys().all(is_id) => Ok(given),
             _ => Ok(Map::new()),
@@ -248,13 +257,6 @@ impl Thread {
         }
         let values = Map::from_iter([(id.to_owned(), value.clone())]);
         self.store_resume_values(&waiting, values, mailbox.as_ref(), &[])
-    }
-
-    /// Returns the tasks of a checkpoint of the thread. A run replaces their timers, but not those of the tasks that they call.
-    pub(super) fn due_tasks(&self, checkpoint: CheckpointId) -> Result<Vec<TaskId>, StoreError> {
-        let point = CheckpointRef::new(self.id().clone(), Namespace::root(), checkpoint);
-        let record = self.store().backend().checkpoint(&point)?;
-        Ok(record.into_iter().flat_map(|record| record.tasks).map(|task| task.id).collect())
     }
 
     /// Verifies that the thread has a task that is due, and is not cancelled.

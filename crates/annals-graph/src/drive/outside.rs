@@ -139,7 +139,8 @@ impl Receives {
         let goes_on = receives && !stops && place.at.is_none();
         Ok(goes_on.then(|| {
             let mut settings = settings.clone();
-            settings.key = None;
+            // The lease was released at the end of the run before.
+            (settings.key, settings.expected_epoch) = (None, None);
             settings
         }))
     }

@@ -244,7 +244,9 @@ impl Worker {
         let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL);
         let mut position = self.store.backend().last_seq()?;
         let mut operations = self.last_operation()?;
-        self.deliver(&ThreadQuery::new().status(&ThreadStatus::Sleeping(self.store.now())))?;
+        for status in [ThreadStatus::Sleeping(self.store.now()), ThreadStatus::Interrupted(Vec::new())] {
+            self.deliver(&ThreadQuery::new().status(&status))?;
+        }
         let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), Stopwatch::start());
         let signal = Arc::clone(&signals.signal);
         let (mut scan_at, mut ask_at, mut fire_at) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);

@@ -127,6 +127,8 @@ pub(crate) const RETRIES: (&str, i32) = ("__retries__", -13);
 pub(crate) const CANCELLED: (&str, i32) = ("__cancelled__", -14);
 /// The error of an attempt of a task after which it was run again and waits, until it is made due from outside.
 pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
+/// The resume values that were stored from outside, without a task: a map by the ids of the interrupts.
+pub(crate) const GIVEN: (&str, i32) = ("__given__", -16);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.

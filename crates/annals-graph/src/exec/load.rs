@@ -13,7 +13,8 @@ use crate::task::{Attempt, Interrupt};
 use super::begin::resume_values_by_id;
 use super::error::RunError;
 use super::head::{
-    ATTEMPT, DeltaBase, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites, RESUME,
+    ATTEMPT, DeltaBase, GIVEN, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites,
+    RESUME,
 };
 use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
@@ -332,7 +333,7 @@ pub(super) fn resume_values_of(pending: &PendingWrites) -> Vec<Value> {
 
 /// Returns the resume values that were stored from outside for the tasks of a head, by the ids of their interrupts.
 pub(crate) fn given_of(head: &Head) -> Option<Map> {
-    let given = special_of(head.pending_of(NULL_TASK)?, RESUME)?;
+    let given = special_of(head.pending_of(NULL_TASK)?, GIVEN)?;
     resume_values_by_id(&given).filter(|given| !given.is_empty()).cloned()
 }
 

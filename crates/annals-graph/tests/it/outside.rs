@@ -266,6 +266,44 @@ fn resume_values_that_are_given_at_once_are_all_kept() {
 }
 
 #[apply(each_backend)]
+fn the_resume_value_of_a_command_leaves_the_signals_that_were_given() {
+    let store = place();
+    let reader = store.clone();
+    let receives =
+        |_: &Parts, context: &Context| Ok(Parts::update().got([context.receive::<i64>("x", DAY)?.unwrap_or(-1)]));
+    let asks = move |_: &Parts, context: &Context| {
+        let value = context.interrupt("a number?")?.as_int().unwrap_or_default();
+        let writes = reader.thread("p")?.at("@")?.writes()?;
+        assert!(writes.iter().any(|write| &*write.channel == "__given__"), "a crash here would lose the signal");
+        Ok(Parts::update().got([value]))
+    };
+    let graph = StateGraph::<Parts>::new().node("a", receives).node("b", asks).edge(START, "a").edge(START, "b");
+    let (graph, thread) = (graph.compile().unwrap(), store.thread("p").unwrap());
+    graph.invoke(&thread, Parts::update()).unwrap();
+    store.signal("p", "x", 1).unwrap();
+    assert!(thread.deliver_signals().unwrap());
+    assert_eq!(graph.invoke(&thread, Command::resume(2)).unwrap().interrupts(), []);
+    let state = graph.get_state(&thread).unwrap();
+    assert_eq!(state.values.got.iter().sum::<i64>(), 3);
+}
+
+#[apply(each_backend)]
+fn a_worker_gives_a_signal_that_came_before_it_to_a_thread_that_asks_as_well() {
+    let store = place();
+    let receives =
+        |_: &Parts, context: &Context| Ok(Parts::update().got([context.receive::<i64>("x", DAY)?.unwrap_or(-1)]));
+    let asks = |_: &Parts, context: &Context| {
+        Ok(Parts::update().got([context.interrupt("a number?")?.as_int().unwrap_or_default()]))
+    };
+    let graph = StateGraph::<Parts>::new().name("both").node("a", receives).node("b", asks);
+    let (graph, thread) = (graph.edge(START, "a").edge(START, "b").compile().unwrap(), store.thread("p").unwrap());
+    graph.invoke(&thread, Parts::update()).unwrap();
+    store.signal("p", "x", 1).unwrap();
+    assert_eq!(Worker::new(&store).register(&graph).run_until_idle().unwrap().continued, 1);
+    assert_eq!((thread.open_interrupts().unwrap().len(), thread.signals().unwrap().len()), (1, 0));
+}
+
+#[apply(each_backend)]
 fn a_task_that_failed_and_sleeps_now_has_not_failed() {
     let store = place();
     let fails = Arc::new(AtomicUsize::new(0));
