@@ -3,9 +3,8 @@
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, Value};
 use annals::history::{ModelUsage, PrunePolicy, ThreadQuery, UsageQuery};
 use annals::prelude::*;
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::{
-    Batch, CheckpointRef, ListDelta, ListRef, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, PruneSpan, Source,
+    Batch, CheckpointRef, ListDelta, ListRef, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source,
     StoreError, TaskKind, TaskRecord, WriteValue,
 };
 
@@ -341,42 +340,6 @@ fn a_copy_omits_the_writes_that_build_on_a_pruned_list() {
         assert_eq!((by(&whole).len(), by(&trip).len()), (2, 2));
         assert_eq!(by(&copy), [tasks[1].id]);
         assert_eq!(copy.head().unwrap().unwrap().len("messages").unwrap(), 1);
-    });
-}
-
-#[test]
-fn a_copy_of_a_list_whose_reference_was_pruned_names_tasks_of_its_own_checkpoints() {
-    on_both(|store| {
-        let (trip, child) = (store.thread("trip").unwrap(), Namespace::new("child").unwrap());
-        let tasks = [1, 2].map(|n| TaskRecord::new(TaskId::from_bytes([n; 16]), "node", TaskKind::Push { index: 0 }));
-        let base = run(&trip, 1, tasks[..1].to_vec());
-        let add =
-            |namespace: &Namespace, parent: Option<CheckpointId>, tasks: &[TaskRecord], items: Vec<ItemChange>| {
-                let id = IdSource::from_seed(8).checkpoint(store.now(), 0, parent.as_ref());
-                let mut new = NewCheckpoint::new(id, parent.map(Parent::Local), 0, Source::Loop, store.now());
-                new.tasks = tasks.to_vec();
-                new.changes =
-                    vec![Change::new("list", if items.is_empty() { 1 } else { 2 }, ChangeValue::Items(items))];
-                let mut batch = Batch::new(trip.id().clone(), namespace.clone(), parent);
-                batch.checkpoints.push(new);
-                store.backend().commit(&batch).unwrap();
-                id
-            };
-        let put = |position, task| {
-            let item = Payload::from(Encoded::encode(&position).unwrap());
-            ItemChange::new(position, ItemOp::Put(Data::New(item)), Some(task))
-        };
-        let first = add(&child, None, &tasks, Vec::new());
-        let last = add(&child, Some(first), &[], vec![put(0, 0), put(1, 1)]);
-        let reference = ItemOp::Reference(ListRef::new(child.clone(), last, "list"));
-        add(&Namespace::root(), Some(base), &[], vec![ItemChange::new(0, reference, Some(0))]);
-        assert_eq!(store.backend().prune_namespaces(trip.id(), &[(child, last)]).unwrap().checkpoints, 2);
-
-        let copy = trip.copy_to("copy").unwrap();
-        assert_eq!(copy.head().unwrap().unwrap().len("list").unwrap(), 2);
-        let by = copy.head().unwrap().unwrap().blame("list").channel().unwrap();
-        assert_eq!(by.and_then(|by| by.node).as_deref(), Some("node"));
-        assert!(store.check().unwrap().problems.is_empty());
     });
 }
 

@@ -40,6 +40,12 @@ fn no_cut_of_each_kind_of_workload_loses_anything() {
 }
 
 #[test]
+fn a_copy_of_a_list_whose_reference_was_pruned_is_accepted_by_the_model() {
+    let (result, output) = sim(&["cuts", "--seed", "19", "--traces", "1", "--cuts-per-trace", "20"]);
+    assert!(output.status.success() && result["cuts_run"].as_u64().unwrap() > 0, "{result}");
+}
+
+#[test]
 fn a_cut_after_any_operation_of_a_migration_loses_nothing() {
     let (result, output) = sim(&["cuts", "--seed", "15", "--traces", "1", "--stride", "20"]);
     assert!(output.status.success(), "{result}");
