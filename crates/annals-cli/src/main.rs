@@ -163,10 +163,8 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Erase(args) => erase::run(args, &point::open_to_write(store)?, out),
         Verb::Prune(args) => prune::run(args, &point::open_to_write(store)?, out),
         Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
-        Verb::Stats(args) => match args.by {
-            Some(by) => sums::run(by, args, &point::open_to_read(store)?, out),
-            None => stats::run(&point::open_to_read(store)?, out),
-        },
+        Verb::Stats(args) if args.by.is_empty() => stats::run(&point::open_to_read(store)?, out),
+        Verb::Stats(args) => sums::run(args, &point::open_to_read(store)?, out),
         Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),
         Verb::Migrate(args) => repair::migrate(args, store, out),
         Verb::Compact => repair::compact(&point::open_to_write(store)?, out),

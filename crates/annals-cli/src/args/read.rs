@@ -123,9 +123,9 @@ impl RunStatusName {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatsArgs {
-    /// Sum the history by this, in place of the sizes of the store
-    #[arg(long, value_enum, value_name = "FIELD")]
-    pub(crate) by: Option<StatsField>,
+    /// Sum the history by this, in place of the sizes of the store; model calls by several: model,day
+    #[arg(long, value_enum, value_name = "FIELD", value_delimiter = ',')]
+    pub(crate) by: Vec<StatsField>,
     /// Print comma-separated values
     #[arg(long, requires = "by")]
     pub(crate) csv: bool,
@@ -149,6 +149,18 @@ pub(crate) enum StatsField {
     Day,
     Thread,
     Channel,
+}
+
+impl StatsField {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Model => "model",
+            Self::Day => "day",
+            Self::Thread => "thread",
+            Self::Channel => "channel",
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

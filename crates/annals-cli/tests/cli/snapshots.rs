@@ -89,6 +89,8 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
         &[
             "annals stats --by model",
             "annals stats --by day --csv",
+            "annals stats --by model,day --csv",
+            "annals stats --by thread,model --jsonl",
             "annals stats --by thread --json",
             "annals stats --by node",
             "annals stats --by channel -n 1",
