@@ -268,6 +268,16 @@ impl SqliteWriter {
         self.shared.core.lock().plant(faults);
     }
 
+    /// Writes jobs as one group.
+    #[cfg(test)]
+    pub(super) fn write_as_group(&self, jobs: &[JobRef<'_>]) -> Vec<Result<(), StoreError>> {
+        let mut core = self.shared.core.lock();
+        match core.begin() {
+            Ok(()) => core.run(jobs).outcomes.into(),
+            Err(fault) => core.refuse(fault, jobs.len()).outcomes.into(),
+        }
+    }
+
     /// Sets how long a transaction may last.
     #[cfg(test)]
     pub(super) fn set_transaction_max(&self, limit: std::time::Duration) {

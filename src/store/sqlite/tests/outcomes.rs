@@ -1,6 +1,7 @@
 //! Outcomes: a commit that failed has a definite outcome if it can have one, and the handle goes on.
 
 use super::super::group::PlantedFault;
+use super::super::job::JobRef;
 use super::*;
 use crate::store::StoreError;
 use crate::store::beside::{Beside, KvChange, KvNamespace};
@@ -116,6 +117,33 @@ fn a_handle_that_cannot_be_repaired_refuses_what_it_never_tried() {
     let again = open(&path);
     again.commit(&second).unwrap();
     assert_eq!(again.check().unwrap().problems, []);
+}
+
+#[test]
+fn what_a_group_has_read_after_a_refused_batch_is_not_retained_past_a_failed_commit() {
+    let mut bench = Bench::new();
+    let mut of = |name: &str, byte: u8| Batch { thread: thread(name), ..one(&mut bench, None, byte) };
+    let (first, mut half, stale) = (of("new", 1), of("a", 2), of("new", 3));
+    let (mut late, next) = (of("z", 4), of("b", 5));
+    // It is refused once a row of its first part is written.
+    late.expect[0].head = first.head_after();
+    half.then.push(late);
+    plant(&bench, &[PlantedFault::Lost(ffi::SQLITE_FULL)]);
+    let jobs = [JobRef::Log(&first), JobRef::Log(&half), JobRef::Log(&stale)];
+    let outcomes = bench.store.writer.as_ref().unwrap().write_as_group(&jobs);
+    let [Err(StoreError::Write { .. }), Err(StoreError::Conflict { .. }), Err(StoreError::Conflict { .. })] =
+        &outcomes[..]
+    else {
+        panic!("{outcomes:?}");
+    };
+    // It takes the numbers of the thread that was not made.
+    bench.store.commit(&next).unwrap();
+    bench.store.commit(&first).unwrap();
+    for batch in [&next, &first] {
+        let found = bench.store.head_id(&batch.thread, &Namespace::root()).unwrap();
+        assert_eq!(found, batch.head_after(), "{}", batch.thread);
+    }
+    assert_eq!(bench.check(), Vec::<String>::new());
 }
 
 #[test]
