@@ -88,18 +88,17 @@ pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<
 
 impl HistorySum {
     fn document(&self, names: &[&str], key: &[Option<String>]) -> Json {
-        let mut document = json!({
-            "count": self.count,
-            "bytes": self.bytes,
-            "input_tokens": self.usage.map(|(input, ..)| input),
-            "output_tokens": self.usage.map(|(_, output, _)| output),
-            "cost_usd": self.usage.map(|(.., cost)| cost),
-            "seconds": self.seconds,
-        });
+        let mut document = json!({});
         match key {
             [one] => document["key"] = json!(one),
             several => names.iter().zip(several).for_each(|(name, value)| document["keys"][*name] = json!(value)),
         }
+        document["count"] = json!(self.count);
+        document["bytes"] = json!(self.bytes);
+        document["input_tokens"] = json!(self.usage.map(|(input, ..)| input));
+        document["output_tokens"] = json!(self.usage.map(|(_, output, _)| output));
+        document["cost_usd"] = json!(self.usage.map(|(.., cost)| cost));
+        document["seconds"] = json!(self.seconds);
         document
     }
 }

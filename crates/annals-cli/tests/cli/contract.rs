@@ -107,7 +107,6 @@ fn every_document_has_its_documented_shape() {
         ("stats", &["stats"]),
         ("stats --by", &["stats", "--by", "node"]),
         ("stats --by", &["stats", "--by", "channel"]),
-        ("stats --by", &["stats", "--by", "thread,model"]),
         ("steps", &["steps", "research:notes"]),
         ("runs", &["runs", "research:notes"]),
         ("doctor", &["doctor"]),

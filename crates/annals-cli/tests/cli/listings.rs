@@ -31,7 +31,7 @@ fn steps_and_runs_tell_of_each_task_and_its_end() {
     let runs = bench.json(&["runs", "research:notes"])["runs"].clone();
     assert_eq!((&runs[0]["status"], &runs[1]["status"]), (&json!("done"), &json!("continued")));
     let count = |words: &[&str]| bench.json(&[&["runs"], words].concat())["runs"].as_array().unwrap().len();
-    assert_eq!((count(&["--status", "done"]), count(&["--since", "1h"])), (1, 2));
+    assert_eq!((count(&[]), count(&["--since", "1h"]), count(&["--status", "done"])), (4, 4, 2));
     for none in [["--status", "failed"], ["--since", "2099-01-01"], ["--graph", "no such graph"]] {
         assert_eq!(code(&bench.annals(&[&["runs"], &none[..]].concat())), 1, "{none:?}");
     }
