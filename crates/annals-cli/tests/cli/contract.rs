@@ -251,7 +251,9 @@ fn lines_are_the_items_of_the_list_of_a_document() {
         let mut items = document[list].as_array().unwrap().clone();
         items.iter_mut().for_each(|item| item["schema"] = json!(1));
         let text = bench.text(&[arguments, &["--jsonl"]].concat());
-        let lines: Vec<Json> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut lines: Vec<Json> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // The short id of the newest checkpoint gets shorter as time passes.
+        items.iter_mut().chain(&mut lines).for_each(|item| _ = item.as_object_mut().unwrap().remove("short"));
         assert!(!lines.is_empty() && lines == items, "{arguments:?}: {text}");
     }
     let rows = bench.text(&["sql", "select thread, checkpoints from v_threads", "--jsonl"]);
