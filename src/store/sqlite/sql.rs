@@ -408,8 +408,15 @@ macro_rules! timer_shown {
         " AND NOT EXISTS (SELECT 1 FROM tombstone d WHERE d.thread = n.thread) "
     };
 }
-pub(super) const TIMERS: &str =
-    concat!(timer!(), "WHERE r.wake_at <= ?1", timer_shown!(), "ORDER BY r.wake_at, t.public_id, n.path, r.task");
+/// By the index, whose entries are compared with their rows: a join of SQLite passes an entry without a row over.
+pub(super) const TIMERS: &str = concat!(
+    "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id, r.namespace, i.wake_at FROM timer i INDEXED BY timer_wake \
+     LEFT JOIN timer r ON r.namespace = i.namespace AND r.task = i.task \
+     LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
+     LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread WHERE i.wake_at <= ?1",
+    timer_shown!(),
+    "ORDER BY i.wake_at, t.public_id, n.path, r.task"
+);
 pub(super) const TIMERS_OF_NAMESPACE: &str =
     concat!(timer!(), "WHERE r.namespace = ?1", timer_shown!(), "ORDER BY r.wake_at, r.task");
 /// The types of the first and of the last timestamp in the order of the index.

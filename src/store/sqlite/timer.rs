@@ -54,6 +54,9 @@ pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) 
     while timers.len() < limit
         && let Some(row) = rows.next()?
     {
+        if row.get_ref(1)? != row.get_ref(7)? {
+            return Err(corrupt("timer", "an entry of the index of timers has no row with its timestamp"));
+        }
         let timer = decode(view, row)?;
         // Those of other checkpoints stay for a head that moves back.
         if heads::head(view.conn, view.keys, row.get(6)?)? == Some(timer.point.checkpoint) {
