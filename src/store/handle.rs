@@ -714,7 +714,7 @@ impl Store {
     }
 
     /// Erases what deleted threads have left in the file and in its write-ahead log: in transactions of some milliseconds,
-    /// between which others write. Returns when nothing is left, or when a reader holds the log.
+    /// between which others write. Returns when nothing is left, or when a reader has held the log for 250 ms.
     ///
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].

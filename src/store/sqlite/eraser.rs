@@ -97,10 +97,18 @@ impl Eraser {
         Ok(erasure)
     }
 
-    /// Reclaims until no deleted thread is left, or a reader holds the log.
+    /// Reclaims until no deleted thread is left, or a reader holds the log for longer than a short read takes, as the
+    /// background does when it looks at the trash.
     pub(super) fn reclaim(&self) -> Result<Erasure, StoreError> {
-        let left = step(self.worker.writer(), EraseStep::Reclaim)?;
-        advance(self.worker.writer(), left, usize::MAX, RECLAIM_INTERVAL)
+        let writer = self.worker.writer();
+        let mut erasure = advance(writer, step(writer, EraseStep::Reclaim)?, usize::MAX, RECLAIM_INTERVAL)?;
+        let mut waited = Duration::ZERO;
+        while erasure != Erasure::Erased && waited < RECLAIM_RETRY {
+            std::thread::sleep(RECLAIM_INTERVAL);
+            waited += RECLAIM_INTERVAL;
+            erasure = advance(writer, step(writer, EraseStep::Reclaim)?, usize::MAX, RECLAIM_INTERVAL)?;
+        }
+        Ok(erasure)
     }
 
     /// Lets the background reclaim the rest.

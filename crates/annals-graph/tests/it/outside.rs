@@ -604,8 +604,8 @@ fn a_worker_hears_of_the_signals_of_another_handle_of_the_file() {
             other.signal("a", "x", value).unwrap();
             let took = until("it goes on", || {
                 let thread = other.thread("a").unwrap();
-                let runs = thread.info().unwrap().status() == &ThreadStatus::Running;
-                thread.signals().unwrap().is_empty() && !runs
+                let is_done = thread.info().unwrap().status() == &ThreadStatus::Done;
+                thread.signals().unwrap().is_empty() && is_done == (value == 3)
             });
             println!("signal {value} of another handle took {took:?}");
         }
