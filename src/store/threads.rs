@@ -30,6 +30,8 @@ pub(crate) const PRIORITY: &str = "priority";
 pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
 /// The channel and the index of the error of an attempt after which a task was run again and waits.
 pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
+/// The channel and the index of the message of the error of a task whose run was continued too often.
+pub(crate) const STUCK: (&str, i32) = ("__stuck__", -17);
 /// The channel and the index of the write of a task that interrupted.
 pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 /// The member of the metadata of a checkpoint that cancels the thread: the reason, or true.
@@ -102,13 +104,17 @@ pub enum ThreadStatus {
     Sleeping(Timestamp),
     /// The metadata of the head has the member `cancelled`: the reason, if it is a text.
     Cancelled(Option<String>),
+    /// A worker has continued the run too often without an end, or cannot continue it, and leaves it alone: the message. A retry
+    /// takes it up again.
+    Stuck(String),
 }
 
 impl ThreadStatus {
     /// The names, in the order in which the file numbers them.
-    pub(crate) const NAMES: [&'static str; 6] = ["done", "running", "interrupted", "failed", "sleeping", "cancelled"];
+    pub(crate) const NAMES: [&'static str; 7] =
+        ["done", "running", "interrupted", "failed", "sleeping", "cancelled", "stuck"];
 
-    /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping` or `cancelled`.
+    /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `stuck`.
     pub fn as_str(&self) -> &'static str {
         Self::NAMES[self.number()]
     }
@@ -122,6 +128,7 @@ impl ThreadStatus {
             Self::Failed(_) => 3,
             Self::Sleeping(_) => 4,
             Self::Cancelled(_) => 5,
+            Self::Stuck(_) => 6,
         }
     }
 
@@ -139,8 +146,8 @@ impl ThreadStatus {
             _ => false,
         };
         let decides = |write: &&NewWrite| {
-            let is_of_slot = [ERROR.1, INTERRUPT.1].contains(&write.index);
-            write.index < 0 && (is_of_slot || [ERROR.0, INTERRUPT.0].contains(&&*write.channel))
+            let is_of_slot = [ERROR.1, INTERRUPT.1, STUCK.1].contains(&write.index);
+            write.index < 0 && (is_of_slot || [ERROR.0, INTERRUPT.0, STUCK.0].contains(&&*write.channel))
         };
         let mut deciding = all().filter(decides);
         match number {
@@ -159,7 +166,7 @@ impl ThreadStatus {
         if let Some(reason) = cancel_in(metadata) {
             return Self::Cancelled(reason.as_str().map(ToOwned::to_owned));
         }
-        let (mut values, mut wake_at, mut failed) = (Vec::new(), None::<i64>, None);
+        let (mut values, mut wake_at, mut failed, mut is_stuck) = (Vec::new(), None::<i64>, None, false);
         for task in &head.tasks {
             let of_task = || writes.iter().filter(|write| write.task == task.id);
             if of_task().any(|write| write.index >= 0) {
@@ -168,8 +175,11 @@ impl ThreadStatus {
             for write in of_task().filter(|write| write.value != WriteValue::Null) {
                 match &*write.channel {
                     channel if channel == ERROR.0 => {
-                        let message = special_value(&write.value).as_str().unwrap_or_default().to_owned();
-                        failed = failed.or(Some(message));
+                        let error = special_value(&write.value);
+                        // The mark names the error that it stands for: another error takes its place.
+                        let mut marks = of_task().filter(|write| &*write.channel == STUCK.0);
+                        is_stuck |= marks.any(|mark| special_value(&mark.value) == error);
+                        failed = failed.or_else(|| Some(error.as_str().unwrap_or_default().to_owned()));
                     }
                     channel if channel == INTERRUPT.0 => match special_value(&write.value) {
                         Value::List(interrupts) => {
@@ -187,6 +197,7 @@ impl ThreadStatus {
             }
         }
         match (failed, values.is_empty(), wake_at) {
+            (Some(message), ..) if is_stuck => Self::Stuck(message),
             (Some(message), ..) => Self::Failed(message),
             (None, false, _) => Self::Interrupted(values),
             (None, true, Some(at)) => Self::Sleeping(Timestamp::from_micros(at)),

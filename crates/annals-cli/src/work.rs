@@ -1,7 +1,7 @@
 //! `annals work`: a worker for the workflows of files.
 //!
 //! JSON: lines `{"schema": 1, "event", "at", "thread", "workflow", "run", "node", "attempt", "wake_at", "error"}`, whose `event` is
-//! `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`, `drained`, `cancelled` or `stopped`; then
+//! `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`, `drained`, `cancelled`, `stopped` or `stuck`; then
 //! `{"schema": 1, "event": "ended", "continued", "failed", "stuck"}`. Members that an event does not have are null.
 //!
 //! Invariant: the events of one run are printed in their order, those of several runs as they happen.
@@ -10,10 +10,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 
-use annals::history::ThreadStatus;
 use annals::store::{OpenOptions, Store};
 use annals_flow::Flow;
-use annals_graph::{RunEnd, RunEvent, RunEventKind, Worker, WorkerReport};
+use annals_graph::{RunEvent, RunEventKind, Worker, WorkerReport};
 use serde_json::json;
 
 use crate::args::WorkArgs;
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &WorkArgs, store: NamedStore<'_>, out: &mut Printer) -> 
         let mut shown = Ok(());
         for event in happened {
             if shown.is_ok() {
-                shown = show(&event, &store, out);
+                shown = show(&event, out);
             }
             if shown.is_err() {
                 // Nobody reads the output: the worker ends as at a signal.
@@ -80,25 +79,24 @@ fn worker(args: &WorkArgs, store: &Store, flows: &[Flow], events: Sender<RunEven
     let mut worker = Worker::new(store).concurrency(args.concurrency.into());
     worker = worker.lease(args.lease).max_recoveries(args.max_recoveries);
     for flow in flows {
-        let events = events.clone();
-        let tell = move |event: &RunEvent| {
-            // The receiver is there until the worker is dropped.
-            _ = events.send(event.clone());
-        };
-        worker = worker.register(&flow.graph().with_config(|run| run.on_event(tell)));
+        worker = worker.register(flow.graph());
     }
-    worker
+    worker.on_event(move |event| {
+        // The receiver is there until the worker is dropped.
+        _ = events.send(event.clone());
+    })
 }
 
-fn show(event: &RunEvent, store: &Store, out: &mut Printer) -> Result<(), CommandFailure> {
+fn show(event: &RunEvent, out: &mut Printer) -> Result<(), CommandFailure> {
     let thread = event.thread.as_ref().map(|thread| thread.as_str()).unwrap_or_default();
     let (mut node, mut attempt, mut wake_at, mut error) = (None, None, None, None);
     match &event.kind {
-        RunEventKind::AttemptFailed { node: of, attempt: number, .. } => {
-            (node, attempt) = (Some(of.to_string()), Some(*number));
+        RunEventKind::AttemptFailed { node: of, attempt: number, error: message, .. } => {
+            (node, attempt, error) = (Some(of.to_string()), Some(*number), Some(message.to_string()));
         }
         RunEventKind::Waiting { wake_at: at, .. } => wake_at = at.map(|at| at.to_string()),
-        RunEventKind::Ended { outcome: RunEnd::Failed } => error = message_of(store, thread)?,
+        RunEventKind::Ended { error: message, .. } => error = message.as_ref().map(ToString::to_string),
+        RunEventKind::Stuck { error: message } => error = Some(message.to_string()),
         _ => {}
     }
     let (word, at) = (event.kind.as_str(), event.at.to_string());
@@ -112,18 +110,10 @@ fn show(event: &RunEvent, store: &Store, out: &mut Printer) -> Result<(), Comman
     let node = node.map(|node| format!("  {}, attempt {}", escape(&node), attempt.unwrap_or(0)));
     let wake_at = wake_at.map(|at| format!("  until {at}"));
     let error = error.map(|error| format!("  {}", cut(&escape(&error), 200)));
-    let more = node.or(wake_at).or(error).unwrap_or_default();
+    let more = [node, wake_at, error].into_iter().flatten().collect::<String>();
     out.line(format!("{}Z  {:<14}  {}{more}", &at[..19.min(at.len())], word.replace('_', " "), escape(thread)))?;
     // A reader sees each event when it happens.
     Ok(out.flush()?)
-}
-
-/// Returns the message of the error of a thread that has failed.
-fn message_of(store: &Store, thread: &str) -> Result<Option<String>, CommandFailure> {
-    Ok(match store.thread(thread)?.info()?.status() {
-        ThreadStatus::Failed(message) => Some(message.clone()),
-        _ => None,
-    })
 }
 
 fn summary(report: WorkerReport, out: &mut Printer) -> Result<(), CommandFailure> {

@@ -39,8 +39,11 @@ fn print(events: &[RunEvent]) {
     println!("span {} trace={thread} id={} {micros} us status={}", first.graph, first.run, last.kind.as_str());
     for event in events {
         match &event.kind {
-            RunEventKind::AttemptFailed { node, attempt, .. } => {
-                println!("  {} {node} #{attempt}", event.kind.as_str())
+            RunEventKind::AttemptFailed { node, attempt, error, .. } => {
+                println!("  {} {node} #{attempt}: {error}", event.kind.as_str())
+            }
+            RunEventKind::Waiting { interrupts, .. } => {
+                println!("  {} for {:?}", event.kind.as_str(), interrupts.iter().map(|at| &at.value).collect::<Vec<_>>())
             }
             kind => println!("  {}", kind.as_str()),
         }

@@ -130,6 +130,14 @@ pub(super) fn by_status(backend: &dyn Backend) {
     assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
     assert_eq!(status("fails"), ThreadStatus::Failed("no model".into()));
     assert_eq!(by(ThreadStatus::Failed(String::new())), ["fails"]);
+    // The mark of a stuck run names the error that it stands for.
+    special(backend, &places[3], 1, -17, "__stuck__", &"no model".into());
+    assert_eq!(status("fails"), ThreadStatus::Stuck("no model".into()));
+    assert_eq!(by(ThreadStatus::Stuck(String::new())), ["fails"]);
+    assert_eq!(by(ThreadStatus::Failed(String::new())), Vec::<String>::new());
+    special(backend, &places[3], 1, -1, "__error__", &"no network".into());
+    assert_eq!(status("fails"), ThreadStatus::Failed("no network".into()));
+    assert_eq!(by(ThreadStatus::Failed(String::new())), ["fails"]);
     assert_eq!(status("sleeps"), ThreadStatus::Sleeping(Timestamp::from_micros(7)));
     assert_eq!(by(ThreadStatus::Sleeping(moment(1))), ["sleeps"]);
     assert_eq!(status("stops"), ThreadStatus::Cancelled(Some("too late".into())));

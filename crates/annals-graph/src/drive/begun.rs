@@ -99,9 +99,9 @@ impl Begun {
         if let Some(above) = self.machine.above() {
             above.progress();
         }
-        if let (TaskOutcome::Failed { .. }, Some(events)) = (&outcome, &self.host.events) {
+        if let (TaskOutcome::Failed { error, .. }, Some(events)) = (&outcome, &self.host.events) {
             let (node, task, attempt) = self.machine.attempt_in(slot);
-            events.report(RunEventKind::AttemptFailed { node, task, attempt });
+            events.report(RunEventKind::AttemptFailed { node, task, attempt, error: error.to_string().into() });
         }
         let calls = self.host.session.lock().take_calls(self.machine.namespace());
         self.machine.handle_calls(calls.into_iter());

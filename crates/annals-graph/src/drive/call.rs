@@ -380,7 +380,8 @@ impl RunHost {
                 && !stops(error)
             {
                 let (node, task) = (job.context.node().into(), job.context.task());
-                events.report(RunEventKind::AttemptFailed { node, task, attempt: job.context.attempt() });
+                let (attempt, error) = (job.context.attempt(), error.to_string().into());
+                events.report(RunEventKind::AttemptFailed { node, task, attempt, error });
             }
             let now = self.now();
             let Some(after) = failed.and_then(|error| next_attempt(job, error, now, chance)) else {

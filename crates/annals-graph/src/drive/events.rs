@@ -1,21 +1,23 @@
-//! Events of runs, for logs and metrics: one event for each begin, failed attempt, wait and end, without values.
+//! Events of runs, for logs and metrics: one event for each begin, failed attempt, wait and end.
 //!
-//! An event goes to the listener of the run and, with the feature `tracing`, into the span of the run. Invariant: a run that began
-//! ends, also one that is dropped. *Absent:* the parts of a stream, which tell of nodes and their writes.
+//! An event goes to the listener of the run and of its worker and, without the values of interrupts and the texts of errors, into
+//! the span of the run (feature `tracing`). Invariant: a run that began ends, also one that is dropped. *Absent:* the parts of a
+//! stream, which tell of nodes and their writes.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::base::{Clock, RunId, SystemClock, TaskId, ThreadId, Timestamp};
-use crate::exec::{RunStart, Status};
+use crate::exec::{RunError, RunStart, Status};
 use crate::history::Thread;
+use crate::task::Interrupt;
 
 /// A function that is told what happens to runs.
 pub(super) type Listener = Arc<dyn Fn(&RunEvent) + Send + Sync>;
 
 /// Something that happened to a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunEvent {
     /// The thread; `None` of a run without a store.
@@ -31,7 +33,7 @@ pub struct RunEvent {
 }
 
 /// The kind of an event of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RunEventKind {
     /// It began with an input.
@@ -50,11 +52,13 @@ pub enum RunEventKind {
         task: TaskId,
         /// The number of the attempt, from 1.
         attempt: u32,
+        /// The message of the error.
+        error: Arc<str>,
     },
     /// It has ended for now: its tasks wait for resume values, sleep, or stand at a breakpoint.
     Waiting {
-        /// The number of open interrupts, those of sleeping tasks included.
-        interrupts: usize,
+        /// The open interrupts with their values, those of sleeping tasks included.
+        interrupts: Vec<Interrupt>,
         /// The time at which the first sleeping task goes on.
         wake_at: Option<Timestamp>,
     },
@@ -62,6 +66,13 @@ pub enum RunEventKind {
     Ended {
         /// The outcome.
         outcome: RunEnd,
+        /// The message of the error of a run that failed.
+        error: Option<Arc<str>>,
+    },
+    /// A worker does not continue it any more: [`ThreadStatus::Stuck`](crate::history::ThreadStatus::Stuck).
+    Stuck {
+        /// The reason.
+        error: Arc<str>,
     },
 }
 
@@ -83,7 +94,7 @@ pub enum RunEnd {
 
 impl RunEventKind {
     /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`,
-    /// `drained`, `cancelled` or `stopped`.
+    /// `drained`, `cancelled`, `stopped` or `stuck`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -92,12 +103,29 @@ impl RunEventKind {
             Self::Woken => "woken",
             Self::AttemptFailed { .. } => "attempt_failed",
             Self::Waiting { .. } => "waiting",
-            Self::Ended { outcome: RunEnd::Done } => "done",
-            Self::Ended { outcome: RunEnd::Failed } => "failed",
-            Self::Ended { outcome: RunEnd::Drained } => "drained",
-            Self::Ended { outcome: RunEnd::Cancelled } => "cancelled",
-            Self::Ended { outcome: RunEnd::Stopped } => "stopped",
+            Self::Ended { outcome: RunEnd::Done, .. } => "done",
+            Self::Ended { outcome: RunEnd::Failed, .. } => "failed",
+            Self::Ended { outcome: RunEnd::Drained, .. } => "drained",
+            Self::Ended { outcome: RunEnd::Cancelled, .. } => "cancelled",
+            Self::Ended { outcome: RunEnd::Stopped, .. } => "stopped",
+            Self::Stuck { .. } => "stuck",
         }
+    }
+}
+
+/// Calls a listener. One that panics is not told so, and the run goes on.
+pub(super) fn tell(listener: &Listener, event: &RunEvent) {
+    _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
+}
+
+/// Returns a listener that calls both.
+pub(super) fn both(first: Option<Listener>, second: Option<&Listener>) -> Option<Listener> {
+    match (first, second.cloned()) {
+        (Some(first), Some(second)) => Some(Arc::new(move |event| {
+            tell(&first, event);
+            second(event);
+        })),
+        (first, second) => first.or(second),
     }
 }
 
@@ -132,7 +160,7 @@ impl RunEvents {
         })
     }
 
-    /// Reports an event. A listener that panics is not told so, and the run goes on.
+    /// Reports an event.
     pub(super) fn report(&self, kind: RunEventKind) {
         #[cfg(feature = "tracing")]
         self.trace(&kind);
@@ -140,19 +168,19 @@ impl RunEvents {
         let at = self.thread.as_ref().map_or_else(|| SystemClock.now(), |thread| thread.store().now());
         let thread = self.thread.as_ref().map(|thread| thread.id().clone());
         let event = RunEvent { thread, graph: Arc::clone(&self.graph), run: self.run, at, kind };
-        _ = catch_unwind(AssertUnwindSafe(|| listener(&event)));
+        tell(listener, &event);
     }
 
     #[cfg(feature = "tracing")]
     fn trace(&self, kind: &RunEventKind) {
         let event = kind.as_str();
         match kind {
-            RunEventKind::AttemptFailed { node, task, attempt } => {
+            RunEventKind::AttemptFailed { node, task, attempt, .. } => {
                 tracing::info!(target: "annals", parent: &self.span, event, node = %node, task = %task, attempt);
             }
             RunEventKind::Waiting { interrupts, wake_at } => {
                 self.span.record("outcome", event);
-                let wake_at = wake_at.map(|at| at.to_string());
+                let (interrupts, wake_at) = (interrupts.len(), wake_at.map(|at| at.to_string()));
                 tracing::info!(target: "annals", parent: &self.span, event, interrupts, wake_at);
             }
             RunEventKind::Ended { .. } => {
@@ -185,25 +213,26 @@ impl EndReport {
     /// Reports the end of a run whose commits are stored.
     pub(super) fn ended(&mut self, status: &Status) {
         let Some(events) = self.0.take() else { return };
-        let outcome = match status {
+        let (outcome, error) = match status {
             Status::Interrupted(open) => {
                 let wake_at = open.iter().filter_map(|interrupt| interrupt.wake_at).min();
-                return events.report(RunEventKind::Waiting { interrupts: open.len(), wake_at });
+                return events.report(RunEventKind::Waiting { interrupts: open.clone(), wake_at });
             }
-            Status::Done => RunEnd::Done,
-            Status::Drained(_) => RunEnd::Drained,
-            Status::Cancelled(_) => RunEnd::Cancelled,
-            Status::Failed(_) | Status::Left(_) => RunEnd::Failed,
-            Status::Running => RunEnd::Stopped,
+            Status::Done => (RunEnd::Done, None),
+            Status::Drained(_) => (RunEnd::Drained, None),
+            Status::Cancelled(_) => (RunEnd::Cancelled, None),
+            Status::Failed(error) => (RunEnd::Failed, Some(error.to_string().into())),
+            Status::Left(_) => (RunEnd::Failed, Some(RunError::NoParentGraph.to_string().into())),
+            Status::Running => (RunEnd::Stopped, None),
         };
-        events.report(RunEventKind::Ended { outcome });
+        events.report(RunEventKind::Ended { outcome, error });
     }
 }
 
 impl Drop for EndReport {
     fn drop(&mut self) {
         if let Some(events) = self.0.take() {
-            events.report(RunEventKind::Ended { outcome: RunEnd::Stopped });
+            events.report(RunEventKind::Ended { outcome: RunEnd::Stopped, error: None });
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::base::limits::{
 };
 use crate::base::{Namespace, ThreadId, Timestamp};
 use crate::error::Error;
-use crate::exec::{ERROR, special};
+use crate::exec::{ERROR, STUCK, special};
 use crate::graph::{CompiledGraph, START};
 use crate::history::{Thread, ThreadInfo, ThreadQuery, ThreadStatus};
 use crate::store::{
@@ -31,6 +31,7 @@ use crate::store::{
 use crate::task::RunControl;
 
 use super::agenda::{Agenda, DueRun};
+use super::events::{Listener, RunEvent, RunEventKind, both, tell};
 use super::pool::unblock;
 use super::queue::QueueLimit;
 use super::run::Input;
@@ -52,6 +53,7 @@ struct RunClaim<'a> {
     epoch: u64,
     /// The metadata of the run so far.
     metadata: Option<String>,
+    listener: Option<&'a Listener>,
     control: &'a RunControl,
 }
 
@@ -60,7 +62,7 @@ struct RunClaim<'a> {
 /// graph whose name is in the metadata of its head, where each run of a named graph writes it.
 ///
 /// A run that fails is left as it is, with the status `failed`. A run whose process dies is continued; after
-/// [`Worker::max_recoveries`] such continuations without an end it gets the status `failed` with a message that begins with `stuck`, so that it does
+/// [`Worker::max_recoveries`] such continuations without an end it gets the status `stuck`, so that it does
 /// not end its workers for ever. A person continues it with [`Input::Continue`].
 ///
 /// # Example
@@ -90,6 +92,7 @@ pub struct Worker {
     concurrency: usize,
     max_recoveries: u64,
     lease: Duration,
+    listener: Option<Listener>,
 }
 
 /// The work that a worker has done.
@@ -122,6 +125,7 @@ impl Worker {
             concurrency: 1,
             max_recoveries: RECOVERIES_DEFAULT,
             lease: LEASE_DEFAULT,
+            listener: None,
         }
     }
 
@@ -133,6 +137,7 @@ impl Worker {
             let mut run = graph.run(thread).lease(claim.lease).control(&claim.control.for_one_run());
             run.settings.lease_groups.clone_from(&claim.groups);
             run.settings.expected_epoch = Some(claim.epoch);
+            run.settings.listener = both(run.settings.listener.take(), claim.listener);
             if claim.metadata.is_some() {
                 run.settings.metadata.clone_from(&claim.metadata);
             }
@@ -173,6 +178,39 @@ impl Worker {
     #[must_use]
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
+        self
+    }
+
+    /// Calls `listener` for each [`RunEvent`] of the runs that the worker continues, and of those that it marks as stuck. The listener of
+    /// a graph ([`Run::on_event`](crate::Run::on_event)) is called as well, before it.
+    ///
+    /// # Example
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use annals_graph::graph::Entrypoint;
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::{RunEventKind, Worker};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let ask = Entrypoint::new("ask", |_: i64, ctx: &Context| Ok(ctx.interrupt("how many?")?.as_int())).compile()?;
+    /// let store = Store::memory();
+    /// ask.enqueue(&store.thread("order-17")?, 17)?;
+    /// let questions = Arc::new(Mutex::new(Vec::new()));
+    /// let log = Arc::clone(&questions);
+    /// let worker = Worker::new(&store).register(&ask).on_event(move |event| {
+    ///     if let RunEventKind::Waiting { interrupts, .. } = &event.kind {
+    ///         log.lock().unwrap().extend(interrupts.iter().map(|interrupt| interrupt.value.clone()));
+    ///     }
+    /// });
+    /// worker.run_until_idle()?;
+    /// assert_eq!(*questions.lock().unwrap(), ["how many?".into()]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_event(mut self, listener: impl Fn(&RunEvent) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
         self
     }
 
@@ -517,18 +555,22 @@ impl Worker {
         let recoveries = unreleased.map_or(0, |lease| lease.recoveries + 1);
         let ends = if recoveries > self.max_recoveries || failures > self.max_recoveries {
             let attempts = recoveries.max(failures);
-            Some(format!("stuck: the run was continued {attempts} times and did not end"))
+            Some(format!("the run was continued {attempts} times and did not end"))
         } else {
             graph.misfit(&info)
         };
         if let Some(message) = ends {
-            counts.stuck.fetch_add(u64::from(self.mark_failed(&thread, &message)?), Ordering::Relaxed);
+            if self.mark_stuck(&thread, &message)? {
+                counts.stuck.fetch_add(1, Ordering::Relaxed);
+                self.report_stuck(&info, message);
+            }
             // A retry from outside counts anew.
             agenda.lock().failures.remove(id);
             return Ok(None);
         }
         let (epoch, groups) = (lease.map_or(0, |lease| lease.epoch) + 1, due.groups.clone());
-        let claim = RunClaim { lease: self.lease, groups, epoch, metadata: metadata_of(&info), control };
+        let (metadata, listener) = (metadata_of(&info), self.listener.as_ref());
+        let claim = RunClaim { lease: self.lease, groups, epoch, metadata, listener, control };
         match (graph.run)(&thread, &claim) {
             Ok(()) => {
                 agenda.lock().failures.remove(id);
@@ -547,19 +589,26 @@ impl Worker {
         Ok(None)
     }
 
+    fn report_stuck(&self, info: &ThreadInfo, message: String) {
+        let Some(listener) = &self.listener else { return };
+        let kind = RunEventKind::Stuck { error: message.into() };
+        let (graph, run) = (info.graph().unwrap_or_default().into(), info.record().run.unwrap_or_default());
+        tell(listener, &RunEvent { thread: Some(info.id().clone()), graph, run, at: self.store.now(), kind });
+    }
+
     /// Returns whether a timer of the thread has passed.
     fn is_woken(&self, thread: &Thread) -> Result<bool, StoreError> {
         let first = thread.timers()?.into_iter().next();
         Ok(first.is_some_and(|timer| timer.wake_at <= self.store.now()))
     }
 
-    /// Stores an error with the first task that is due. Returns `false` if another worker has claimed the thread meanwhile, or
+    /// Stores an error with the first task that is due, and that the thread is stuck with it. Returns `false` if another worker has claimed the thread meanwhile, or
     /// the head has moved.
-    fn mark_failed(&self, thread: &Thread, message: &str) -> Result<bool, Error> {
+    fn mark_stuck(&self, thread: &Thread, message: &str) -> Result<bool, Error> {
         let Some(head) = thread.head()? else { return Ok(false) };
         let record = head.record();
         let Some(task) = record.tasks.first() else { return Ok(false) };
-        let writes = NewWrites::new(record.point.checkpoint, task.id, task.path()).with(vec![special(ERROR, message)]);
+        let writes = NewWrites::new(record.point.checkpoint, task.id, task.path()).with(vec![special(ERROR, message), special(STUCK, message)]);
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(record.point.checkpoint));
         batch.writes = vec![writes];
         let (owner, now) = (self.store.mint_owner(), self.store.now());

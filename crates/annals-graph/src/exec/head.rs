@@ -129,6 +129,8 @@ pub(crate) const CANCELLED: (&str, i32) = ("__cancelled__", -14);
 pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
 /// The resume values that were stored from outside, without a task: a map by the ids of the interrupts.
 pub(crate) const GIVEN: (&str, i32) = ("__given__", -16);
+/// The message of the error of a task whose run was continued too often: the same as its error, until another one takes its place.
+pub(crate) const STUCK: (&str, i32) = ("__stuck__", -17);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.

@@ -19,6 +19,7 @@ mod draining;
 mod durable;
 mod edits;
 mod effects;
+mod events;
 mod forms;
 mod functional;
 mod graphs;

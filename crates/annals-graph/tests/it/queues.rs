@@ -113,7 +113,7 @@ fn an_input_of_the_wrong_kind_fails_with_a_message() {
     assert_eq!((report.continued, report.stuck), (0, 2));
     for thread in ["a", "b"] {
         match store.thread(thread).unwrap().info().unwrap().status() {
-            ThreadStatus::Failed(message) => assert!(message.contains("entrypoint"), "{message}"),
+            ThreadStatus::Stuck(message) => assert!(message.contains("entrypoint"), "{message}"),
             other => panic!("{other:?}"),
         }
     }
