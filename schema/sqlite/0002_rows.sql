@@ -180,7 +180,7 @@ CREATE INDEX lease_group_members ON lease_group (grp);
 CREATE TABLE thread_state (
   thread INTEGER PRIMARY KEY,      -- thread.id; 0 in the row of the mark
   newest INTEGER NOT NULL,         -- greatest checkpoint.seq of its root namespace; of the mark: the last checkpoint.seq that the table follows
-  status INTEGER,                  -- 0 done, 1 running, 2 interrupted, 3 failed, 4 sleeping, 5 cancelled; NULL of the mark, or if rows are damaged
+  status INTEGER,                  -- 0 done, 1 running, 2 interrupted, 3 failed, 4 sleeping, 5 cancelled, 6 stuck; NULL of the mark, or if rows are damaged
   facets BLOB NOT NULL,            -- thread_facet.facet of its rows there, ascending, 8 bytes each, lowest byte first
   counts ANY,                      -- TEXT: messages, input tokens, output tokens and cost as a JSON list; BLOB: the same, sealed; NULL if not counted
   xxh3 INTEGER NOT NULL            -- check of the row
@@ -407,6 +407,13 @@ SELECT h.thread,
   (SELECT CASE
       WHEN json_valid(c.metadata) AND coalesce(json_type(c.metadata, '$.cancelled'), 'null') NOT IN ('null', 'false') THEN 'cancelled'
       WHEN c.tasks IS NULL THEN 'done'
+      WHEN EXISTS (SELECT 1 FROM write w JOIN write m ON m.checkpoint = w.checkpoint AND m.task = w.task AND m.idx = -17
+        WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)
+          AND CASE typeof(m.value) WHEN 'blob' THEN m.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = m.value AND p.form < 4) END = CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END) THEN 'stuck'
       WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'failed'
       ELSE coalesce((SELECT CASE min(coalesce((WITH RECURSIVE asked (x) AS (
         SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
@@ -582,7 +589,7 @@ SELECT t.public_id, n.path, (SELECT CASE WHEN moved.newest = top.seq THEN moved.
 FROM thread t JOIN namespace n ON n.thread = t.id;
 
 CREATE VIEW v_steps (thread, namespace, seq, checkpoint, step, position, task, node, state, started_at, ended_at, seconds,
-  error, attempt, handled, is_call) AS
+  error, attempt, handled, is_call, wake_at, attempts, result) AS
 SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, CASE WHEN s.code >= 0 THEN s.code END,
   CASE WHEN s.code < 0 THEN (SELECT f.text FROM name f WHERE f.id = -s.code) ELSE
     (SELECT lower(substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-' || substr(h, 13, 4) || '-' || substr(h, 17, 4) || '-'
@@ -632,7 +639,35 @@ SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, CASE WHEN s.code >= 0
     FROM (SELECT hex(w.value) AS h FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -8
       AND typeof(w.value) = 'blob') a WHERE a.h BETWEEN '92' AND '93'),
   EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -5),
-  s.code < 0
+  s.code < 0,
+  (SELECT strftime('%Y-%m-%dT%H:%M:%S', at / 1000000, 'unixepoch') || printf('.%06dZ', at % 1000000) FROM (SELECT CASE
+    WHEN s.code >= 0 THEN (SELECT r.wake_at FROM timer r WHERE r.namespace = s.place AND r.checkpoint = s.seq
+      AND r.task = substr(s.tasks, 4 + 16 * s.code, 16))
+    ELSE (WITH RECURSIVE asked (x) AS (
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
+            FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -3
+              AND NOT EXISTS (SELECT 1 FROM write o JOIN name f ON f.id = o.channel WHERE o.checkpoint = w.checkpoint AND o.task = w.task
+                AND (o.idx >= 0 AND f.text = '__return__' OR o.idx = -1 AND o.value IS NOT NULL)))
+          WHERE instr(x, X'A26964D920') > 0
+        UNION ALL
+        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
+      SELECT min((WITH RECURSIVE byte (at, sum) AS (SELECT 10, 0 UNION ALL
+          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at - 1, 1)) - 1) * 16
+            + instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at, 1)) - 1 FROM byte WHERE at < 18)
+        SELECT sum FROM byte WHERE at = 18)) FROM asked WHERE substr(x, 1, 9) = X'A777616B655F6174CF') END AS at)),
+  (SELECT CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
+      WHEN e.h = 'DB' THEN 6 END) AS TEXT) -> '$.attempts'
+    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
+      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
+        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
+      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -13)) e
+    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3'),
+  (SELECT v.json FROM write w JOIN name f ON f.id = w.channel JOIN v_writes v ON v.seq = w.checkpoint AND v.idx = w.idx
+      AND v.part = w.part AND v.channel = f.text AND CASE WHEN s.code >= 0 THEN v.position = s.code
+      ELSE v.position IS NULL AND v.task = (SELECT f.text FROM name f WHERE f.id = -s.code) END
+    WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0 AND f.text IN ('__return__', '__end__') LIMIT 1)
 FROM (SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1 AS step, c.created_at, c.is_head, k.tasks, k.namespace AS place,
     k.created_at AS due_at, j.value ->> 0 AS code, j.value ->> 1 AS node,
     d.created_at AS next_at,
@@ -666,20 +701,7 @@ CREATE VIEW v_pending (thread, namespace, seq, checkpoint, position, task, node,
   is_call) AS
 SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.position, s.task, s.node,
   CASE s.state WHEN 'done' THEN 'running' ELSE s.state END,
-  CASE WHEN s.state <> 'sleeping' THEN NULL WHEN NOT s.is_call THEN (SELECT t.wake_at FROM v_timers t
-      WHERE t.thread = s.thread AND t.namespace = s.namespace AND t.task = s.task)
-    ELSE (SELECT strftime('%Y-%m-%dT%H:%M:%S', at / 1000000, 'unixepoch') || printf('.%06dZ', at % 1000000) FROM (SELECT (WITH RECURSIVE asked (x) AS (
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
-            FROM write w JOIN name f ON f.id = -w.task WHERE w.checkpoint = s.seq AND w.task < 0 AND w.idx = -3 AND f.text = s.task)
-          WHERE instr(x, X'A26964D920') > 0
-        UNION ALL
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
-      SELECT min((WITH RECURSIVE byte (at, sum) AS (SELECT 10, 0 UNION ALL
-          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at - 1, 1)) - 1) * 16
-            + instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at, 1)) - 1 FROM byte WHERE at < 18)
-        SELECT sum FROM byte WHERE at = 18)) FROM asked WHERE substr(x, 1, 9) = X'A777616B655F6174CF') AS at)) END,
+  CASE s.state WHEN 'sleeping' THEN s.wake_at END,
   s.error,
   (SELECT w.payload FROM v_writes w WHERE w.seq = s.seq AND w.task = s.task AND w.idx = -3),
   (SELECT w.inline FROM v_writes w WHERE w.seq = s.seq AND w.task = s.task AND w.idx = -3),

@@ -238,16 +238,19 @@ fn steps_are_shown_with_their_attempts() {
         let failed =
             vec![special(-1, "__error__", "it failed".into()), special(-5, "__error_source_node__", "node 2".into())];
         batch.writes.push(writes(2, failed));
-        batch.writes.push(writes(3, vec![attempt(200)]));
+        let retries = r#"{"failed":1,"next":9,"number":1,"calls":0,"attempts":[{"started":2,"ended":5,"error":"no net"}]}"#;
+        batch.writes.push(writes(3, vec![attempt(200), special(-13, "__retries__", retries.into())]));
+        let ended = NewWrite::new(0, "__end__", WriteValue::One(Encoded::encode(&Value::from("ü")).unwrap().into()));
+        batch.writes.push(writes(4, vec![ended]));
         store.backend().commit(&batch).unwrap();
     });
-    let steps = "SELECT node, state, attempt, error, handled FROM v_steps ORDER BY position";
+    let steps = "SELECT node, state, attempt, error, handled, attempts, result FROM v_steps ORDER BY position";
     let expected = [
-        "node 0|running|2|-|0",
-        "node 1|failed|301|no model|0",
-        "node 2|failed|-|it failed|1",
-        "node 3|running|201|-|0",
-        "node 4|running|-|-|0",
+        "node 0|running|2|-|0|-|-",
+        "node 1|failed|301|no model|0|-|-",
+        "node 2|failed|-|it failed|1|-|-",
+        r#"node 3|running|201|-|0|[{"started":2,"ended":5,"error":"no net"}]|-"#,
+        r#"node 4|done|-|-|0|-|"ü""#,
     ];
     assert_eq!(file.rows(steps), expected);
 }

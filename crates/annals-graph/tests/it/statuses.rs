@@ -224,8 +224,9 @@ fn views_show_called_tasks_as_the_steps_of_a_thread_do() {
             hands.set(1_000_000_010);
             for step in thread.steps().unwrap().map(Result::unwrap) {
                 let shown = |at: Option<annals::base::Timestamp>| at.map_or("-".to_owned(), |at| at.to_string());
+                let result = step.result.as_ref().map_or("-".to_owned(), ToString::to_string);
                 listed.push(format!(
-                    "{name}|{}|{}|{}|{}|{}|{}|{}|{}",
+                    "{name}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{result}",
                     step.superstep,
                     i32::from(step.is_call),
                     step.task,
@@ -234,12 +235,14 @@ fn views_show_called_tasks_as_the_steps_of_a_thread_do() {
                     shown(Some(step.started_at)),
                     shown(step.ended_at.filter(|_| step.is_call)),
                     if step.error_text().is_empty() { "-" } else { step.error_text() },
+                    shown(step.wake_at.filter(|_| step.is_call)),
                 ));
             }
         }
     });
     listed.sort_unstable();
-    let steps = "SELECT thread, step, is_call, task, node, state, started_at, CASE WHEN is_call THEN ended_at END, error FROM v_steps \
+    let steps = "SELECT thread, step, is_call, task, node, state, started_at, CASE WHEN is_call THEN ended_at END, error, \
+                 CASE WHEN is_call THEN wake_at END, result FROM v_steps \
                  WHERE node <> '__start__'";
     let mut found = rows(steps);
     found.sort_unstable();
