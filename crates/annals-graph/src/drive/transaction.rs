@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::internal::hash;
+use crate::base::limits::TRANSACTION_ATTEMPTS_MAX;
 use crate::base::{Encoded, Payload, TaskId, WriteValue, decode_bytes};
 use crate::exec::RETURN;
 use crate::store::{CheckpointRef, NewWrite, NewWrites, SqlTransaction, StoreError};
@@ -51,7 +52,9 @@ impl Context {
     /// The error of the function: nothing of it is stored, and the next attempt runs it again. [`StoreError::Sql`] of a
     /// statement; [`StoreError::Unsupported`] if the store is in memory, or the graph stores nothing, or the run has
     /// [`Durability::Exit`]; [`StoreError::Conflict`], [`StoreError::LeaseLost`] of a run that was overtaken;
-    /// [`StoreError::OutcomeUnknown`] if the disk did not confirm the commit: the next attempt finds out.
+    /// [`StoreError::OutcomeUnknown`] if the disk did not confirm the commit: the next attempt finds out;
+    /// [`StoreError::Busy`] if others held the lock of the file for twelve times
+    /// [`OpenOptions::busy_timeout_ms`](crate::store::OpenOptions::busy_timeout_ms).
     ///
     /// # Example
     /// ```
@@ -145,7 +148,7 @@ where
 {
     let host = host_of(context).ok_or_else(|| unsupported("the context is not that of a run"))?;
     let (mut run, mut done, mut failed) = (Some(run), None, None);
-    let ended = host.transact(context, of, &mut |tx, stored| {
+    let mut recorded = |tx: &SqlTransaction<'_>, stored: Option<Payload>| {
         if let Some(stored) = stored {
             done = Some(decode_bytes::<T>(stored.codec, &stored.data)?);
             return Ok(None);
@@ -162,7 +165,15 @@ where
                 Err(StoreError::Invalid { field: "transaction", reason: "its function failed".into() })
             }
         }
-    });
+    };
+    let mut attempt = 1;
+    let ended = loop {
+        match host.transact(context, &of, &mut recorded) {
+            // Nothing was written: other processes hold the lock of the file, which is no failure of the task.
+            Err(StoreError::Busy { .. }) if attempt < TRANSACTION_ATTEMPTS_MAX => attempt += 1,
+            ended => break ended,
+        }
+    };
     match (ended, failed, done) {
         (_, Some(error), _) => Err(error),
         (Err(error), None, _) => Err(error.into()),
@@ -181,7 +192,7 @@ impl RunHost {
     ///
     /// # Errors
     /// The error of `run`; [`StoreError::Unsupported`] if the run stores nothing by then; as the commits of the run.
-    fn transact(&self, context: &Context, of: TransactionTask, run: RecordedRun<'_>) -> Result<(), StoreError> {
+    fn transact(&self, context: &Context, of: &TransactionTask, run: RecordedRun<'_>) -> Result<(), StoreError> {
         let (Some(checkpoint), Some(thread)) = (context.checkpoint(), &self.thread) else {
             return Err(unsupported("the graph stores nothing"));
         };
@@ -194,7 +205,7 @@ impl RunHost {
             return Err(refused.unwrap_or(StoreError::Write { reason: error.to_string(), source: None }));
         }
         let none = || unsupported("the graph stores nothing");
-        let mut batch = self.writes_of(context, NewWrites::new(checkpoint, of.id, of.path)).ok_or_else(none)?;
+        let mut batch = self.writes_of(context, NewWrites::new(checkpoint, of.id, Arc::clone(&of.path))).ok_or_else(none)?;
         debug_assert_eq!(batch.writes.len(), 1, "the record of a transaction is one write");
         let at = CheckpointRef::new(batch.thread.clone(), batch.namespace.clone(), batch.writes[0].checkpoint);
         thread.store().backend().transact(&mut |tx| {

@@ -385,3 +385,25 @@ fn child(folder: &Path, after: Duration) {
     _ = child.kill();
     child.wait().unwrap();
 }
+
+#[test]
+fn a_transaction_waits_longer_for_other_processes_than_one_commit_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = Store::open_with(&path, annals::store::OpenOptions::new().busy_timeout_ms(40)).unwrap();
+    store.transaction(|tx| tx.execute_batch(TABLE)).unwrap();
+    let body = move |n: i64, context: &Context| {
+        let other = annals::rusqlite::Connection::open(&path)?;
+        other.execute_batch("BEGIN IMMEDIATE")?;
+        let holds = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(150));
+            other.execute_batch("ROLLBACK")
+        });
+        let number = context.transaction(|tx| enter(tx, "once"))?;
+        holds.join().unwrap()?;
+        Ok(n + number)
+    };
+    let done = Entrypoint::new("book", body).compile().unwrap().invoke(&store.thread("a").unwrap(), 4).unwrap();
+    assert_eq!(done.value(), Some(&5));
+    assert_eq!(entries(&store), ["once"]);
+}
