@@ -38,7 +38,7 @@ impl PageOptions {
         Self { allow_write: false, name: "store".into(), address, token: None }
     }
 
-    /// Shows forms that write: resume values, and forks. The store must be open for writing.
+    /// Shows forms that write: resume values, the control of runs, and forks. The store must be open for writing.
     pub fn allow_write(mut self, allow_write: bool) -> Self {
         self.allow_write = allow_write;
         self

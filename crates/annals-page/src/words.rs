@@ -32,6 +32,12 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
+/// Returns the time that is left to a timestamp.
+pub(crate) fn until(now: Timestamp, then: Timestamp) -> String {
+    let micros = then.as_micros().saturating_sub(now.as_micros());
+    if micros <= 0 { "now".into() } else { format!("in {}", span(micros)) }
+}
+
 /// Returns a duration with its unit.
 pub(crate) fn span(micros: i64) -> String {
     match micros {
@@ -198,6 +204,8 @@ mod tests {
         assert_eq!((size(1_536), cost(0.41), cost(0.012)), ("1.5 KiB".into(), "$0.41".into(), "$0.0120".into()));
         assert_eq!((span(120_000), span(2_100_000), span(-1)), ("120 ms".into(), "2.1 s".into(), "0 ms".into()));
         assert_eq!(ago(Timestamp::from_micros(120_000_000), Timestamp::from_micros(0)), "2 min ago");
+        let (now, then) = (Timestamp::from_micros(5_000_000), Timestamp::from_micros(45_000_000));
+        assert_eq!((until(now, then), until(then, now)), ("in 40.0 s".into(), "now".into()));
         assert_eq!(shortened("äbc", 2), "äb…");
     }
 
