@@ -73,6 +73,10 @@ fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
             return Err(Refusal::usage(format!("{name} is not a status: {}", STATUSES.join(", "))));
         }
     }
+    if let Some(text) = fields.get("since") {
+        let wrong = |_| Refusal::usage(format!("{} is not a date or a timestamp", shortened(text, 40)));
+        query = query.since(text.parse::<Timestamp>().map_err(wrong)?);
+    }
     if let Some(after) = fields.get("after") {
         let wrong = || Refusal::usage("after is not a position and the id of a thread");
         let (seq, id) = after.split_once(':').ok_or_else(wrong)?;
@@ -142,6 +146,12 @@ fn facets(screen: &Screen<'_>, html: &mut Html) {
                 html.element("option", &attributes, status);
             }
             html.close("select");
+        });
+        html.within("label", &[], |html| {
+            let since = screen.query.get("since").unwrap_or_default();
+            // The input of a browser for dates does not take a time.
+            let kind = if since.contains(':') { "text" } else { "date" };
+            html.literal("active since ").open("input", &[("type", kind), ("name", "since"), ("value", since)]);
         });
         html.within("label", &[], |html| {
             let mut attributes = vec![("type", "checkbox"), ("name", "archived"), ("value", "1")];
