@@ -36,6 +36,11 @@ const keys = {
     const row = document.querySelector(".current[data-diff]");
     if (row && row.dataset.diff) location.assign(row.dataset.diff); else tab("diff");
   },
+  "b": () => {
+    const row = document.querySelector(".current") ?? document.getElementById("main");
+    const link = row.querySelector("a[data-blame]");
+    if (link) location.assign(link.getAttribute("href"));
+  },
   "s": () => tab("state"),
   "t": () => tab("talk"),
   "f": () => tab("fork"),
@@ -49,6 +54,23 @@ document.addEventListener("keydown", (event) => {
   if (typing || event.ctrlKey || event.altKey || event.metaKey) return;
   const action = keys[event.key];
   if (action) { event.preventDefault(); action(); }
+});
+
+// Copies: a button holds a text, or the address of one. Without this file the text is read at its address.
+document.documentElement.classList.add("scripted");
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  const news = document.getElementById("news");
+  try {
+    const from = button.dataset.copyFrom;
+    const text = from ? await (await fetch(from)).text() : button.dataset.copy;
+    await navigator.clipboard.writeText(text);
+    news.textContent = `copied: ${text.length} characters`;
+  } catch (error) {
+    news.textContent = `not copied: ${error.message}`;
+  }
+  news.hidden = false;
 });
 
 // Live updates: the content of the screen is fetched again when its thread has new checkpoints.

@@ -52,7 +52,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<
     tabs(&mut html, at, "state");
     crumbs(&mut html, at, path);
     let command = show_command(at, path);
-    html.classed("p", "dim", &screen.command(&["show", &command[0], &command[1]]));
+    html.open("p", &[("class", "dim")]).text(&screen.command(&["show", &command[0], &command[1]])).literal(" ");
+    html.element("button", &[("type", "button"), ("class", "copy"), ("data-copy", &command[1])], "copy the path");
+    html.close("p");
     if let Some(by) = &by {
         html.within("p", &[], |html| writer(html, at, by));
     }
@@ -196,7 +198,8 @@ pub(super) fn writer(html: &mut Html, at: &Snapshot, by: &Blame) {
     let text = format!("{}@{}", thread_text(by.point.thread.as_str()), by.point.checkpoint);
     let writer = crate::words::tally([by.node.as_deref().unwrap_or(by.source.as_str())]);
     html.text("written by ").text(&writer).text(" at ");
-    html.link(&format!("/t/{}", encode(&text)), &format!("step {}", by.step));
+    let step = format!("/t/{}", encode(&text));
+    html.element("a", &[("href", &step), ("data-blame", "")], &format!("step {}", by.step));
     html.text(&format!(", {}", ago(at.store().now(), by.created_at)));
 }
 

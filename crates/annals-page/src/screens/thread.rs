@@ -211,7 +211,8 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
         html.open("tr", &[("data-row", ""), ("data-diff", &compare)]);
         html.within("td", &[("class", "number")], |html| _ = html.link(&address, &row.at.step().to_string()));
         html.within("td", &[], |html| {
-            _ = html.link(&format!("{address}/step"), &shortened(&made(&row.at, row.parent.as_ref()), 40));
+            let by = shortened(&made(&row.at, row.parent.as_ref()), 40);
+            html.element("a", &[("href", &format!("{address}/step")), ("data-blame", "")], &by);
         });
         let took = row.micros().map(span).unwrap_or_default();
         html.classed("td", "number", &took);

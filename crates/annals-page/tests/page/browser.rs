@@ -114,6 +114,7 @@ fn a_browser_shows_every_screen() {
     assert!(!browser.address().contains("token"), "the address does not hold the token: {}", browser.address());
     every_screen(&browser, &base);
     keyboard(&browser, &base);
+    blame_and_copies(&browser, &base);
     keys_of_every_screen(&browser, &base);
     long_thread(&browser, &base);
     live(&browser, &base, &store);
@@ -125,6 +126,11 @@ fn without_javascript(browser: &Browser, base: &str, store: &Store) {
     browser.open(&format!("{base}/runs?status=interrupted"));
     browser.keys("?");
     assert!(browser.all("details#keys[open]").is_empty(), "scripts are off");
+    browser.open(&format!("{base}/t/trip@by%20bus/talk"));
+    assert!(!browser.text("main").contains("copy as Markdown"), "a button that does nothing is hidden");
+    browser.open(&format!("{base}/t/trip@by%20bus/talk?format=markdown"));
+    assert!(browser.text("body").starts_with("# Bern in May"), "{}", browser.text("body"));
+    browser.open(&format!("{base}/runs?status=interrupted"));
     browser.type_into("textarea", "{\"approved\": true}");
     browser.click("form.resume button");
     browser.wait("the due run", |browser| browser.address() == format!("{base}/runs?status=running"));
@@ -154,6 +160,26 @@ fn keyboard(browser: &Browser, base: &str) {
     browser.wait("the messages are there", |browser| browser.address().ends_with("/talk"));
     browser.keys("?");
     browser.wait("the keys are shown", |browser| !browser.all("details#keys[open]").is_empty());
+}
+
+/// The key of the writer, and buttons whose text is then pasted into the search box.
+fn blame_and_copies(browser: &Browser, base: &str) {
+    browser.open(&format!("{base}/t/trip/state/plan/city"));
+    browser.keys("b");
+    browser.wait("the writer is open", |browser| browser.text("nav.tabs").contains("step 1 "));
+    browser.open(&format!("{base}/t/trip@by%20bus/talk"));
+    browser.keys("jjb");
+    browser.wait("the writer of the second message", |browser| browser.text("nav.tabs").contains("step 1 "));
+    for (address, start) in
+        [("/t/trip/state/plan/stops/0/name", "plan/stops/0/name"), ("/t/trip@by%20bus/talk", "# Bern in May")]
+    {
+        browser.open(&format!("{base}{address}"));
+        browser.click("button.copy");
+        browser.wait("the copy", |browser| !browser.all("#news:not([hidden])").is_empty());
+        assert!(browser.text("#news").starts_with("copied: "), "{}", browser.text("#news"));
+        browser.type_into("#search", "\u{e009}v\u{e000}");
+        browser.wait("the text", |browser| browser.value("#search").starts_with(start));
+    }
 }
 
 /// The keys of WebDriver: Enter, Escape and Tab.

@@ -118,6 +118,12 @@ fn threads_are_listed_with_facets_and_pages() {
         assert_eq!(found["threads"][0]["thread"], "trip");
     }
     assert_eq!(document(&page, "/.json?project=none")["threads"], json!([]));
+    let (past, future) = ("since=2020-01-31&title=bern", "since=2999-01-31T00:00:00Z&title=bern");
+    assert_eq!(document(&page, &format!("/.json?{past}"))["threads"].as_array().unwrap().len(), 1);
+    assert_eq!(document(&page, &format!("/.json?{future}"))["threads"], json!([]));
+    assert!(html(&page, &format!("/?{past}")).contains("<input type=\"date\" name=\"since\" value=\"2020-01-31\">"));
+    assert!(html(&page, &format!("/?{future}")).contains("<input type=\"text\" name=\"since\""));
+    assert_eq!(get(&page, "/?since=soon").status, 400);
     assert_eq!(document(&page, "/.json")["more"], true);
 }
 
@@ -198,6 +204,30 @@ fn messages_show_edits_removals_calls_and_writers() {
 }
 
 #[test]
+fn a_conversation_is_markdown_at_an_address() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/t/trip@by%20bus/talk");
+    let link = shown.split("<a href=\"").find(|link| link.contains("\">Markdown</a>")).expect("a link to the Markdown");
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    assert!(shown.contains(&format!("data-copy-from=\"{}\"", link.replace('&', "&amp;"))), "{shown}");
+    let response = get(&page, &link);
+    assert_eq!(response.value_of("content-type"), Some("text/plain; charset=utf-8"));
+    let text = response.text();
+    assert!(text.starts_with("# Bern in May\n"), "{text}");
+    let after = text.split("\n## ").skip(1).map(str::trim_end).collect::<Vec<_>>();
+    assert_eq!((after[0], after.len()), ("human\n\nA hotel in Bern", 4), "{text}");
+    assert!(after[1].contains("calls hotels\n\n```\n{\n  \"city\": \"Bern\"\n}\n```"), "{text}");
+    assert!(text.contains("The Gasthof zum B\u{e4}ren") && !text.contains("To be removed"), "{text}");
+    assert_eq!(get(&page, "/t/trip/talk?format=pdf").status, 400);
+    let many = store.thread("many").unwrap();
+    many.append("messages", (0..120).map(|n| Message::human(format!("say {n:03}")))).unwrap();
+    let all = html(&page, "/t/many/talk?format=markdown");
+    assert_eq!(all.matches("\n## human\n\nsay ").count(), 120, "the conversation has no pages");
+}
+
+#[test]
 fn a_state_has_a_tree_a_history_and_raw_texts() {
     let store = Store::memory();
     trip(&store);
@@ -209,6 +239,8 @@ fn a_state_has_a_tree_a_history_and_raw_texts() {
     );
     let city = html(&page, "/t/trip/state/plan/city");
     assert!(city.contains("Basel") && city.contains("<td dir=\"auto\">Bern</td>"), "the value before: {city}");
+    assert!(city.contains("data-copy=\"plan/city\">copy the path</button>"), "{city}");
+    assert!(city.contains("\" data-blame=\"\">step 1</a>"), "{city}");
     assert_eq!(html(&page, "/t/trip/state/plan/city?raw=1"), "Basel");
     let found = document(&page, "/t/trip/state/plan/stops/1/name.json");
     assert_eq!((found["value"].as_str(), found["channel"].as_str()), (Some("c"), Some("plan")));
