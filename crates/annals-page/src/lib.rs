@@ -44,6 +44,7 @@
 mod address;
 mod changed;
 mod failure;
+mod file;
 mod flowchart;
 mod guard;
 mod html;

@@ -333,6 +333,36 @@ fn runs_steps_and_figures_are_those_of_the_log() {
 }
 
 #[test]
+fn health_shows_versions_sizes_and_modes() {
+    let memory = page_of(&Store::memory());
+    let bare = document(&memory, "/health.json");
+    assert_eq!((&bare["file"], bare["sqlite"].as_str()), (&Json::Null, Some(annals::rusqlite::version())));
+    assert!(html(&memory, "/health").contains(annals::rusqlite::version()));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chats <b>.db");
+    let store = Store::open(&path).unwrap();
+    store.thread("trip").unwrap().set("n", 1).unwrap();
+    let page = Page::new(store.clone(), options().file(&path)).unwrap();
+    let file = document(&page, "/health.json")["file"].clone();
+    assert_eq!((&file["format"], &file["page_bytes"], &file["log_mode"]), (&json!(2), &json!(4_096), &json!("wal")));
+    let names: Vec<_> = file["files"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["chats <b>.db", "chats <b>.db-wal", "chats <b>.db-shm"]);
+    assert_eq!(file["files"][0]["bytes"], std::fs::metadata(&path).unwrap().len());
+    let shown = html(&page, "/health");
+    assert!(shown.contains("chats &lt;b&gt;.db-wal</th>") && shown.contains("version of the format"), "{shown}");
+    if cfg!(unix) {
+        assert_eq!(file["files"][0]["mode"], "0600");
+        assert!(shown.contains("rw------- (0600): its owner alone may read it"), "{shown}");
+    }
+    std::fs::write(&path.with_extension("txt"), "no database").unwrap();
+    let other = Page::new(store.clone(), options().file(path.with_extension("txt"))).unwrap();
+    assert_eq!(document(&other, "/health.json")["file"]["format"], Json::Null);
+    let absent = Page::new(store, options().file(folder.path().join("absent.db"))).unwrap();
+    assert_eq!(document(&absent, "/health.json")["file"], Json::Null);
+}
+
+#[test]
 fn a_picture_marks_the_path_of_one_run() {
     let store = Store::memory();
     let schema = || DynSchema::new().last("n").build();
