@@ -25,6 +25,8 @@ pub(crate) const THREADS_MAX: usize = 50;
 pub(crate) const ACTIVITY_MAX: usize = 24;
 /// Checkpoints of a timeline.
 pub(crate) const STEPS_MAX: usize = 30;
+/// Resume values of one step that a timeline shows.
+pub(crate) const RESUMED_MAX: usize = 3;
 /// Branches of the tree of a thread.
 pub(crate) const BRANCHES_MAX: usize = 100;
 /// Messages of a page.
@@ -37,6 +39,8 @@ pub(crate) const ITEMS_BRIEF_MAX: usize = 3;
 pub(crate) const ITEMS_MAX: usize = 50;
 /// Stored positions of a list that a read of changed items visits.
 pub(crate) const CHANGED_ITEMS_MAX: u64 = 1_000;
+/// Characters of the begin of a message in a timeline.
+pub(crate) const BEGIN_CHARS_MAX: usize = 40;
 /// Nodes of a value that its tree shows.
 pub(crate) const TREE_NODES_MAX: usize = 400;
 /// Characters of a text that are shown; the rest is a link away.

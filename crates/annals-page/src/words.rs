@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::limits::BRIEF_CHARS_MAX;
 
 /// The node that stands for the start of a graph.
-const START: &str = "__start__";
+pub(crate) const START: &str = "__start__";
 
 /// Returns the parent of a checkpoint; `None` also for one that was pruned.
 pub(crate) fn stored_parent(at: &Snapshot) -> Result<Option<Snapshot>, StoreError> {

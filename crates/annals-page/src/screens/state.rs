@@ -20,7 +20,7 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{ITEMS_BRIEF_MAX, ITEMS_MAX};
 use crate::values::{ValueTree, kind, text};
-use crate::words::{ago, brief, count, grouped, metadata, place, size, status, stored_parent};
+use crate::words::{ago, brief, count, grouped, made, metadata, place, shortened, size, status, stored_parent};
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<Shown, Refusal> {
     let Some((channel, members)) = path.split_first() else { return whole(screen, at) };
@@ -208,7 +208,13 @@ pub(super) fn pane(html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {
     let by: HashMap<Arc<str>, Blame> = at.blames()?.into_iter().collect();
     let state = at.store().backend().state(at.point())?;
     let point = address::point(at);
-    html.element("h2", &[], "state").open("table", &[("class", "rows state")]).open("tbody", &[]);
+    let cause = made(at, stored_parent(at)?.as_ref());
+    html.open("h2", &[("dir", "auto")]).text("state at ").classed("span", "id", &format!("@{}", at.short_id()?));
+    let age = ago(at.store().now(), at.created_at());
+    html.text(&format!(" · step {} · {} · {age}", at.step(), shortened(&cause, 60)))
+        .close("h2")
+        .open("table", &[("class", "rows state")])
+        .open("tbody", &[]);
     let shown = state.channels.iter().filter(|record| is_state(&record.channel) && record.value != ChannelValue::Empty);
     for record in shown {
         let channel = &*record.channel;

@@ -151,6 +151,43 @@ fn a_thread_has_a_tree_a_timeline_and_permalinks() {
 }
 
 #[test]
+fn a_thread_shows_its_sums_its_inputs_and_its_resume_values() {
+    let store = Store::memory();
+    let trip = trip(&store);
+    let page = page_of(&store);
+    let facts = |page: &Page, target: &str| {
+        let shown = html(page, target);
+        shown.split("<p class=\"facts\">").nth(1).unwrap().split("</p>").next().unwrap().to_owned()
+    };
+    let shown = facts(&page, "/t/trip");
+    assert!(shown.contains(" · 5 messages · 876 tokens · $0.0040 · 7 checkpoints · 2 branches"), "{shown}");
+    assert!(!shown.contains("paused"));
+    trip.pause().unwrap();
+    assert!(facts(&page, "/t/trip").contains("<span class=\"tag\">paused</span>"));
+    let timeline = html(&page, "/t/trip");
+    assert!(timeline.contains("+2 messages, plan · &quot;A hotel in Bern&quot;</td>"), "{timeline}");
+    let head = trip.head().unwrap().unwrap();
+    let at = format!(
+        "state at <span class=\"id\">@{}</span> · step {} · (edited) · now",
+        head.short_id().unwrap(),
+        head.step()
+    );
+    assert!(timeline.contains(&at), "{at}: {timeline}");
+
+    let graph = waiting(&store, "inside");
+    let (inside, outside) = (store.thread("inside").unwrap(), store.thread("outside").unwrap());
+    graph.invoke(&inside, Command::resume("<yes>")).unwrap();
+    graph.invoke(&outside, DynUpdate::new().set("n", 1)).unwrap();
+    let open = outside.open_interrupts().unwrap();
+    outside.resume_interrupt(&open[0].id, "no").unwrap();
+    graph.invoke(&outside, Input::Continue).unwrap();
+    let shown = html(&page, "/t/inside");
+    assert!(shown.contains("n · asked: Book the Gasthof? -&gt; &lt;yes&gt;</td>"), "{shown}");
+    assert_eq!(shown.matches("asked: ").count(), 1, "the other tasks were asked nothing: {shown}");
+    assert!(html(&page, "/t/outside").contains("n · resumed: no</td>"));
+}
+
+#[test]
 fn a_long_thread_has_pages_of_steps() {
     let store = Store::memory();
     let thread = store.thread("long").unwrap();
