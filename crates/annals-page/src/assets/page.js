@@ -78,13 +78,21 @@ let source = null;
 let position = "";
 let waiting = false;
 
-// Replaces the content, unless somebody is typing in it.
+// Returns whether a field was filled since the screen came. The first option of a choice stands for none.
+function filled(field) {
+  if (field.type === "hidden") return false;
+  if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+  if (field.tagName === "SELECT") return field.selectedIndex > 0 && !field.options[field.selectedIndex].defaultSelected;
+  return field.value !== field.defaultValue;
+}
+
+// Replaces the content, unless somebody is typing in it or has filled a form.
 async function refresh(event) {
   const main = document.getElementById("main");
   const news = document.getElementById("news");
   const typing = main.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
   news.hidden = false;
-  if (typing || main.querySelector("textarea")?.value) {
+  if (typing || [...main.querySelectorAll("input, select, textarea")].some(filled)) {
     news.textContent = "new checkpoints: load the page again to see them";
     return;
   }

@@ -43,30 +43,33 @@ impl RunControl {
     }
 }
 
-/// Adds the controls that change a thread: with leave to write as buttons, else as commands alone.
+fn fitting(info: &ThreadInfo) -> impl Iterator<Item = RunControl> {
+    RunControl::ALL.into_iter().filter(|control| control.fits(info))
+}
+
+/// Adds a button for each control that changes a thread.
 pub(super) fn form(screen: &Screen<'_>, html: &mut Html, info: &ThreadInfo) {
-    let id = info.id().as_str();
-    let fitting = || RunControl::ALL.into_iter().filter(|control| control.fits(info));
-    if screen.page.allows_write() {
-        let action = format!("{}/control", address::thread(id));
-        html.within("form", &[("method", "post"), ("action", &action), ("class", "control")], |html| {
-            html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
-            for control in fitting() {
-                html.element("button", &[("name", "control"), ("value", control.as_str())], control.as_str());
-                html.literal(" ");
-            }
-            if RunControl::Cancel.fits(info) {
-                html.within("label", &[("class", "dim")], |html| {
-                    html.text("reason of a cancel ").open("input", &[("name", "reason"), ("size", "24")]);
-                });
-            }
-        });
+    if !screen.page.allows_write() {
+        return;
     }
-    html.open("details", &[("class", "dim")]).element("summary", &[], "commands");
-    for control in fitting() {
-        html.element("pre", &[("class", "command")], &screen.command(&[control.as_str(), id]));
-    }
-    html.close("details");
+    let action = format!("{}/control", address::thread(info.id().as_str()));
+    html.within("form", &[("method", "post"), ("action", &action), ("class", "control")], |html| {
+        html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
+        for control in fitting(info) {
+            html.element("button", &[("name", "control"), ("value", control.as_str())], control.as_str());
+            html.literal(" ");
+        }
+        if RunControl::Cancel.fits(info) {
+            html.within("label", &[("class", "dim")], |html| {
+                html.text("reason of a cancel ").open("input", &[("name", "reason"), ("size", "24")]);
+            });
+        }
+    });
+}
+
+/// Returns the commands with the effects of the buttons.
+pub(super) fn commands(screen: &Screen<'_>, info: &ThreadInfo) -> Vec<String> {
+    fitting(info).map(|control| screen.command(&[control.as_str(), info.id().as_str()])).collect()
 }
 
 /// Applies the control of a form to the thread of a point.

@@ -15,18 +15,22 @@ use crate::html::Html;
 use crate::limits::FORMS_MAX;
 use crate::words::interrupt;
 
-/// Adds a form for each open interrupt of a head, and the command with the same effect.
+/// Adds a form for each open interrupt of a head.
 pub(super) fn forms(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open: &[OpenInterrupt]) {
-    let thread = head.point().thread.as_str();
-    for open in open.iter().take(FORMS_MAX) {
-        if screen.page.allows_write() {
-            form(screen, html, head, open);
-        }
-        html.classed("p", "dim", &screen.command(&["answer", thread, "JSON", "--id", &open.id]));
+    if !screen.page.allows_write() {
+        return;
     }
+    open.iter().take(FORMS_MAX).for_each(|open| form(screen, html, head, open));
     if open.len() > FORMS_MAX {
         html.classed("p", "dim", "Further interrupts are open: annals pending lists them.");
     }
+}
+
+/// Returns the commands with the effects of the forms.
+pub(super) fn commands(screen: &Screen<'_>, head: &Snapshot, open: &[OpenInterrupt]) -> Vec<String> {
+    let thread = head.point().thread.as_str();
+    let command = |open: &OpenInterrupt| screen.command(&["answer", thread, "JSON", "--id", &open.id]);
+    open.iter().take(FORMS_MAX).map(command).collect()
 }
 
 /// Adds the form of an interrupt: inputs by its schema or its options, and a field for the value as JSON.

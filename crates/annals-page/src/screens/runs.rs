@@ -88,7 +88,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         for info in infos {
             let run = RunRow::read(screen, info)?;
             if screen.json {
-                documents.push(document(screen.store.now(), &run)?);
+                documents.push(document(screen, &run)?);
             } else {
                 row(screen, &mut html, &run);
             }
@@ -121,11 +121,24 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &RunRow) {
     let class = if matches!(info.status(), ThreadStatus::Failed(_)) { "error" } else { "open" };
     html.element("p", &[("class", class), ("dir", "auto")], &status_text(info.status(), &tally(head.next())));
     lease(html, run, now);
-    tasks(html, &run.tasks, now);
+    tasks(html, run, now);
     resume::forms(screen, html, head, &run.open);
     control::form(screen, html, info);
-    html.classed("p", "dim", &screen.command(&["show", &address::point_text(head), "--writes"]));
-    html.close("div");
+    // Without leave to write the commands are the only way.
+    let open = if screen.page.allows_write() { &[("class", "dim")][..] } else { &[("class", "dim"), ("open", "")] };
+    html.open("details", open).element("summary", &[], "commands");
+    for command in commands(screen, run) {
+        html.element("pre", &[("class", "command")], &command);
+    }
+    html.close("details").close("div");
+}
+
+/// Returns the commands that show the run, and those with the effects of its forms.
+fn commands(screen: &Screen<'_>, run: &RunRow) -> Vec<String> {
+    let mut commands = vec![screen.command(&["show", &address::point_text(&run.head), "--writes"])];
+    commands.extend(resume::commands(screen, &run.head, &run.open));
+    commands.extend(control::commands(screen, &run.info));
+    commands
 }
 
 /// Adds the owner of the lease and its end. Without a lease a worker claims the thread, if its tasks are due.
@@ -152,9 +165,14 @@ fn lease(html: &mut Html, run: &RunRow, now: Timestamp) {
 }
 
 /// Adds the tasks that have not ended, each with its attempts and the time of its next one.
-fn tasks(html: &mut Html, tasks: &[StepInfo], now: Timestamp) {
+fn tasks(html: &mut Html, run: &RunRow, now: Timestamp) {
+    let tasks = &run.tasks;
+    let is_leased = run.lease.as_ref().is_some_and(|lease| lease.is_live(now));
     for task in tasks.iter().take(TASKS_MAX) {
-        let mut text = format!("{}: {}", shortened(&task.name, 60), task.state);
+        // The log does not tell a task that runs from one that is due; a live lease does.
+        let is_due = task.state == StepState::Running && !is_leased;
+        let state = if is_due { "due" } else { task.state.as_str() };
+        let mut text = format!("{}: {state}", shortened(&task.name, 60));
         let attempts = task.attempts.len() as u64;
         if attempts > 0 {
             text.push_str(&format!(", {}", count(attempts, "attempt")));
@@ -169,7 +187,8 @@ fn tasks(html: &mut Html, tasks: &[StepInfo], now: Timestamp) {
     }
 }
 
-fn document(now: Timestamp, run: &RunRow) -> Result<Json, Refusal> {
+fn document(screen: &Screen<'_>, run: &RunRow) -> Result<Json, Refusal> {
+    let now = screen.store.now();
     let RunRow { info, head, .. } = run;
     let interrupts = head.interrupts()?;
     let (error, wake_at) = match info.status() {
@@ -220,6 +239,7 @@ fn document(now: Timestamp, run: &RunRow) -> Result<Json, Refusal> {
         "tasks": run.tasks.iter().map(task).collect::<Vec<_>>(),
         "next": head.next().collect::<Vec<_>>(),
         "questions": interrupts.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() })).collect::<Vec<_>>(),
+        "commands": commands(screen, run),
         "interrupts": run.open.iter().map(open).collect::<Vec<_>>(),
     }))
 }

@@ -263,7 +263,7 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
         let compare = before.map(|before| diff(&before, &point_text(&row.at))).unwrap_or_default();
         html.open("tr", &[("data-row", ""), ("data-diff", &compare)]);
         html.within("td", &[("class", "number")], |html| _ = html.link(&address, &row.at.step().to_string()));
-        html.within("td", &[], |html| {
+        html.within("td", &[("class", "by")], |html| {
             let by = shortened(&made(&row.at, row.parent.as_ref()), 40);
             html.element("a", &[("href", &format!("{address}/step")), ("data-blame", "")], &by);
         });

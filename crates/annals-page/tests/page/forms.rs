@@ -7,7 +7,7 @@ use super::writes::{form_token, post, writing};
 use super::*;
 
 /// A graph with a node for each interrupt, which ask at the same time; each writes its resume value to a list.
-fn asking(store: &Store, name: &str, interrupts: Vec<(Json, Option<Json>)>) -> CompiledGraph<DynState> {
+pub(crate) fn asking(store: &Store, name: &str, interrupts: Vec<(Json, Option<Json>)>) -> CompiledGraph<DynState> {
     let mut graph = StateGraph::with_schema(DynSchema::new().append("values").build());
     for (at, (value, schema)) in interrupts.into_iter().enumerate() {
         let node = format!("ask{at}");
@@ -57,7 +57,10 @@ fn each_of_several_interrupts_has_a_form() {
     let shown = html(&page, "/runs");
     let ((_, hotel), (_, train)) = (form_with(&shown, "hotel?"), form_with(&shown, "train?"));
     assert_ne!(hotel, train);
-    assert!(shown.contains(&format!("annals answer trip JSON --id {hotel} --store chats.db")), "{shown}");
+    let command = format!("annals answer trip JSON --id {hotel} --store chats.db");
+    assert!(shown.contains(&command), "{shown}");
+    let commands = document(&page, "/runs.json")["runs"][0]["commands"].clone();
+    assert!(commands.as_array().unwrap().contains(&json!(command)), "{commands}");
     let listed = document(&page, "/runs.json")["runs"][0]["interrupts"].clone();
     assert_eq!(listed.as_array().unwrap().iter().map(|open| open["interrupt"].clone()).collect::<Vec<_>>().len(), 2);
     assert!(

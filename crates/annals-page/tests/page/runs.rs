@@ -126,6 +126,10 @@ fn runs_are_controlled_by_forms() {
 
     assert_eq!(send("order", "control=retry"), (303, "/runs?status=running".into()));
     assert_eq!(run(&page, "order")["status"], "running");
+    assert!(html(&page, "/runs").contains("pay: due"), "no run has it");
+    let lease = store.thread("order").unwrap().lease(Duration::from_secs(600)).unwrap();
+    assert!(html(&page, "/runs").contains("pay: running"), "a run has it");
+    lease.release().unwrap();
     assert_eq!(send("order", "control=retry").0, 409, "no task has failed");
     _ = graph;
 
