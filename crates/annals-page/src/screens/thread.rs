@@ -279,7 +279,7 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
         html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
         let created_at = row.at.created_at();
         html.element("td", &[("class", "when"), ("title", &created_at.to_string())], &ago(now, created_at));
-        html.within("td", &[("class", "id")], |html| _ = html.link(&address, &shortened(&row.short, 13)));
+        html.within("td", &[("class", "id")], |html| _ = html.link(&address, &shortened(&row.short, 20)));
         html.close("tr");
     }
     html.close("tbody").close("table");

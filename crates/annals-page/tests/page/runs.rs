@@ -100,6 +100,43 @@ fn a_failed_task_shows_its_attempts_and_a_stuck_run_its_mark() {
 }
 
 #[test]
+fn a_task_that_waits_for_its_next_attempt_says_when() {
+    let store = Store::memory();
+    let policy = RetryPolicy::new().max_attempts(2).initial_interval(Duration::from_secs(2)).jitter(false);
+    let tries = std::sync::atomic::AtomicU32::new(0);
+    let graph = StateGraph::with_schema(DynSchema::new().last("n").build())
+        .node_with(
+            "pay",
+            move |_: &DynState| match tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => Err("the bank is closed".into()),
+                _ => Ok(()),
+            },
+            NodeOptions::new().retry(policy.on_if(|_| true)),
+        )
+        .edge(START, "pay")
+        .compile()
+        .unwrap();
+    let (thread, page) = (store.thread("order").unwrap(), page_of(&store));
+    std::thread::scope(|scope| {
+        scope.spawn(|| graph.run(&thread).lease(Duration::from_secs(60)).invoke(DynUpdate::new().set("n", 1)).unwrap());
+        let mut task = Json::Null;
+        for _ in 0..190 {
+            let runs = document(&page, "/runs.json");
+            task = runs["runs"][0]["tasks"][0].clone();
+            if !task["wake_at"].is_null() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!((&task["node"], &task["attempts"]), (&json!("pay"), &json!(1)), "{task}");
+        let shown = html(&page, "/runs?status=running");
+        let next = format!("1 attempt, next at {} (in ", task["wake_at"].as_str().unwrap());
+        assert!(shown.contains(&next) && shown.contains("lease of "), "{next}: {shown}");
+    });
+    assert_eq!(document(&page, "/runs.json")["runs"], json!([]), "the second attempt succeeded");
+}
+
+#[test]
 fn runs_are_controlled_by_forms() {
     let store = Store::memory();
     let graph = failing(&store, "order");

@@ -174,6 +174,20 @@ fn a_thread_shows_its_sums_its_inputs_and_its_resume_values() {
     );
     assert!(timeline.contains(&at), "{at}: {timeline}");
 
+    let schema = DynSchema::new().messages("messages").build();
+    let chat = StateGraph::with_schema(schema)
+        .node("agent", |_: &annals::state::DynState| {
+            Ok(DynUpdate::new().messages("messages", [Message::ai("The Gasthof")]))
+        })
+        .edge(START, "agent")
+        .compile()
+        .unwrap();
+    let input = DynUpdate::new().messages("messages", [Message::human("<Where> do I sleep, and for how many nights?")]);
+    chat.invoke(&store.thread("chat").unwrap(), input).unwrap();
+    let shown = html(&page, "/t/chat");
+    assert!(shown.contains("+1 message · &quot;&lt;Where&gt; do I sleep, and for how many nig…&quot;</td>"), "{shown}");
+    assert!(!shown.contains("&quot;The Gasthof"), "the text of a task is on its own screen: {shown}");
+
     let graph = waiting(&store, "inside");
     let (inside, outside) = (store.thread("inside").unwrap(), store.thread("outside").unwrap());
     graph.invoke(&inside, Command::resume("<yes>")).unwrap();
@@ -392,7 +406,7 @@ fn health_shows_versions_sizes_and_modes() {
         assert_eq!(file["files"][0]["mode"], "0600");
         assert!(shown.contains("rw------- (0600): its owner alone may read it"), "{shown}");
     }
-    std::fs::write(&path.with_extension("txt"), "no database").unwrap();
+    std::fs::write(path.with_extension("txt"), "no database").unwrap();
     let other = Page::new(store.clone(), options().file(path.with_extension("txt"))).unwrap();
     assert_eq!(document(&other, "/health.json")["file"]["format"], Json::Null);
     let absent = Page::new(store, options().file(folder.path().join("absent.db"))).unwrap();
