@@ -110,8 +110,14 @@ pub(crate) fn brief(value: &Value) -> String {
     }
 }
 
-/// Returns the text of an interrupt: its value if that is a text, or the member `question` of an object.
+/// Returns the text of an interrupt: its value if that is a text, the member `question` of an object, or the tools for which an
+/// agent asks leave.
 pub(crate) fn interrupt(value: &Value) -> String {
+    let actions = value.get("action_requests").and_then(Value::as_list).unwrap_or_default();
+    let tools = tally(actions.iter().filter_map(|action| action.get("name")?.as_str()));
+    if !tools.is_empty() {
+        return shortened(&format!("leave for {tools}?"), 4 * BRIEF_CHARS_MAX);
+    }
     match value.as_str().or_else(|| value.get("question").and_then(Value::as_str)) {
         Some(text) => shortened(text, 4 * BRIEF_CHARS_MAX),
         None => brief(value),

@@ -64,7 +64,9 @@ document.addEventListener("click", async (event) => {
   const news = document.getElementById("news");
   try {
     const from = button.dataset.copyFrom;
-    const text = from ? await (await fetch(from)).text() : button.dataset.copy;
+    const response = from && await fetch(from);
+    if (response && !response.ok) throw new Error(`status ${response.status}`);
+    const text = response ? await response.text() : button.dataset.copy;
     await navigator.clipboard.writeText(text);
     news.textContent = `copied: ${text.length} characters`;
   } catch (error) {

@@ -52,6 +52,12 @@ impl RunRow {
         matches!(self.info.status(), ThreadStatus::Failed(error) if error.starts_with(STUCK))
     }
 
+    /// Returns the state of a task. The log does not tell a task that runs from one that is due; a live lease does.
+    fn state_of(&self, task: &StepInfo, now: Timestamp) -> &'static str {
+        let is_leased = self.lease.as_ref().is_some_and(|lease| lease.is_live(now));
+        if task.state == StepState::Running && !is_leased { "due" } else { task.state.as_str() }
+    }
+
     fn recoveries(&self) -> u64 {
         self.lease.as_ref().map_or(0, |lease| lease.recoveries)
     }
@@ -167,12 +173,8 @@ fn lease(html: &mut Html, run: &RunRow, now: Timestamp) {
 /// Adds the tasks that have not ended, each with its attempts and the time of its next one.
 fn tasks(html: &mut Html, run: &RunRow, now: Timestamp) {
     let tasks = &run.tasks;
-    let is_leased = run.lease.as_ref().is_some_and(|lease| lease.is_live(now));
     for task in tasks.iter().take(TASKS_MAX) {
-        // The log does not tell a task that runs from one that is due; a live lease does.
-        let is_due = task.state == StepState::Running && !is_leased;
-        let state = if is_due { "due" } else { task.state.as_str() };
-        let mut text = format!("{}: {state}", shortened(&task.name, 60));
+        let mut text = format!("{}: {}", shortened(&task.name, 60), run.state_of(task, now));
         let attempts = task.attempts.len() as u64;
         if attempts > 0 {
             text.push_str(&format!(", {}", count(attempts, "attempt")));
@@ -210,7 +212,7 @@ fn document(screen: &Screen<'_>, run: &RunRow) -> Result<Json, Refusal> {
             "task": task.task.to_string(),
             "node": &*task.name,
             "call": task.is_call,
-            "state": task.state.as_str(),
+            "state": run.state_of(task, now),
             "attempts": task.attempts.len(),
             "error": Some(task.error_text()).filter(|text| !text.is_empty()),
             "wake_at": task.wake_at.map(|at| at.to_string()),

@@ -2,7 +2,7 @@
 
 use annals::base::{CheckpointId, NULL_TASK, Value};
 use annals::history::{Snapshot, Thread, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::Source;
+use annals::store::{Source, WriteRecord};
 use serde_json::{Value as Json, json};
 
 use super::tree::BranchTree;
@@ -137,7 +137,7 @@ fn rows(from: &Snapshot) -> Result<(Vec<StepRow>, Option<Snapshot>), Refusal> {
         let parent = line.get(at + 1).or(older.as_ref()).cloned();
         let changed = changed(snapshot, parent.as_ref())?;
         let status = if at == 0 { Some(status(snapshot)?) } else { None };
-        let resumed = resumed(snapshot, parent.as_ref())?;
+        let resumed = resumed(snapshot, parent.as_ref());
         rows.push(StepRow { at: snapshot.clone(), parent, short, changed, resumed, status });
     }
     debug_assert!(rows.len() <= STEPS_MAX, "a page has an end");
@@ -145,23 +145,23 @@ fn rows(from: &Snapshot) -> Result<(Vec<StepRow>, Option<Snapshot>), Refusal> {
 }
 
 /// Returns the resume values that the tasks of a superstep took. The interrupt of a value that came from outside is not stored.
-fn resumed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<String>, Refusal> {
-    let Some(parent) = parent.filter(|_| at.source() == Source::Loop) else { return Ok(Vec::new()) };
-    let writes = parent.writes()?;
-    let mut texts = Vec::new();
-    for write in writes.iter().filter(|write| write.index == RESUME && write.task != NULL_TASK).take(RESUMED_MAX) {
-        let value = write.to_value()?;
-        let Some(last) = value.as_list().and_then(<[Value]>::last) else { continue };
+/// Damaged writes are left out: the screen of their step names the damage.
+fn resumed(at: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
+    let parent = parent.filter(|_| at.source() == Source::Loop);
+    let writes = parent.and_then(|parent| parent.writes().ok()).unwrap_or_default();
+    let values = writes.iter().filter(|write| write.index == RESUME && write.task != NULL_TASK);
+    let text = |write: &WriteRecord| {
+        let value = write.to_value().ok()?;
+        let last = shortened(&brief(value.as_list()?.last()?), 40);
         let asked = writes.iter().find(|of| of.task == write.task && of.index == INTERRUPT);
-        let asked = asked.map(|asked| asked.to_value()).transpose()?;
+        let asked = asked.and_then(|asked| asked.to_value().ok());
         let asked = asked.as_ref().and_then(|asked| asked.as_list()?.last()?.get("value"));
-        let last = shortened(&brief(last), 40);
-        texts.push(match asked {
+        Some(match asked {
             Some(asked) => format!("asked: {} -> {last}", shortened(&interrupt(asked), 40)),
             None => format!("resumed: {last}"),
-        });
-    }
-    Ok(texts)
+        })
+    };
+    values.filter_map(text).take(RESUMED_MAX).collect()
 }
 
 /// Returns the title of a thread, or its id.

@@ -181,6 +181,9 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
             _ = html.text(&shortened(title, 80))
         });
         let facts = row.info.facts();
+        if facts.is_paused {
+            html.literal(" ").classed("span", "tag", "paused");
+        }
         if row.info.title().is_some() {
             html.literal(" ").classed("span", "dim", &shortened(id, 40));
         }
@@ -214,7 +217,8 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
                 &format!("the newest {} checkpoints over time", row.times.len()),
             );
         });
-        html.element("td", &[("title", &row.info.updated_at().to_string())], &ago(now, row.info.updated_at()));
+        let updated_at = row.info.updated_at();
+        html.element("td", &[("class", "when"), ("title", &updated_at.to_string())], &ago(now, updated_at));
         html.classed("td", "number", &grouped(row.head.ordinal + 1));
         html.classed("td", "number", &if row.tokens > 0 { rounded(row.tokens) } else { String::new() });
         html.classed("td", "number", &if row.cost > 0.0 { cost(row.cost) } else { String::new() });

@@ -155,6 +155,7 @@ fn actions_have_a_decision_each() {
     let graph = asking(&store, "agent", vec![(request, None)]);
     let page = writing(&store);
     let (form, id) = form_with(&html(&page, "/runs"), "Send the mail?");
+    assert!(html(&page, "/runs").contains("waits: leave for send, remove, book?"), "{form}");
     assert!(form.contains("<legend dir=\"auto\">send</legend>") && form.contains("&lt;/textarea&gt;"), "{form}");
     assert!(
         form.contains("name=\"in.0.args\"") && !form.contains("name=\"in.1.args\""),

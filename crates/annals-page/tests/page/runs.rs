@@ -156,6 +156,7 @@ fn runs_are_controlled_by_forms() {
     assert_eq!(send("order", "control=pause"), (303, "/runs".into()));
     assert!(store.thread("order").unwrap().info().unwrap().facts().is_paused);
     assert_eq!(run(&page, "order")["paused"], true);
+    assert!(html(&page, "/").contains("<span class=\"tag\">paused</span>"), "the list of threads says so");
     let paused = html(&page, "/runs?status=failed");
     assert!(paused.contains(">paused</span>") && paused.contains("value=\"resume\">"), "{paused}");
     assert_eq!(send("order", "control=resume"), (303, "/runs".into()));
@@ -164,6 +165,7 @@ fn runs_are_controlled_by_forms() {
     assert_eq!(send("order", "control=retry"), (303, "/runs?status=running".into()));
     assert_eq!(run(&page, "order")["status"], "running");
     assert!(html(&page, "/runs").contains("pay: due"), "no run has it");
+    assert_eq!(run(&page, "order")["tasks"][0]["state"], "due");
     let lease = store.thread("order").unwrap().lease(Duration::from_secs(600)).unwrap();
     assert!(html(&page, "/runs").contains("pay: running"), "a run has it");
     lease.release().unwrap();
