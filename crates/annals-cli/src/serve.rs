@@ -18,7 +18,7 @@ pub(crate) fn run(args: &args::ServeArgs, store: NamedStore<'_>, out: &mut Print
     let named = args.path.as_deref().map_or(store, |path| store.at(path));
     let name = point::named(named)?.display().to_string();
     let store: Store = if args.allow_write { point::open_to_write(named)? } else { point::open_to_read(named)? };
-    let options = PageOptions::new().allow_write(args.allow_write).name(&name);
+    let options = PageOptions::new().allow_write(args.allow_write).name(&name).file(point::named(named)?);
     let server = PageServer::bind(store, args.port, options).map_err(|error| match error {
         PageError::Bind { .. } => CommandFailure::usage(error.to_string()).hint("--port 0 takes any free port"),
         error => CommandFailure::new(70, "io", error.to_string()),

@@ -7,8 +7,8 @@ use annals::history::Snapshot;
 use annals::store::{ChannelValue, ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
-use crate::limits::CHANGED_ITEMS_MAX;
-use crate::words::count;
+use crate::limits::{BEGIN_CHARS_MAX, CHANGED_ITEMS_MAX};
+use crate::words::{count, shortened};
 
 /// The changes of one channel by one checkpoint.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct ChannelStep {
     is_messages: bool,
     /// Bytes of the encoded values and items.
     pub(crate) bytes: u64,
+    /// The begin of the text of the first new message.
+    pub(crate) begin: Option<String>,
     /// Tokens read and written, as the messages among the items state them.
     pub(crate) tokens: (u64, u64),
 }
@@ -44,7 +46,7 @@ pub(crate) fn changed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<Ch
         let bytes = if let ChannelValue::Value(payload) = &record.value { payload.data.len() as u64 } else { 0 };
         let channel = Arc::clone(&record.channel);
         lists.extend(version.positions.clone().map(|positions| (all.len(), positions)));
-        all.push(ChannelStep { channel, items: None, is_messages: false, bytes, tokens: (0, 0) });
+        all.push(ChannelStep { channel, items: None, is_messages: false, bytes, begin: None, tokens: (0, 0) });
         Ok(true)
     })?;
     for (index, positions) in lists {
@@ -65,11 +67,15 @@ pub(crate) fn changed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<Ch
             if row.ordinal != ordinal {
                 return Ok(());
             }
-            *(if end.is_none_or(|end| row.position > end) { &mut added } else { &mut edited }) += 1;
+            let is_new = end.is_none_or(|end| row.position > end);
+            *(if is_new { &mut added } else { &mut edited }) += 1;
             step.bytes += row.payload.data.len() as u64;
             if let Some(index) = row.payload.index {
                 step.is_messages |= index.kind.is_some();
                 step.bytes += index.text.map_or(0, |text| text.len() as u64);
+                if is_new && step.begin.is_none() && index.kind.is_some() {
+                    step.begin = index.text.map(|text| shortened(text, BEGIN_CHARS_MAX));
+                }
                 step.tokens.0 += u64::from(index.input_tokens.unwrap_or(0));
                 step.tokens.1 += u64::from(index.output_tokens.unwrap_or(0));
             }

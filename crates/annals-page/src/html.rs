@@ -101,7 +101,7 @@ impl Html {
 }
 
 /// Returns whether a character controls the layout of the text around it.
-fn is_steering(c: char) -> bool {
+pub(crate) fn is_steering(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t' | '\r'))
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }

@@ -76,7 +76,7 @@ pub(crate) fn document(page: &Page, view: &View) -> Html {
             html.element("summary", &[], "? keys");
             html.text(
                 "/ search · j k next and previous row · Enter open · h l branch · d difference with the parent · \
-                 s state · t talk · f fork · g threads",
+                 b blame: the step that wrote it · s state · t talk · f fork · g threads",
             );
         });
     });

@@ -14,18 +14,18 @@
 //!
 //! | address | screen |
 //! | --- | --- |
-//! | `/` | threads: `?q=` title, `?project=`, `?label=`, `?graph=`, `?status=`, `?archived=1` |
+//! | `/` | threads: `?q=` title, `?project=`, `?label=`, `?graph=`, `?status=`, `?since=` a date, `?archived=1` |
 //! | `/t/POINT` | a thread at a point: the tree of branches, the timeline, the state |
-//! | `/t/POINT/talk` | the messages at a point |
+//! | `/t/POINT/talk` | the messages at a point; with `?format=markdown` all of them as Markdown |
 //! | `/t/POINT/state/PATH` | a value, or the items of a list, with the history of it |
 //! | `/t/POINT/step`, `/t/POINT/step/N` | the superstep that made a checkpoint, or the one with a number |
 //! | `/t/POINT/graph` | the nodes that ran on the way to a point, and the transitions between them |
 //! | `/t/POINT/fork` | a new thread from a point: preview, command and form |
 //! | `/diff/A..B`, `/diff/POINT` | the difference of two points, or of a point and its parent |
 //! | `/search?q=` | messages and other items by their text |
-//! | `/runs` | threads that wait, failed, sleep or run |
+//! | `/runs` | threads that wait, failed, sleep or run: leases, attempts, pauses, and forms for resume values and controls |
 //! | `/stats` | tokens, cost, durations and bytes of the newest checkpoints |
-//! | `/health` | sizes, index, operations; with `?check=1` a check of the whole file |
+//! | `/health` | sizes, format, modes of the files, index, operations; with `?check=1` a check of the whole file |
 //!
 //! # Recipe: serve a store
 //! ```no_run
@@ -44,12 +44,14 @@
 mod address;
 mod changed;
 mod failure;
+mod file;
 mod flowchart;
 mod guard;
 mod html;
 mod layout;
 mod limits;
 mod live;
+mod markdown;
 mod page;
 mod plot;
 mod request;

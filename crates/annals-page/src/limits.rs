@@ -25,16 +25,22 @@ pub(crate) const THREADS_MAX: usize = 50;
 pub(crate) const ACTIVITY_MAX: usize = 24;
 /// Checkpoints of a timeline.
 pub(crate) const STEPS_MAX: usize = 30;
+/// Resume values of one step that a timeline shows.
+pub(crate) const RESUMED_MAX: usize = 3;
 /// Branches of the tree of a thread.
 pub(crate) const BRANCHES_MAX: usize = 100;
 /// Messages of a page.
 pub(crate) const MESSAGES_MAX: usize = 50;
+/// Bytes of a conversation as Markdown; the rest is left to the command.
+pub(crate) const MARKDOWN_BYTES_MAX: usize = 16 << 20;
 /// Items of a list that are shown among other channels.
 pub(crate) const ITEMS_BRIEF_MAX: usize = 3;
 /// Items of a list of a page.
 pub(crate) const ITEMS_MAX: usize = 50;
 /// Stored positions of a list that a read of changed items visits.
 pub(crate) const CHANGED_ITEMS_MAX: u64 = 1_000;
+/// Characters of the begin of a message in a timeline.
+pub(crate) const BEGIN_CHARS_MAX: usize = 40;
 /// Nodes of a value that its tree shows.
 pub(crate) const TREE_NODES_MAX: usize = 400;
 /// Characters of a text that are shown; the rest is a link away.
@@ -51,6 +57,12 @@ pub(crate) const DIFF_LINES_MAX: usize = 4_000;
 pub(crate) const HITS_MAX: usize = 50;
 /// Threads of one status among the runs.
 pub(crate) const RUNS_MAX: usize = 50;
+/// Tasks that have not ended, of a thread among the runs.
+pub(crate) const TASKS_MAX: usize = 10;
+/// Interrupts of a thread that have a form each.
+pub(crate) const FORMS_MAX: usize = 20;
+/// Inputs of the form of an interrupt, and options of one input.
+pub(crate) const INPUTS_MAX: usize = 100;
 /// Operations of the page about the store.
 pub(crate) const OPERATIONS_MAX: usize = 20;
 /// Problems of a check that are listed.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use annals::store::Store;
 use serde_json::Value as Json;
@@ -27,6 +28,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 pub struct PageOptions {
     allow_write: bool,
     name: String,
+    file: Option<PathBuf>,
     address: SocketAddr,
     token: Option<String>,
 }
@@ -35,10 +37,10 @@ impl PageOptions {
     /// Returns the default settings.
     pub fn new() -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { allow_write: false, name: "store".into(), address, token: None }
+        Self { allow_write: false, name: "store".into(), file: None, address, token: None }
     }
 
-    /// Shows forms that write: resume values, and forks. The store must be open for writing.
+    /// Shows forms that write: resume values, the control of runs, and forks. The store must be open for writing.
     pub fn allow_write(mut self, allow_write: bool) -> Self {
         self.allow_write = allow_write;
         self
@@ -47,6 +49,12 @@ impl PageOptions {
     /// Sets the name of the store, as the pages and their commands show it.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Sets the path of the file of the store: the health of the store then has its format, and the sizes and modes of its files.
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.file = Some(path.into());
         self
     }
 
@@ -96,6 +104,7 @@ pub struct Page {
     guard: Guard,
     allow_write: bool,
     name: String,
+    file: Option<PathBuf>,
 }
 
 impl Page {
@@ -105,7 +114,7 @@ impl Page {
     /// [`PageError::Random`] if the operating system gives no random bytes for the tokens.
     pub fn new(store: Store, options: PageOptions) -> Result<Self, PageError> {
         let guard = Guard::new(options.address, options.token)?;
-        Ok(Self { store, guard, allow_write: options.allow_write, name: options.name })
+        Ok(Self { store, guard, allow_write: options.allow_write, name: options.name, file: options.file })
     }
 
     /// Returns the link to the first screen, with the token.
@@ -132,6 +141,10 @@ impl Page {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     pub(crate) fn form_token(&self) -> &str {

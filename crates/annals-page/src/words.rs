@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::limits::BRIEF_CHARS_MAX;
 
 /// The node that stands for the start of a graph.
-const START: &str = "__start__";
+pub(crate) const START: &str = "__start__";
 
 /// Returns the parent of a checkpoint; `None` also for one that was pruned.
 pub(crate) fn stored_parent(at: &Snapshot) -> Result<Option<Snapshot>, StoreError> {
@@ -30,6 +30,12 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
         86_400..5_184_000 => format!("{} d ago", seconds / 86_400),
         _ => then.to_string().chars().take(10).collect(),
     }
+}
+
+/// Returns the time that is left to a timestamp.
+pub(crate) fn until(now: Timestamp, then: Timestamp) -> String {
+    let micros = then.as_micros().saturating_sub(now.as_micros());
+    if micros <= 0 { "now".into() } else { format!("in {}", span(micros)) }
 }
 
 /// Returns a duration with its unit.
@@ -104,8 +110,14 @@ pub(crate) fn brief(value: &Value) -> String {
     }
 }
 
-/// Returns the text of an interrupt: its value if that is a text, or the member `question` of an object.
+/// Returns the text of an interrupt: its value if that is a text, the member `question` of an object, or the tools for which an
+/// agent asks leave.
 pub(crate) fn interrupt(value: &Value) -> String {
+    let actions = value.get("action_requests").and_then(Value::as_list).unwrap_or_default();
+    let tools = tally(actions.iter().filter_map(|action| action.get("name")?.as_str()));
+    if !tools.is_empty() {
+        return shortened(&format!("leave for {tools}?"), 4 * BRIEF_CHARS_MAX);
+    }
     match value.as_str().or_else(|| value.get("question").and_then(Value::as_str)) {
         Some(text) => shortened(text, 4 * BRIEF_CHARS_MAX),
         None => brief(value),
@@ -198,6 +210,8 @@ mod tests {
         assert_eq!((size(1_536), cost(0.41), cost(0.012)), ("1.5 KiB".into(), "$0.41".into(), "$0.0120".into()));
         assert_eq!((span(120_000), span(2_100_000), span(-1)), ("120 ms".into(), "2.1 s".into(), "0 ms".into()));
         assert_eq!(ago(Timestamp::from_micros(120_000_000), Timestamp::from_micros(0)), "2 min ago");
+        let (now, then) = (Timestamp::from_micros(5_000_000), Timestamp::from_micros(45_000_000));
+        assert_eq!((until(now, then), until(then, now)), ("in 40.0 s".into(), "now".into()));
         assert_eq!(shortened("äbc", 2), "äb…");
     }
 

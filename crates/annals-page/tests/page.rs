@@ -4,10 +4,14 @@
 
 #[path = "page/browser.rs"]
 mod browser;
+#[path = "page/forms.rs"]
+mod forms;
 #[path = "page/hostile.rs"]
 mod hostile;
 #[path = "page/refusals.rs"]
 mod refusals;
+#[path = "page/runs.rs"]
+mod runs;
 #[path = "page/screens.rs"]
 mod screens;
 #[path = "page/sockets.rs"]

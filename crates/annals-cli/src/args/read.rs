@@ -350,7 +350,7 @@ pub(crate) struct ServeArgs {
     /// Open the link in the browser
     #[arg(long)]
     pub(crate) open: bool,
-    /// Show forms that store resume values and make forks
+    /// Show forms that store resume values, control runs and make forks
     #[arg(long)]
     pub(crate) allow_write: bool,
 }

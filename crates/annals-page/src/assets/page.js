@@ -36,6 +36,11 @@ const keys = {
     const row = document.querySelector(".current[data-diff]");
     if (row && row.dataset.diff) location.assign(row.dataset.diff); else tab("diff");
   },
+  "b": () => {
+    const row = document.querySelector(".current") ?? document.getElementById("main");
+    const link = row.querySelector("a[data-blame]");
+    if (link) location.assign(link.getAttribute("href"));
+  },
   "s": () => tab("state"),
   "t": () => tab("talk"),
   "f": () => tab("fork"),
@@ -51,18 +56,45 @@ document.addEventListener("keydown", (event) => {
   if (action) { event.preventDefault(); action(); }
 });
 
+// Copies: a button holds a text, or the address of one. Without this file the text is read at its address.
+document.documentElement.classList.add("scripted");
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  const news = document.getElementById("news");
+  try {
+    const from = button.dataset.copyFrom;
+    const response = from && await fetch(from);
+    if (response && !response.ok) throw new Error(`status ${response.status}`);
+    const text = response ? await response.text() : button.dataset.copy;
+    await navigator.clipboard.writeText(text);
+    news.textContent = `copied: ${text.length} characters`;
+  } catch (error) {
+    news.textContent = `not copied: ${error.message}`;
+  }
+  news.hidden = false;
+});
+
 // Live updates: the content of the screen is fetched again when its thread has new checkpoints.
 let source = null;
 let position = "";
 let waiting = false;
 
-// Replaces the content, unless somebody is typing in it.
+// Returns whether a field was filled since the screen came. The first option of a choice stands for none.
+function filled(field) {
+  if (field.type === "hidden") return false;
+  if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+  if (field.tagName === "SELECT") return field.selectedIndex > 0 && !field.options[field.selectedIndex].defaultSelected;
+  return field.value !== field.defaultValue;
+}
+
+// Replaces the content, unless somebody is typing in it or has filled a form.
 async function refresh(event) {
   const main = document.getElementById("main");
   const news = document.getElementById("news");
   const typing = main.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
   news.hidden = false;
-  if (typing || main.querySelector("textarea")?.value) {
+  if (typing || [...main.querySelectorAll("input, select, textarea")].some(filled)) {
     news.textContent = "new checkpoints: load the page again to see them";
     return;
   }

@@ -1,4 +1,4 @@
-//! The health of the store: sizes, the search index, the newest operations, and a check on demand.
+//! The health of the store: sizes, versions, modes of the files, the search index, the newest operations, and a check on demand.
 
 use annals::history::Operation;
 use annals::store::CheckReport;
@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::{Screen, Shown};
 use crate::address;
 use crate::failure::Refusal;
+use crate::file::FileFacts;
 use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{FINDINGS_MAX, OPERATIONS_MAX};
@@ -17,6 +18,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let index = screen.store.search_index()?;
     let report = screen.query.get("check").map(|_| screen.store.check()).transpose()?;
     let last = screen.store.backend().last_seq()?;
+    let file = screen.page.file().and_then(FileFacts::read);
     if screen.json {
         return Ok(Shown::Json(json!({
             "schema": 1,
@@ -28,6 +30,9 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
             "wal_is_large": stats.is_wal_large(),
             "erasing": stats.erasing,
             "last_seq": last,
+            "annals": env!("CARGO_PKG_VERSION"),
+            "sqlite": annals::rusqlite::version(),
+            "file": file.as_ref().map(FileFacts::json),
             "search_index_behind": index.as_ref().map(|index| index.behind),
             "check": report.as_ref().map(check_document),
         })));
@@ -47,8 +52,12 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         ("search index", indexed),
         ("deleted threads with bytes in the file", grouped(stats.erasing)),
         ("version of annals", env!("CARGO_PKG_VERSION").to_owned()),
+        ("version of SQLite", annals::rusqlite::version().to_owned()),
     ] {
-        html.within("tr", &[], |html| _ = html.element("th", &[("scope", "row")], name).element("td", &[], &value));
+        fact(&mut html, name, &value);
+    }
+    if let Some(file) = &file {
+        files(&mut html, file);
     }
     html.close("tbody").close("table");
     if stats.is_wal_large() {
@@ -69,6 +78,21 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     html.classed("p", "dim", &screen.command(&["check"]));
     operations(screen, &mut html)?;
     Ok(View::new("health", html).into())
+}
+
+fn fact(html: &mut Html, name: &str, value: &str) {
+    html.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[("dir", "auto")], value).close("tr");
+}
+
+/// Adds the format of the store, and the size and the mode of each of its files.
+fn files(html: &mut Html, facts: &FileFacts) {
+    let known = |number: Option<u32>| number.map_or_else(|| "unknown".to_owned(), |number| grouped(number.into()));
+    fact(html, "version of the format", &known(facts.format));
+    fact(html, "bytes of a page", &known(facts.page_bytes));
+    fact(html, "journal", facts.log_mode.unwrap_or("unknown"));
+    for file in &facts.files {
+        fact(html, &shortened(&file.name, 80), &format!("{}, {}", size(file.bytes), file.mode_text()));
+    }
 }
 
 fn findings(html: &mut Html, report: &CheckReport) {

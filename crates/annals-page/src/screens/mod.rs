@@ -1,10 +1,12 @@
 //! The screens: each reads its content, and returns it as HTML or as JSON.
 
 mod compare;
+mod control;
 mod evolution;
 mod fork;
 mod graph;
 mod health;
+mod inputs;
 mod resume;
 mod runs;
 mod search;
@@ -57,6 +59,7 @@ pub(crate) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let seq = screen.store.backend().last_seq()?;
     let shown = match path[..] {
         ["t", point, "fork"] => fork::show(screen, &screen.point(point)?),
+        ["t", point, "control"] if is_write => control::write(screen, &screen.point(point)?),
         ["t", point, "resume"] if is_write => resume::write(screen, &screen.point(point)?),
         _ if is_write => Err(Refusal::new(405, "method", "this address does not write")),
         [] | ["threads"] => threads::show(screen),

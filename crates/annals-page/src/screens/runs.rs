@@ -1,25 +1,67 @@
-//! The threads that wait for a person, failed, sleep or run.
+//! The threads that wait for a person, failed, sleep or run: each with its lease, its attempts, its pause and its controls.
 
-use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
-use annals::store::ThreadQuery;
+use annals::base::Timestamp;
+use annals::history::{OpenInterrupt, Snapshot, StepInfo, StepState, ThreadInfo, ThreadStatus};
+use annals::store::{LeaseRecord, ThreadQuery};
 use serde_json::{Value as Json, json};
 
 use super::threads::{self, STATUSES};
-use super::{Screen, Shown, resume};
+use super::{Screen, Shown, control, resume};
 use crate::address;
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::RUNS_MAX;
-use crate::words::{ago, shortened, status_text, tally};
+use crate::limits::{RUNS_MAX, TASKS_MAX};
+use crate::words::{ago, count, shortened, status_text, tally, until};
 
 /// The sections, with what their threads have in common.
 const SECTIONS: [(&str, &str); 4] = [
     ("interrupted", "waiting for a person"),
     ("failed", "failed"),
     ("sleeping", "asleep"),
-    ("running", "with tasks that are due: a run is under way, or its process ended"),
+    ("running", "running, or due for a worker"),
 ];
+
+/// The beginning of the error of a run that a worker gave up: it was continued too often.
+const STUCK: &str = "stuck:";
+
+/// A thread among the runs with what its row shows.
+struct RunRow {
+    info: ThreadInfo,
+    head: Snapshot,
+    /// The lease, unless it was released. It may have expired.
+    lease: Option<LeaseRecord>,
+    /// The tasks that are due and have not ended.
+    tasks: Vec<StepInfo>,
+    /// The interrupts that wait for a resume value.
+    open: Vec<OpenInterrupt>,
+}
+
+impl RunRow {
+    fn read(screen: &Screen<'_>, info: ThreadInfo) -> Result<Self, Refusal> {
+        let head = threads::head(screen, &info)?;
+        let thread = screen.thread(&head)?;
+        let lease = thread.last_lease()?.filter(|lease| lease.expires_at.is_some());
+        let mut tasks = head.steps(None)?;
+        tasks.retain(|task| task.state != StepState::Done);
+        let open = resume::waiting(&thread)?;
+        Ok(Self { info, head, lease, tasks, open })
+    }
+
+    fn is_stuck(&self) -> bool {
+        matches!(self.info.status(), ThreadStatus::Failed(error) if error.starts_with(STUCK))
+    }
+
+    /// Returns the state of a task. The log does not tell a task that runs from one that is due; a live lease does.
+    fn state_of(&self, task: &StepInfo, now: Timestamp) -> &'static str {
+        let is_leased = self.lease.as_ref().is_some_and(|lease| lease.is_live(now));
+        if task.state == StepState::Running && !is_leased { "due" } else { task.state.as_str() }
+    }
+
+    fn recoveries(&self) -> u64 {
+        self.lease.as_ref().map_or(0, |lease| lease.recoveries)
+    }
+}
 
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let wanted = screen.query.get("status");
@@ -49,11 +91,12 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         if infos.is_empty() {
             html.classed("p", "dim", "none");
         }
-        for info in &infos {
-            let head = threads::head(screen, info)?;
-            documents.push(document(info, &head)?);
-            if !screen.json {
-                row(screen, &mut html, info, &head)?;
+        for info in infos {
+            let run = RunRow::read(screen, info)?;
+            if screen.json {
+                documents.push(document(screen, &run)?);
+            } else {
+                row(screen, &mut html, &run);
             }
         }
         if more {
@@ -66,35 +109,122 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     Ok(View::new("runs", html).live("").into())
 }
 
-fn row(screen: &Screen<'_>, html: &mut Html, info: &ThreadInfo, head: &Snapshot) -> Result<(), Refusal> {
-    let point = address::point(head);
+fn row(screen: &Screen<'_>, html: &mut Html, run: &RunRow) {
+    let RunRow { info, head, .. } = run;
+    let (point, now) = (address::point(head), screen.store.now());
     html.open("div", &[("class", "run"), ("data-row", "")]);
     html.within("p", &[("dir", "auto")], |html| {
         let title = info.title().unwrap_or(info.id().as_str());
         html.link(&point, &shortened(title, 80)).literal(" ");
-        html.classed("span", "dim", &format!("since {}", ago(screen.store.now(), head.created_at())));
+        html.classed("span", "dim", &format!("since {}", ago(now, head.created_at())));
         html.literal(" ").link(&format!("{point}/step"), &format!("step {}", head.step()));
+        for (is_so, tag) in [(info.facts().is_paused, "paused"), (run.is_stuck(), "stuck")] {
+            if is_so {
+                html.literal(" ").classed("span", "tag", tag);
+            }
+        }
     });
     let class = if matches!(info.status(), ThreadStatus::Failed(_)) { "error" } else { "open" };
     html.element("p", &[("class", class), ("dir", "auto")], &status_text(info.status(), &tally(head.next())));
-    let attempts = super::step::attempts(head)?;
-    for (node, attempt) in &attempts {
-        html.classed("p", "dim", &format!("{}: attempt {attempt}", shortened(node, 60)));
+    lease(html, run, now);
+    tasks(html, run, now);
+    resume::forms(screen, html, head, &run.open);
+    control::form(screen, html, info);
+    // Without leave to write the commands are the only way.
+    let open = if screen.page.allows_write() { &[("class", "dim")][..] } else { &[("class", "dim"), ("open", "")] };
+    html.open("details", open).element("summary", &[], "commands");
+    for command in commands(screen, run) {
+        html.element("pre", &[("class", "command")], &command);
     }
-    if matches!(info.status(), ThreadStatus::Interrupted(_)) {
-        resume::form(screen, html, head)?;
-    }
-    html.classed("p", "dim", &screen.command(&["show", &address::point_text(head), "--writes"]));
-    html.close("div");
-    Ok(())
+    html.close("details").close("div");
 }
 
-fn document(info: &ThreadInfo, head: &Snapshot) -> Result<Json, Refusal> {
+/// Returns the commands that show the run, and those with the effects of its forms.
+fn commands(screen: &Screen<'_>, run: &RunRow) -> Vec<String> {
+    let mut commands = vec![screen.command(&["show", &address::point_text(&run.head), "--writes"])];
+    commands.extend(resume::commands(screen, &run.head, &run.open));
+    commands.extend(control::commands(screen, &run.info));
+    commands
+}
+
+/// Adds the owner of the lease and its end. Without a lease a worker claims the thread, if its tasks are due.
+fn lease(html: &mut Html, run: &RunRow, now: Timestamp) {
+    match &run.lease {
+        Some(LeaseRecord { owner, expires_at: Some(at), .. }) => {
+            let end = match (owner.has_died(), now < *at) {
+                (true, _) => "its process has ended, so a worker may claim the thread".to_owned(),
+                (false, true) => format!("until {at} ({})", until(now, *at)),
+                (false, false) => format!("expired at {at}, so a worker may claim the thread"),
+            };
+            html.element("p", &[], &format!("lease of {owner}, {end}"));
+        }
+        _ if *run.info.status() == ThreadStatus::Running => {
+            html.classed("p", "dim", "no lease: due for a worker, or for a run without a lease");
+        }
+        _ => {}
+    }
+    if run.recoveries() > 0 {
+        let text =
+            format!("continued {} after an owner that did not release its lease", count(run.recoveries(), "time"));
+        html.classed("p", "error", &text);
+    }
+}
+
+/// Adds the tasks that have not ended, each with its attempts and the time of its next one.
+fn tasks(html: &mut Html, run: &RunRow, now: Timestamp) {
+    let tasks = &run.tasks;
+    for task in tasks.iter().take(TASKS_MAX) {
+        let mut text = format!("{}: {}", shortened(&task.name, 60), run.state_of(task, now));
+        let attempts = task.attempts.len() as u64;
+        if attempts > 0 {
+            text.push_str(&format!(", {}", count(attempts, "attempt")));
+        }
+        if let Some(at) = task.wake_at {
+            text.push_str(&format!(", next at {at} ({})", until(now, at)));
+        }
+        html.element("p", &[("class", "dim"), ("dir", "auto")], &text);
+    }
+    if tasks.len() > TASKS_MAX {
+        html.classed("p", "dim", &format!("{} more", count((tasks.len() - TASKS_MAX) as u64, "task")));
+    }
+}
+
+fn document(screen: &Screen<'_>, run: &RunRow) -> Result<Json, Refusal> {
+    let now = screen.store.now();
+    let RunRow { info, head, .. } = run;
     let interrupts = head.interrupts()?;
     let (error, wake_at) = match info.status() {
         ThreadStatus::Failed(error) => (Some(error.clone()), None),
         ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
         _ => (None, None),
+    };
+    let lease = run.lease.as_ref().map(|lease| {
+        json!({
+            "owner": lease.owner.to_string(),
+            "process": lease.owner.process_id(),
+            "epoch": lease.epoch,
+            "until": lease.expires_at.map(|at| at.to_string()),
+            "live": lease.is_live(now),
+        })
+    });
+    let task = |task: &StepInfo| {
+        json!({
+            "task": task.task.to_string(),
+            "node": &*task.name,
+            "call": task.is_call,
+            "state": run.state_of(task, now),
+            "attempts": task.attempts.len(),
+            "error": Some(task.error_text()).filter(|text| !text.is_empty()),
+            "wake_at": task.wake_at.map(|at| at.to_string()),
+        })
+    };
+    let open = |open: &OpenInterrupt| {
+        json!({
+            "interrupt": open.id,
+            "task": open.task.to_string(),
+            "value": open.value.to_json(),
+            "schema": open.response_schema.as_ref().map(|schema| schema.to_json()),
+        })
     };
     Ok(json!({
         "thread": info.id().as_str(),
@@ -104,7 +234,14 @@ fn document(info: &ThreadInfo, head: &Snapshot) -> Result<Json, Refusal> {
         "status": info.status().as_str(),
         "error": error,
         "wake_at": wake_at,
+        "paused": info.facts().is_paused,
+        "stuck": run.is_stuck(),
+        "recoveries": run.recoveries(),
+        "lease": lease,
+        "tasks": run.tasks.iter().map(task).collect::<Vec<_>>(),
         "next": head.next().collect::<Vec<_>>(),
         "questions": interrupts.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() })).collect::<Vec<_>>(),
+        "commands": commands(screen, run),
+        "interrupts": run.open.iter().map(open).collect::<Vec<_>>(),
     }))
 }

@@ -20,7 +20,7 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{ITEMS_BRIEF_MAX, ITEMS_MAX};
 use crate::values::{ValueTree, kind, text};
-use crate::words::{ago, brief, count, grouped, metadata, place, size, status, stored_parent};
+use crate::words::{ago, brief, count, grouped, made, metadata, place, shortened, size, status, stored_parent};
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<Shown, Refusal> {
     let Some((channel, members)) = path.split_first() else { return whole(screen, at) };
@@ -52,7 +52,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<
     tabs(&mut html, at, "state");
     crumbs(&mut html, at, path);
     let command = show_command(at, path);
-    html.classed("p", "dim", &screen.command(&["show", &command[0], &command[1]]));
+    html.open("p", &[("class", "dim")]).text(&screen.command(&["show", &command[0], &command[1]])).literal(" ");
+    html.element("button", &[("type", "button"), ("class", "copy"), ("data-copy", &command[1])], "copy the path");
+    html.close("p");
     if let Some(by) = &by {
         html.within("p", &[], |html| writer(html, at, by));
     }
@@ -196,7 +198,8 @@ pub(super) fn writer(html: &mut Html, at: &Snapshot, by: &Blame) {
     let text = format!("{}@{}", thread_text(by.point.thread.as_str()), by.point.checkpoint);
     let writer = crate::words::tally([by.node.as_deref().unwrap_or(by.source.as_str())]);
     html.text("written by ").text(&writer).text(" at ");
-    html.link(&format!("/t/{}", encode(&text)), &format!("step {}", by.step));
+    let step = format!("/t/{}", encode(&text));
+    html.element("a", &[("href", &step), ("data-blame", "")], &format!("step {}", by.step));
     html.text(&format!(", {}", ago(at.store().now(), by.created_at)));
 }
 
@@ -205,7 +208,13 @@ pub(super) fn pane(html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {
     let by: HashMap<Arc<str>, Blame> = at.blames()?.into_iter().collect();
     let state = at.store().backend().state(at.point())?;
     let point = address::point(at);
-    html.element("h2", &[], "state").open("table", &[("class", "rows state")]).open("tbody", &[]);
+    let cause = made(at, stored_parent(at)?.as_ref());
+    html.open("h2", &[("dir", "auto")]).text("state at ").classed("span", "id", &format!("@{}", at.short_id()?));
+    let age = ago(at.store().now(), at.created_at());
+    html.text(&format!(" · step {} · {} · {age}", at.step(), shortened(&cause, 60)))
+        .close("h2")
+        .open("table", &[("class", "rows state")])
+        .open("tbody", &[]);
     let shown = state.channels.iter().filter(|record| is_state(&record.channel) && record.value != ChannelValue::Empty);
     for record in shown {
         let channel = &*record.channel;

@@ -22,8 +22,6 @@ use crate::words::{ago, brief, made, metadata, place, shortened, span, stored_pa
 
 /// Checkpoints of a lineage that a search for a step reads.
 const SEARCHED: usize = 1_000;
-/// The position of the write that holds the attempt of a task.
-const ATTEMPT: i32 = -8;
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> Result<Shown, Refusal> {
     let found = match number {
@@ -127,20 +125,6 @@ fn state(task: TaskId, writes: &[WriteRecord], is_past: bool) -> &'static str {
     } else {
         "due"
     }
-}
-
-/// Returns the number of the attempt of each task of a checkpoint that stored one, counted from 1.
-pub(super) fn attempts(at: &Snapshot) -> Result<Vec<(String, i64)>, Refusal> {
-    let mut found = Vec::new();
-    let writes = at.writes()?;
-    for task in &at.record().tasks {
-        let stored = writes.iter().find(|write| write.task == task.id && write.index == ATTEMPT);
-        if let Some(write) = stored {
-            let number = write.to_value()?.as_list().and_then(|parts| parts.first()?.as_int()).unwrap_or(0);
-            found.push((task.name.to_string(), number.saturating_add(1)));
-        }
-    }
-    Ok(found)
 }
 
 /// A span of time of a step: an attempt that failed, a call, or the whole step.

@@ -15,9 +15,9 @@ use crate::address::{self, encode, thread_text};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::MESSAGES_MAX;
-use crate::values;
-use crate::words::{ago, brief, grouped, place, rounded, shortened};
+use crate::limits::{MARKDOWN_BYTES_MAX, MESSAGES_MAX};
+use crate::words::{ago, brief, count, place, rounded, shortened};
+use crate::{markdown, values};
 
 /// Messages of a page whose text before an edit is read.
 const EDITED: usize = 16;
@@ -57,6 +57,11 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         html.classed("p", "dim", "no channel holds messages at this point");
         return Ok(View::new(name(&info), html).live(thread.id().as_str()).into());
     };
+    match screen.query.get("format") {
+        Some("markdown") => return markdown(screen, at, &channel).map(Shown::Text),
+        Some(format) => return Err(Refusal::usage(format!("{} is not a format: markdown", shortened(format, 40)))),
+        None => {}
+    }
     let items = page(screen, at, &channel)?;
     if screen.json {
         let messages: Vec<Json> = items.iter().filter_map(|item| Some(item.item.as_ref().ok()?.to_json())).collect();
@@ -76,7 +81,11 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "talk");
-    html.classed("p", "dim", &format!("{} · {} messages", channel, grouped(at.len(&channel)?)));
+    let all = format!("{}/talk?format=markdown&channel={}", address::point(at), encode(&channel));
+    html.open("p", &[("class", "dim")]).text(&format!("{channel} · {} · ", count(at.len(&channel)?, "message")));
+    html.link(&all, "Markdown").literal(" ");
+    html.element("button", &[("type", "button"), ("class", "copy"), ("data-copy-from", &all)], "copy as Markdown");
+    html.close("p");
     if first > 0 {
         let address = format!("{}/talk?channel={}&before={first}", address::point(at), encode(&channel));
         html.within("p", &[("class", "next")], |html| _ = html.link(&address, "earlier messages"));
@@ -90,6 +99,34 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         html.classed("p", "dim", "no message is here");
     }
     Ok(View::new(format!("{} talk", name(&info)), html).live(thread.id().as_str()).into())
+}
+
+/// Returns all messages at a point as Markdown, read in pages, as far as they fit.
+fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String, Refusal> {
+    let mut positions = Vec::new();
+    at.store().backend().items(at.point(), channel, ItemRange::All, &mut |row| {
+        positions.push(row.position);
+        Ok(())
+    })?;
+    let info = screen.thread(at)?.info()?;
+    let mut document = String::new();
+    markdown::add_heading(&mut document, "#", &name(&info));
+    document.push_str(&format!("\n{}, step {}, {}\n", at.id(), at.step(), at.created_at()));
+    for page in positions.chunks(MESSAGES_MAX) {
+        let (Some(first), Some(last)) = (page.first(), page.last()) else { continue };
+        let range = ItemRange::Positions(*first, last.saturating_add(1));
+        for item in at.read_items(channel, range, Damaged::Placeholder)? {
+            if document.len() > MARKDOWN_BYTES_MAX {
+                markdown::add_heading(&mut document, "##", "(further messages: annals export, format markdown)");
+                return Ok(document);
+            }
+            match &item.item {
+                Ok(message) => markdown::add_message(&mut document, &message.to_json()),
+                Err(placeholder) => markdown::add_heading(&mut document, "##", &placeholder.to_string()),
+            }
+        }
+    }
+    Ok(document)
 }
 
 /// Returns the first channel that holds messages.
@@ -212,7 +249,8 @@ fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &
         let text = format!("{}@{}", thread_text(by.record.point.thread.as_str()), by.record.point.checkpoint);
         let node = by.node.as_deref().unwrap_or(by.record.source.as_str());
         html.literal("<br>").text("written by ").text(&shortened(node, 40)).text(" at ");
-        html.link(&format!("/t/{}", encode(&text)), &format!("step {}", by.record.step));
+        let step = format!("/t/{}", encode(&text));
+        html.element("a", &[("href", &step), ("data-blame", "")], &format!("step {}", by.record.step));
         html.literal("<br>").element(
             "time",
             &[("datetime", &by.record.created_at.to_string())],

@@ -1,8 +1,8 @@
 //! The screen of a thread at a point: the tree of branches, the timeline of steps, the state.
 
-use annals::base::{CheckpointId, Value};
+use annals::base::{CheckpointId, NULL_TASK, Value};
 use annals::history::{Snapshot, Thread, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::Source;
+use annals::store::{Source, WriteRecord};
 use serde_json::{Value as Json, json};
 
 use super::tree::BranchTree;
@@ -12,9 +12,16 @@ use crate::changed::{self, ChannelStep, changed};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{STEPS_MAX, SUBGRAPHS_MAX};
+use crate::limits::{RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
 use crate::plot;
-use crate::words::{ago, count, made, metadata, ran, rounded, shortened, span, status, status_text, tally};
+use crate::words::{
+    START, ago, brief, cost, count, interrupt, made, metadata, ran, rounded, shortened, span, status, status_text,
+    tally,
+};
+
+/// The positions of the writes that hold the resume values and the interrupts of a task.
+const RESUME: i32 = -4;
+const INTERRUPT: i32 = -3;
 
 /// A checkpoint of the timeline.
 struct StepRow {
@@ -22,6 +29,8 @@ struct StepRow {
     parent: Option<Snapshot>,
     short: String,
     changed: Vec<ChannelStep>,
+    /// The resume values that its tasks took, each with its interrupt if that is still stored.
+    resumed: Vec<String>,
     status: Option<ThreadStatus>,
 }
 
@@ -30,6 +39,17 @@ impl StepRow {
     fn micros(&self) -> Option<i64> {
         let parent = self.parent.as_ref().filter(|_| self.at.source() == Source::Loop)?;
         Some(self.at.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0))
+    }
+
+    /// Returns the changes on one line: of an input or an edit with the begin of its first message, of a task with the resume
+    /// values that it took.
+    fn text(&self) -> String {
+        let words = Some(shortened(&changed::text(&self.changed), 80)).filter(|text| !text.is_empty());
+        let is_input = self.at.source() != Source::Loop || ran(&self.at, self.parent.as_ref()) == [START];
+        let begin = self.changed.iter().filter(|_| is_input).find_map(|step| step.begin.as_deref());
+        let begin = begin.map(|begin| format!("\"{begin}\""));
+        let parts = words.into_iter().chain(begin).chain(self.resumed.iter().cloned());
+        parts.collect::<Vec<_>>().join(" · ")
     }
 }
 
@@ -117,10 +137,31 @@ fn rows(from: &Snapshot) -> Result<(Vec<StepRow>, Option<Snapshot>), Refusal> {
         let parent = line.get(at + 1).or(older.as_ref()).cloned();
         let changed = changed(snapshot, parent.as_ref())?;
         let status = if at == 0 { Some(status(snapshot)?) } else { None };
-        rows.push(StepRow { at: snapshot.clone(), parent, short, changed, status });
+        let resumed = resumed(snapshot, parent.as_ref());
+        rows.push(StepRow { at: snapshot.clone(), parent, short, changed, resumed, status });
     }
     debug_assert!(rows.len() <= STEPS_MAX, "a page has an end");
     Ok((rows, older))
+}
+
+/// Returns the resume values that the tasks of a superstep took. The interrupt of a value that came from outside is not stored.
+/// Damaged writes are left out: the screen of their step names the damage.
+fn resumed(at: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
+    let parent = parent.filter(|_| at.source() == Source::Loop);
+    let writes = parent.and_then(|parent| parent.writes().ok()).unwrap_or_default();
+    let values = writes.iter().filter(|write| write.index == RESUME && write.task != NULL_TASK);
+    let text = |write: &WriteRecord| {
+        let value = write.to_value().ok()?;
+        let last = shortened(&brief(value.as_list()?.last()?), 40);
+        let asked = writes.iter().find(|of| of.task == write.task && of.index == INTERRUPT);
+        let asked = asked.and_then(|asked| asked.to_value().ok());
+        let asked = asked.as_ref().and_then(|asked| asked.as_list()?.last()?.get("value"));
+        Some(match asked {
+            Some(asked) => format!("asked: {} -> {last}", shortened(&interrupt(asked), 40)),
+            None => format!("resumed: {last}"),
+        })
+    };
+    values.filter_map(text).take(RESUMED_MAX).collect()
 }
 
 /// Returns the title of a thread, or its id.
@@ -141,6 +182,15 @@ pub(super) fn heading(
     html.element("h1", &[("dir", "auto")], &name(info));
     html.within("p", &[("class", "facts")], |html| {
         html.classed("span", "id", &shortened(thread.id().as_str(), 80));
+        if let Some(counts) = info.counts() {
+            let tokens = counts.input_tokens.saturating_add(counts.output_tokens);
+            let words = [
+                (counts.messages > 0).then(|| count(counts.messages, "message")),
+                (tokens > 0).then(|| format!("{} tokens", rounded(tokens))),
+                (counts.cost_nano_usd > 0).then(|| cost(counts.cost_usd())),
+            ];
+            words.into_iter().flatten().for_each(|word| _ = html.text(&format!(" · {word}")));
+        }
         let branches = if tree.count == 1 { "1 branch".to_owned() } else { format!("{} branches", tree.count) };
         html.text(&format!(" · {} · {branches}", count(tree.checkpoints, "checkpoint")));
         if let Some(name) = tree.name(at.record().branch) {
@@ -152,6 +202,9 @@ pub(super) fn heading(
         html.text(" · ");
         let class = if matches!(info.status(), ThreadStatus::Failed(_)) { "error" } else { info.status().as_str() };
         html.classed("span", class, &status_text(info.status(), "a run"));
+        if info.facts().is_paused {
+            html.text(" · ").classed("span", "tag", "paused");
+        }
         if let Some(from) = &from {
             let text = format!("{}@{}", address::thread_text(from.thread.as_str()), from.checkpoint);
             html.text(" · forked from ").link(&format!("/t/{}", encode(&text)), &shortened(from.thread.as_str(), 40));
@@ -210,8 +263,9 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
         let compare = before.map(|before| diff(&before, &point_text(&row.at))).unwrap_or_default();
         html.open("tr", &[("data-row", ""), ("data-diff", &compare)]);
         html.within("td", &[("class", "number")], |html| _ = html.link(&address, &row.at.step().to_string()));
-        html.within("td", &[], |html| {
-            _ = html.link(&format!("{address}/step"), &shortened(&made(&row.at, row.parent.as_ref()), 40));
+        html.within("td", &[("class", "by")], |html| {
+            let by = shortened(&made(&row.at, row.parent.as_ref()), 40);
+            html.element("a", &[("href", &format!("{address}/step")), ("data-blame", "")], &by);
         });
         let took = row.micros().map(span).unwrap_or_default();
         html.classed("td", "number", &took);
@@ -220,12 +274,12 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
                 plot::share(html, micros as f64 / longest as f64, &took);
             }
         });
-        html.element("td", &[("dir", "auto")], &shortened(&changed::text(&row.changed), 80));
+        html.element("td", &[("dir", "auto")], &row.text());
         let tokens: u64 = row.changed.iter().map(|step| step.tokens.0 + step.tokens.1).sum();
         html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
         let created_at = row.at.created_at();
         html.element("td", &[("class", "when"), ("title", &created_at.to_string())], &ago(now, created_at));
-        html.within("td", &[("class", "id")], |html| _ = html.link(&address, &shortened(&row.short, 13)));
+        html.within("td", &[("class", "id")], |html| _ = html.link(&address, &shortened(&row.short, 20)));
         html.close("tr");
     }
     html.close("tbody").close("table");

@@ -73,6 +73,10 @@ fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
             return Err(Refusal::usage(format!("{name} is not a status: {}", STATUSES.join(", "))));
         }
     }
+    if let Some(text) = fields.get("since") {
+        let wrong = |_| Refusal::usage(format!("{} is not a date or a timestamp", shortened(text, 40)));
+        query = query.since(text.parse::<Timestamp>().map_err(wrong)?);
+    }
     if let Some(after) = fields.get("after") {
         let wrong = || Refusal::usage("after is not a position and the id of a thread");
         let (seq, id) = after.split_once(':').ok_or_else(wrong)?;
@@ -144,6 +148,12 @@ fn facets(screen: &Screen<'_>, html: &mut Html) {
             html.close("select");
         });
         html.within("label", &[], |html| {
+            let since = screen.query.get("since").unwrap_or_default();
+            // The input of a browser for dates does not take a time.
+            let kind = if since.contains(':') { "text" } else { "date" };
+            html.literal("active since ").open("input", &[("type", kind), ("name", "since"), ("value", since)]);
+        });
+        html.within("label", &[], |html| {
             let mut attributes = vec![("type", "checkbox"), ("name", "archived"), ("value", "1")];
             attributes.extend(screen.query.get("archived").map(|_| ("checked", "")));
             html.open("input", &attributes).text(" archived");
@@ -171,6 +181,9 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
             _ = html.text(&shortened(title, 80))
         });
         let facts = row.info.facts();
+        if facts.is_paused {
+            html.literal(" ").classed("span", "tag", "paused");
+        }
         if row.info.title().is_some() {
             html.literal(" ").classed("span", "dim", &shortened(id, 40));
         }
@@ -204,7 +217,8 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
                 &format!("the newest {} checkpoints over time", row.times.len()),
             );
         });
-        html.element("td", &[("title", &row.info.updated_at().to_string())], &ago(now, row.info.updated_at()));
+        let updated_at = row.info.updated_at();
+        html.element("td", &[("class", "when"), ("title", &updated_at.to_string())], &ago(now, updated_at));
         html.classed("td", "number", &grouped(row.head.ordinal + 1));
         html.classed("td", "number", &if row.tokens > 0 { rounded(row.tokens) } else { String::new() });
         html.classed("td", "number", &if row.cost > 0.0 { cost(row.cost) } else { String::new() });

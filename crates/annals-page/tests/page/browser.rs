@@ -9,6 +9,7 @@ use annals::store::batch::{Change, ChangeValue, Data};
 use annals::store::{Batch, NewCheckpoint, Parent, Payload, Source};
 use annals_page::PageServer;
 
+use super::forms::asking;
 use super::screens::{calls, waiting};
 use super::webdriver::Browser;
 use super::*;
@@ -29,6 +30,10 @@ fn server(store: &Store, steps: i64) -> std::sync::Arc<PageServer> {
     trip(store);
     _ = waiting(store, "booking");
     calls(store, "fan");
+    let means = json!({ "question": "By which means?", "options": ["by bus", { "label": "by boat", "value": 7 }] });
+    let schema = json!({ "type": "object", "properties": { "seats": { "type": "integer" }, "sure": { "type": "boolean" } },
+        "required": ["seats"] });
+    drop(asking(store, "order", vec![(means, None), (json!("How many?"), Some(schema))]));
     let hostile = store.thread("hostile").unwrap();
     let turned = "\u{202e}txet desrever\u{202c} \u{5e9}\u{5dc}\u{5d5}\u{5dd}";
     hostile
@@ -114,9 +119,11 @@ fn a_browser_shows_every_screen() {
     assert!(!browser.address().contains("token"), "the address does not hold the token: {}", browser.address());
     every_screen(&browser, &base);
     keyboard(&browser, &base);
+    blame_and_copies(&browser, &base);
     keys_of_every_screen(&browser, &base);
     long_thread(&browser, &base);
     live(&browser, &base, &store);
+    filled_form(&browser, &base, &store);
     pictures(&browser, &base);
 }
 
@@ -125,14 +132,24 @@ fn without_javascript(browser: &Browser, base: &str, store: &Store) {
     browser.open(&format!("{base}/runs?status=interrupted"));
     browser.keys("?");
     assert!(browser.all("details#keys[open]").is_empty(), "scripts are off");
-    browser.type_into("textarea", "{\"approved\": true}");
-    browser.click("form.resume button");
+    browser.open(&format!("{base}/t/trip@by%20bus/talk"));
+    assert!(!browser.text("main").contains("copy as Markdown"), "a button that does nothing is hidden");
+    browser.open(&format!("{base}/t/trip@by%20bus/talk?format=markdown"));
+    assert!(browser.text("body").starts_with("# Bern in May"), "{}", browser.text("body"));
+    browser.open(&format!("{base}/runs?status=interrupted"));
+    browser.type_into("form[action*=\"booking\"] textarea", "{\"approved\": true}");
+    browser.click("form.resume[action*=\"booking\"] button");
     browser.wait("the due run", |browser| browser.address() == format!("{base}/runs?status=running"));
     browser.open(&format!("{base}/t/trip/fork?name=by+plane&channel=plan&value=%22Rome%22"));
     browser.click("#make-fork");
     // A click may return before the form is sent.
     browser.wait("the fork", |browser| browser.address() == format!("{base}/t/by%20plane"));
     browser.wait("the origin of the fork", |browser| browser.text("main").contains("forked from"));
+    browser.open(&format!("{base}/runs?status=interrupted"));
+    browser.type_into("input[name=\"in.seats\"]", "3");
+    browser.click("form.resume:has(input[name=\"in.seats\"]) button");
+    browser.wait("the other interrupt", |browser| !browser.text("main").contains("How many?"));
+    assert!(browser.text("main").contains("By which means?"));
     let plan = store.point("by plane").unwrap().get("plan").unwrap();
     assert_eq!(plan, Some("Rome".into()));
 }
@@ -154,6 +171,26 @@ fn keyboard(browser: &Browser, base: &str) {
     browser.wait("the messages are there", |browser| browser.address().ends_with("/talk"));
     browser.keys("?");
     browser.wait("the keys are shown", |browser| !browser.all("details#keys[open]").is_empty());
+}
+
+/// The key of the writer, and buttons whose text is then pasted into the search box.
+fn blame_and_copies(browser: &Browser, base: &str) {
+    browser.open(&format!("{base}/t/trip/state/plan/city"));
+    browser.keys("b");
+    browser.wait("the writer is open", |browser| browser.text("nav.tabs").contains("step 1 "));
+    browser.open(&format!("{base}/t/trip@by%20bus/talk"));
+    browser.keys("jjb");
+    browser.wait("the writer of the second message", |browser| browser.text("nav.tabs").contains("step 1 "));
+    for (address, start) in
+        [("/t/trip/state/plan/stops/0/name", "plan/stops/0/name"), ("/t/trip@by%20bus/talk", "# Bern in May")]
+    {
+        browser.open(&format!("{base}{address}"));
+        browser.click("button.copy");
+        browser.wait("the copy", |browser| !browser.all("#news:not([hidden])").is_empty());
+        assert!(browser.text("#news").starts_with("copied: "), "{}", browser.text("#news"));
+        browser.type_into("#search", "\u{e009}v\u{e000}");
+        browser.wait("the text", |browser| browser.value("#search").starts_with(start));
+    }
 }
 
 /// The keys of WebDriver: Enter, Escape and Tab.
@@ -229,6 +266,19 @@ fn live(browser: &Browser, base: &str, store: &Store) {
     store.thread("trip").unwrap().append("messages", [Message::human("It is live")]).unwrap();
     browser.wait("the message is shown", |browser| browser.text("main").contains("It is live"));
     browser.wait("the thread is named", |browser| browser.text("#news").contains("live: trip"));
+}
+
+/// A choice that was made stays when new checkpoints come, and is stored by its form.
+fn filled_form(browser: &Browser, base: &str, store: &Store) {
+    browser.open(&format!("{base}/runs?status=interrupted"));
+    browser.click("select[name=\"in.value\"] option[value=\"1\"]");
+    store.thread("trip").unwrap().append("messages", [Message::human("It is live again")]).unwrap();
+    browser.wait("the news", |browser| browser.text("#news").contains("load the page again"));
+    assert_eq!(browser.value("select[name=\"in.value\"]"), "1");
+    browser.click("form.resume:has(select[name=\"in.value\"]) button");
+    browser.wait("the due run", |browser| browser.address() == format!("{base}/runs?status=running"));
+    let open = store.thread("order").unwrap().open_interrupts().unwrap();
+    assert!(open.is_empty(), "{open:?}");
 }
 
 /// Makes pictures of all screens in both colour schemes, if they are asked for.

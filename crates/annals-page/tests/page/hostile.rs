@@ -55,6 +55,27 @@ fn hostile_texts_are_text_on_every_screen() {
 }
 
 #[test]
+fn hostile_interrupts_are_text_in_their_forms() {
+    let store = Store::memory();
+    let property = json!({ "type": "string", "title": SCRIPT, "description": SCRIPT, "default": SCRIPT });
+    let schema = json!({ "type": "object", "properties": { SCRIPT: property, "of": { "enum": [SCRIPT] } } });
+    let action = json!({ "name": SCRIPT, "args": { SCRIPT: SCRIPT }, "description": SCRIPT });
+    let actions = json!({ "action_requests": [action], "allowed_decisions": [SCRIPT, "edit"] });
+    let choice = json!({ "question": SCRIPT, "options": [SCRIPT, { "label": SCRIPT, "value": { SCRIPT: 1 } }] });
+    let interrupts = vec![(json!(SCRIPT), None), (json!(SCRIPT), Some(schema)), (choice, None), (actions, None)];
+    drop(super::forms::asking(&store, "x\"><script>t</script>", interrupts));
+    let page = Page::new(store, options().name(SCRIPT).allow_write(true)).unwrap();
+    for target in ["/runs", "/runs?status=interrupted"] {
+        let shown = html(&page, target);
+        for markup in ["<script>d", "<script>t", "<img", "<svg/", "onerror=\""] {
+            assert!(!shown.contains(markup), "{target} holds {markup}: {shown}");
+        }
+        assert!(shown.matches("&lt;script&gt;document").count() > 20, "the texts are shown: {shown}");
+        assert_eq!(shown.matches("<form method=\"post\"").count(), 8, "four of JSON, three of inputs, one of controls");
+    }
+}
+
+#[test]
 fn a_large_value_is_shortened_and_whole_on_demand() {
     let store = Store::memory();
     let thread = store.thread("large").unwrap();

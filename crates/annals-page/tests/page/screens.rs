@@ -118,6 +118,12 @@ fn threads_are_listed_with_facets_and_pages() {
         assert_eq!(found["threads"][0]["thread"], "trip");
     }
     assert_eq!(document(&page, "/.json?project=none")["threads"], json!([]));
+    let (past, future) = ("since=2020-01-31&title=bern", "since=2999-01-31T00:00:00Z&title=bern");
+    assert_eq!(document(&page, &format!("/.json?{past}"))["threads"].as_array().unwrap().len(), 1);
+    assert_eq!(document(&page, &format!("/.json?{future}"))["threads"], json!([]));
+    assert!(html(&page, &format!("/?{past}")).contains("<input type=\"date\" name=\"since\" value=\"2020-01-31\">"));
+    assert!(html(&page, &format!("/?{future}")).contains("<input type=\"text\" name=\"since\""));
+    assert_eq!(get(&page, "/?since=soon").status, 400);
     assert_eq!(document(&page, "/.json")["more"], true);
 }
 
@@ -142,6 +148,57 @@ fn a_thread_has_a_tree_a_timeline_and_permalinks() {
         assert!(html(&page, &format!("/t/trip@{id}")).contains(id));
     }
     assert!(html(&page, "/t/trip@by%20bus").contains("Bern in May"), "a branch is a point");
+}
+
+#[test]
+fn a_thread_shows_its_sums_its_inputs_and_its_resume_values() {
+    let store = Store::memory();
+    let trip = trip(&store);
+    let page = page_of(&store);
+    let facts = |page: &Page, target: &str| {
+        let shown = html(page, target);
+        shown.split("<p class=\"facts\">").nth(1).unwrap().split("</p>").next().unwrap().to_owned()
+    };
+    let shown = facts(&page, "/t/trip");
+    assert!(shown.contains(" · 5 messages · 876 tokens · $0.0040 · 7 checkpoints · 2 branches"), "{shown}");
+    assert!(!shown.contains("paused"));
+    trip.pause().unwrap();
+    assert!(facts(&page, "/t/trip").contains("<span class=\"tag\">paused</span>"));
+    let timeline = html(&page, "/t/trip");
+    assert!(timeline.contains("+2 messages, plan · &quot;A hotel in Bern&quot;</td>"), "{timeline}");
+    let head = trip.head().unwrap().unwrap();
+    let at = format!(
+        "state at <span class=\"id\">@{}</span> · step {} · (edited) · now",
+        head.short_id().unwrap(),
+        head.step()
+    );
+    assert!(timeline.contains(&at), "{at}: {timeline}");
+
+    let schema = DynSchema::new().messages("messages").build();
+    let chat = StateGraph::with_schema(schema)
+        .node("agent", |_: &annals::state::DynState| {
+            Ok(DynUpdate::new().messages("messages", [Message::ai("The Gasthof")]))
+        })
+        .edge(START, "agent")
+        .compile()
+        .unwrap();
+    let input = DynUpdate::new().messages("messages", [Message::human("<Where> do I sleep, and for how many nights?")]);
+    chat.invoke(&store.thread("chat").unwrap(), input).unwrap();
+    let shown = html(&page, "/t/chat");
+    assert!(shown.contains("+1 message · &quot;&lt;Where&gt; do I sleep, and for how many nig…&quot;</td>"), "{shown}");
+    assert!(!shown.contains("&quot;The Gasthof"), "the text of a task is on its own screen: {shown}");
+
+    let graph = waiting(&store, "inside");
+    let (inside, outside) = (store.thread("inside").unwrap(), store.thread("outside").unwrap());
+    graph.invoke(&inside, Command::resume("<yes>")).unwrap();
+    graph.invoke(&outside, DynUpdate::new().set("n", 1)).unwrap();
+    let open = outside.open_interrupts().unwrap();
+    outside.resume_interrupt(&open[0].id, "no").unwrap();
+    graph.invoke(&outside, Input::Continue).unwrap();
+    let shown = html(&page, "/t/inside");
+    assert!(shown.contains("n · asked: Book the Gasthof? -&gt; &lt;yes&gt;</td>"), "{shown}");
+    assert_eq!(shown.matches("asked: ").count(), 1, "the other tasks were asked nothing: {shown}");
+    assert!(html(&page, "/t/outside").contains("n · resumed: no</td>"));
 }
 
 #[test]
@@ -198,6 +255,30 @@ fn messages_show_edits_removals_calls_and_writers() {
 }
 
 #[test]
+fn a_conversation_is_markdown_at_an_address() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/t/trip@by%20bus/talk");
+    let link = shown.split("<a href=\"").find(|link| link.contains("\">Markdown</a>")).expect("a link to the Markdown");
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    assert!(shown.contains(&format!("data-copy-from=\"{}\"", link.replace('&', "&amp;"))), "{shown}");
+    let response = get(&page, &link);
+    assert_eq!(response.value_of("content-type"), Some("text/plain; charset=utf-8"));
+    let text = response.text();
+    assert!(text.starts_with("# Bern in May\n"), "{text}");
+    let after = text.split("\n## ").skip(1).map(str::trim_end).collect::<Vec<_>>();
+    assert_eq!((after[0], after.len()), ("human\n\nA hotel in Bern", 4), "{text}");
+    assert!(after[1].contains("calls hotels\n\n```\n{\n  \"city\": \"Bern\"\n}\n```"), "{text}");
+    assert!(text.contains("The Gasthof zum B\u{e4}ren") && !text.contains("To be removed"), "{text}");
+    assert_eq!(get(&page, "/t/trip/talk?format=pdf").status, 400);
+    let many = store.thread("many").unwrap();
+    many.append("messages", (0..120).map(|n| Message::human(format!("say {n:03}")))).unwrap();
+    let all = html(&page, "/t/many/talk?format=markdown");
+    assert_eq!(all.matches("\n## human\n\nsay ").count(), 120, "the conversation has no pages");
+}
+
+#[test]
 fn a_state_has_a_tree_a_history_and_raw_texts() {
     let store = Store::memory();
     trip(&store);
@@ -209,6 +290,8 @@ fn a_state_has_a_tree_a_history_and_raw_texts() {
     );
     let city = html(&page, "/t/trip/state/plan/city");
     assert!(city.contains("Basel") && city.contains("<td dir=\"auto\">Bern</td>"), "the value before: {city}");
+    assert!(city.contains("data-copy=\"plan/city\">copy the path</button>"), "{city}");
+    assert!(city.contains("\" data-blame=\"\">step 1</a>"), "{city}");
     assert_eq!(html(&page, "/t/trip/state/plan/city?raw=1"), "Basel");
     let found = document(&page, "/t/trip/state/plan/stops/1/name.json");
     assert_eq!((found["value"].as_str(), found["channel"].as_str()), (Some("c"), Some("plan")));
@@ -298,6 +381,36 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     assert_eq!(document(&page, "/health.json?check=1")["check"]["problems"], json!([]));
     let info = store.thread("booking").unwrap().info().unwrap();
     assert!(matches!(info.status(), ThreadStatus::Interrupted(_)));
+}
+
+#[test]
+fn health_shows_versions_sizes_and_modes() {
+    let memory = page_of(&Store::memory());
+    let bare = document(&memory, "/health.json");
+    assert_eq!((&bare["file"], bare["sqlite"].as_str()), (&Json::Null, Some(annals::rusqlite::version())));
+    assert!(html(&memory, "/health").contains(annals::rusqlite::version()));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chats <b>.db");
+    let store = Store::open(&path).unwrap();
+    store.thread("trip").unwrap().set("n", 1).unwrap();
+    let page = Page::new(store.clone(), options().file(&path)).unwrap();
+    let file = document(&page, "/health.json")["file"].clone();
+    assert_eq!((&file["format"], &file["page_bytes"], &file["log_mode"]), (&json!(2), &json!(4_096), &json!("wal")));
+    let names: Vec<_> = file["files"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["chats <b>.db", "chats <b>.db-wal", "chats <b>.db-shm"]);
+    assert_eq!(file["files"][0]["bytes"], std::fs::metadata(&path).unwrap().len());
+    let shown = html(&page, "/health");
+    assert!(shown.contains("chats &lt;b&gt;.db-wal</th>") && shown.contains("version of the format"), "{shown}");
+    if cfg!(unix) {
+        assert_eq!(file["files"][0]["mode"], "0600");
+        assert!(shown.contains("rw------- (0600): its owner alone may read it"), "{shown}");
+    }
+    std::fs::write(path.with_extension("txt"), "no database").unwrap();
+    let other = Page::new(store.clone(), options().file(path.with_extension("txt"))).unwrap();
+    assert_eq!(document(&other, "/health.json")["file"]["format"], Json::Null);
+    let absent = Page::new(store, options().file(folder.path().join("absent.db"))).unwrap();
+    assert_eq!(document(&absent, "/health.json")["file"], Json::Null);
 }
 
 #[test]

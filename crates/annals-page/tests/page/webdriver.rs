@@ -146,6 +146,11 @@ impl Browser {
         value.as_str().unwrap_or_default().to_owned()
     }
 
+    /// Returns the content of an input.
+    pub(crate) fn value(&self, selector: &str) -> String {
+        self.element(selector, "GET", "/property/value", None).as_str().unwrap_or_default().to_owned()
+    }
+
     /// Shows the pages as for a reader who prefers a colour scheme: `light` or `dark`.
     pub(crate) fn prefer(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);

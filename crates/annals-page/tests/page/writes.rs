@@ -6,17 +6,17 @@ use annals_graph::prelude::*;
 use super::screens::waiting;
 use super::*;
 
-fn writing(store: &Store) -> Page {
+pub(crate) fn writing(store: &Store) -> Page {
     Page::new(store.clone(), options().allow_write(true)).unwrap()
 }
 
 /// Returns the token of the forms of a screen.
-fn form_token(page: &Page, target: &str) -> String {
+pub(crate) fn form_token(page: &Page, target: &str) -> String {
     let shown = html(page, target);
     shown.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
 }
 
-fn post(target: &str, body: String) -> PageRequest {
+pub(crate) fn post(target: &str, body: String) -> PageRequest {
     let post = PageRequest::post(target, body).header("host", HOST).header("authorization", format!("Bearer {TOKEN}"));
     post.header("origin", format!("http://{HOST}"))
 }
