@@ -1,6 +1,6 @@
 //! `annals pending`: interrupts with their questions, timers, and failures, of all threads that are not archived.
 //!
-//! JSON: `{"schema": 1, "pending": [{"kind": "interrupt" | "timer" | "failed", "thread", "namespace", "checkpoint",
+//! JSON: `{"schema": 1, "pending": [{"kind": "interrupt" | "timer" | "failed" | "stuck", "thread", "namespace", "checkpoint",
 //! "task", "node", "interrupt", "question", "wake_at", "error"}], "more"}`. Members that a kind does not have are null. `interrupt` is the
 //! id with which `annals answer --id` names it. An interrupt that has a resume value is absent: its task is due.
 
@@ -20,7 +20,7 @@ const PAGE: usize = 500;
 pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let most = args.most();
     let mut rows = Vec::new();
-    for status in ["interrupted", "failed"] {
+    for status in ["interrupted", "failed", "stuck"] {
         of_status(store, status, most, &mut rows)?;
     }
     for timer in store.timers(None)? {
@@ -72,7 +72,9 @@ fn of_status(store: &Store, status: &'static str, most: usize, rows: &mut Vec<Js
         for info in &page {
             let at = store.thread(info.id().as_str())?.at(info.head())?;
             match info.status() {
-                ThreadStatus::Failed(error) => failed(&at, error, rows)?,
+                status @ (ThreadStatus::Failed(error) | ThreadStatus::Stuck(error)) => {
+                    failed(&at, status.as_str(), error, rows)?;
+                }
                 _ => interrupts(&at, rows)?,
             }
         }
@@ -96,12 +98,12 @@ fn interrupts(at: &Snapshot, rows: &mut Vec<Json>) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn failed(at: &Snapshot, error: &str, rows: &mut Vec<Json>) -> Result<(), StoreError> {
+fn failed(at: &Snapshot, kind: &str, error: &str, rows: &mut Vec<Json>) -> Result<(), StoreError> {
     let writes = at.writes()?;
     let is_error = |write: &&WriteRecord| &*write.channel == "__error__" && write.value != WriteValue::Null;
     let task = writes.iter().find(is_error).map(|write| write.task.to_string());
     let node = task.as_deref().and_then(|task| node_of(at, task));
-    let mut row = document("failed", at, task.unwrap_or_default(), node);
+    let mut row = document(kind, at, task.unwrap_or_default(), node);
     row["error"] = json!(error);
     rows.push(row);
     Ok(())

@@ -111,7 +111,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
     let waits = Waits::of(at)?;
     let state = match &waits.status {
         ThreadStatus::Done => "no task is due".to_owned(),
-        ThreadStatus::Failed(_) => out.removed(&waits.text(200)),
+        ThreadStatus::Failed(_) | ThreadStatus::Stuck(_) => out.removed(&waits.text(200)),
         _ => out.open(&waits.text(200)),
     };
     out.line(format!("  next    {state}"))?;

@@ -2,7 +2,7 @@
 //!
 //! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "paused", "graph",
 //! "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches", "head", "step",
-//! "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
+//! "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
 //! failure, or the reason of a cancellation.
 
 use annals::base::Value;
@@ -109,7 +109,7 @@ impl Row {
     fn document(&self) -> Json {
         let (facts, status, counts) = (self.info.facts(), self.info.status(), self.info.counts());
         let (error, wake_at) = match status {
-            ThreadStatus::Failed(error) => (Some(error.clone()), None),
+            ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
             ThreadStatus::Cancelled(reason) => (reason.clone(), None),
             ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
             _ => (None, None),

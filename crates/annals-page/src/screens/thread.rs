@@ -200,7 +200,7 @@ pub(super) fn heading(
             html.text(" · ").link(&format!("/?project={}", encode(project)), &shortened(project, 40));
         }
         html.text(" · ");
-        let class = if matches!(info.status(), ThreadStatus::Failed(_)) { "error" } else { info.status().as_str() };
+        let class = if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { info.status().as_str() };
         html.classed("span", class, &status_text(info.status(), "a run"));
         if info.facts().is_paused {
             html.text(" · ").classed("span", "tag", "paused");
@@ -249,7 +249,7 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
     if let Some((row, status)) = rows.first().and_then(|row| Some((row, row.status.as_ref()?)))
         && *status != ThreadStatus::Done
     {
-        let class = if matches!(status, ThreadStatus::Failed(_)) { "error" } else { "open" };
+        let class = if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
         html.classed("p", class, &status_text(status, &tally(row.at.next())));
     }
     html.open("table", &[("class", "rows steps")]).open("thead", &[]).open("tr", &[]);

@@ -19,7 +19,8 @@ use crate::words::{ago, cost, grouped, rounded, shortened, status_text, tally};
 const SPARKS: usize = 12;
 
 /// The names of statuses.
-pub(super) const STATUSES: [&str; 6] = ["interrupted", "failed", "running", "sleeping", "done", "cancelled"];
+pub(super) const STATUSES: [&str; 7] =
+    ["interrupted", "failed", "stuck", "running", "sleeping", "done", "cancelled"];
 
 /// A thread with what its row shows.
 struct ThreadRow {
@@ -208,7 +209,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
         html.close("td");
         let due = tally(row.head.tasks.iter().map(|task| &*task.name));
         let status = row.info.status();
-        let class = if matches!(status, ThreadStatus::Failed(_)) { "error" } else { status.as_str() };
+        let class = if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { status.as_str() };
         html.classed("td", class, &shortened(&status_text(status, &due), 60));
         html.within("td", &[], |html| {
             plot::sparkline(
@@ -246,7 +247,7 @@ fn sparks(times: &[Timestamp]) -> [usize; SPARKS] {
 fn document(row: &ThreadRow) -> Json {
     let (facts, status, counts) = (row.info.facts(), row.info.status(), row.info.counts());
     let (error, wake_at) = match status {
-        ThreadStatus::Failed(error) => (Some(error.clone()), None),
+        ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
         ThreadStatus::Cancelled(reason) => (reason.clone(), None),
         ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
         _ => (None, None),
