@@ -6,7 +6,7 @@
 //! failure, or the reason of a cancellation.
 
 use annals::base::Value;
-use annals::history::{Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
 use annals::store::{Store, ThreadSize};
 use serde_json::{Value as Json, json};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) ->
     let mut infos: Vec<ThreadInfo> = Vec::new();
     while infos.len() <= limit {
         let rest = limit.saturating_sub(infos.len()).saturating_add(1);
-        let query = query(args, store).limit(rest.min(PAGE));
+        let query = args.filter.query(store).limit(rest.min(PAGE));
         let page = store.threads_with(infos.last().map_or(query.clone(), |last| query.after(last)))?;
         if page.is_empty() {
             break;
@@ -54,21 +54,6 @@ pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) ->
         output::note("no thread is listed");
     }
     Ok(u8::from(rows.is_empty()))
-}
-
-fn query(args: &args::ThreadsArgs, store: &Store) -> ThreadQuery {
-    let mut query = ThreadQuery::new().archived(args.archived);
-    query.status = args.status.map(args::StatusName::as_str);
-    query.project.clone_from(&args.project);
-    query.label.clone_from(&args.label);
-    query.graph.clone_from(&args.graph);
-    if let Some(text) = &args.title {
-        query = query.title_contains(text);
-    }
-    match args.since {
-        Some(since) => query.since(since.at(store.now())),
-        None => query,
-    }
 }
 
 fn table(store: &Store, rows: &[Row], out: &mut Printer) -> Result<(), CommandFailure> {

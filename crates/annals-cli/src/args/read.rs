@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use annals::store::SearchCursor;
+use annals::history::ThreadQuery;
+use annals::store::{SearchCursor, Store};
 
 use crate::since::Since;
 
@@ -163,8 +164,9 @@ impl StatsField {
     }
 }
 
+/// A query of threads. Its arguments are a group of this name, which other arguments exclude or require.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ThreadsArgs {
+pub(crate) struct ThreadFilterArgs {
     /// Only threads with this status
     #[arg(long, value_enum, value_name = "STATUS")]
     pub(crate) status: Option<StatusName>,
@@ -186,6 +188,30 @@ pub(crate) struct ThreadsArgs {
     /// The archived threads in place of the others
     #[arg(long)]
     pub(crate) archived: bool,
+}
+
+impl ThreadFilterArgs {
+    /// Returns the query, without a limit.
+    pub(crate) fn query(&self, store: &Store) -> ThreadQuery {
+        let mut query = ThreadQuery::new().archived(self.archived);
+        query.status = self.status.map(StatusName::as_str);
+        query.project.clone_from(&self.project);
+        query.label.clone_from(&self.label);
+        query.graph.clone_from(&self.graph);
+        if let Some(text) = &self.title {
+            query = query.title_contains(text);
+        }
+        match self.since {
+            Some(since) => query.since(since.at(store.now())),
+            None => query,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadsArgs {
+    #[command(flatten)]
+    pub(crate) filter: ThreadFilterArgs,
     /// Show at most N threads (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,

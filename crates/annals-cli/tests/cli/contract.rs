@@ -160,6 +160,7 @@ fn every_document_has_its_documented_shape() {
     for (name, arguments) in [
         ("pause", &["pause", "order"][..]),
         ("resume", &["resume", "order"]),
+        ("pause", &["pause", "--status", "sleeping", "--yes"]),
         ("signal", &["signal", "order", "paid", "1"]),
         ("cancel", &["cancel", "order"]),
     ] {
