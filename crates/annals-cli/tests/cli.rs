@@ -4,6 +4,8 @@
 
 #[path = "cli/contract.rs"]
 mod contract;
+#[path = "cli/differences.rs"]
+mod differences;
 #[path = "cli/flows.rs"]
 mod flows;
 #[path = "cli/guides.rs"]

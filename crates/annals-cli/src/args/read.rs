@@ -264,6 +264,12 @@ pub(crate) struct DiffArgs {
     /// Print only the number of changes of each channel
     #[arg(long)]
     pub(crate) stat: bool,
+    /// Print the messages that were added, edited, removed or moved, one line each
+    #[arg(long, conflicts_with = "stat")]
+    pub(crate) messages: bool,
+    /// Print the JSON Patch (RFC 6902) of the values
+    #[arg(long, conflicts_with_all = ["stat", "messages"])]
+    pub(crate) patch: bool,
     /// Exit with 1 if there are differences
     #[arg(long)]
     pub(crate) exit_code: bool,

@@ -102,6 +102,8 @@ fn every_document_has_its_documented_shape() {
         ("show --messages", &["show", "research:notes", "--messages", "2"]),
         ("diff", &["diff", "research:notes~8", "research:notes"]),
         ("diff", &["diff", "research:notes@{step:-1}"]),
+        ("diff --messages", &["diff", "research:notes~8", "research:notes", "--messages"]),
+        ("diff --patch", &["diff", "research:notes~8", "research:notes", "--patch"]),
         ("blame", &["blame", "research:notes"]),
         ("tail", &["tail", "-n", "1"]),
         ("stats", &["stats"]),
