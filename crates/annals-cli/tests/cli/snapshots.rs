@@ -52,6 +52,8 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
             "annals log trip --node model",
             "annals log trip -S Basel",
             "annals log trip -S Basel --node model --oneline",
+            "annals log trip -S Basel --graph",
+            "annals log trip -S Basel --stat --oneline -n 1",
             "annals log order-17",
             "annals log order-18",
             "annals log trip --jsonl -n 1",
