@@ -41,6 +41,7 @@ mod point;
 mod progress;
 mod prune;
 mod repair;
+mod restart;
 mod search;
 mod serve;
 mod show;
@@ -178,6 +179,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Pause(args) => outside::pause(args, &outside::open(args, store)?, out),
         Verb::Resume(args) => outside::resume(args, &outside::open(args, store)?, out),
         Verb::Retry(args) => outside::retry(args, &outside::open(args, store)?, out),
+        Verb::Restart(args) => restart::run(args, &point::open_to_write(store)?, out),
         Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, store, out),
         Verb::Import(args) => transfer::import(args, store, out),
         Verb::Demo(args) => demo::run(args, store, out),

@@ -52,3 +52,12 @@ pub(crate) struct CancelArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
 }
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestartArgs {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// Restart the thread from its newest checkpoint with this step, in place of @POINT
+    #[arg(long, value_name = "STEP", allow_negative_numbers = true)]
+    pub(crate) from: Option<i64>,
+}

@@ -19,7 +19,7 @@ pub(crate) use change::{
     ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, PruneArgs, RewindArgs, RmArgs, SwitchArgs,
     ThreadArg, UpdateArgs,
 };
-pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, SignalArgs};
+pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, SignalArgs};
 pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
 pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
@@ -63,6 +63,7 @@ Examples:
   annals pending && annals stats --by model
   annals signal order-17 review true && annals cancel order-18 --reason late
   annals retry --status failed --graph order --yes
+  annals restart order-17 --from 3
   annals export trip-42 --format html --out trip.html
   annals tail -f
   annals serve notes.db --open
@@ -231,6 +232,8 @@ pub(crate) enum Verb {
     Resume(ChosenThreads),
     /// Make the failed tasks of threads due again
     Retry(ChosenThreads),
+    /// Continue a thread from an older checkpoint, whose tasks run anew; nothing is deleted
+    Restart(RestartArgs),
     /// Write the messages at a point in the format of another program
     Export(ExportArgs),
     /// Read the histories of other programs, or start a new thread with messages and print its id

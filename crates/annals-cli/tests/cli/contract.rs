@@ -172,6 +172,7 @@ fn every_document_has_its_documented_shape() {
     compare("answer", &asking.json(&["answer", "order", "many"]));
     super::outside::work(&asking);
     compare("retry", &asking.json(&["retry", "order"]));
+    compare("restart", &asking.json(&["restart", "order"]));
     let histories = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/parity/agents/chat/role-lines/input");
     let imported = Bench::new();
     compare("import PATH", &imported.json(&["import", histories]));

@@ -159,3 +159,56 @@ fn failed_threads_are_retried_by_a_query() {
     assert_eq!(bench.text(&["retry", "--status", "failed", "--yes"]), "order  running\n");
     assert_eq!(status(&bench), "running");
 }
+
+#[derive(State, Clone, Default)]
+struct Sum {
+    n: i64,
+}
+
+/// A graph that adds one, then ten.
+fn counted() -> CompiledGraph<Sum> {
+    StateGraph::<Sum>::new()
+        .name("count")
+        .node("one", |sum: &Sum| Ok(Sum::update().n(sum.n + 1)))
+        .node("ten", |sum: &Sum| Ok(Sum::update().n(sum.n + 10)))
+        .edge(START, "one")
+        .edge("one", "ten")
+        .compile()
+        .unwrap()
+}
+
+/// The tasks of an older checkpoint run anew, with its state; the abandoned branch stays.
+#[test]
+fn a_thread_is_restarted_from_a_step() {
+    let bench = Bench::new();
+    let store = Store::open(bench.path("store.db")).unwrap();
+    counted().invoke(&store.thread("sum").unwrap(), Sum::update().n(100)).unwrap();
+    drop(store);
+    let next = |step: i64| bench.json(&["show", &format!("sum@{{step:{step}}}")])["next"].clone();
+    let step = (0..5).find(|step| next(*step) == json!(["ten"])).unwrap();
+    let number = step.to_string();
+
+    let before = bench.json(&["log", "sum"]);
+    let ended = bench.annals(&["restart", "sum", "--json"]);
+    assert_eq!((code(&ended), &document(&ended.stderr)["error"]["code"]), (2, &json!("invalid")), "{ended:?}");
+    assert_eq!(code(&bench.annals(&["restart", "sum", "--from", "99"])), 3);
+    assert_eq!(code(&bench.annals(&["restart", "sum@~1", "--from", &number])), 3, "sum@~1 is not a thread");
+    assert_eq!(code(&bench.annals(&["restart", "nobody", "--from", &number])), 3);
+    assert_eq!(bench.json(&["log", "sum"])["head"], before["head"], "nothing was written");
+
+    let restarted = bench.json(&["restart", "sum", "--from", &number]);
+    let from = bench.json(&["show", &format!("sum@{{step:{step}}}")])["checkpoint"].clone();
+    assert_eq!((&restarted["next"], &restarted["restarted_from"]["checkpoint"]), (&json!(["ten"]), &from));
+    assert_eq!(bench.json(&["show", "sum"])["checkpoint"], restarted["checkpoint"]);
+    assert_eq!((status(&bench), &bench.json(&["show", "sum"])["values"]["n"]), (json!("running"), &json!(101)));
+    let store = Store::open(bench.path("store.db")).unwrap();
+    assert_eq!(Worker::new(&store).register(&counted()).run_until_idle().unwrap().continued, 1);
+    drop(store);
+    assert_eq!((status(&bench), &bench.json(&["show", "sum"])["values"]["n"]), (json!("done"), &json!(111)));
+    let all = bench.json(&["log", "sum", "-n", "0"])["checkpoints"].as_array().unwrap().len();
+    assert_eq!(all, before["checkpoints"].as_array().unwrap().len() + 2, "the branch before stays");
+    let text = bench.annals(&["restart", &format!("sum@{{step:{step}}}")]);
+    assert!(code(&text) == 0 && String::from_utf8(text.stdout.clone()).unwrap().contains("due: ten"), "{text:?}");
+    bench.text(&["undo", "sum"]);
+    assert_eq!(status(&bench), "done");
+}
