@@ -274,11 +274,11 @@ fn a_demo_killed_after_each_superstep_reaches_its_end() {
 #[test]
 fn threads_and_log_agree_as_text_and_json() {
     let bench = Bench::ran();
-    let threads = bench.json(&["threads"]);
+    let threads = bench.json(&["threads", "--count"]);
     let thread = &threads["threads"][0];
     assert_eq!((&thread["thread"], &thread["status"]), (&json!("research:notes"), &json!("done")));
     assert_eq!((&thread["checkpoints"], &thread["branches"], &threads["more"]), (&json!(12), &json!(2), &json!(false)));
-    let line = bench.text(&["threads"]);
+    let line = bench.text(&["threads", "--count"]);
     assert!(line.starts_with("THREAD") && line.contains("research:notes  12           2"), "{line}");
 
     let log = bench.json(&["log", "research:notes"]);

@@ -213,6 +213,9 @@ impl ThreadFilterArgs {
 pub(crate) struct ThreadsArgs {
     #[command(flatten)]
     pub(crate) filter: ThreadFilterArgs,
+    /// Count the checkpoints and branches of each thread, which reads the indexes of all of them
+    #[arg(long)]
+    pub(crate) count: bool,
     /// Show at most N threads (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,

@@ -97,6 +97,7 @@ fn every_document_has_its_documented_shape() {
     compare("demo", &demo.json(&["demo", "--yes"]));
     for (name, arguments) in [
         ("threads", &["threads"][..]),
+        ("threads", &["threads", "--count"]),
         ("log", &["log", "research:notes"]),
         ("show", &["show", "research:notes~3", "--writes"]),
         ("show --messages", &["show", "research:notes", "--messages", "2"]),
