@@ -24,6 +24,8 @@ mod maps;
 mod outside;
 #[path = "cli/repair.rs"]
 mod repair;
+#[path = "cli/schema.rs"]
+mod schema;
 #[path = "cli/snapshots.rs"]
 mod snapshots;
 #[path = "cli/speed.rs"]

@@ -9,7 +9,7 @@ use super::*;
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-json.md");
 
 /// The shapes, by the name of their command or of the shape.
-fn shapes() -> BTreeMap<String, Json> {
+pub(super) fn shapes() -> BTreeMap<String, Json> {
     let text = fs::read_to_string(DOCUMENT).unwrap();
     let mut shapes = BTreeMap::new();
     let (mut heading, mut name, mut block) = (String::new(), None, String::new());
@@ -79,11 +79,13 @@ fn mismatch(value: &Json, shape: &Json, shapes: &BTreeMap<String, Json>, at: &st
 
 #[test]
 fn every_document_has_its_documented_shape() {
-    let shapes = shapes();
+    let (shapes, root) = (shapes(), schema::stored());
     let mut compared = Vec::new();
     let mut compare = |name: &'static str, document: &Json| {
         let shape = shapes.get(name).unwrap_or_else(|| panic!("{name} is not documented"));
         assert_eq!(mismatch(document, shape, &shapes, name), None);
+        let definition = &root["$defs"][schema::definition(name)];
+        assert_eq!(schema::violation(document, definition, &root, name), None);
         compared.push(name);
     };
     let demo = Bench::new();
@@ -198,7 +200,7 @@ fn every_document_has_its_documented_shape() {
     compare("Errors", &document(&error.stderr));
     compare("serve", &served(&other));
 
-    let shared = ["BY", "CHANGE", "OPERATION", "PROBLEMS"];
+    let shared = ["BY", "CHANGE", "OPERATION", "PLACE", "PROBLEMS"];
     let missing: Vec<_> =
         shapes.keys().filter(|name| !compared.contains(&name.as_str()) && !shared.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "no document was compared with {missing:?}");
