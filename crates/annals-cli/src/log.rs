@@ -111,7 +111,7 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
     }
     let is_empty = rows.is_empty() && elsewhere.is_empty();
     if is_empty {
-        output::note(pickaxe::NONE);
+        output::note(pickaxe::NO_CHANGE);
     }
     Ok(u8::from(is_empty))
 }

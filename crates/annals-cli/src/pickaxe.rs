@@ -12,7 +12,7 @@ use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, escape};
 
 /// The note of an empty list.
-pub(crate) const NONE: &str = "no change of the log is one of this text";
+pub(crate) const NO_CHANGE: &str = "no change of the log is one of this text";
 
 /// Returns the changes of a text that pass the filter of the log, newest first.
 pub(crate) fn find(thread: &Thread, text: &str, args: &LogArgs) -> Result<Vec<TextChange>, CommandFailure> {
@@ -39,7 +39,7 @@ pub(crate) fn run(thread: &Thread, text: &str, args: &LogArgs, out: &mut Printer
             out.line(out.dim("(older ones: -n 0 shows all)"))?;
         }
         if changes.is_empty() {
-            output::note(NONE);
+            output::note(NO_CHANGE);
         }
         return Ok(u8::from(changes.is_empty()));
     }

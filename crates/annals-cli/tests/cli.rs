@@ -349,36 +349,6 @@ fn show_prints_the_state_and_its_writers() {
 }
 
 #[test]
-fn diff_compares_points_and_parents() {
-    let bench = Bench::ran();
-    let end = bench.json(&["demo"])["end"].as_str().unwrap().to_owned();
-    let first = format!("research:notes@{end}");
-    let found = bench.json(&["diff", &first, "research:notes"]);
-    let kind = |name: &str| found["channels"].as_array().unwrap().iter().find(|c| c["channel"] == name).cloned();
-    assert_eq!(kind("top_terms").unwrap()["after"], 3);
-    let messages = kind("messages").unwrap();
-    assert_eq!((messages["kind"].as_str(), messages["changed"].as_array().unwrap().len()), (Some("items"), 1));
-    assert_eq!(kind("notes"), None, "equal channels are left out");
-    assert_eq!(found["before"]["checkpoint"], json!(end));
-
-    let stat = bench.text(&["diff", &first, "research:notes", "--stat"]);
-    assert!(stat.contains("messages      1 changed\n") && stat.contains("channels unchanged"), "{stat}");
-    let text = bench.text(&["diff", &first, "research:notes"]);
-    assert!(text.starts_with("--- research:notes@") && text.contains("top_terms: changed\n  8 -> 3\n"), "{text}");
-
-    let one = bench.json(&["diff", "research:notes~3"]);
-    assert_eq!(one["channels"][0]["channel"], "top_terms", "one point is compared with its parent");
-    assert_eq!(one["channels"].as_array().unwrap().len(), 1);
-    let oldest = bench.json(&["diff", "research:notes~7"]);
-    assert_eq!(oldest["before"]["checkpoint"], bench.json(&["show", "research:notes~8"])["checkpoint"]);
-    assert_eq!(bench.json(&["diff", "research:notes~8"])["before"], Json::Null, "the first has no parent");
-
-    assert_eq!(code(&bench.annals(&["diff", &first, "research:notes", "--exit-code"])), 1);
-    let same = bench.annals(&["diff", &first, &first, "--exit-code"]);
-    assert_eq!((code(&same), String::from_utf8(same.stdout).unwrap().contains("no differences")), (0, true));
-}
-
-#[test]
 fn fork_prints_only_the_new_thread() {
     let bench = Bench::ran();
     let forked = bench.annals(&["fork", "research:notes~4", "--name", "mine"]);
