@@ -1,6 +1,7 @@
 //! `annals diff`: compares the states at two points.
 //!
-//! One point is compared with its parent; a range `A..B` is two points. Exit code 1 with `--exit-code` if the states differ.
+//! One point is compared with its parent; a range `A..B` is two points. Exit code 1 with `--exit-code` if the states differ;
+//! `--messages` is in [`crate::message_diff`], `--patch` in [`crate::state_patch`].
 //!
 //! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "unchanged": n, "channels": [..]}`
 //! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before",
@@ -16,8 +17,10 @@ use serde_json::{Value as Json, json};
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::lines::{DiffLine, apart, lines, members};
+use crate::message_diff;
 use crate::output::{Printer, columns, count, cut, escape, safe_lines};
 use crate::point::{resolve, resolve_range};
+use crate::state_patch;
 use crate::words::{self, brief, item};
 
 /// The number of changed lines, members or items of one channel that are shown; JSON has all.
@@ -40,12 +43,19 @@ pub(crate) fn run(args: &args::DiffArgs, store: &Store, out: &mut Printer) -> Re
         Some(before) => diff(before, &after)?,
         None => everything(&after)?,
     };
-    if out.is_json() {
-        out.json(&document(before.as_ref(), &after, &found))?;
+    let before = before.as_ref();
+    let differences = if args.messages {
+        message_diff::print(before, &after, &found, out)?
+    } else if args.patch {
+        state_patch::print(before, &after, &found, out)?
+    } else if out.is_json() {
+        out.json(&document(before, &after, &found))?;
+        found.channels.len()
     } else {
-        print(before.as_ref(), &after, &found, args.stat, out)?;
-    }
-    Ok(u8::from(args.exit_code && !found.channels.is_empty()))
+        print(before, &after, &found, args.stat, out)?;
+        found.channels.len()
+    };
+    Ok(u8::from(args.exit_code && differences > 0))
 }
 
 /// Prints the differences between two points.
@@ -74,17 +84,23 @@ fn print(
         out.line(out.dim(&unchanged(found)))?;
         return Ok(());
     }
+    header(before, after, out)?;
+    for channel in &found.channels {
+        out.line(format!("{}: {}", out.bold(&escape(channel.channel())), figures(channel)))?;
+        body(channel, out)?;
+    }
+    out.line(out.dim(&unchanged(found)))?;
+    Ok(())
+}
+
+/// Prints the two points.
+pub(crate) fn header(before: Option<&Snapshot>, after: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     let name = |at: &Snapshot| -> Result<String, CommandFailure> {
         Ok(format!("{}@{} (step {})", escape(at.point().thread.as_str()), at.short_id()?, at.step()))
     };
     let before = before.map(name).transpose()?.unwrap_or_else(|| "nothing".into());
     out.line(out.removed(&format!("--- {before}")))?;
     out.line(out.added(&format!("+++ {}", name(after)?)))?;
-    for channel in &found.channels {
-        out.line(format!("{}: {}", out.bold(&escape(channel.channel())), figures(channel)))?;
-        body(channel, out)?;
-    }
-    out.line(out.dim(&unchanged(found)))?;
     Ok(())
 }
 

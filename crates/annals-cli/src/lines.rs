@@ -45,7 +45,7 @@ fn compare<'a>(path: String, before: &'a Json, after: &'a Json, found: &mut Vec<
 }
 
 /// Writes a name as a step of a JSON Pointer (RFC 6901).
-fn pointer(name: &str) -> String {
+pub(crate) fn pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 

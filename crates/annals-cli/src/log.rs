@@ -38,6 +38,8 @@ struct LogRow {
     changed: Vec<ChannelChange>,
     /// The state of its thread, if it is the end of a branch.
     waits: Option<Waits>,
+    /// The changes of the text of `-S`, as lines.
+    found: Vec<String>,
 }
 
 /// The form of the rows.
@@ -50,8 +52,10 @@ struct LogForm {
 
 pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.list.thread)?;
-    if let Some(text) = &args.text {
-        return pickaxe::run(&thread, text, args, out);
+    match &args.text {
+        Some(text) if !out.is_json() && (args.graph || args.stat) => return of_text(&thread, text, args, out),
+        Some(text) => return pickaxe::run(&thread, text, args, out),
+        None => {}
     }
     let filter = LogFilter::of(args, store);
     let form = LogForm { oneline: args.oneline, stat: args.stat, graph: args.graph || filter.is_empty() };
@@ -73,6 +77,43 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     let thread = thread.id().as_str();
     out.json(&json!({ "schema": 1, "thread": thread, "head": head, "checkpoints": checkpoints, "more": more }))?;
     Ok(u8::from(rows.is_empty()))
+}
+
+/// Prints the checkpoints whose changes make a text appear or disappear, each with its changes below. Those of the thread that
+/// this one was forked from are in no history of it: their changes are listed after the others.
+fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let changes = pickaxe::find(thread, text, args)?;
+    // The changes have passed the filter of the arguments.
+    let only = Some(changes.iter().map(|change| change.blame.point.checkpoint).collect());
+    let filter = LogFilter { node: None, channel: None, since: None, only };
+    let limit = args.list.most();
+    let (mut rows, more) = if changes.is_empty() { (Vec::new(), false) } else { filter.rows(thread, limit)? };
+    let mut elsewhere = Vec::new();
+    for change in changes {
+        match rows.iter_mut().find(|row| *row.snapshot.point() == change.blame.point) {
+            Some(row) => row.found.push(pickaxe::line(&change, out)),
+            None => elsewhere.push(change),
+        }
+    }
+    let form = LogForm { oneline: args.oneline, stat: args.stat, graph: args.graph };
+    match form.graph {
+        true => draw(thread, &rows, more, form, out)?,
+        false => list(&rows, more, form, out)?,
+    }
+    if !more {
+        let left = limit.saturating_sub(rows.len());
+        let is_cut = elsewhere.len() > left;
+        elsewhere.truncate(left);
+        pickaxe::list(thread, &elsewhere, args.oneline, out)?;
+        if is_cut {
+            out.line(out.dim("(older ones: -n 0 shows all)"))?;
+        }
+    }
+    let is_empty = rows.is_empty() && elsewhere.is_empty();
+    if is_empty {
+        output::note(pickaxe::NO_CHANGE);
+    }
+    Ok(u8::from(is_empty))
 }
 
 /// Prints the log of a thread for people.
@@ -162,12 +203,14 @@ struct LogFilter<'a> {
     node: Option<&'a str>,
     channel: Option<&'a str>,
     since: Option<Timestamp>,
+    /// Some checkpoints of the thread.
+    only: Option<HashSet<CheckpointId>>,
 }
 
 impl<'a> LogFilter<'a> {
     fn of(args: &'a args::LogArgs, store: &Store) -> Self {
         let since = args.since.map(|since| since.at(store.now()));
-        Self { node: args.node.as_deref(), channel: args.channel.as_deref(), since }
+        Self { node: args.node.as_deref(), channel: args.channel.as_deref(), since, only: None }
     }
 
     fn is_empty(&self) -> bool {
@@ -201,6 +244,9 @@ impl<'a> LogFilter<'a> {
     }
 
     fn passes(&self, snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<bool, CommandFailure> {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&snapshot.id())) {
+            return Ok(false);
+        }
         // Imported checkpoints are in the order of the import, not of their timestamps.
         if self.since.is_some_and(|since| snapshot.created_at() < since) {
             return Ok(false);
@@ -219,7 +265,7 @@ fn list(rows: &[LogRow], more: bool, form: LogForm, out: &mut Printer) -> Result
     let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(form.oneline)).collect();
     for (row, line) in rows.iter().zip(columns(&cells)) {
         out.row(line.replacen(&row.short, &out.id(&row.short), 1))?;
-        for line in row.stats(form, out) {
+        for line in row.found_lines().chain(row.stats(form, out)) {
             out.row(line)?;
         }
     }
@@ -237,6 +283,7 @@ fn draw(thread: &Thread, rows: &[LogRow], more: bool, form: LogForm, out: &mut P
         // Painted after the columns are laid, or the colour would count as width.
         let mut lines = vec![line.replacen(&row.short, &out.id(&row.short), 1)];
         lines.extend(row.extras(form.oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
+        lines.extend(row.found_lines());
         lines.extend(row.stats(form, out));
         let mark = if Some(row.snapshot.id()) == head { '@' } else { 'o' };
         drawn.push(tree::TreeRow { id: row.snapshot.id(), parent: row.above, mark, lines });
@@ -256,6 +303,7 @@ impl LogRow {
             waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
             above: snapshot.record().parent,
             is_input: false,
+            found: Vec::new(),
             snapshot,
             short,
         })
@@ -297,6 +345,11 @@ impl LogRow {
             extras.push(waits.text(90));
         }
         Ok(extras)
+    }
+
+    /// Returns the changes of the text of `-S`.
+    fn found_lines(&self) -> impl Iterator<Item = String> {
+        self.found.iter().map(|line| format!("   {line}"))
     }
 
     /// Returns the lines of `--stat`: the changed channels, and the model calls.

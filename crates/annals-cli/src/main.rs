@@ -30,6 +30,7 @@ mod lineage;
 mod lines;
 mod log;
 mod manual;
+mod message_diff;
 mod output;
 mod outside;
 mod pager;
@@ -40,11 +41,13 @@ mod point;
 mod progress;
 mod prune;
 mod repair;
+mod restart;
 mod search;
 mod serve;
 mod show;
 mod since;
 mod sql;
+mod state_patch;
 mod stats;
 mod steps;
 mod sums;
@@ -172,10 +175,11 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
         Verb::Signal(args) => outside::signal(args, &point::open_to_write(store)?, out),
         Verb::Answer(args) => outside::answer(args, &point::open_to_write(store)?, out),
-        Verb::Cancel(args) => outside::cancel(args, &point::open_to_write(store)?, out),
-        Verb::Pause(args) => outside::pause(args, &point::open_to_write(store)?, out),
-        Verb::Resume(args) => outside::resume(args, &point::open_to_write(store)?, out),
-        Verb::Retry(args) => outside::retry(args, &point::open_to_write(store)?, out),
+        Verb::Cancel(args) => outside::cancel(args, &outside::open(&args.chosen, store)?, out),
+        Verb::Pause(args) => outside::pause(args, &outside::open(args, store)?, out),
+        Verb::Resume(args) => outside::resume(args, &outside::open(args, store)?, out),
+        Verb::Retry(args) => outside::retry(args, &outside::open(args, store)?, out),
+        Verb::Restart(args) => restart::run(args, &point::open_to_write(store)?, out),
         Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, store, out),
         Verb::Import(args) => transfer::import(args, store, out),
         Verb::Demo(args) => demo::run(args, store, out),

@@ -3,10 +3,11 @@
 //! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "paused", "graph",
 //! "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches", "head", "step",
 //! "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
-//! failure, or the reason of a cancellation.
+//! failure, or the reason of a cancellation. `checkpoints` and `branches` are null without `--count`: the count of a thread costs as
+//! much as it has checkpoints.
 
 use annals::base::Value;
-use annals::history::{Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
 use annals::store::{Store, ThreadSize};
 use serde_json::{Value as Json, json};
 
@@ -22,7 +23,8 @@ const PAGE: usize = 500;
 struct Row {
     info: ThreadInfo,
     head: Snapshot,
-    size: ThreadSize,
+    /// The counts of `--count`.
+    size: Option<ThreadSize>,
     waits: Waits,
 }
 
@@ -31,7 +33,7 @@ pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) ->
     let mut infos: Vec<ThreadInfo> = Vec::new();
     while infos.len() <= limit {
         let rest = limit.saturating_sub(infos.len()).saturating_add(1);
-        let query = query(args, store).limit(rest.min(PAGE));
+        let query = args.filter.query(store).limit(rest.min(PAGE));
         let page = store.threads_with(infos.last().map_or(query.clone(), |last| query.after(last)))?;
         if page.is_empty() {
             break;
@@ -40,13 +42,13 @@ pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) ->
     }
     let more = infos.len() > limit;
     infos.truncate(limit);
-    let rows = infos.into_iter().map(|info| Row::of(info, store)).collect::<Result<Vec<_>, _>>()?;
+    let rows = infos.into_iter().map(|info| Row::of(info, store, args.count)).collect::<Result<Vec<_>, _>>()?;
     if out.is_json() {
         let threads: Vec<Json> = rows.iter().map(Row::document).collect();
         out.json(&json!({ "schema": 1, "threads": threads, "more": more }))?;
         return Ok(u8::from(rows.is_empty()));
     }
-    table(store, &rows, out)?;
+    table(store, &rows, args.count, out)?;
     if more {
         output::note("more: --limit 0 lists all");
     }
@@ -56,38 +58,24 @@ pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) ->
     Ok(u8::from(rows.is_empty()))
 }
 
-fn query(args: &args::ThreadsArgs, store: &Store) -> ThreadQuery {
-    let mut query = ThreadQuery::new().archived(args.archived);
-    query.status = args.status.map(args::StatusName::as_str);
-    query.project.clone_from(&args.project);
-    query.label.clone_from(&args.label);
-    query.graph.clone_from(&args.graph);
-    if let Some(text) = &args.title {
-        query = query.title_contains(text);
-    }
-    match args.since {
-        Some(since) => query.since(since.at(store.now())),
-        None => query,
-    }
-}
-
-fn table(store: &Store, rows: &[Row], out: &mut Printer) -> Result<(), CommandFailure> {
+fn table(store: &Store, rows: &[Row], has_counts: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     if rows.is_empty() {
         return Ok(());
     }
-    let titles = ["THREAD", "CHECKPOINTS", "BRANCHES", "HEAD", "STEP", "ACTIVE", "STATE", "TITLE"];
-    let mut cells = vec![titles.map(String::from).to_vec()];
+    let counts: &[&str] = if has_counts { &["CHECKPOINTS", "BRANCHES"] } else { &[] };
+    let titles = [&["THREAD"], counts, &["HEAD", "STEP", "ACTIVE", "STATE", "TITLE"]].concat();
+    let mut cells = vec![titles.into_iter().map(String::from).collect::<Vec<_>>()];
     for row in rows {
-        cells.push(vec![
-            cut(&escape(row.info.id().as_str()), 40).into_owned(),
-            row.size.checkpoints.to_string(),
-            row.size.branches.to_string(),
+        let mut line = vec![cut(&escape(row.info.id().as_str()), 40).into_owned()];
+        line.extend(row.size.iter().flat_map(|size| [size.checkpoints.to_string(), size.branches.to_string()]));
+        line.extend([
             row.head.short_id()?,
             row.head.step().to_string(),
             output::ago(store.now(), row.info.updated_at()),
             row.waits.text(60) + if row.info.facts().is_paused { ", paused" } else { "" },
             cut(&escape(row.info.title().unwrap_or_default()), 40).into_owned(),
         ]);
+        cells.push(line);
     }
     if rows.iter().all(|row| row.info.title().is_none()) {
         cells.iter_mut().for_each(|row| _ = row.pop());
@@ -99,9 +87,10 @@ fn table(store: &Store, rows: &[Row], out: &mut Printer) -> Result<(), CommandFa
 }
 
 impl Row {
-    fn of(info: ThreadInfo, store: &Store) -> Result<Self, CommandFailure> {
+    fn of(info: ThreadInfo, store: &Store, has_counts: bool) -> Result<Self, CommandFailure> {
         let thread = store.thread(info.id().as_str())?;
-        let (head, size) = (thread.at(info.head())?, thread.size()?);
+        let head = thread.at(info.head())?;
+        let size = if has_counts { Some(thread.size()?) } else { None };
         let waits = Waits::new(info.status(), head.next());
         Ok(Self { info, head, size, waits })
     }
@@ -128,8 +117,8 @@ impl Row {
             "input_tokens": counts.map(|counts| counts.input_tokens),
             "output_tokens": counts.map(|counts| counts.output_tokens),
             "cost_usd": counts.map(|counts| counts.cost_usd()),
-            "checkpoints": self.size.checkpoints,
-            "branches": self.size.branches,
+            "checkpoints": self.size.map(|size| size.checkpoints),
+            "branches": self.size.map(|size| size.branches),
             "head": self.info.head().to_string(),
             "step": self.head.step(),
             "status": status.as_str(),

@@ -4,6 +4,8 @@
 
 #[path = "cli/contract.rs"]
 mod contract;
+#[path = "cli/differences.rs"]
+mod differences;
 #[path = "cli/flows.rs"]
 mod flows;
 #[path = "cli/guides.rs"]
@@ -22,6 +24,8 @@ mod maps;
 mod outside;
 #[path = "cli/repair.rs"]
 mod repair;
+#[path = "cli/schema.rs"]
+mod schema;
 #[path = "cli/snapshots.rs"]
 mod snapshots;
 #[path = "cli/speed.rs"]
@@ -272,11 +276,11 @@ fn a_demo_killed_after_each_superstep_reaches_its_end() {
 #[test]
 fn threads_and_log_agree_as_text_and_json() {
     let bench = Bench::ran();
-    let threads = bench.json(&["threads"]);
+    let threads = bench.json(&["threads", "--count"]);
     let thread = &threads["threads"][0];
     assert_eq!((&thread["thread"], &thread["status"]), (&json!("research:notes"), &json!("done")));
     assert_eq!((&thread["checkpoints"], &thread["branches"], &threads["more"]), (&json!(12), &json!(2), &json!(false)));
-    let line = bench.text(&["threads"]);
+    let line = bench.text(&["threads", "--count"]);
     assert!(line.starts_with("THREAD") && line.contains("research:notes  12           2"), "{line}");
 
     let log = bench.json(&["log", "research:notes"]);
@@ -342,36 +346,6 @@ fn show_prints_the_state_and_its_writers() {
     assert!(writes["writes"].is_array(), "{writes}");
     let missing = bench.annals(&["show", "research:notes", "nothing"]);
     assert!(code(&missing) == 3 && stderr(&missing).contains("top_terms"), "{missing:?}");
-}
-
-#[test]
-fn diff_compares_points_and_parents() {
-    let bench = Bench::ran();
-    let end = bench.json(&["demo"])["end"].as_str().unwrap().to_owned();
-    let first = format!("research:notes@{end}");
-    let found = bench.json(&["diff", &first, "research:notes"]);
-    let kind = |name: &str| found["channels"].as_array().unwrap().iter().find(|c| c["channel"] == name).cloned();
-    assert_eq!(kind("top_terms").unwrap()["after"], 3);
-    let messages = kind("messages").unwrap();
-    assert_eq!((messages["kind"].as_str(), messages["changed"].as_array().unwrap().len()), (Some("items"), 1));
-    assert_eq!(kind("notes"), None, "equal channels are left out");
-    assert_eq!(found["before"]["checkpoint"], json!(end));
-
-    let stat = bench.text(&["diff", &first, "research:notes", "--stat"]);
-    assert!(stat.contains("messages      1 changed\n") && stat.contains("channels unchanged"), "{stat}");
-    let text = bench.text(&["diff", &first, "research:notes"]);
-    assert!(text.starts_with("--- research:notes@") && text.contains("top_terms: changed\n  8 -> 3\n"), "{text}");
-
-    let one = bench.json(&["diff", "research:notes~3"]);
-    assert_eq!(one["channels"][0]["channel"], "top_terms", "one point is compared with its parent");
-    assert_eq!(one["channels"].as_array().unwrap().len(), 1);
-    let oldest = bench.json(&["diff", "research:notes~7"]);
-    assert_eq!(oldest["before"]["checkpoint"], bench.json(&["show", "research:notes~8"])["checkpoint"]);
-    assert_eq!(bench.json(&["diff", "research:notes~8"])["before"], Json::Null, "the first has no parent");
-
-    assert_eq!(code(&bench.annals(&["diff", &first, "research:notes", "--exit-code"])), 1);
-    let same = bench.annals(&["diff", &first, &first, "--exit-code"]);
-    assert_eq!((code(&same), String::from_utf8(same.stdout).unwrap().contains("no differences")), (0, true));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The arguments of the verbs that control runs from outside.
 
+use super::read::ThreadFilterArgs;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct SignalArgs {
     /// Id of the thread, which need not exist
@@ -22,19 +24,40 @@ pub(crate) struct AnswerArgs {
     pub(crate) id: Option<String>,
 }
 
+/// The threads that a verb changes: named ones, or those of a query.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChosenThreads {
+    /// Ids of the threads; without them, the options below are a query
+    #[arg(required_unless_present = "ThreadFilterArgs", conflicts_with = "ThreadFilterArgs")]
+    pub(crate) threads: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: ThreadFilterArgs,
+    /// Change all threads of a query; without it, list them
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+impl ChosenThreads {
+    /// Returns whether the threads of a query are listed, and none is changed.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.threads.is_empty() && !self.yes
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct CancelArgs {
-    /// Ids of the threads
-    #[arg(required = true)]
-    pub(crate) threads: Vec<String>,
+    #[command(flatten)]
+    pub(crate) chosen: ChosenThreads,
     /// Reason of the cancel
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ThreadsArg {
-    /// Ids of the threads
-    #[arg(required = true)]
-    pub(crate) threads: Vec<String>,
+pub(crate) struct RestartArgs {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// Restart the thread from its newest checkpoint with this step, in place of @POINT
+    #[arg(long, value_name = "STEP", allow_negative_numbers = true)]
+    pub(crate) from: Option<i64>,
 }

@@ -19,12 +19,12 @@ pub(crate) use change::{
     ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, PruneArgs, RewindArgs, RmArgs, SwitchArgs,
     ThreadArg, UpdateArgs,
 };
-pub(crate) use control::{AnswerArgs, CancelArgs, SignalArgs, ThreadsArg};
+pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, SignalArgs};
 pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
 pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
     BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
-    SqlArgs, StatsArgs, StatsField, StatusName, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
+    SqlArgs, StatsArgs, StatsField, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
 };
 pub(crate) use transfer::{ExportArgs, ExportFormat, ImportArgs, TranscriptFormat};
 
@@ -62,6 +62,8 @@ Examples:
   annals tree trip-42 && annals steps trip-42
   annals pending && annals stats --by model
   annals signal order-17 review true && annals cancel order-18 --reason late
+  annals retry --status failed --graph order --yes
+  annals restart order-17 --from 3
   annals export trip-42 --format html --out trip.html
   annals tail -f
   annals serve notes.db --open
@@ -225,11 +227,13 @@ pub(crate) enum Verb {
     /// Cancel threads: their runs end, and no worker continues them
     Cancel(CancelArgs),
     /// Pause threads: workers pass them over
-    Pause(ThreadsArg),
+    Pause(ChosenThreads),
     /// End the pause of threads
-    Resume(ThreadsArg),
+    Resume(ChosenThreads),
     /// Make the failed tasks of threads due again
-    Retry(ThreadsArg),
+    Retry(ChosenThreads),
+    /// Continue a thread from an older checkpoint, whose tasks run anew; nothing is deleted
+    Restart(RestartArgs),
     /// Write the messages at a point in the format of another program
     Export(ExportArgs),
     /// Read the histories of other programs, or start a new thread with messages and print its id

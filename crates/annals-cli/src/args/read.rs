@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use annals::store::SearchCursor;
+use annals::history::ThreadQuery;
+use annals::store::{SearchCursor, Store};
 
 use crate::since::Since;
 
@@ -55,8 +56,9 @@ pub(crate) struct LogArgs {
     /// Show the changed channels of each checkpoint, and its model calls, on lines of their own
     #[arg(long)]
     pub(crate) stat: bool,
-    /// Show the changes by which a text appears in the state or disappears from it, on all branches
-    #[arg(short = 'S', value_name = "TEXT", conflicts_with_all = ["graph", "stat"])]
+    /// Show the changes by which a text appears in the state or disappears from it, on all branches; with --graph or --stat, below
+    /// their checkpoints
+    #[arg(short = 'S', value_name = "TEXT")]
     pub(crate) text: Option<String>,
     /// Show only checkpoints that this node made
     #[arg(long, value_name = "NODE")]
@@ -165,8 +167,9 @@ impl StatsField {
     }
 }
 
+/// A query of threads. Its arguments are a group of this name, which other arguments exclude or require.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ThreadsArgs {
+pub(crate) struct ThreadFilterArgs {
     /// Only threads with this status
     #[arg(long, value_enum, value_name = "STATUS")]
     pub(crate) status: Option<StatusName>,
@@ -188,6 +191,33 @@ pub(crate) struct ThreadsArgs {
     /// The archived threads in place of the others
     #[arg(long)]
     pub(crate) archived: bool,
+}
+
+impl ThreadFilterArgs {
+    /// Returns the query, without a limit.
+    pub(crate) fn query(&self, store: &Store) -> ThreadQuery {
+        let mut query = ThreadQuery::new().archived(self.archived);
+        query.status = self.status.map(StatusName::as_str);
+        query.project.clone_from(&self.project);
+        query.label.clone_from(&self.label);
+        query.graph.clone_from(&self.graph);
+        if let Some(text) = &self.title {
+            query = query.title_contains(text);
+        }
+        match self.since {
+            Some(since) => query.since(since.at(store.now())),
+            None => query,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadsArgs {
+    #[command(flatten)]
+    pub(crate) filter: ThreadFilterArgs,
+    /// Count the checkpoints and branches of each thread, which reads the indexes of all of them
+    #[arg(long)]
+    pub(crate) count: bool,
     /// Show at most N threads (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
@@ -242,6 +272,12 @@ pub(crate) struct DiffArgs {
     /// Print only the number of changes of each channel
     #[arg(long)]
     pub(crate) stat: bool,
+    /// Print the messages that were added, edited, removed or moved, one line each
+    #[arg(long, conflicts_with = "stat")]
+    pub(crate) messages: bool,
+    /// Print the JSON Patch (RFC 6902) of the values
+    #[arg(long, conflicts_with_all = ["stat", "messages"])]
+    pub(crate) patch: bool,
     /// Exit with 1 if there are differences
     #[arg(long)]
     pub(crate) exit_code: bool,

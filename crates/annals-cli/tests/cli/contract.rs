@@ -9,7 +9,7 @@ use super::*;
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-json.md");
 
 /// The shapes, by the name of their command or of the shape.
-fn shapes() -> BTreeMap<String, Json> {
+pub(super) fn shapes() -> BTreeMap<String, Json> {
     let text = fs::read_to_string(DOCUMENT).unwrap();
     let mut shapes = BTreeMap::new();
     let (mut heading, mut name, mut block) = (String::new(), None, String::new());
@@ -79,11 +79,13 @@ fn mismatch(value: &Json, shape: &Json, shapes: &BTreeMap<String, Json>, at: &st
 
 #[test]
 fn every_document_has_its_documented_shape() {
-    let shapes = shapes();
+    let (shapes, root) = (shapes(), schema::stored());
     let mut compared = Vec::new();
     let mut compare = |name: &'static str, document: &Json| {
         let shape = shapes.get(name).unwrap_or_else(|| panic!("{name} is not documented"));
         assert_eq!(mismatch(document, shape, &shapes, name), None);
+        let definition = &root["$defs"][schema::definition(name)];
+        assert_eq!(schema::violation(document, definition, &root, name), None);
         compared.push(name);
     };
     let demo = Bench::new();
@@ -97,11 +99,14 @@ fn every_document_has_its_documented_shape() {
     compare("demo", &demo.json(&["demo", "--yes"]));
     for (name, arguments) in [
         ("threads", &["threads"][..]),
+        ("threads", &["threads", "--count"]),
         ("log", &["log", "research:notes"]),
         ("show", &["show", "research:notes~3", "--writes"]),
         ("show --messages", &["show", "research:notes", "--messages", "2"]),
         ("diff", &["diff", "research:notes~8", "research:notes"]),
         ("diff", &["diff", "research:notes@{step:-1}"]),
+        ("diff --messages", &["diff", "research:notes~8", "research:notes", "--messages"]),
+        ("diff --patch", &["diff", "research:notes~8", "research:notes", "--patch"]),
         ("blame", &["blame", "research:notes"]),
         ("tail", &["tail", "-n", "1"]),
         ("stats", &["stats"]),
@@ -160,6 +165,7 @@ fn every_document_has_its_documented_shape() {
     for (name, arguments) in [
         ("pause", &["pause", "order"][..]),
         ("resume", &["resume", "order"]),
+        ("pause", &["pause", "--status", "sleeping", "--yes"]),
         ("signal", &["signal", "order", "paid", "1"]),
         ("cancel", &["cancel", "order"]),
     ] {
@@ -169,6 +175,7 @@ fn every_document_has_its_documented_shape() {
     compare("answer", &asking.json(&["answer", "order", "many"]));
     super::outside::work(&asking);
     compare("retry", &asking.json(&["retry", "order"]));
+    compare("restart", &asking.json(&["restart", "order"]));
     let histories = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/parity/agents/chat/role-lines/input");
     let imported = Bench::new();
     compare("import PATH", &imported.json(&["import", histories]));
@@ -193,7 +200,7 @@ fn every_document_has_its_documented_shape() {
     compare("Errors", &document(&error.stderr));
     compare("serve", &served(&other));
 
-    let shared = ["BY", "CHANGE", "OPERATION", "PROBLEMS"];
+    let shared = ["BY", "CHANGE", "OPERATION", "PLACE", "PROBLEMS"];
     let missing: Vec<_> =
         shapes.keys().filter(|name| !compared.contains(&name.as_str()) && !shared.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "no document was compared with {missing:?}");

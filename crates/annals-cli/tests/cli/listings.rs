@@ -266,13 +266,36 @@ struct Noted {
     n: i64,
 }
 
+/// A row of the log that is lost makes the count of its thread an error, so a listing that succeeds has not counted.
+#[test]
+fn a_listing_counts_checkpoints_only_if_it_is_asked_to() {
+    let bench = trip();
+    let sizes = |document: Json| {
+        let row = &document["threads"][0];
+        (row["checkpoints"].clone(), row["branches"].clone())
+    };
+    assert_eq!(sizes(bench.json(&["threads", "--count"])), (json!(4), json!(1)));
+    assert!(bench.text(&["threads", "--count"]).contains("CHECKPOINTS  BRANCHES"));
+    let connection = annals::rusqlite::Connection::open(bench.path("store.db")).unwrap();
+    let trigger = "SELECT sql FROM sqlite_master WHERE name = 'checkpoint_no_delete'";
+    let trigger: String = connection.query_row(trigger, [], |row| row.get(0)).unwrap();
+    let lose = format!("DROP TRIGGER checkpoint_no_delete; DELETE FROM checkpoint WHERE ordinal = 0; {trigger}");
+    connection.execute_batch(&lose).unwrap();
+    drop(connection);
+    let counted = bench.annals(&["threads", "--count", "--json"]);
+    assert_eq!((code(&counted), &document(&counted.stderr)["error"]["code"]), (4, &json!("corrupt")), "{counted:?}");
+    assert_eq!(sizes(bench.json(&["threads"])), (Json::Null, Json::Null));
+    let text = bench.text(&["threads"]);
+    assert!(text.starts_with("THREAD  HEAD") && text.lines().count() == 2, "{text}");
+}
+
 /// The mailbox of a thread is a namespace of its own, and is not counted.
 #[test]
 fn a_signal_is_not_counted_as_a_checkpoint_or_a_branch() {
     let bench = Bench::new();
     bench.text(&["demo", "notes", "--yes"]);
     let size = || {
-        let row = bench.json(&["threads"])["threads"][0].clone();
+        let row = bench.json(&["threads", "--count"])["threads"][0].clone();
         (row["checkpoints"].clone(), row["branches"].clone())
     };
     let before = size();

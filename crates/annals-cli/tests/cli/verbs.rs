@@ -382,3 +382,46 @@ fn threads_are_listed_by_their_facts_and_status() {
     let wrong = bench.annals(&["threads", "--status", "lost"]);
     assert!(code(&wrong) == 2 && stderr(&wrong).contains("interrupted"), "{wrong:?}");
 }
+
+#[test]
+fn a_text_is_found_below_its_checkpoints() {
+    let bench = trip();
+    bench.json(&["rewind", "trip~1"]);
+    bench.json(&["update", "trip", "--set", "city=\"Bern\""]);
+    let text = bench.text(&["log", "trip", "-S", "Bern", "--graph"]);
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.split_whitespace().filter(|word| word.len() < 12 && !word.contains("#")).collect::<Vec<_>>())
+        .map(|words| words.join(" "))
+        .collect();
+    // The checkpoint of step 3 that was abandoned, and the one of step 1, do not have the text.
+    assert_eq!(lines.len(), 7, "{text}");
+    assert!(lines[0].starts_with("@") && lines[0].contains("step 3") && lines[1] == "| + city", "{text}");
+    assert!(lines[2].starts_with("o") && lines[2].contains("step 2") && lines[3] == "| - plan", "{text}");
+    assert!(lines[4].starts_with("o") && lines[4].contains("step 0"), "{text}");
+    assert!(lines[5..].contains(&"+ plan".to_owned()) && text.contains("+ messages#"), "{text}");
+
+    let stat = bench.text(&["log", "trip", "-S", "Oslo", "--stat", "--oneline"]);
+    let lines: Vec<&str> = stat.lines().collect();
+    assert_eq!(lines.len(), 3, "{stat}");
+    assert_eq!(lines[1..], ["   + plan", "   plan  | changed"]);
+    let cut = bench.text(&["log", "trip", "-S", "Bern", "--graph", "-n", "1"]);
+    assert!(cut.lines().count() == 3 && cut.ends_with("~  (older ones: -n 0 shows all)\n"), "{cut}");
+    let filtered = bench.text(&["log", "trip", "-S", "Bern", "--graph", "--channel", "city"]);
+    assert!(filtered.lines().count() == 2 && filtered.contains("+ city"), "{filtered}");
+    assert_eq!(
+        bench.json(&["log", "trip", "-S", "Bern", "--graph"])["changes"],
+        bench.json(&["log", "trip", "-S", "Bern"])["changes"]
+    );
+    let none = bench.annals(&["log", "trip", "-S", "Paris", "--graph"]);
+    assert!(code(&none) == 1 && stderr(&none).contains("no change of the log"), "{none:?}");
+
+    bench.json(&["fork", "trip", "--name", "by train"]);
+    bench.json(&["update", "by train", "--set", "city=\"Rome\""]);
+    let fork = bench.text(&["log", "by train", "-S", "Bern", "--graph"]);
+    assert!(fork.starts_with('@') && fork.lines().nth(1) == Some("      - city"), "{fork}");
+    let elsewhere = fork.lines().filter(|line| line.contains("trip@")).count();
+    assert_eq!((elsewhere, fork.lines().count()), (4, 6), "{fork}");
+    let cut = bench.text(&["log", "by train", "-S", "Bern", "--graph", "-n", "3"]);
+    assert!(cut.lines().count() == 5 && cut.ends_with("(older ones: -n 0 shows all)\n"), "{cut}");
+}
