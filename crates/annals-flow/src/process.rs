@@ -9,12 +9,7 @@ use std::time::Duration;
 
 use annals_graph::annals::base::{Clock, SystemClock};
 
-use crate::limits::{OUTPUT_BYTES_MAX, STDERR_BYTES_MAX};
-
-/// The pause between two looks at a command that runs.
-const POLL_MAX_PAUSE: Duration = Duration::from_millis(20);
-/// The time for which the pipes of a command that has ended may stay open.
-const PIPE_GRACE: Duration = Duration::from_secs(5);
+use crate::limits::{COMMAND_LOOK_MAX, COMMAND_LOOK_MIN, OUTPUT_BYTES_MAX, PIPE_GRACE, STDERR_BYTES_MAX};
 
 /// A command that is ready to run.
 #[derive(Debug)]
@@ -79,7 +74,7 @@ impl ReadyCommand {
         let stderr = child.stderr.take().map(|pipe| read_end(pipe, STDERR_BYTES_MAX));
         let since = SystemClock.elapsed();
         let mut out = None;
-        let mut pause = Duration::from_millis(1);
+        let mut pause = COMMAND_LOOK_MIN;
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
@@ -108,7 +103,7 @@ impl ReadyCommand {
                 kill(&mut child);
                 return Err(CommandError::OutputTooLong { program });
             }
-            pause = (pause * 2).min(POLL_MAX_PAUSE);
+            pause = (pause * 2).min(COMMAND_LOOK_MAX);
         };
         // Processes that it left behind in its group would hold the pipes open.
         kill(&mut child);

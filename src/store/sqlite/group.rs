@@ -12,7 +12,9 @@ use super::wal::FRAME_BYTES;
 use super::write::Caches;
 use super::writer::reason;
 use super::{schema, sql};
-use crate::base::limits::{INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX};
+use crate::base::limits::{
+    INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX, WAL_MEASURED_BYTES, WAL_TRUNCATE_ATTEMPTS_MAX,
+};
 use crate::store::batch::CommitChain;
 use crate::store::chain::repeated;
 use crate::store::error::StoreError;
@@ -23,12 +25,6 @@ use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Frames after which the size of the WAL is compared with its limit: a megabyte.
-const MEASURED_FRAMES: u64 = (1 << 20) / FRAME_BYTES;
-
-/// Attempts to copy the whole WAL before it is truncated.
-const COPY_ATTEMPTS: usize = 3;
 
 /// The connection that writes, and its caches.
 #[derive(Debug)]
@@ -122,7 +118,7 @@ impl Core {
     /// once in a megabyte.
     pub(super) fn check_wal(&mut self) -> Res<()> {
         let limit_bytes = self.place.wal_limit_bytes;
-        if self.unmeasured < MEASURED_FRAMES {
+        if self.unmeasured < WAL_MEASURED_BYTES / FRAME_BYTES {
             return Ok(());
         }
         let file_bytes = fs::metadata(open::beside(&self.place.path, "-wal")).map_or(0, |wal| wal.len());
@@ -482,7 +478,7 @@ impl WalCopy {
 
 /// Copies the WAL beside all writers; returns whether the file holds all of it.
 pub(super) fn copy_whole_wal(conn: &Connection) -> Res<bool> {
-    for _ in 0..COPY_ATTEMPTS {
+    for _ in 0..WAL_TRUNCATE_ATTEMPTS_MAX {
         // A transaction that is being committed looks like a reader, for some microseconds.
         if copy_wal(conn, sql::WAL_PASSIVE)?.is_whole() {
             return Ok(true);

@@ -6,20 +6,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::base::internal::Stopwatch;
+use crate::base::limits::TASKS_ALONE;
 use crate::exec::TaskJob;
 
 use super::blocking::run_task;
 use super::feed::{Fact, Feed};
 use super::host::RunHost;
 use super::pool::Pool;
-
-/// The duration that a task may take before more threads are called.
-const MOMENT: Duration = Duration::from_micros(10);
 
 /// Tasks from which each thread takes the next one.
 pub(super) struct SharedTasks {
@@ -75,7 +72,7 @@ impl SharedTasks {
     fn look_on(&self) {
         let mut left = self.left.load(Ordering::Acquire);
         let mut since = Stopwatch::start();
-        while left > 0 && since.elapsed() < MOMENT {
+        while left > 0 && since.elapsed() < TASKS_ALONE {
             std::thread::yield_now();
             let now = self.left.load(Ordering::Acquire);
             if now != left {
