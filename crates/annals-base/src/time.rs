@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A moment: microseconds since 1970-01-01T00:00:00Z.
+/// A timestamp: microseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Returns the moment `us` microseconds after 1970-01-01T00:00:00Z.
+    /// Returns the timestamp `us` microseconds after 1970-01-01T00:00:00Z.
     pub const fn from_micros(us: i64) -> Self {
         Self(us)
     }
@@ -19,7 +19,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the moment `duration` later; saturates.
+    /// Returns the timestamp `duration` later; saturates.
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
@@ -176,10 +176,10 @@ impl fmt::Display for Timestamp {
 
 /// A source of time. The engine takes one wherever it needs the time, so that tests decide what time it is.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the present moment. It may step back; nothing in the store is ordered by it.
+    /// Returns the present timestamp. It may step back; nothing in the store is ordered by it.
     fn now(&self) -> Timestamp;
 
-    /// Returns how long it is since some moment that stays the same as long as the clock lives. It does not step back;
+    /// Returns the duration since a fixed timestamp, which stays the same as long as the clock lives. It does not step back;
     /// limits on how long something may take are counted by it. Default: since 1970, by [`now`](Self::now).
     fn elapsed(&self) -> Duration {
         Duration::from_micros(u64::try_from(self.now().as_micros()).unwrap_or(0))

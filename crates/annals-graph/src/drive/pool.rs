@@ -18,8 +18,8 @@ thread_local! {
     static IN_TASK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this thread runs a task: a graph inside it runs its own tasks right here, so that nesting never
-/// waits for a thread.
+/// Returns whether this thread runs a task: a subgraph in it runs its own tasks on this thread, so that nesting never
+/// waits for another one.
 pub(super) fn in_task() -> bool {
     IN_TASK.get()
 }

@@ -1,7 +1,7 @@
 //! The tasks of a superstep that a driver runs itself, and who helps it.
 //!
 //! To wake a thread costs as much as fifty small tasks. So a thread that was called first looks whether the tasks go by
-//! without it; if one takes longer than a moment, it calls two more and takes part. *Absent:* what ended tasks mean.
+//! without it; if one takes longer than [`TASKS_ALONE`], it calls two more and takes part. *Absent:* what ended tasks mean.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl SharedTasks {
         }
     }
 
-    /// Returns when no task was taken for a moment, or none is left.
+    /// Returns when no task was taken for [`TASKS_ALONE`], or none is left.
     fn look_on(&self) {
         let mut left = self.left.load(Ordering::Acquire);
         let mut since = Stopwatch::start();
