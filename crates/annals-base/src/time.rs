@@ -168,6 +168,7 @@ impl fmt::Display for Timestamp {
         let month_from_march = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
         let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        debug_assert!((1..=12).contains(&month) && (1..=31).contains(&day), "each day has a date");
         let year = year_of_era + era * 400 + i64::from(month <= 2);
         let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z")
