@@ -136,6 +136,7 @@ fn read_start(pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8>>
         let mut bytes = Vec::new();
         // An error of the pipe is its end.
         _ = pipe.take(max as u64 + 1).read_to_end(&mut bytes);
+        debug_assert!(bytes.len() <= max + 1, "one byte more tells that the output is too long");
         sender.send(bytes)
     });
     receiver
@@ -151,6 +152,7 @@ fn read_end(mut pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8
             let over = bytes.len().saturating_sub(max);
             bytes.drain(..over);
         }
+        debug_assert!(bytes.len() <= max, "the end of the output is retained");
         sender.send(bytes)
     });
     receiver
