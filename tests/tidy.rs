@@ -194,6 +194,11 @@ fn documents_name_existing_files_crates_and_types() {
 }
 
 #[test]
+fn no_noun_has_two_rows_in_the_glossary() {
+    none(documents::nouns(repository()));
+}
+
+#[test]
 fn every_dependency_has_a_reason() {
     none(documents::dependencies(repository()));
 }

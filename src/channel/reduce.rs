@@ -24,6 +24,9 @@ pub enum Folded<T, W> {
 impl<T, W> Reduce<T, W> {
     /// Makes the rule from a function of the old value and one write. The first write is folded into the value that
     /// the channel starts with.
+    ///
+    /// # Errors
+    /// An error of the reducer is [`ChannelError::Reducer`] of the update that called it.
     pub fn new(reducer: impl Fn(T, W) -> Result<T, String> + Send + Sync + 'static) -> Self {
         Self { reducer: Box::new(reducer), first: None }
     }
@@ -31,6 +34,9 @@ impl<T, W> Reduce<T, W> {
 
 impl<T> Reduce<T, T> {
     /// Makes the rule of a channel that starts empty: the first write becomes its value as it is.
+    ///
+    /// # Errors
+    /// As [`Reduce::new`].
     pub fn from_first(reducer: impl Fn(T, T) -> Result<T, String> + Send + Sync + 'static) -> Self {
         Self { reducer: Box::new(reducer), first: Some(|write| write) }
     }

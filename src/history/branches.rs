@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace};
 use crate::store::{
     BranchRecord, CheckpointQuery, CheckpointRecord, CheckpointRef, NewOperation, OperationChange, OperationField,
@@ -15,9 +16,6 @@ use crate::store::{
 
 use super::snapshot::Snapshot;
 use super::thread::Thread;
-
-/// Checkpoints of a lineage that one read brings.
-const PAGE: u64 = 64;
 
 /// A branch of a thread: its last checkpoint, and its name if it has one.
 #[derive(Clone, PartialEq)]
@@ -367,7 +365,7 @@ impl MoveTarget {
     fn of_subgraph(&mut self, namespace: &Namespace) -> Result<Option<Option<CheckpointId>>, StoreError> {
         let store = self.at.store().clone();
         let mut query = CheckpointQuery::new(self.at.point().thread.clone(), namespace.clone());
-        query.limit = PAGE as usize;
+        query.limit = HISTORY_PAGE_ROWS;
         let mut is_part = false;
         loop {
             let page = store.backend().checkpoints(&query)?;
@@ -416,7 +414,7 @@ pub struct Lineage {
 impl Lineage {
     fn read(&mut self) -> Result<Option<Snapshot>, StoreError> {
         while self.page.is_empty() && self.below > 0 {
-            let lowest = self.below.saturating_sub(PAGE);
+            let lowest = self.below.saturating_sub(HISTORY_PAGE_ROWS as u64);
             let ordinals: Vec<u64> = (lowest..self.below).rev().collect();
             let found = self.at.store().backend().ancestors(self.at.point(), &ordinals)?;
             let mut page: VecDeque<CheckpointRecord> = found.into_iter().flatten().collect();

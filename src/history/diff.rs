@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::base::limits::BRIEF_CHARS_MAX;
 use crate::base::{Map, Payload, Value};
 use crate::channel::ListShape;
 use crate::store::{ChannelRecord, ChannelValue, ItemRange, StoreError};
@@ -435,9 +436,6 @@ impl fmt::Display for ChannelDiff {
 /// A value on one line.
 pub(super) struct Brief<'v>(pub(super) &'v Value);
 
-/// The characters of a value that are shown.
-const BRIEF_CHARS: usize = 100;
-
 impl fmt::Display for Brief<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |name| self.0.get(name).and_then(Value::as_str);
@@ -445,7 +443,7 @@ impl fmt::Display for Brief<'_> {
             (Some(kind), Some(content)) => format!("{}: {}", kind.escape_debug(), content.escape_debug()),
             _ => self.0.to_json().to_string(),
         };
-        match shown.char_indices().nth(BRIEF_CHARS) {
+        match shown.char_indices().nth(BRIEF_CHARS_MAX) {
             Some((end, _)) => write!(f, "{}...", &shown[..end]),
             None => f.write_str(&shown),
         }

@@ -8,15 +8,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::Value;
+use crate::base::limits::{EVOLUTION_PAGE_MAX, EVOLUTION_PAGE_MIN};
 use crate::channel::positions_of;
 use crate::store::{ChannelValue, CheckpointRef, ItemRange, ItemRow, StoreError, VersionRecord};
 
 use super::blame::{Blame, WriteOrigin};
 use super::entries::{ShapedItems, value_of_key};
 use super::snapshot::{Snapshot, item_value};
-
-/// Versions that the first page brings, and the greatest number of a page.
-const PAGE: (usize, usize) = (4, 1_024);
 
 /// The values of a channel, or of an item of a list, on the lineage of a checkpoint: an iterator, newest first
 /// ([`Snapshot::evolution`]).
@@ -149,7 +147,7 @@ impl Evolution {
             place,
             next: Some(at.point().clone()),
             page: VecDeque::new(),
-            page_len: PAGE.0,
+            page_len: EVOLUTION_PAGE_MIN,
             deleted: None,
             queued: None,
         }
@@ -170,7 +168,7 @@ impl Evolution {
                 let record = backend.ancestors(&at, &[before])?.pop().flatten();
                 self.next = record.map(|record| record.point);
             }
-            self.page_len = (self.page_len * 4).min(PAGE.1);
+            self.page_len = (self.page_len * 4).min(EVOLUTION_PAGE_MAX);
         }
         Ok(self.page.pop_front())
     }

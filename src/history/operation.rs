@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::{
     CheckpointQuery, CheckpointRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
@@ -16,9 +17,6 @@ use crate::store::{
 
 use super::snapshot::Snapshot;
 use super::thread::Thread;
-
-/// Operations and checkpoints that one read brings.
-pub(super) const PAGE: usize = 64;
 
 /// A change of a thread as a whole, which can be undone: by a run or an update, or by a stored operation.
 ///
@@ -155,8 +153,8 @@ impl Operations {
     pub(super) fn of(thread: &Thread) -> Self {
         let thread = thread.with_namespace(Namespace::root());
         let mut checkpoints = CheckpointQuery::new(thread.id().clone(), Namespace::root());
-        checkpoints.limit = PAGE;
-        let stored = OperationQuery::new().thread(thread.id().clone()).limit(PAGE);
+        checkpoints.limit = HISTORY_PAGE_ROWS;
+        let stored = OperationQuery::new().thread(thread.id().clone()).limit(HISTORY_PAGE_ROWS);
         Self {
             thread,
             checkpoints: VecDeque::new(),

@@ -9,15 +9,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::base::limits::POINT_BYTES_MAX;
+use crate::base::limits::{POINT_BYTES_MAX, POINT_PAGE_ROWS};
 use crate::base::{CheckpointId, ThreadId, Timestamp};
 use crate::store::{CheckpointQuery, CheckpointRecord, Store, StoreError};
 
 use super::snapshot::Snapshot;
 use super::thread::Thread;
-
-/// Checkpoints of a lineage that one read brings in a search for a step.
-const STEP_PAGE: u64 = 256;
 
 /// The checkpoint at which a point begins, before it goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,7 +385,7 @@ impl Thread {
         }
         let mut end = at + 1;
         while end > 0 {
-            let first = end.saturating_sub(STEP_PAGE);
+            let first = end.saturating_sub(POINT_PAGE_ROWS);
             let page = read(&(first..end).rev().collect::<Vec<_>>())?;
             if let Some(found) = page.into_iter().flatten().find(has_step) {
                 return snapshot(found).map(Some);

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::store::{OperationQuery, OperationRecord, Store, StoreError, ThreadInfo, ThreadQuery};
 
-use super::operation::{CommitGroup, Operation, Operations, PAGE};
+use super::operation::{CommitGroup, Operation, Operations};
 
 /// The operations of a store, newest first, read page by page.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ struct ThreadListing {
 
 impl ThreadListing {
     fn new(archived: bool, trashed: bool) -> Self {
-        let rest = ThreadQuery::new().archived(archived).trashed(trashed).limit(PAGE);
+        let rest = ThreadQuery::new().archived(archived).trashed(trashed).limit(HISTORY_PAGE_ROWS);
         Self { page: VecDeque::new(), rest: Some(rest) }
     }
 
@@ -148,7 +149,7 @@ impl Store {
         self.settle_abandoned();
         let kinds = [(false, false), (true, false), (false, true), (true, true)];
         let listings = kinds.map(|(archived, trashed)| ThreadListing::new(archived, trashed));
-        let stored = Some(OperationQuery::new().limit(PAGE));
+        let stored = Some(OperationQuery::new().limit(HISTORY_PAGE_ROWS));
         let mut operations = StoreOperations {
             store: self.clone(),
             stored: VecDeque::new(),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{
     Batch, CheckpointQuery, CheckpointRef, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord, TimerRecord,
@@ -23,9 +24,6 @@ pub struct Thread {
     /// The actor of the operations of this handle.
     actor: Option<Arc<str>>,
 }
-
-/// Checkpoints that one read brings.
-const PAGE: usize = 64;
 
 impl Store {
     /// Returns the thread with this id, whether it exists already or not.
@@ -168,7 +166,7 @@ impl Thread {
     pub fn history_with(&self, filter: HistoryFilter) -> Result<History, StoreError> {
         let mut query = CheckpointQuery::new(self.id.clone(), self.namespace.clone());
         query.before = filter.below();
-        query.limit = filter.limit.map_or(PAGE, |limit| limit.clamp(1, PAGE));
+        query.limit = filter.limit.map_or(HISTORY_PAGE_ROWS, |limit| limit.clamp(1, HISTORY_PAGE_ROWS));
         self.store.settle_abandoned();
         let page = self.store.backend().checkpoints(&query)?.into_iter();
         Ok(History { store: self.store.clone(), query, page, ended: false, filter })

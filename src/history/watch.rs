@@ -170,12 +170,12 @@ mod streams {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Poll, Waker};
     use std::thread::JoinHandle;
-    use std::time::Duration;
 
     use futures_core::Stream;
     use parking_lot::Mutex;
 
     use super::{Snapshot, StoreError, Watch};
+    use crate::base::limits::WATCH_WAIT;
     use crate::store::{LogSignal, LogWatch};
 
     /// A follower as a stream that does not end: [`Watch::into_stream`].
@@ -255,7 +255,7 @@ mod streams {
         fn run(&self, mut signals: LogWatch) {
             let mut seen = signals.signal.count();
             while !self.ended.load(Ordering::SeqCst) {
-                match signals.wait(seen, Duration::from_secs(3_600)) {
+                match signals.wait(seen, WATCH_WAIT) {
                     Ok(false) => continue,
                     Ok(true) => {}
                     // The next look may succeed.

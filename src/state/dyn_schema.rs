@@ -104,6 +104,10 @@ impl DynSchema {
     /// Adds a channel into which each write is folded (`BinaryOperatorAggregate`). It starts empty: the first write
     /// becomes its value as it is. The value is stored whole at every change: see [`Field::reduce`] for the channels that a
     /// value which grows belongs in.
+    ///
+    /// # Errors
+    /// An error of the reducer ends the update or the superstep that called it, as
+    /// [`ChannelError::Reducer`](crate::channel::ChannelError::Reducer).
     pub fn reduce(
         self,
         name: impl Into<Arc<str>>,
@@ -115,6 +119,9 @@ impl DynSchema {
     }
 
     /// Adds a channel into which each write is folded, starting from a value that it holds before the first write.
+    ///
+    /// # Errors
+    /// As [`DynSchema::reduce`].
     pub fn reduce_from(
         self,
         name: impl Into<Arc<str>>,

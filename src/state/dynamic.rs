@@ -360,6 +360,10 @@ pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
 }
 
 /// Gives every write the number of its field.
+///
+/// # Errors
+/// [`StateError::UnknownChannel`] if the state has no channel of a write, unless the write is optional; another
+/// [`StateError`] if its value does not fit the field.
 pub fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError> {
     let writes = writes.for_state(layout.state_type());
     if writes.fields().all(|field| field < layout.len()) {
@@ -398,6 +402,9 @@ fn at_home(layout: &dyn Layout, foreign: &Foreign) -> Result<(usize, BoxWrite), 
 }
 
 /// Returns the number of a channel's field.
+///
+/// # Errors
+/// [`StateError::UnknownChannel`] if there is none, or if the field is managed.
 pub fn field_of(layout: &dyn Layout, channel: &str) -> Result<usize, StateError> {
     let channels = || (0..layout.len()).filter(|field| layout.kind(*field) != FieldKind::Managed);
     channels().find(|field| &**layout.name(*field) == channel).ok_or_else(|| StateError::UnknownChannel {

@@ -238,6 +238,10 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     }
 
     /// Makes a field into which each write is folded by a function that may refuse it, else as [`Field::reduce`].
+    ///
+    /// # Errors
+    /// An error of the reducer ends the update or the superstep that called it, as
+    /// [`ChannelError::Reducer`](crate::channel::ChannelError::Reducer).
     pub fn try_reduce<T, W, F>(
         name: impl Into<Arc<str>>,
         reducer: F,
@@ -268,6 +272,9 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     }
 
     /// Makes a field with a reducer that starts empty and may refuse a write, else as [`Field::reduce_first`].
+    ///
+    /// # Errors
+    /// As [`Field::try_reduce`].
     pub fn try_reduce_first<T, F>(
         name: impl Into<Arc<str>>,
         reducer: F,

@@ -67,6 +67,33 @@ pub mod erased {
 
 pub use crate::channel::{KeyMap, List, MapEntry, Text};
 /// Derives [`State`](trait@State) for a struct with named fields, see there.
+///
+/// # Example: messages, a value and a sum
+/// ```
+/// use annals::prelude::*;
+///
+/// fn add(old: i64, new: i64) -> i64 {
+///     old + new
+/// }
+///
+/// #[derive(State, Clone, Default)]
+/// struct Chat {
+///     #[channel(messages)]
+///     messages: Messages,
+///     topic: Option<String>,
+///     #[channel(reduce = add)]
+///     total: i64,
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let thread = Store::memory().thread("trip")?.with_state::<Chat>();
+/// thread.update(Chat::update().messages([Message::human("hi")]).total(1))?;
+/// thread.update(Chat::update().topic("travel".to_string()).total(2))?;
+/// let chat = thread.state()?;
+/// assert_eq!((chat.messages.len(), chat.topic.as_deref(), chat.total), (1, Some("travel"), 3));
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "derive")]
 pub use annals_derive::State;
 

@@ -47,6 +47,9 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
     /// item of a list channel is brought over by itself. Stored values are not changed. A channel that does not exist
     /// is passed over.
     ///
+    /// # Errors
+    /// An error of the migration is [`StateError::Migration`] of the read that called it.
+    ///
     /// # Example
     /// ```
     /// use annals::prelude::*;

@@ -410,7 +410,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Err(not_followed())
     }
 
-    /// Lists the tasks of heads that sleep, by the moment at which they can go on, then by thread, namespace and task, at most
+    /// Lists the tasks of heads that sleep, by the timestamp at which they resume, then by thread, namespace and task, at most
     /// `limit`: all, or those that can go on at `due_by`.
     ///
     /// # Errors

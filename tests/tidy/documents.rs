@@ -1,14 +1,17 @@
 //! Rules for the documents: the paths, crates, types and dependencies that they name are those of the repository.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::house::Files;
 use crate::rules::Violation;
 
 /// Documents whose paths in code spans must exist.
-const WITH_PATHS: &[&str] = &["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/design.md"];
+const WITH_PATHS: &[&str] =
+    &["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/design.md", "docs/parity.md"];
 const ARCHITECTURE: &str = "docs/architecture.md";
 const DESIGN: &str = "docs/design.md";
+const GLOSSARY: &str = "docs/glossary.md";
 
 /// Returns the code spans of a line.
 fn spans(line: &str) -> impl Iterator<Item = &str> {
@@ -86,6 +89,26 @@ pub(crate) fn types(files: &Files) -> Vec<Violation> {
                 violations.push(Violation::of(ARCHITECTURE, at + 1, format!("`{name}` is not declared in {places}")));
             }
         }
+    }
+    violations
+}
+
+/// No noun has two rows in the tables of nouns of the glossary.
+pub(crate) fn nouns(files: &Files) -> Vec<Violation> {
+    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut violations = Vec::new();
+    let mut of_nouns = false;
+    for (line, text) in prose(files.get(GLOSSARY).map_or("", String::as_str)) {
+        of_nouns = text.starts_with("| noun |") || (of_nouns && text.starts_with('|'));
+        let nouns = text.split('|').nth(1).filter(|_| of_nouns && !text.starts_with("| noun |")).unwrap_or_default();
+        for noun in nouns.split(',').map(str::trim).filter(|noun| !noun.is_empty() && *noun != "---") {
+            if let Some(first) = rows.insert(noun, line) {
+                violations.push(Violation::of(GLOSSARY, line, format!("`{noun}` has a row already, at line {first}")));
+            }
+        }
+    }
+    if rows.is_empty() {
+        violations.push(Violation::of(GLOSSARY, 0, "it has no table of nouns"));
     }
     violations
 }
@@ -190,6 +213,16 @@ mod tests {
         let table = (ARCHITECTURE, "| type | place |\n| --- | --- |\n| `A`, `B`, `C` | `src/x.rs` | z |\n\n`D`\n");
         let found = types(&files(&[table, ("src/x.rs", "pub struct A;\nenum Bee {}\n"), ("src/y.rs", "trait C {}")]));
         assert_eq!(found.len(), 2, "{}", found[0]);
+    }
+
+    #[test]
+    fn nouns_with_two_rows_are_found() {
+        let text = "| noun | upstream | meaning |\n| --- | --- | --- |\n| a, b | | x |\n| c | a | y |\n\n\
+                    | noun | upstream | meaning |\n| --- | --- | --- |\n| d, a | | z |\n\n\
+                    | word | upstream | here |\n| --- | --- | --- |\n| c | | z |\n";
+        let found = nouns(&files(&[(GLOSSARY, text)]));
+        assert_eq!(found.iter().map(|one| one.line).collect::<Vec<_>>(), [8]);
+        assert_eq!(nouns(&files(&[(GLOSSARY, "no table")])).len(), 1);
     }
 
     #[test]

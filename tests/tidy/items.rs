@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     /// A struct, an enum, a union, a trait or an alias.
     Type,
     Const,
+    /// A constant of the type `Duration`.
+    Duration,
     /// A field of a struct or a variant of an enum: part of its type.
     Part,
     Other,
@@ -49,21 +51,21 @@ fn take(items: &[Item], found: &mut Vec<Named>) {
                 for inner in &item.items {
                     match inner {
                         TraitItem::Fn(inner) => add(&inner.sig.ident, seen(&item.vis), Kind::Other),
-                        TraitItem::Const(inner) => add(&inner.ident, seen(&item.vis), Kind::Const),
+                        TraitItem::Const(inner) => add(&inner.ident, seen(&item.vis), constant(&inner.ty)),
                         TraitItem::Type(inner) => add(&inner.ident, seen(&item.vis), Kind::Other),
                         _ => {}
                     }
                 }
             }
             Item::Type(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), Kind::Type),
-            Item::Const(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), Kind::Const),
+            Item::Const(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), constant(&item.ty)),
             Item::Static(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), Kind::Other),
             Item::Fn(item) if !of_tests(&item.attrs) => add(&item.sig.ident, seen(&item.vis), Kind::Other),
             Item::Impl(item) if item.trait_.is_none() && !of_tests(&item.attrs) => {
                 for inner in &item.items {
                     match inner {
                         ImplItem::Fn(inner) => add(&inner.sig.ident, seen(&inner.vis), Kind::Other),
-                        ImplItem::Const(inner) => add(&inner.ident, seen(&inner.vis), Kind::Const),
+                        ImplItem::Const(inner) => add(&inner.ident, seen(&inner.vis), constant(&inner.ty)),
                         _ => {}
                     }
                 }
@@ -86,6 +88,15 @@ fn fields(fields: &Fields, found: &mut Vec<Named>) {
 
 fn named(ident: &syn::Ident, is_public: bool, kind: Kind) -> Named {
     Named { name: ident.to_string(), line: ident.span().start().line, kind, is_public }
+}
+
+/// Returns the kind of a constant of this type.
+fn constant(of: &syn::Type) -> Kind {
+    let is_duration = |path: &syn::Path| path.segments.last().is_some_and(|last| last.ident == "Duration");
+    match of {
+        syn::Type::Path(named) if is_duration(&named.path) => Kind::Duration,
+        _ => Kind::Const,
+    }
 }
 
 fn seen(visibility: &Visibility) -> bool {
@@ -114,5 +125,8 @@ mod tests {
         assert_eq!(types, [("A", 1), ("B", 2), ("C", 3), ("E", 4), ("G", 5)]);
         let consts = items.iter().filter(|item| item.kind == Kind::Const).count();
         assert_eq!(consts, 2);
+        let text = "const A: Duration = B;\nimpl C { const D: std::time::Duration = E; }\nconst F: &[Duration] = &[];";
+        let durations = of("src/a.rs", text).iter().filter(|item| item.kind == Kind::Duration).count();
+        assert_eq!(durations, 2);
     }
 }

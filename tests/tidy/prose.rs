@@ -4,9 +4,9 @@ use crate::house::Files;
 use crate::rules::Violation;
 
 /// Headless clauses per 1,000 comment lines. The bound falls: lower it when the count is more than [`SLACK`] below it.
-pub(crate) const HEADLESS_MAX: f64 = 2.0;
+pub(crate) const HEADLESS_MAX: f64 = 1.0;
 /// Distance below the bound at which it has to be lowered.
-const SLACK: f64 = 3.0;
+const SLACK: f64 = 0.3;
 
 /// Words that begin a clause without a subject, at the start of a line or after a full stop, a colon or a semicolon.
 const STARTS: &[&str] = &[
@@ -153,7 +153,8 @@ mod tests {
     fn the_bound_only_falls() {
         let found: Vec<Violation> = (0..20).map(|line| Violation::of("src/a.rs", line, "x")).collect();
         assert!(ratchet(1_000, &found, 20.0).is_ok());
+        assert!(ratchet(1_000, &found, 20.2).is_ok(), "within the slack");
         assert!(ratchet(1_000, &found, 19.9).unwrap_err().contains("src/a.rs:7"));
-        assert!(ratchet(1_000, &found, 23.1).unwrap_err().contains("lower the bound"));
+        assert!(ratchet(1_000, &found, 20.4).unwrap_err().contains("lower the bound"));
     }
 }

@@ -140,7 +140,9 @@ impl RunId {
         let mut bytes = ChecksumBuilder::new().bytes(thread.as_str().as_bytes()).bytes(key.as_bytes()).finish();
         bytes[6] = (bytes[6] & 0x0f) | 0x80;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        Self(bytes)
+        let id = Self(bytes);
+        debug_assert!(id.is_of_key(), "the version tells that it was made of a key");
+        id
     }
 
     /// Returns whether it was made of an idempotency key.
@@ -187,7 +189,9 @@ impl CheckpointId {
         bytes[6..8].copy_from_slice(&(0x6000 | (ticks & 0x0fff) as u16).to_be_bytes());
         bytes[8..10].copy_from_slice(&(0x8000 | (step & 0x3fff) as u16).to_be_bytes());
         bytes[10..].copy_from_slice(&node.to_be_bytes()[2..]);
-        Self(bytes)
+        let id = Self(bytes);
+        debug_assert_eq!(id.ticks(), ticks & ID_TICKS_MAX, "the time is read as it was written");
+        id
     }
 }
 

@@ -26,7 +26,9 @@ impl Value {
             return None;
         }
         let small = digits.parse().map(Self::Int).ok().or_else(|| digits.parse().map(Self::UInt).ok());
-        Some(small.unwrap_or_else(|| Self::Ext(BIG_INTEGER_EXT, digits.as_bytes().to_vec())))
+        let value = small.unwrap_or_else(|| Self::Ext(BIG_INTEGER_EXT, digits.as_bytes().to_vec()));
+        debug_assert!(value.big_integer().is_none_or(|read| read == digits), "the digits are read as they were given");
+        Some(value)
     }
 
     /// Returns the decimal digits of an integer that does not fit into 64 bits.

@@ -12,12 +12,16 @@ pub const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// Continuations of a run whose process died, before a worker marks it as stuck, unless the worker sets another number.
 pub const RECOVERIES_DEFAULT: u64 = 10;
+/// Duration for which the thread that renews leases waits for another one before it ends.
+pub const RENEWAL_IDLE: Duration = Duration::from_secs(5);
 /// Pause between two looks of a run with a lease at a cancel or a pause of its thread.
 pub const CONTROL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest pause of a worker between two looks at the request to stop.
 pub const WORKER_IDLE: Duration = Duration::from_millis(100);
 /// The duration of a transaction on the tables of an application; others wait for the writer role meanwhile.
 pub const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(5);
+/// Instructions of SQLite between two comparisons of a transaction with that duration: some tenths of a millisecond.
+pub const TRANSACTION_STEPS_BETWEEN: i32 = 10_000;
 /// Statements of a transaction on the tables of an application.
 pub const TRANSACTION_STATEMENTS_MAX: usize = 100_000;
 /// Bytes of the text of one of its statements.
@@ -59,6 +63,10 @@ pub const NAME_BYTES_MAX: usize = 256;
 pub const GRAPH_CODE_STEPS: i64 = 64;
 /// Longest pause before another attempt in which a run that is recorded waits; before a longer one it ends, and the task sleeps.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Pause before the second attempt of a task, unless its policy sets another one (as in LangGraph).
+pub const RETRY_INTERVAL_DEFAULT: Duration = Duration::from_millis(500);
+/// Longest pause between two attempts of a task, unless its policy sets another one (as in LangGraph).
+pub const RETRY_INTERVAL_MAX_DEFAULT: Duration = Duration::from_secs(128);
 /// Attempts of a task whose errors are stored, the newest.
 pub const ATTEMPTS_STORED_MAX: usize = 100;
 /// Bytes of the stored error of an attempt that was followed by another one.
@@ -144,10 +152,14 @@ pub const KV_NAMESPACE_BYTES_MAX: usize = 4_096;
 pub const KV_KEY_BYTES_MAX: usize = 1_024;
 /// Changes of the key-value memory or of the cache that one commit may make.
 pub const KV_CHANGES_MAX: usize = 10_000;
+/// Duration by which the cached writes of a call outlive its cached result, which is looked up first.
+pub const CACHE_WRITES_MARGIN: Duration = Duration::from_secs(1);
 /// Expired entries that a commit of new ones takes away.
 pub const KV_EXPIRED_MAX: u32 = 16;
 /// Pause between two looks of a follower of the log at the counter that other processes change.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest wait of the thread that wakes asynchronous followers before it looks whether they are gone. A commit ends it.
+pub const WATCH_WAIT: Duration = Duration::from_secs(3_600);
 /// Checkpoints that a follower of the log reads at once.
 pub const WATCH_PAGE_ROWS: usize = 256;
 /// Vectors of an entry of the key-value memory.
@@ -200,6 +212,16 @@ pub const NAME_USERS_MAX: usize = 8;
 pub const RUN_KEY_BYTES_MAX: usize = 1_024;
 /// Rows that one page of a listing may hold.
 pub const PAGE_ROWS_MAX: usize = 10_000;
+/// Checkpoints, operations or threads that a walk through a history reads at once.
+pub const HISTORY_PAGE_ROWS: usize = 64;
+/// Checkpoints that a point with a distance from the head passes over at once.
+pub const POINT_PAGE_ROWS: u64 = 256;
+/// Versions that the first read of the values of a channel over time brings; each further one brings more.
+pub const EVOLUTION_PAGE_MIN: usize = 4;
+/// Versions that one read of the values of a channel over time brings.
+pub const EVOLUTION_PAGE_MAX: usize = 1_024;
+/// Characters of a value in a line of a diff.
+pub const BRIEF_CHARS_MAX: usize = 100;
 /// Bytes of the actor of an operation.
 pub const ACTOR_BYTES_MAX: usize = 256;
 /// Bytes of a fact about a thread.
@@ -212,6 +234,10 @@ pub const GROUP_BATCHES_MAX: usize = 256;
 pub const QUEUE_BATCHES_MAX: usize = 1_024;
 /// Threads that run the nodes of one process, unless set otherwise.
 pub const NODE_THREADS_DEFAULT: usize = 32;
+/// Duration for which an idle thread of the pool waits for work before it ends.
+pub const POOL_IDLE: Duration = Duration::from_secs(10);
+/// Duration in which no task of a superstep is taken up, after which more threads are woken for its tasks.
+pub const TASKS_ALONE: Duration = Duration::from_micros(10);
 /// Events that are queued for a slow reader of a stream before the nodes that emit them wait too.
 pub const QUEUED_EVENTS_MAX: usize = 256;
 /// Supersteps that a drawing follows: a loop of plain edges never ends.
@@ -230,6 +256,15 @@ const _: () = assert!(INDEX_SNAPSHOT_INTERVAL.is_power_of_two());
 const _: () =
     assert!(MAP_POSITION_MIN + MAP_KEY_POSITIONS < TEXT_POSITION_MIN && TEXT_POSITION_MIN < TEXT_POSITION_END);
 const _: () = assert!(MAP_KEY_BYTES_MAX < VALUE_BYTES_MAX);
+const _: () =
+    assert!(LEASE_MIN.as_nanos() < LEASE_DEFAULT.as_nanos() && LEASE_DEFAULT.as_nanos() < LEASE_MAX.as_nanos());
+const _: () = assert!(RENEWAL_IDLE.as_nanos() < LEASE_DEFAULT.as_nanos());
+const _: () = assert!(RETRY_INTERVAL_DEFAULT.as_nanos() < RETRY_PAUSE_MAX.as_nanos());
+const _: () = assert!(RETRY_PAUSE_MAX.as_nanos() < RETRY_INTERVAL_MAX_DEFAULT.as_nanos());
+const _: () = assert!(WATCH_INTERVAL.as_nanos() < WATCH_WAIT.as_nanos());
+const _: () = assert!(HISTORY_PAGE_ROWS <= PAGE_ROWS_MAX && POINT_PAGE_ROWS <= PAGE_ROWS_MAX as u64);
+const _: () = assert!(EVOLUTION_PAGE_MIN < EVOLUTION_PAGE_MAX && EVOLUTION_PAGE_MAX <= PAGE_ROWS_MAX);
+const _: () = assert!(TASKS_ALONE.as_nanos() < POOL_IDLE.as_nanos());
 
 // The store
 
@@ -249,6 +284,10 @@ pub const LOST_MAX: usize = 10_000;
 pub const SCAN_ROWS: usize = 64;
 /// Bytes of metadata and tasks past which a replay writes the checkpoints that it has read.
 pub const REPLAY_BYTES: usize = 1 << 20;
+/// Listings of the locks of the system that are read until one shows the holder: other locks change meanwhile.
+pub const LOCK_LISTINGS_MAX: usize = 8;
+/// Capacity of the buffer for a listing of the locks of the system: more than a busy machine lists.
+pub const LOCK_LISTING_BYTES: usize = 64 << 10;
 /// Ranges of rows that a recovery passes over in one table.
 pub const SCAN_FAILURES_MAX: usize = 100_000;
 /// Copies of files of an older format that are retained beside one store.
@@ -325,6 +364,10 @@ pub const VERSION_PAGE_MIN: i64 = 16;
 pub const VERSION_PAGE_MAX: i64 = 4_096;
 /// Bytes by which the write-ahead log grows before it is copied into the file.
 pub const WAL_COPY_BYTES: u64 = 4 << 20;
+/// Bytes by which the write-ahead log grows before its size is compared with its limit.
+pub const WAL_MEASURED_BYTES: u64 = 1 << 20;
+/// Attempts to copy the whole write-ahead log before it is truncated.
+pub const WAL_TRUNCATE_ATTEMPTS_MAX: usize = 3;
 /// Bytes of the write-ahead log past which its last frames are copied while no batch is written.
 pub const WAL_RESTART_BYTES: u64 = 16 << 20;
 /// Bytes of the write-ahead log past which its file is truncated as well.
@@ -343,6 +386,7 @@ const _: () = assert!(SPIN_BEFORE_PARK.as_nanos() < LOCK_RETRY_MIN.as_nanos());
 const _: () = assert!(LOCK_RETRY_MIN.as_nanos() < LOCK_RETRY_MAX.as_nanos());
 const _: () = assert!(LOCK_RETRY_MAX.as_nanos() < LOCK_WAIT_LONG.as_nanos());
 const _: () = assert!(LOCK_WAIT_LONG.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
+const _: () = assert!(WAL_MEASURED_BYTES < WAL_COPY_BYTES);
 const _: () = assert!(WAL_COPY_BYTES < WAL_RESTART_BYTES && WAL_RESTART_BYTES < WAL_TRUNCATE_BYTES);
 const _: () =
     assert!(WAL_TRUNCATE_BYTES < WAL_LIMIT_BYTES_DEFAULT && WAL_RETRY_MIN.as_nanos() < WAL_RETRY_MAX.as_nanos());

@@ -1,4 +1,4 @@
-//! The position of a graph inside its thread.
+//! The path of a graph within its thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::id::IdError;
 use super::limits::NAMESPACE_BYTES_MAX;
 
-/// The path of a graph inside its thread: empty for the root graph, `node:task_id` for a subgraph,
-/// `node:task_id|child:task_id` for one inside it (`checkpoint_ns` of LangGraph).
+/// The path of a graph within its thread: empty for the root graph, `node:task_id` for a subgraph,
+/// `node:task_id|child:task_id` for a subgraph of that (`checkpoint_ns` of LangGraph).
 #[doc(alias = "checkpoint_ns")]
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(

@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A moment: microseconds since 1970-01-01T00:00:00Z.
+/// A timestamp: microseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Returns the moment `us` microseconds after 1970-01-01T00:00:00Z.
+    /// Returns the timestamp `us` microseconds after 1970-01-01T00:00:00Z.
     pub const fn from_micros(us: i64) -> Self {
         Self(us)
     }
@@ -19,7 +19,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the moment `duration` later; saturates.
+    /// Returns the timestamp `duration` later; saturates.
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
@@ -168,6 +168,7 @@ impl fmt::Display for Timestamp {
         let month_from_march = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
         let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        debug_assert!((1..=12).contains(&month) && (1..=31).contains(&day), "each day has a date");
         let year = year_of_era + era * 400 + i64::from(month <= 2);
         let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z")
@@ -176,10 +177,10 @@ impl fmt::Display for Timestamp {
 
 /// A source of time. The engine takes one wherever it needs the time, so that tests decide what time it is.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the present moment. It may step back; nothing in the store is ordered by it.
+    /// Returns the present timestamp. It may step back; nothing in the store is ordered by it.
     fn now(&self) -> Timestamp;
 
-    /// Returns how long it is since some moment that stays the same as long as the clock lives. It does not step back;
+    /// Returns the duration since a fixed timestamp, which stays the same as long as the clock lives. It does not step back;
     /// limits on how long something may take are counted by it. Default: since 1970, by [`now`](Self::now).
     fn elapsed(&self) -> Duration {
         Duration::from_micros(u64::try_from(self.now().as_micros()).unwrap_or(0))

@@ -51,18 +51,8 @@ mod words;
 /// The struct may have type parameters, with the bounds that its fields need; its update then has the same. The values
 /// that a thread has stored are of the types that its graph was made for.
 ///
-/// ```text
-/// #[derive(State, Clone, Default)]
-/// struct Chat {
-///     #[channel(messages)]
-///     messages: Messages,
-///     topic: Option<String>,
-///     #[channel(reduce = add)]
-///     total: i64,
-/// }
-///
-/// let change = Chat::update().messages([Message::human("hi")]).total(1);
-/// ```
+/// The example stands at the re-export, `annals::state::State`, where it is compiled and run: this crate does not depend on
+/// `annals`, whose types the emitted code names.
 #[proc_macro_derive(State, attributes(channel, state))]
 pub fn derive_state(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let expanded = syn::parse(input).and_then(|input| expand::state(&input));

@@ -102,6 +102,8 @@ fn with_edges(mut graph: StateGraph<DynState>, node: Arc<str>, next: Vec<FlowEdg
     targets.push(END.into());
     targets.sort();
     targets.dedup();
+    let is_target = |to: &String| targets.binary_search(to).is_ok();
+    debug_assert!(next.iter().filter_map(|edge| edge.to.as_ref()).all(is_target), "a path returns a target");
     let path = move |state: &DynState| -> NodeResult<String> {
         for edge in &next {
             let value = match &edge.condition {

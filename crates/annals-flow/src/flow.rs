@@ -11,11 +11,8 @@ use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Input, IntoInput, Outcome, StreamData, StreamMode};
 
 use crate::error::{Error, Result};
-use crate::limits::{LEASE, SUPERSTEPS_MAX};
+use crate::limits::{LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
 use crate::{build, nodes, parse};
-
-/// The longest pause between two looks at a node that waits.
-const WAIT_STEP: Duration = Duration::from_millis(200);
 
 /// A workflow from a file.
 ///
@@ -290,7 +287,7 @@ impl Flow {
     ) -> Result<Outcome<DynState>> {
         let run = self.graph.run(thread).subgraphs(true).control(control).lease(LEASE);
         // On Linux the death of the process before is seen at once; elsewhere its lease has to expire.
-        let run = if cfg!(target_os = "linux") { run } else { run.wait_for_lease(LEASE + WAIT_STEP) };
+        let run = if cfg!(target_os = "linux") { run } else { run.wait_for_lease(LEASE + WAIT_LOOK) };
         let mut stream = run.stream(input, &[StreamMode::Tasks])?;
         for part in &mut stream {
             let part = part?;
@@ -328,6 +325,6 @@ fn wait_until(
     on_event(FlowEvent::Waiting { time: left() });
     // In steps: the clock may be set meanwhile.
     while !left().is_zero() && control.cancel_reason().is_none() {
-        std::thread::sleep(left().min(WAIT_STEP));
+        std::thread::sleep(left().min(WAIT_LOOK));
     }
 }

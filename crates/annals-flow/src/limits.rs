@@ -38,3 +38,25 @@ pub const SUPERSTEPS_MAX: u64 = 10_000;
 pub const DURATION_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// The lease of a run that a process makes without a worker.
 pub const LEASE: Duration = Duration::from_secs(10);
+/// The longest pause between two looks at a node that waits.
+pub(crate) const WAIT_LOOK: Duration = Duration::from_millis(200);
+/// The first pause between two looks at a command that runs.
+pub(crate) const COMMAND_LOOK_MIN: Duration = Duration::from_millis(1);
+/// The longest pause between two looks at a command that runs.
+pub(crate) const COMMAND_LOOK_MAX: Duration = Duration::from_millis(20);
+/// The time for which the pipes of a command that has ended may stay open.
+pub(crate) const PIPE_GRACE: Duration = Duration::from_secs(5);
+/// The time between two looks of a request at the cancellation of its run.
+pub(crate) const REQUEST_LOOK: Duration = Duration::from_millis(50);
+/// Characters of the body that the error of a status shows.
+pub(crate) const ERROR_BODY_CHARS_MAX: usize = 400;
+
+const _: () = assert!(COMMAND_LOOK_MIN.as_nanos() < COMMAND_LOOK_MAX.as_nanos());
+const _: () = assert!(COMMAND_LOOK_MAX.as_nanos() < PIPE_GRACE.as_nanos());
+// A look is soon enough for the lease of the run, which is renewed after a third of it, and for every timeout by default.
+const _: () = assert!(WAIT_LOOK.as_nanos() < LEASE.as_nanos() / 3 && LEASE.as_nanos() < DURATION_MAX.as_nanos());
+const _: () = assert!(REQUEST_LOOK.as_nanos() < REQUEST_TIMEOUT_DEFAULT.as_nanos());
+const _: () = assert!(REQUEST_TIMEOUT_DEFAULT.as_nanos() < DURATION_MAX.as_nanos());
+const _: () = assert!(PARALLEL_MAX <= EACH_ITEMS_MAX && NAME_BYTES_MAX < EXPRESSION_BYTES_MAX);
+const _: () = assert!(EXPRESSION_BYTES_MAX < FILE_BYTES_MAX && FILE_BYTES_MAX < OUTPUT_BYTES_MAX);
+const _: () = assert!(NODES_MAX < EDGES_MAX && ERROR_BODY_CHARS_MAX < STDERR_BYTES_MAX);

@@ -135,7 +135,9 @@ fn map(
         Some(retry) => task.clone().retry(policy(retry)),
         None => task.clone(),
     };
-    let (mut running, mut results) = (VecDeque::new(), Vec::with_capacity(items.len()));
+    debug_assert!(parallel > 0, "a list is mapped by one call at a time at least");
+    let count = items.len();
+    let (mut running, mut results) = (VecDeque::new(), Vec::with_capacity(count));
     for item in items {
         if running.len() == parallel {
             results.extend(running.pop_front().map(annals_graph::task::Started::wait).transpose()?);
@@ -145,6 +147,7 @@ fn map(
     for started in running {
         results.push(started.wait()?);
     }
+    debug_assert_eq!(results.len(), count, "each item has a result");
     Ok(results)
 }
 

@@ -70,6 +70,8 @@ pub(crate) fn parse(text: &str, path: &Path, folder: PathBuf, depth: usize) -> R
     let spec = parser.flow(&root, stem)?;
     let mut problems = parser.reader.problems;
     if problems.is_empty() {
+        debug_assert!(!spec.start.is_empty(), "a workflow without a first node has a problem");
+        debug_assert!(spec.nodes.len() <= NODES_MAX && spec.channels.len() <= CHANNELS_MAX, "so has one over a limit");
         return Ok(spec);
     }
     problems.sort_by_key(|problem| (problem.line, problem.column));

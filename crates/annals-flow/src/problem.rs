@@ -31,6 +31,7 @@ impl FlowProblem {
         let (start, end) = (floor(span.start), floor(span.end.max(span.start)));
         let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = source[start..].find('\n').map_or(source.len(), |at| start + at);
+        debug_assert!(line_start <= start && start <= line_end, "the place of a problem is in its line");
         let width = source[start..end.clamp(start, line_end)].chars().count().max(1);
         Self {
             line: source[..start].matches('\n').count() + 1,

@@ -9,12 +9,7 @@ use std::time::Duration;
 
 use annals_graph::annals::base::{Clock, SystemClock};
 
-use crate::limits::{OUTPUT_BYTES_MAX, STDERR_BYTES_MAX};
-
-/// The pause between two looks at a command that runs.
-const POLL_MAX_PAUSE: Duration = Duration::from_millis(20);
-/// The time for which the pipes of a command that has ended may stay open.
-const PIPE_GRACE: Duration = Duration::from_secs(5);
+use crate::limits::{COMMAND_LOOK_MAX, COMMAND_LOOK_MIN, OUTPUT_BYTES_MAX, PIPE_GRACE, STDERR_BYTES_MAX};
 
 /// A command that is ready to run.
 #[derive(Debug)]
@@ -79,7 +74,7 @@ impl ReadyCommand {
         let stderr = child.stderr.take().map(|pipe| read_end(pipe, STDERR_BYTES_MAX));
         let since = SystemClock.elapsed();
         let mut out = None;
-        let mut pause = Duration::from_millis(1);
+        let mut pause = COMMAND_LOOK_MIN;
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
@@ -108,7 +103,7 @@ impl ReadyCommand {
                 kill(&mut child);
                 return Err(CommandError::OutputTooLong { program });
             }
-            pause = (pause * 2).min(POLL_MAX_PAUSE);
+            pause = (pause * 2).min(COMMAND_LOOK_MAX);
         };
         // Processes that it left behind in its group would hold the pipes open.
         kill(&mut child);
@@ -141,6 +136,7 @@ fn read_start(pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8>>
         let mut bytes = Vec::new();
         // An error of the pipe is its end.
         _ = pipe.take(max as u64 + 1).read_to_end(&mut bytes);
+        debug_assert!(bytes.len() <= max + 1, "one byte more tells that the output is too long");
         sender.send(bytes)
     });
     receiver
@@ -156,6 +152,7 @@ fn read_end(mut pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8
             let over = bytes.len().saturating_sub(max);
             bytes.drain(..over);
         }
+        debug_assert!(bytes.len() <= max, "the end of the output is retained");
         sender.send(bytes)
     });
     receiver

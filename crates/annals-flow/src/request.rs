@@ -7,14 +7,9 @@ use annals_graph::annals::base::Value;
 use ureq::Agent;
 use ureq::http::Request;
 
-use crate::limits::{REDIRECTS_MAX, RESPONSE_BYTES_MAX};
+use crate::limits::{ERROR_BODY_CHARS_MAX, REDIRECTS_MAX, REQUEST_LOOK, RESPONSE_BYTES_MAX};
 use crate::process::shown;
 use crate::spec::HttpMethod;
-
-/// The time between two looks at the cancellation of the run.
-const LOOK: Duration = Duration::from_millis(50);
-/// Characters of the body that the error of a status shows.
-const BODY_CHARS: usize = 400;
 
 /// A request that failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +48,7 @@ impl HttpResponse {
         if (200..300).contains(&self.status) {
             return Ok(());
         }
-        let body: String = String::from_utf8_lossy(&self.body).trim().chars().take(BODY_CHARS).collect();
+        let body: String = String::from_utf8_lossy(&self.body).trim().chars().take(ERROR_BODY_CHARS_MAX).collect();
         Err(RequestError::Status { url: url.to_owned(), status: self.status, body: shown(&body) })
     }
 }
@@ -66,7 +61,7 @@ impl ReadyRequest {
         // The thread ends at the timeout at the latest, also if its caller has stopped waiting.
         std::thread::spawn(move || sender.send(self.exchange()));
         loop {
-            match receiver.recv_timeout(LOOK) {
+            match receiver.recv_timeout(REQUEST_LOOK) {
                 Ok(response) => return response,
                 Err(RecvTimeoutError::Timeout) if is_cancelled() => return Err(RequestError::Cancelled { url }),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -127,7 +127,11 @@ pub(crate) fn of_json(source: &str) -> Result<FileValue, FlowProblem> {
         let message = message.split(" at line ").next().unwrap_or_default();
         return Err(FlowProblem::new(source, at..at + 1, message, None));
     }
-    JsonPlaces { source, at: 0 }.value(0)
+    let mut places = JsonPlaces { source, at: 0 };
+    let value = places.value(0)?;
+    let rest = places.peek();
+    debug_assert_eq!(rest, 0, "the walk ends at the end of the document");
+    Ok(value)
 }
 
 /// Walks over a document that is valid JSON.
@@ -162,8 +166,8 @@ impl JsonPlaces<'_> {
                         let message = format!("the key `{key}` stands twice in a table");
                         return Err(FlowProblem::new(self.source, span, message, None));
                     }
-                    debug_assert_eq!(self.peek(), b':', "the document was judged before");
-                    self.peek();
+                    let colon = self.peek();
+                    debug_assert_eq!(colon, b':', "the document was judged before");
                     self.at += 1;
                     members.push(FileMember { key, span, value: self.value(depth + 1)? });
                 }
@@ -191,6 +195,7 @@ impl JsonPlaces<'_> {
                 }
             }
         };
+        debug_assert!(start < self.at && self.at <= self.source.len(), "a value has a place in the document");
         Ok(FileValue { span: start..self.at, kind })
     }
 

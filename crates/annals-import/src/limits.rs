@@ -9,6 +9,9 @@ pub(crate) const PROBED_BYTES_MAX: usize = RECORD_BYTES_MAX;
 /// Bytes of a line, of a document, of an item of an array, and of a value of a database. A value of the store is not longer.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 
+/// Capacity of the buffer that is retained from one line to the next.
+pub(crate) const LINE_BUFFER_BYTES: usize = 1 << 20;
+
 /// Values, members and items of a record of JSON.
 pub(crate) const RECORD_NODES_MAX: usize = 2_000_000;
 
@@ -67,6 +70,7 @@ pub(crate) const COMMIT_CHECKPOINTS_MAX: usize = 500;
 #[cfg(feature = "store")]
 pub(crate) const COMMIT_BYTES_MAX: usize = 8 << 20;
 
+const _: () = assert!(LINE_BUFFER_BYTES < RECORD_BYTES_MAX);
 #[cfg(feature = "store")]
 const _: () = assert!(ID_BYTES_MAX <= annals::base::limits::ITEM_ID_BYTES_MAX);
 #[cfg(feature = "store")]

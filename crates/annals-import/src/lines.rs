@@ -10,12 +10,9 @@ use serde_json::Value as Json;
 
 use crate::error::{ImportError, SourceFault, SourceLimit};
 use crate::json;
-use crate::limits::{PROBED_BYTES_MAX, PROBED_LINES_MAX, RECORD_BYTES_MAX};
+use crate::limits::{LINE_BUFFER_BYTES, PROBED_BYTES_MAX, PROBED_LINES_MAX, RECORD_BYTES_MAX};
 use crate::output::ReadOutput;
 use crate::zstd::{ZSTD_MAGIC, ZstdFrames};
-
-/// Capacity of the buffer that is retained from one line to the next.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// The lines of a file that hold JSON, with their numbers from 1.
 pub(crate) struct JsonLines {
@@ -97,7 +94,7 @@ impl JsonLines {
     pub(crate) fn next_line(&mut self) -> Option<(u64, FileLine)> {
         while !self.has_ended {
             self.buffer.clear();
-            self.buffer.shrink_to(BUFFER_BYTES);
+            self.buffer.shrink_to(LINE_BUFFER_BYTES);
             match read_line(&mut *self.input, &mut self.buffer, RECORD_BYTES_MAX) {
                 Ok(LineBytes::Whole) => {}
                 Ok(LineBytes::TooLong) => {

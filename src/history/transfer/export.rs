@@ -184,7 +184,7 @@ struct Export<'a> {
     options: &'a ExportOptions,
     out: BufWriter<&'a mut dyn Write>,
     writer: Box<dyn FormatWriter>,
-    /// The moment of what has none.
+    /// The timestamp of messages without one of their own.
     began: Timestamp,
     ids: IdSource,
     report: ExportReport,

@@ -19,7 +19,7 @@ pub(super) fn id(n: u64) -> CheckpointId {
     IdSource::from_seed(n).checkpoint(moment(n), 0, None)
 }
 
-/// Returns moment number `n`, a millisecond after the one before.
+/// Returns timestamp number `n`, a millisecond after the one before.
 pub(super) fn moment(n: u64) -> Timestamp {
     Timestamp::from_micros(1_700_000_000_000_000 + i64::try_from(n).unwrap_or(0) * 1_000)
 }

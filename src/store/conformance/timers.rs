@@ -1,4 +1,4 @@
-//! Tasks that sleep: listed by the moment at which they can go on, until they have.
+//! Tasks that sleep: listed by the timestamp at which they resume, until they have.
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, refused_for, root_of, task, write, writes};
 use crate::base::{Encoded, TaskId, Value};

@@ -245,7 +245,7 @@ pub(super) fn writes(space: &NamespaceVersion, checkpoint: &CheckpointId) -> Vec
     found.into_iter().map(|write| write.to_record()).collect()
 }
 
-/// Returns the tasks that sleep, by the moment at which they can go on.
+/// Returns the tasks that sleep, by the timestamp at which they resume.
 pub(super) fn timers(log: &MemoryLog, due_by: Option<Timestamp>, limit: usize) -> Vec<TimerRecord> {
     let mut found = Vec::new();
     for (thread, of) in &log.threads {

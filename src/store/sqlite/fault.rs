@@ -2,7 +2,7 @@
 
 use crate::base::limits::ERROR_TEXT_BYTES_MAX;
 use crate::store::error::StoreError;
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 /// An error inside the backend: SQLite's, whose meaning depends on the operation, or one of the store.
 #[derive(Debug)]
@@ -93,12 +93,45 @@ pub(super) fn refuses_locks(fault: &Fault) -> bool {
     matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied))
 }
 
-/// Returns whether a write failed because the disk is full. Of a group that SQLite rolled back, only the text is known.
+/// The reason for which a group of commits was rolled back, of which each of its jobs is told.
+#[derive(Clone, Debug)]
+pub(super) struct RolledBack {
+    reason: String,
+    /// The code of SQLite, which an error with a source has to carry: the fault itself cannot be copied.
+    code: Option<ffi::Error>,
+}
+
+impl RolledBack {
+    /// Returns the reason that a fault gives.
+    pub(super) fn by(fault: &Fault) -> Self {
+        match fault {
+            Fault::Sql(error) => Self { reason: error.to_string(), code: error.sqlite_error().copied() },
+            Fault::Store(error) => Self { reason: error.to_string(), code: code_of(error) },
+        }
+    }
+
+    /// Returns the reason of a transaction that had to end although SQLite reported no error.
+    pub(super) fn because(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), code: None }
+    }
+
+    /// Makes the error of one job.
+    pub(super) fn error(&self) -> StoreError {
+        let reason = format!("the whole group of commits was rolled back: {}", self.reason);
+        let cause = |code| rusqlite::Error::SqliteFailure(code, Some(self.reason.clone()));
+        StoreError::Write { reason, source: self.code.map(|code| Box::new(cause(code)) as _) }
+    }
+}
+
+/// Returns the code with which SQLite refused a write.
+fn code_of(error: &StoreError) -> Option<ffi::Error> {
+    let StoreError::Write { source: Some(source), .. } = error else { return None };
+    source.downcast_ref::<rusqlite::Error>()?.sqlite_error().copied()
+}
+
+/// Returns whether a write failed because the disk is full.
 pub(super) fn is_full(error: &StoreError) -> bool {
-    let StoreError::Write { reason, source } = error else { return false };
-    let source = source.as_ref().and_then(|source| source.downcast_ref::<rusqlite::Error>());
-    source.is_some_and(|error| error.sqlite_error_code() == Some(ErrorCode::DiskFull))
-        || reason.contains("database or disk is full")
+    code_of(error).is_some_and(|code| code.code == ErrorCode::DiskFull)
 }
 
 /// Returns whether the file is not a database.
@@ -132,12 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_known_by_its_code_and_by_the_text_of_a_group() {
-        let full = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
-        let other = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR), None);
-        assert!(is_full(&Fault::Sql(full()).into_write(|| StoreError::ReadOnly)));
-        let group = format!("the whole group of commits was rolled back: {}", full());
-        assert!(is_full(&StoreError::Write { reason: group, source: None }));
-        assert!(!is_full(&Fault::Sql(other).into_write(|| StoreError::ReadOnly)) && !is_full(&StoreError::ReadOnly));
+    fn a_full_disk_is_known_by_its_code_also_of_a_group() {
+        let failed = |code| Fault::Sql(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        let alone = |code| failed(code).into_write(|| StoreError::ReadOnly);
+        let of_group = |code| RolledBack::by(&failed(code)).error();
+        assert!(is_full(&alone(ffi::SQLITE_FULL)) && is_full(&of_group(ffi::SQLITE_FULL)));
+        assert!(is_full(&RolledBack::by(&Fault::Store(of_group(ffi::SQLITE_FULL))).error()), "the code is carried on");
+        assert!(!is_full(&alone(ffi::SQLITE_IOERR)) && !is_full(&of_group(ffi::SQLITE_IOERR)));
+        // The words alone do not make a full disk: they may stand in a value or a name.
+        assert!(!is_full(&RolledBack::because("database or disk is full").error()) && !is_full(&StoreError::ReadOnly));
     }
 }

@@ -3,7 +3,7 @@
 mod transact;
 
 pub(super) use self::transact::{Transacted, TransactionRun};
-use super::fault::{Fault, Res, found_busy, is_busy};
+use super::fault::{Fault, Res, RolledBack, found_busy, is_busy};
 use super::guard::SqlGuard;
 use super::job::JobRef;
 use super::lock;
@@ -12,7 +12,9 @@ use super::wal::FRAME_BYTES;
 use super::write::Caches;
 use super::writer::reason;
 use super::{schema, sql};
-use crate::base::limits::{INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX};
+use crate::base::limits::{
+    INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX, WAL_MEASURED_BYTES, WAL_TRUNCATE_ATTEMPTS_MAX,
+};
 use crate::store::batch::CommitChain;
 use crate::store::chain::repeated;
 use crate::store::error::StoreError;
@@ -23,12 +25,6 @@ use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Frames after which the size of the WAL is compared with its limit: a megabyte.
-const MEASURED_FRAMES: u64 = (1 << 20) / FRAME_BYTES;
-
-/// Attempts to copy the whole WAL before it is truncated.
-const COPY_ATTEMPTS: usize = 3;
 
 /// The connection that writes, and its caches.
 #[derive(Debug)]
@@ -73,7 +69,7 @@ enum Group {
     /// All jobs were written or refused.
     Written(Outcomes),
     /// The transaction is gone, for this reason.
-    Undone(String),
+    Undone(RolledBack),
     /// A job failed after it had written rows.
     HalfWritten,
 }
@@ -122,7 +118,7 @@ impl Core {
     /// once in a megabyte.
     pub(super) fn check_wal(&mut self) -> Res<()> {
         let limit_bytes = self.place.wal_limit_bytes;
-        if self.unmeasured < MEASURED_FRAMES {
+        if self.unmeasured < WAL_MEASURED_BYTES / FRAME_BYTES {
             return Ok(());
         }
         let file_bytes = fs::metadata(open::beside(&self.place.path, "-wal")).map_or(0, |wal| wal.len());
@@ -163,7 +159,7 @@ impl Core {
 
     /// Returns the outcomes of a group whose transaction did not begin.
     pub(super) fn refuse(&self, fault: Fault, count: usize) -> Verdict {
-        let text = reason(&fault);
+        let group = RolledBack::by(&fault);
         // The holder is looked up once: that takes longer than a commit.
         let (waited_ms, holder) = (self.place.busy_ms, LazyCell::new(|| lock::holder(&self.place.path)));
         let busy = || StoreError::Busy { waited_ms, holder: *holder };
@@ -172,7 +168,7 @@ impl Core {
             Fault::Store(StoreError::WalLimit { wal_bytes, limit_bytes }) => {
                 Err(StoreError::WalLimit { wal_bytes: *wal_bytes, limit_bytes: *limit_bytes })
             }
-            _ => Err(undone(&text)),
+            _ => Err(group.error()),
         };
         let mut outcomes: Outcomes = (1..count).map(others).collect();
         outcomes.push_front(Err(fault.into_write(busy)));
@@ -195,7 +191,7 @@ impl Core {
         // is refused before it wrote a row leaves nothing behind. Should one fail later, all are written anew.
         let outcomes = match self.write_group(jobs, false) {
             Group::Written(outcomes) => outcomes,
-            Group::Undone(text) => return self.undo(jobs.len(), &text),
+            Group::Undone(cause) => return self.undo(jobs.len(), &cause),
             Group::HalfWritten => {
                 self.roll_back();
                 if let Err(fault) = self.begin() {
@@ -203,8 +199,8 @@ impl Core {
                 }
                 match self.write_group(jobs, true) {
                     Group::Written(outcomes) => outcomes,
-                    Group::Undone(text) => return self.undo(jobs.len(), &text),
-                    Group::HalfWritten => return self.undo(jobs.len(), "a job could not be rolled back"),
+                    Group::Undone(cause) => return self.undo(jobs.len(), &cause),
+                    Group::HalfWritten => return self.undo(jobs.len(), &half_written()),
                 }
             }
         };
@@ -217,8 +213,8 @@ impl Core {
             Ok(()) => self.committed(jobs, outcomes),
             Err(fault) if is_undone(&fault) => {
                 self.roll_back();
-                let text = reason(&fault);
-                Verdict::open(outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(undone(&text)))).collect())
+                let cause = RolledBack::by(&fault);
+                Verdict::open(outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(cause.error()))).collect())
             }
             Err(fault) => self.heal(jobs, outcomes, &reason(&fault)),
         }
@@ -289,7 +285,7 @@ impl Core {
             if let Err(fault) = &written {
                 // SQLite itself ended the transaction (disk full, I/O error): nothing of the group is left.
                 if self.conn.is_autocommit() {
-                    return Group::Undone(reason(fault));
+                    return Group::Undone(RolledBack::by(fault));
                 }
                 // Alone in its group, it is rolled back as a whole.
                 if !savepoints && jobs.len() > 1 && self.conn.total_changes() != before {
@@ -364,8 +360,8 @@ impl Core {
         self.begin()?;
         let outcomes = match self.write_group(jobs, true) {
             Group::Written(outcomes) => outcomes,
-            Group::Undone(text) => return Err(undone(&text).into()),
-            Group::HalfWritten => return Err(undone("a job could not be rolled back").into()),
+            Group::Undone(cause) => return Err(cause.error().into()),
+            Group::HalfWritten => return Err(half_written().error().into()),
         };
         self.commit()?;
         Ok(outcomes)
@@ -410,15 +406,15 @@ impl Core {
         self.roll_back();
         self.caches = Caches::new(Arc::clone(&self.place.keys));
         if !std::mem::take(&mut self.commits) {
-            return self.undo(jobs, &text);
+            return self.undo(jobs, &RolledBack::because(&text));
         }
         let outcomes = (0..jobs).map(|_| Err(StoreError::OutcomeUnknown { reason: text.clone() })).collect();
         self.close(outcomes, text)
     }
 
-    fn undo(&mut self, count: usize, text: &str) -> Verdict {
+    fn undo(&mut self, count: usize, cause: &RolledBack) -> Verdict {
         self.roll_back();
-        Verdict::open((0..count).map(|_| Err(undone(text))).collect())
+        Verdict::open((0..count).map(|_| Err(cause.error())).collect())
     }
 
     fn roll_back(&mut self) {
@@ -482,7 +478,7 @@ impl WalCopy {
 
 /// Copies the WAL beside all writers; returns whether the file holds all of it.
 pub(super) fn copy_whole_wal(conn: &Connection) -> Res<bool> {
-    for _ in 0..COPY_ATTEMPTS {
+    for _ in 0..WAL_TRUNCATE_ATTEMPTS_MAX {
         // A transaction that is being committed looks like a reader, for some microseconds.
         if copy_wal(conn, sql::WAL_PASSIVE)?.is_whole() {
             return Ok(true);
@@ -522,8 +518,8 @@ fn is_undone(fault: &Fault) -> bool {
         || before_the_end.contains(&error.extended_code)
 }
 
-fn undone(reason: &str) -> StoreError {
-    StoreError::Write { reason: format!("the whole group of commits was rolled back: {reason}"), source: None }
+fn half_written() -> RolledBack {
+    RolledBack::because("a job could not be rolled back")
 }
 
 /// A fault that a test plants, in place of one of the disk or of a job.

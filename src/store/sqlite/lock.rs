@@ -8,7 +8,7 @@
 use super::fault::{Res, found_busy};
 use super::open::beside;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG};
+use crate::base::limits::{LOCK_LISTING_BYTES, LOCK_LISTINGS_MAX, LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read as _;
 use std::path::Path;
@@ -16,11 +16,6 @@ use std::time::Duration;
 
 /// The byte of the `-shm` file whose lock is the write lock of a WAL.
 const WRITE_LOCK_BYTE: u64 = 120;
-
-/// Listings of the locks that are read until one shows the holder: other locks change meanwhile.
-const LISTINGS: usize = 8;
-/// Bytes of the buffer for a listing: more than a busy machine lists.
-const LISTING_BYTES: usize = 64 * 1024;
 
 /// A wait in short pauses.
 #[derive(Debug)]
@@ -83,14 +78,14 @@ pub(super) fn wait_for<T>(limit_ms: u64, mut step: impl FnMut() -> Res<T>) -> Re
 /// Returns the process that holds the write lock of a store, if the operating system tells it.
 pub(super) fn holder(path: &Path) -> Option<u32> {
     let file = device_and_inode(&beside(path, "-shm"))?;
-    (0..LISTINGS).find_map(|_| holder_in(&listing()?, &file))
+    (0..LOCK_LISTINGS_MAX).find_map(|_| holder_in(&listing()?, &file))
 }
 
 /// Returns the listing of all locks. Opening the file itself and closing it again would drop those of this process.
 fn listing() -> Option<String> {
     // The kernel continues each read at a line number, so a lock that is released in between hides the one after it:
     // a long buffer takes few reads.
-    let mut text = String::with_capacity(LISTING_BYTES);
+    let mut text = String::with_capacity(LOCK_LISTING_BYTES);
     std::fs::File::open("/proc/locks").ok()?.read_to_string(&mut text).ok()?;
     Some(text)
 }

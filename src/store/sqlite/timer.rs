@@ -1,4 +1,4 @@
-//! Rows of timers: which tasks sleep, and until when.
+//! Reads and writes the rows of timers: the sleeping tasks, each with the timestamp at which it resumes.
 //!
 //! They are derived from the stored writes of tasks, so they come and go with its commits. A task that sleeps at the head of
 //! a thread has a timer: one that is missing is noticed, and a recovery makes it anew. *Absent:* waking anybody.

@@ -67,6 +67,7 @@ impl Encoded {
             return Err(CodecError::TooLarge { bytes: bytes.len() });
         }
         msgpack::check_bounds(&bytes)?;
+        debug_assert!(!bytes.is_empty(), "every value has an encoding, null included");
         Ok(Self { codec: Codec::MsgPack, bytes })
     }
 

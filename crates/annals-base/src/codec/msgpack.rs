@@ -169,6 +169,7 @@ impl<'a> Tokens<'a> {
 pub(super) fn read_value(bytes: &[u8]) -> Result<Value, BoundsFault> {
     let mut tokens = Tokens::new(bytes);
     let value = tokens.value(0)?;
+    debug_assert!((1..=DECODED_NODES_MAX).contains(&tokens.nodes), "the values that were read are counted");
     tokens.end().map(|()| value)
 }
 
@@ -205,5 +206,6 @@ pub(super) fn check_bounds(bytes: &[u8]) -> Result<(), CodecError> {
         }
     }
     debug_assert!(tokens.rest.is_empty(), "the serializer wrote one value");
+    debug_assert!(open.is_empty() && parts <= VALUE_NODES_MAX, "a whole value leaves no list open");
     Ok(())
 }

@@ -112,6 +112,7 @@ impl<'a> ValueReader<'a> {
 
     /// Ends a list or an object, of which the type may have read a part only.
     fn leave(&mut self, left: u32) -> Result<(), CodecError> {
+        debug_assert!((1..=DECODED_DEPTH_MAX).contains(&self.depth), "a list that ends was entered");
         self.depth -= 1;
         match left {
             0 => Ok(()),

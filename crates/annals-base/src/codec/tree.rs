@@ -65,10 +65,12 @@ impl<'a> ValueTokens<'a> {
             Value::Bytes(bytes) => Token::Bytes(bytes),
             Value::Ext(kind, bytes) => Token::Ext(*kind, bytes),
             Value::List(items) => {
+                debug_assert!(u32::try_from(items.len()).is_ok(), "MessagePack counts with 32 bits");
                 self.open.push(Container::Items(items.iter()));
                 Token::List(items.len() as u32)
             }
             Value::Map(map) => {
+                debug_assert!(u32::try_from(map.len()).is_ok(), "MessagePack counts with 32 bits");
                 self.open.push(Container::Members(map.iter(), None));
                 Token::Map(map.len() as u32)
             }

@@ -29,7 +29,7 @@ pub(super) enum WaitResult<T> {
     Cancelled(String),
 }
 
-/// Waits for a moment, by a clock that may be another than that of the timer.
+/// Waits for a deadline, by a clock that may be another than that of the timer.
 struct Alarm {
     timer: Arc<dyn Timer>,
     sleep: Option<Sleep>,

@@ -132,7 +132,7 @@ impl RunHost {
         self.verify_commits()
     }
 
-    /// Returns what waits for a moment on this thread, if anything does.
+    /// Returns the timer of the run, else that of this thread, if there is one.
     pub(super) fn timer(&self) -> Option<Arc<dyn Timer>> {
         self.timer.clone().or_else(ParkTimer::here)
     }

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::CheckpointId;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY};
+use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY, RENEWAL_IDLE};
 use crate::error::Error;
 use crate::exec::RunStart;
 use crate::history::{ControlOrder, Thread};
@@ -25,9 +25,6 @@ use crate::task::RunControl;
 
 use super::host::RunHost;
 use super::run::{Durability, RunSettings};
-
-/// The duration for which the thread that renews stays without work.
-const IDLE: Duration = Duration::from_secs(5);
 
 /// The lease of a run that is being set up. It is released if the run does not begin.
 pub(super) struct Claimed {
@@ -343,7 +340,7 @@ impl Renewer {
             }
             last_id = due.last_id;
             let first = due.runs.values().map(|(at, _)| *at).min();
-            let wakes_at = first.unwrap_or(now + IDLE);
+            let wakes_at = first.unwrap_or(now + RENEWAL_IDLE);
             due.wakes_at = Some(wakes_at);
             let wait = wakes_at.saturating_sub(self.clock.elapsed());
             self.changed.wait_for(&mut due, wait);

@@ -65,7 +65,7 @@ impl<S> Outcome<S> {
         O::of(self.state())
     }
 
-    /// Returns the open questions; none if the run has ended or stopped at a breakpoint.
+    /// Returns the open interrupts; none if the run has ended or stopped at a breakpoint.
     pub fn interrupts(&self) -> &[Interrupt] {
         match self {
             Self::Done(_) | Self::Drained { .. } | Self::Cancelled { .. } => &[],

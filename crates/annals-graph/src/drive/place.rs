@@ -34,7 +34,7 @@ impl RunPlace {
         Self::new(None, None, Some(context.clone()))
     }
 
-    /// Returns the place of the outermost graph: where that stood, if this is a checkpoint of a graph inside it.
+    /// Returns the place of the outermost graph: its checkpoint at the time, if this is a checkpoint of a subgraph.
     pub(super) fn outermost(&self) -> Result<Self, Error> {
         let Some(thread) = self.thread.as_ref().filter(|thread| !thread.namespace().is_root()) else {
             return Ok(self.clone());

@@ -10,17 +10,16 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-type PoolWork = Box<dyn FnOnce() + Send>;
+use crate::base::limits::{NODE_THREADS_DEFAULT, POOL_IDLE};
 
-/// The duration for which an idle thread waits for work before it ends.
-const IDLE: Duration = Duration::from_secs(10);
+type PoolWork = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     static IN_TASK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this thread runs a task: a graph inside it runs its own tasks right here, so that nesting never
-/// waits for a thread.
+/// Returns whether this thread runs a task: a subgraph in it runs its own tasks on this thread, so that nesting never
+/// waits for another one.
 pub(super) fn in_task() -> bool {
     IN_TASK.get()
 }
@@ -93,7 +92,7 @@ impl Pool {
     /// Returns the pool of the process.
     pub(super) fn shared() -> &'static Self {
         static POOL: std::sync::OnceLock<Pool> = std::sync::OnceLock::new();
-        POOL.get_or_init(|| Pool { shared: Arc::default(), threads_max: crate::base::limits::NODE_THREADS_DEFAULT })
+        POOL.get_or_init(|| Pool { shared: Arc::default(), threads_max: NODE_THREADS_DEFAULT })
     }
 
     /// Hands work to a thread. If none can be started, the work is done here.
@@ -157,7 +156,7 @@ fn work_off(shared: &Arc<PoolShared>, threads_max: usize) {
             continue;
         }
         state.idle += 1;
-        let timed_out = shared.work.wait_for(&mut state, IDLE).timed_out();
+        let timed_out = shared.work.wait_for(&mut state, POOL_IDLE).timed_out();
         state.idle -= 1;
         state.called = false;
         if timed_out && state.queue.is_empty() {

@@ -1,25 +1,22 @@
 //! The tasks of a superstep that a driver runs itself, and who helps it.
 //!
 //! To wake a thread costs as much as fifty small tasks. So a thread that was called first looks whether the tasks go by
-//! without it; if one takes longer than a moment, it calls two more and takes part. *Absent:* what ended tasks mean.
+//! without it; if one takes longer than [`TASKS_ALONE`], it calls two more and takes part. *Absent:* what ended tasks mean.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::base::internal::Stopwatch;
+use crate::base::limits::TASKS_ALONE;
 use crate::exec::TaskJob;
 
 use super::blocking::run_task;
 use super::feed::{Fact, Feed};
 use super::host::RunHost;
 use super::pool::Pool;
-
-/// The duration that a task may take before more threads are called.
-const MOMENT: Duration = Duration::from_micros(10);
 
 /// Tasks from which each thread takes the next one.
 pub(super) struct SharedTasks {
@@ -71,11 +68,11 @@ impl SharedTasks {
         }
     }
 
-    /// Returns when no task was taken for a moment, or none is left.
+    /// Returns when no task was taken for [`TASKS_ALONE`], or none is left.
     fn look_on(&self) {
         let mut left = self.left.load(Ordering::Acquire);
         let mut since = Stopwatch::start();
-        while left > 0 && since.elapsed() < MOMENT {
+        while left > 0 && since.elapsed() < TASKS_ALONE {
             std::thread::yield_now();
             let now = self.left.load(Ordering::Acquire);
             if now != left {

@@ -99,9 +99,9 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         self.state_of(at, false)
     }
 
-    /// Returns the state of a thread with those of the graphs inside its tasks, at all depths.
+    /// Returns the state of a thread with those of the subgraphs of its tasks, at all depths.
     ///
-    /// The states inside are the newest ones of the tasks, also at an old checkpoint.
+    /// The states of subgraphs are the newest ones of the tasks, also at an old checkpoint.
     ///
     /// # Errors
     /// As [`CompiledGraph::get_state`].
@@ -245,7 +245,7 @@ fn snapshot(
         debug_assert!(matches!(task.status, TaskStatus::Due));
         let pending = head.pending_of(task.id);
         let finished = pending.is_some_and(|pending| pending.is_finished());
-        // A record keeps the questions that were asked; live, an ended task asks nothing any more.
+        // A stored checkpoint shows the interrupts that were raised; at the head, an ended task has no open ones.
         let asked = pending.filter(|_| !(live && finished));
         let interrupts = asked.map(interrupts_of).unwrap_or_default();
         let name = task.name(graph).to_owned();

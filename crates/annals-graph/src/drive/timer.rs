@@ -1,4 +1,4 @@
-//! Waiting for a moment without blocking: the port, and the timers that are there.
+//! Waiting for a duration without blocking: the port `Timer`, and its implementations.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

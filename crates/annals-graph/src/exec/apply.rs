@@ -332,7 +332,7 @@ fn write_channel(
     }
     head.present[channel as usize] = true;
     if !super::defer::hold(graph, head, channel, changes, record)? && record {
-        // A trigger holds nothing but the fact that it was written.
+        // A trigger has no value: only its version matters.
         let null = crate::base::Encoded::null().into();
         let task = writes.last().and_then(|write| write.task);
         changes.note(channel, ChangeValue::Value(Data::New(null)), task);

@@ -1,6 +1,6 @@
 //! The failed attempts of a task: stored, so that a run after a crash goes on with the attempt that follows them.
 //!
-//! A pause before another attempt that is longer than a moment ends the run: the task sleeps, with an interrupt of its own.
+//! A pause before another attempt that is longer than [`RETRY_PAUSE_MAX`] ends the run: the task sleeps, with an interrupt of its own.
 //! Invariant: the number of failures counts from the last attempt that a policy did not retry. *Absent:* policies.
 
 use std::fmt::Display;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::base::Map;
 use crate::base::internal::hash::ChecksumBuilder;
 use crate::base::internal::panic_text;
+use crate::base::limits::CACHE_WRITES_MARGIN;
 use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{CachePolicy, Graph, INPUT};
 use crate::store::{Cache, CacheKey};
@@ -28,12 +29,12 @@ pub(crate) struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Returns the entry for the writes of a call beside its result. It is put first, and its lifetime is one second
-    /// longer.
+    /// Returns the entry for the writes of a call beside its result. It is put first, and its lifetime is longer
+    /// by [`CACHE_WRITES_MARGIN`].
     pub(crate) fn beside(&self) -> Self {
         let CacheKey { namespace, key } = &self.key;
         let key = CacheKey { namespace: namespace.clone(), key: format!("{key}+") };
-        Self { key, lifetime: self.lifetime.map(|lifetime| lifetime.saturating_add(Duration::from_secs(1))) }
+        Self { key, lifetime: self.lifetime.map(|lifetime| lifetime.saturating_add(CACHE_WRITES_MARGIN)) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The superstep machine: facts in, effects out.
+//! The superstep machine: completions in, effects out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::view::shown;
 
 /// One run of a graph in one namespace: its head, and the parts that make the next one.
 ///
-/// The parts do not know each other. A method of the machine decides which parts a fact concerns.
+/// The parts do not know each other. A method of the machine decides which parts a completion concerns.
 pub(crate) struct Machine {
     pub(super) graph: Arc<Graph>,
     pub(super) head: Head,
@@ -144,7 +144,7 @@ impl Machine {
         (task.name(&self.graph).into(), task.id, failed.saturating_add(1))
     }
 
-    /// Returns the timestamp of the last fact, and a seed of the run's own.
+    /// Returns the timestamp of the last completion, and a seed of the run's own.
     pub(crate) fn moment(&mut self) -> (Timestamp, u64) {
         (self.now, self.ids.random())
     }

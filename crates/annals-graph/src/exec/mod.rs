@@ -1,7 +1,7 @@
 //! Floor 4: the superstep machine, without I/O.
 //!
-//! [`Machine`] is told facts (a head was loaded, a task has ended, a batch was committed) and asks for effects (start
-//! this task, commit this batch). It reads no clock, rolls no dice, spawns nothing and touches no store: time and
+//! [`Machine`] begins at a loaded head, asks for effects (start this task, commit this batch) and is told their
+//! completions (the task has ended, the batch was committed). It reads no clock, rolls no dice, spawns nothing and touches no store: time and
 //! seeds are arguments. A task is begun by `task::open` and ended by `leave::close`; the node between them is run by a
 //! driver, where it likes. *Absent:* the `Store`, clocks, threads, async.
 //!

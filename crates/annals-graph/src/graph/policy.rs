@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::Value;
+use crate::base::limits::{RETRY_INTERVAL_DEFAULT, RETRY_INTERVAL_MAX_DEFAULT};
 
 /// Tells whether an error is retried.
 type Predicate = Arc<dyn Fn(&(dyn Error + 'static)) -> bool + Send + Sync>;
@@ -53,9 +54,9 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            initial_interval: Duration::from_millis(500),
+            initial_interval: RETRY_INTERVAL_DEFAULT,
             backoff_factor: 2.0,
-            max_interval: Duration::from_secs(128),
+            max_interval: RETRY_INTERVAL_MAX_DEFAULT,
             max_attempts: 3,
             jitter: true,
             retry_on: None,

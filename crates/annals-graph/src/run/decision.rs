@@ -14,7 +14,7 @@ use crate::store::{CheckpointRecord, CheckpointRef, WriteRecord};
 
 use super::start::Loaded;
 
-/// A fact that a decision needs.
+/// A record that a decision needs, or a condition for the next read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// The commits of the run so far can be read: [`Found::Settled`].

@@ -49,7 +49,7 @@ pub(crate) struct ReadySubgraph {
 /// The newest checkpoint of a namespace that is held back, with the parent graphs and their checkpoints.
 pub(super) type HeldNewest = (CheckpointId, Arc<[(Namespace, CheckpointId)]>);
 
-/// The facts from which it is decided where a subgraph begins.
+/// The data from which it is decided where a subgraph begins.
 pub(super) struct SubgraphStart {
     pub(super) graph: Arc<Graph>,
     pub(super) context: Context,

@@ -1,4 +1,4 @@
-//! The context of a task: the facts of its run, and its interrupts.
+//! The context of a task: the data of its run, and its interrupts.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -128,6 +128,9 @@ pub fn from_langchain(messages: &[Message], defaults: &mut DefaultSource<'_>) ->
 
 /// As [`from_langchain`], of messages with a mark; where that changes, a message of its own begins. Calls that none of
 /// them made are looked for among those `before` them.
+///
+/// # Errors
+/// As [`from_langchain`].
 pub fn from_langchain_marked<'a>(
     messages: impl Iterator<Item = (bool, &'a Message)>,
     before: impl DoubleEndedIterator<Item = &'a Message> + Clone,

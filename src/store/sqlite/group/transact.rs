@@ -5,6 +5,7 @@
 
 use super::{Core, Outcomes, Verdict, is_undone};
 use crate::base::internal::Stopwatch;
+use crate::base::limits::TRANSACTION_STEPS_BETWEEN;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
@@ -14,7 +15,6 @@ use crate::store::sqlite::writer::reason;
 use crate::store::sqlite::{sql, write};
 use rusqlite::Connection;
 use std::any::Any;
-use std::os::raw::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -22,8 +22,6 @@ use std::time::Duration;
 pub(in super::super) type TransactionRun<'r> =
     &'r mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>;
 
-/// Steps of SQLite's machine between two looks at the clock: some tenths of a millisecond.
-const STEPS_BETWEEN: c_int = 10_000;
 /// Changed rows that are taken for one frame of the WAL.
 const ROWS_OF_FRAME: u64 = 16;
 
@@ -155,6 +153,6 @@ fn unmarked(conn: &Connection) -> Res<i64> {
 /// Interrupts statements that run past a limit, or no longer does.
 fn interrupt_after(conn: &mut Connection, limit: Option<(Stopwatch, Duration)>) -> Res<()> {
     let is_over = limit.map(|(began, limit)| move || began.elapsed() > limit);
-    conn.progress_handler(STEPS_BETWEEN, is_over)?;
+    conn.progress_handler(TRANSACTION_STEPS_BETWEEN, is_over)?;
     Ok(())
 }

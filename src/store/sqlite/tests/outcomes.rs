@@ -1,5 +1,6 @@
 //! Outcomes: a commit that failed has a definite outcome if it can have one, and the handle goes on.
 
+use super::super::fault::is_full;
 use super::super::group::PlantedFault;
 use super::super::job::JobRef;
 use super::*;
@@ -46,8 +47,8 @@ fn commits(faults: &[PlantedFault]) -> Result<(), StoreError> {
 #[test]
 fn errors_before_the_end_of_a_commit_write_nothing_and_end_no_handle() {
     for code in [ffi::SQLITE_FULL, ffi::SQLITE_BUSY, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_READ] {
-        let outcome = commits(&[PlantedFault::Lost(code)]);
-        assert!(matches!(outcome, Err(StoreError::Write { .. })), "{code}: {outcome:?}");
+        let Err(error @ StoreError::Write { .. }) = commits(&[PlantedFault::Lost(code)]) else { panic!("{code}") };
+        assert_eq!(is_full(&error), code == ffi::SQLITE_FULL, "{code}: {error:?}");
     }
 }
 
