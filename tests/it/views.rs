@@ -238,7 +238,8 @@ fn steps_are_shown_with_their_attempts() {
         let failed =
             vec![special(-1, "__error__", "it failed".into()), special(-5, "__error_source_node__", "node 2".into())];
         batch.writes.push(writes(2, failed));
-        let retries = r#"{"failed":1,"next":9,"number":1,"calls":0,"attempts":[{"started":2,"ended":5,"error":"no net"}]}"#;
+        let retries =
+            r#"{"failed":1,"next":9,"number":1,"calls":0,"attempts":[{"started":2,"ended":5,"error":"no net"}]}"#;
         batch.writes.push(writes(3, vec![attempt(200), special(-13, "__retries__", retries.into())]));
         let ended = NewWrite::new(0, "__end__", WriteValue::One(Encoded::encode(&Value::from("ü")).unwrap().into()));
         batch.writes.push(writes(4, vec![ended]));

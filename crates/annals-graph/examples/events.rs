@@ -43,7 +43,11 @@ fn print(events: &[RunEvent]) {
                 println!("  {} {node} #{attempt}: {error}", event.kind.as_str())
             }
             RunEventKind::Waiting { interrupts, .. } => {
-                println!("  {} for {:?}", event.kind.as_str(), interrupts.iter().map(|at| &at.value).collect::<Vec<_>>())
+                println!(
+                    "  {} for {:?}",
+                    event.kind.as_str(),
+                    interrupts.iter().map(|at| &at.value).collect::<Vec<_>>()
+                )
             }
             kind => println!("  {}", kind.as_str()),
         }

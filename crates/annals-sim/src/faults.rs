@@ -25,7 +25,7 @@ use crate::watch::{FAULT_KINDS, Fault, FaultKind, Watch};
 use crate::workload::{self, Shape};
 
 /// Time that a run may take: a caller waits that long at most for a lock that is not there.
-const SLOW: Duration = Duration::from_secs(8);
+const SLOW: Duration = Duration::from_secs(30);
 /// Failures that are described.
 const FAILURES_MAX: usize = 10;
 
@@ -281,5 +281,5 @@ fn view_of(folder: &Path) -> Result<observe::View, String> {
     if let Some(problem) = report.problems.first() {
         return Err(format!("check finds {problem}"));
     }
-    observe::with_ledger(&store, Deadline::after(Duration::from_secs(10))).map_err(|error| format!("read: {error}"))
+    observe::with_ledger(&store, Deadline::after(Duration::from_secs(60))).map_err(|error| format!("read: {error}"))
 }

@@ -16,12 +16,13 @@ use annals::store::{OpenOptions, Store, Synchronous};
 use crate::log::Log;
 use crate::observe::{self, Deadline, Unreadable, View};
 use crate::proxy::Calls;
+use crate::spent::Spent;
 use crate::trace::{Kind, Scratch};
 use crate::workload::{self, Shape};
 
 /// The masks by which a byte is changed.
 const MASKS: [u8; 2] = [0x01, 0x80];
-/// Time that reading or checking may take.
+/// Time on a processor that reading or checking may take.
 const SLOW: Duration = Duration::from_secs(2);
 /// Time after which the harness gives up on a read that does not return.
 const HUNG: Duration = Duration::from_secs(60);
@@ -166,9 +167,9 @@ impl Target {
     fn flip(&self, scratch: &Scratch, file: &File, offset: usize, mask: u8) -> Result<FlipCounts, String> {
         let put = |byte: u8| file.write_all_at(&[byte], offset as u64).map_err(|error| error.to_string());
         put(self.content[offset] ^ mask)?;
-        let begin = SystemClock.elapsed();
+        let begin = Spent::now();
         let read = catch_unwind(AssertUnwindSafe(|| read(&scratch.store())));
-        let took = SystemClock.elapsed() - begin;
+        let took = begin.elapsed();
         put(self.content[offset])?;
         let mut counts = FlipCounts { run: 1, slow: u64::from(took > SLOW), ..FlipCounts::default() };
         let mut differing = String::new();
@@ -247,7 +248,7 @@ fn open(path: &Path) -> Result<Store, annals::store::StoreError> {
 
 fn read(path: &Path) -> Read {
     let Ok(store) = open(path) else { return Read { opens: false, view: Ok(View::new()), finds: true } };
-    let view = observe::everything(&store, Deadline::after(SLOW));
+    let view = observe::everything(&store, Deadline::after(HUNG / 2));
     let finds = store.check().map_or(true, |report| !report.problems.is_empty());
     Read { opens: true, view, finds }
 }

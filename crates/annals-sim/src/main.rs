@@ -30,6 +30,8 @@ mod older;
 mod proxy;
 #[cfg(unix)]
 mod rng;
+#[cfg(unix)]
+mod spent;
 mod sql;
 #[cfg(unix)]
 mod trace;

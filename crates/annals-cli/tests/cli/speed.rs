@@ -61,7 +61,7 @@ fn the_first_screen_costs_as_much_in_a_large_store_as_in_a_small_one() {
     let bench = Bench::new();
     store(&bench.path("few.db"), FEW);
     store(&bench.path("many.db"), MANY);
-    let start = quickest(bench.folder.path(), &["--version"]);
+    let start = (0..6).map(|_| quickest(bench.folder.path(), &["--version"])).min().unwrap();
     for arguments in [
         &["threads"][..],
         &["log", "long"],
@@ -94,7 +94,7 @@ fn the_command_starts_as_a_process_does() {
         SystemClock.elapsed() - begin
     };
     let process = (0..RUNS).map(|_| started()).min().unwrap();
-    let start = quickest(bench.folder.path(), &["--version"]);
+    let start = (0..6).map(|_| quickest(bench.folder.path(), &["--version"])).min().unwrap();
     println!("a process starts in {process:?}, the command in {start:?}");
     assert!(start < process * 12, "a process starts in {process:?}, the command in {start:?}");
 }

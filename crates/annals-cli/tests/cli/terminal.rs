@@ -145,8 +145,12 @@ fn progress_is_shown_after_half_a_second_and_cleared() {
     assert!(last.contains("3000000") && !last.contains("reading"), "{text:?}");
     let quiet = format!("annals sql --quiet '{slow}'");
     let piped = format!("annals sql '{slow}' 2>file");
-    for command in ["annals threads", "annals check", quiet.as_str(), piped.as_str()] {
+    for command in [quiet.as_str(), piped.as_str()] {
         assert!(!shown(&bench, 80, command).0.contains(" s)"), "{command}");
+    }
+    // On a loaded machine a short command may take half a second.
+    for command in ["annals threads", "annals check"] {
+        assert!((0..5).any(|_| !shown(&bench, 80, command).0.contains(" s)")), "{command}");
     }
     assert_eq!(fs::read_to_string(bench.path("file")).unwrap(), "");
 }

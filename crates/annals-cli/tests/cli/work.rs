@@ -189,7 +189,7 @@ fn two_workers_run_each_run_once() {
 
 /// A flow whose first node takes long enough to be met by a signal.
 const SLOW: &str = "name = 'slow'\nchannels = { a = 'last' }\n[nodes.first]\n\
-                    run = 'echo first >> ran.txt; sleep 1; echo ended >> ran.txt'\n[nodes.second]\nafter = 'first'\n\
+                    run = 'echo first >> ran.txt; until [ -e go ]; do sleep 0.05; done; sleep 1; echo ended >> ran.txt'\n[nodes.second]\nafter = 'first'\n\
                     run = 'echo second >> ran.txt'\n";
 
 #[test]
@@ -201,7 +201,9 @@ fn a_worker_that_is_terminated_ends_its_step_and_begins_no_other() {
     // `annals run` does not run the thread beside it.
     let beside = bench.annals(&["run", "slow.toml", "--thread", "s"]);
     assert_eq!(code(&beside), 5, "{beside:?}");
-    let output = end(child, "-TERM");
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    fs::write(bench.path("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 0, "{output:?}");
     assert_eq!(lines_of(&bench.path("ran.txt")), ["first", "ended"]);
     assert!(events(&output).iter().any(|event| event["event"] == "drained"), "{output:?}");
@@ -213,6 +215,7 @@ fn a_worker_that_is_terminated_ends_its_step_and_begins_no_other() {
 fn a_second_signal_kills_the_commands_of_a_worker() {
     let bench = bench("slow.toml", &SLOW.replace("sleep 1", "sleep 30"));
     bench.json(&["enqueue", "slow.toml", "--thread", "s"]);
+    fs::write(bench.path("go"), "").unwrap();
     let begin = SystemClock.elapsed();
     let child = worker(&bench, &["slow.toml"]);
     until("the first node", || lines_of(&bench.path("ran.txt")).len() == 1);
@@ -236,8 +239,8 @@ fn a_worker_that_is_killed_is_replaced() {
     bench.json(&["enqueue", "two.toml", "--thread", "k"]);
     let child = worker(&bench, &["two.toml", "--lease", "1s"]);
     until("the second node", || lines_of(&bench.path("ran.txt")).len() == 2);
-    fs::write(bench.path("go"), "").unwrap();
     let killed = end(child, "-KILL");
+    fs::write(bench.path("go"), "").unwrap();
     assert_eq!(killed.status.code(), None, "{killed:?}");
     let other = worker(&bench, &["two.toml"]);
     until("the end of the run", || status(&bench, "k") == "done");

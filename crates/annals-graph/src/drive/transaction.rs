@@ -205,7 +205,8 @@ impl RunHost {
             return Err(refused.unwrap_or(StoreError::Write { reason: error.to_string(), source: None }));
         }
         let none = || unsupported("the graph stores nothing");
-        let mut batch = self.writes_of(context, NewWrites::new(checkpoint, of.id, Arc::clone(&of.path))).ok_or_else(none)?;
+        let mut batch =
+            self.writes_of(context, NewWrites::new(checkpoint, of.id, Arc::clone(&of.path))).ok_or_else(none)?;
         debug_assert_eq!(batch.writes.len(), 1, "the record of a transaction is one write");
         let at = CheckpointRef::new(batch.thread.clone(), batch.namespace.clone(), batch.writes[0].checkpoint);
         thread.store().backend().transact(&mut |tx| {

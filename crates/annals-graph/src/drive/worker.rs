@@ -608,7 +608,8 @@ impl Worker {
         let Some(head) = thread.head()? else { return Ok(false) };
         let record = head.record();
         let Some(task) = record.tasks.first() else { return Ok(false) };
-        let writes = NewWrites::new(record.point.checkpoint, task.id, task.path()).with(vec![special(ERROR, message), special(STUCK, message)]);
+        let writes = NewWrites::new(record.point.checkpoint, task.id, task.path())
+            .with(vec![special(ERROR, message), special(STUCK, message)]);
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(record.point.checkpoint));
         batch.writes = vec![writes];
         let (owner, now) = (self.store.mint_owner(), self.store.now());

@@ -60,7 +60,10 @@ fn the_events_of_a_workflow_come_in_their_order() {
     let failed = seen.take();
     assert_eq!(failed.len(), 3, "{failed:?}");
     assert_eq!(failed[0], "a flow resumed");
-    assert!(failed[1].starts_with("a flow attempt_failed flow 1: ") && failed[1].contains("nobody knows"), "{failed:?}");
+    assert!(
+        failed[1].starts_with("a flow attempt_failed flow 1: ") && failed[1].contains("nobody knows"),
+        "{failed:?}"
+    );
     assert!(failed[2].starts_with("a flow failed: ") && failed[2].contains("nobody knows"), "{failed:?}");
 }
 

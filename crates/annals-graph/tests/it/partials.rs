@@ -36,7 +36,7 @@ fn partial_text(thread: &Thread) -> Option<String> {
 
 /// Waits until a message is persisted.
 fn wait_for(thread: &Thread, text: &str) {
-    for _ in 0..2_000 {
+    for _ in 0..20_000 {
         if partial_text(thread).as_deref() == Some(text) {
             return;
         }

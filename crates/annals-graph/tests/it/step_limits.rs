@@ -439,7 +439,7 @@ fn an_entrypoint_has_a_limit_for_all_of_its_attempts() {
         if context.attempt() < 3 { Err::<i64, _>("busy".into()) } else { pending().await }
     });
     let quick = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
-    let busy = busy.retry(quick).step_timeout(ms(20)).compile().unwrap();
+    let busy = busy.retry(quick).step_timeout(ms(300)).compile().unwrap();
     for driver in 0..2 {
         let input = IntoInput::<Entry<i64, i64>, _>::into_input(1);
         assert_eq!(late(run_on(driver, busy.run(&thread()), input)), ["busy"]);

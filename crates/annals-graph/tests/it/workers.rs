@@ -313,7 +313,13 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
             let all = store.threads_with(ThreadQuery::new().limit(10_000)).unwrap();
             all.into_iter().filter(|info| info.status() != &ThreadStatus::Done).map(|info| {
                 let thread = store.thread(info.id()).unwrap();
-                format!("{} {:?} {:?} {:?}", info.id(), info.status(), thread.last_lease().unwrap(), thread.timers().unwrap())
+                format!(
+                    "{} {:?} {:?} {:?}",
+                    info.id(),
+                    info.status(),
+                    thread.last_lease().unwrap(),
+                    thread.timers().unwrap()
+                )
             })
         };
         let in_time = SystemClock.elapsed() - begin < Duration::from_secs(120);

@@ -116,7 +116,8 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
             html.literal(" ").classed("span", "tag", "paused");
         }
     });
-    let class = if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
+    let class =
+        if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
     html.element("p", &[("class", class), ("dir", "auto")], &status_text(info.status(), &tally(head.next())));
     lease(html, run, now);
     tasks(html, run, now);

@@ -200,7 +200,11 @@ pub(super) fn heading(
             html.text(" · ").link(&format!("/?project={}", encode(project)), &shortened(project, 40));
         }
         html.text(" · ");
-        let class = if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { info.status().as_str() };
+        let class = if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
+            "error"
+        } else {
+            info.status().as_str()
+        };
         html.classed("span", class, &status_text(info.status(), "a run"));
         if info.facts().is_paused {
             html.text(" · ").classed("span", "tag", "paused");

@@ -19,8 +19,7 @@ use crate::words::{ago, cost, grouped, rounded, shortened, status_text, tally};
 const SPARKS: usize = 12;
 
 /// The names of statuses.
-pub(super) const STATUSES: [&str; 7] =
-    ["interrupted", "failed", "stuck", "running", "sleeping", "done", "cancelled"];
+pub(super) const STATUSES: [&str; 7] = ["interrupted", "failed", "stuck", "running", "sleeping", "done", "cancelled"];
 
 /// A thread with what its row shows.
 struct ThreadRow {
@@ -209,7 +208,8 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
         html.close("td");
         let due = tally(row.head.tasks.iter().map(|task| &*task.name));
         let status = row.info.status();
-        let class = if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { status.as_str() };
+        let class =
+            if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { status.as_str() };
         html.classed("td", class, &shortened(&status_text(status, &due), 60));
         html.within("td", &[], |html| {
             plot::sparkline(

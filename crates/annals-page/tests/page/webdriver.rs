@@ -118,7 +118,7 @@ impl Browser {
     /// Sends a command to the first element that a selector matches, and returns its value. A page that is loading has no
     /// such element yet, and one that is left makes the element stale: the command is then sent again, for 10 s.
     fn element(&self, selector: &str, method: &str, path: &str, body: Option<&Json>) -> Json {
-        for _ in 0..200 {
+        for _ in 0..1_200 {
             if let Some(element) = self.all(selector).first() {
                 let path = format!("/session/{}/element/{element}{path}", self.session);
                 let value = self.try_call(method, &path, body);
@@ -191,7 +191,7 @@ impl Browser {
 
     /// Waits until a condition holds.
     pub(crate) fn wait(&self, name: &str, holds: impl Fn(&Self) -> bool) {
-        for _ in 0..200 {
+        for _ in 0..1_200 {
             if holds(self) {
                 return;
             }

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use annals::base::{Clock as _, SystemClock};
 use annals::store::{OpenOptions, Store, Synchronous};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -23,14 +22,15 @@ use crate::log::Log;
 use crate::observe::{self, Deadline, Unreadable, View};
 use crate::proxy::Calls;
 use crate::rng::Rng;
+use crate::spent::Spent;
 use crate::trace::{Kind, Scratch};
 use crate::workload::{self, Shape};
 use forge::{Base, Forged};
 
-/// Time that all reads of a file may take.
+/// Time on a processor that all reads of a file may take.
 const SLOW: Duration = Duration::from_secs(5);
 /// Time after which a child is ended.
-const HUNG: Duration = Duration::from_secs(20);
+const HUNG: Duration = Duration::from_secs(120);
 /// Bytes of memory that a child may have.
 const MEMORY_MAX: u64 = 500 << 20;
 /// Cases of one child: then a new one begins, so that a leak is not one of the next case.
@@ -269,7 +269,7 @@ impl Target {
         let mut rng = Rng::stream(seed, 1_000_000 + case);
         let Forged { kind, accepted } = self.base.forge(&self.scratch.store(), &mut rng)?;
         say(&format!("K {kind}"));
-        let begin = SystemClock.elapsed();
+        let begin = Spent::now();
         let writes = rng.chance(25);
         let result = catch_unwind(AssertUnwindSafe(|| {
             let (verdict, finds) = self.read(accepted.is_some());
@@ -284,7 +284,7 @@ impl Target {
                 None => (verdict, differs && !finds),
             }
         }));
-        let took = (SystemClock.elapsed() - begin).as_millis();
+        let took = begin.elapsed().as_millis();
         let (verdict, missed) = match result {
             Ok((verdict, true)) => (verdict, "missed"),
             Ok((verdict, false)) => (verdict, "-"),
@@ -297,7 +297,7 @@ impl Target {
     /// everything else must be as before.
     fn read(&self, is_content: bool) -> (&'static str, bool) {
         let Ok(store) = open(&self.scratch, true) else { return ("refused", true) };
-        let deadline = Deadline::after(SLOW);
+        let deadline = Deadline::after(HUNG);
         let mut view = observe::everything(&store, deadline);
         if let (Ok(view), true) = (&mut view, is_content) {
             view.retain(|entity, _| !entity.starts_with("t:hostile") && !entity.starts_with("k:hostile"));
