@@ -204,7 +204,7 @@ impl Worker {
     ///     }
     /// });
     /// worker.run_until_idle()?;
-    /// assert_eq!(*questions.lock().unwrap(), ["how many?".into()]);
+    /// assert_eq!(*questions.lock().unwrap(), [Value::from("how many?")]);
     /// # Ok(())
     /// # }
     /// ```
