@@ -94,7 +94,7 @@ impl ControlVerb<'_> {
             Self::Cancel { .. } => !matches!(info.status(), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
             Self::Pause => !info.facts().is_paused,
             Self::Resume => info.facts().is_paused,
-            Self::Retry => matches!(info.status(), ThreadStatus::Failed(_)),
+            Self::Retry => matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }
 

@@ -258,3 +258,22 @@ fn the_time_of_a_worker_is_limited() {
     assert_eq!(code(&output), 5, "{output:?}");
     assert!(stderr(&output).contains("did not end within 300ms"), "{output:?}");
 }
+
+#[test]
+fn a_run_that_a_worker_cannot_continue_is_stuck_until_it_is_retried() {
+    let bench = bench("twice.toml", TWICE);
+    // An argument in place of an update.
+    let store = annals::store::Store::open(bench.path("store.db")).unwrap();
+    store.queue("twice").enqueue("s", 1).unwrap();
+    drop(store);
+    let worked = bench.annals(&["work", "twice.toml", "--once", "--json"]);
+    assert_eq!(code(&worked), 1, "{worked:?}");
+    let stuck = events(&worked).into_iter().find(|event| event["event"] == "stuck").expect("it is reported");
+    assert!(stuck["thread"] == "s" && stuck["error"].as_str().unwrap().contains("not an entrypoint"), "{stuck}");
+    assert_eq!(bench.json(&["threads", "--status", "stuck"])["threads"][0]["error"], stuck["error"]);
+    assert_eq!(bench.json(&["pending"])["pending"][0]["kind"], "stuck");
+    let listed = bench.annals(&["retry", "--status", "stuck"]);
+    assert_eq!(code(&listed), 7, "{listed:?}");
+    let retried = bench.json(&["retry", "--status", "stuck", "--yes"]);
+    assert_eq!((&retried["threads"][0]["changed"], status(&bench, "s")), (&json!(true), json!("running")));
+}
