@@ -14,6 +14,7 @@ mod facts;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod hostile_files;
+mod limits;
 mod meaning;
 mod partials;
 mod points;
