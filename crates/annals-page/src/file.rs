@@ -1,26 +1,19 @@
-//! The facts about the file of a store that the file system and the header of the file show.
+//! The facts about the files of a store that the file system shows.
 //!
-//! Invariant: the files are read and never changed. *Absent:* the content of the store, which the store reads.
+//! Invariant: no file is opened, because closing one would release the locks that SQLite has on it in this process. *Absent:* the
+//! content of the store, which the store reads.
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-/// Bytes of the header of a file of SQLite.
-const HEADER_BYTES: usize = 100;
 /// The endings of the names of the files of a store: the file, its write-ahead log, and the index of the log.
 const ENDINGS: [&str; 3] = ["", "-wal", "-shm"];
 
 /// The facts about the files of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct FileFacts {
-    /// The format of the store; `None` if the file is not one of SQLite.
-    pub(crate) format: Option<u32>,
-    pub(crate) page_bytes: Option<u32>,
-    /// The journal of SQLite: `wal` or `rollback`.
-    pub(crate) log_mode: Option<&'static str>,
     /// The files that exist.
     pub(crate) files: Vec<OneFile>,
 }
@@ -36,7 +29,7 @@ pub(crate) struct OneFile {
 }
 
 impl FileFacts {
-    /// Reads the facts; `None` if there is no such file.
+    /// Reads the facts. The result is `None` if the file does not exist.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().into_owned();
         let files: Vec<OneFile> = ENDINGS
@@ -50,23 +43,7 @@ impl FileFacts {
         if files.first()?.name != name {
             return None;
         }
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        if let Ok(file) = fs::File::open(path) {
-            // A file that cannot be read has no header.
-            _ = file.take(HEADER_BYTES as u64).read_to_end(&mut header);
-        }
-        let header =
-            Some(header).filter(|header| header.len() == HEADER_BYTES && header.starts_with(b"SQLite format 3\0"));
-        let header = header.as_deref();
-        Some(Self {
-            format: header.map(|header| u32::from_be_bytes([header[60], header[61], header[62], header[63]])),
-            page_bytes: header.map(|header| match u16::from_be_bytes([header[16], header[17]]) {
-                1 => 65_536,
-                bytes => u32::from(bytes),
-            }),
-            log_mode: header.map(|header| if header[18] == 2 { "wal" } else { "rollback" }),
-            files,
-        })
+        Some(Self { files })
     }
 
     pub(crate) fn json(&self) -> Json {
@@ -75,9 +52,6 @@ impl FileFacts {
             json!({ "name": file.name, "bytes": file.bytes, "mode": mode, "read_only": file.is_read_only })
         };
         json!({
-            "format": self.format,
-            "page_bytes": self.page_bytes,
-            "log_mode": self.log_mode,
             "files": self.files.iter().map(file).collect::<Vec<_>>(),
         })
     }

@@ -52,7 +52,7 @@ impl PageOptions {
         self
     }
 
-    /// Sets the path of the file of the store: the health of the store then has its format, and the sizes and modes of its files.
+    /// Sets the path of the file of the store: the health of the store then has the sizes and modes of its files.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self

