@@ -117,6 +117,11 @@ fn dependencies_go_down() {
 }
 
 #[test]
+fn clients_use_the_public_interface() {
+    none(sources(EVERYTHING).into_iter().flat_map(crates::internals));
+}
+
+#[test]
 fn the_number_of_public_items_is_a_decision() {
     let files = repository();
     none(crates::LIBRARIES.iter().flat_map(|library| crates::public_items(files, library)));

@@ -131,6 +131,28 @@ pub(crate) fn floors(files: &Files, libraries: &[Crate]) -> Vec<Violation> {
     violations
 }
 
+/// The places of crates that share the modules `internal` of `annals-base` and `annals-messages`, and of the programs that
+/// compare these with Python and fuzz them. Every other file is a client of the public API.
+const SHARING_INTERNALS: &[&str] = &[
+    "src/",
+    "crates/annals-base/",
+    "crates/annals-messages/",
+    "crates/annals-pydantic-ai/",
+    "crates/annals-parity/",
+    "tests/fuzz/",
+];
+
+/// Clients of the public API do not name the modules `internal`.
+pub(crate) fn internals(source: &Source) -> Vec<Violation> {
+    if SHARING_INTERNALS.iter().any(|start| source.path.starts_with(start)) {
+        return Vec::new();
+    }
+    let is_path =
+        |at: usize| source.code[..at].trim_end().ends_with("::") || source.code[at..].starts_with("internal::");
+    let found = source.places("internal").filter(|at| is_path(*at));
+    found.map(|at| Violation::at(source, at, "`internal` is not part of the public interface of a crate")).collect()
+}
+
 /// The number of public items of a crate is the one that was decided.
 pub(crate) fn public_items(files: &Files, library: &Crate) -> Vec<Violation> {
     let promised = library.sources(files).filter(|(path, _)| !path.contains("/src/internal/"));
@@ -336,6 +358,18 @@ mod tests {
         ];
         let places = [("crates/annals-graph/Cargo.toml", 5), ("crates/annals-graph/src/a.rs", 2)];
         assert_eq!(found(&floors(&planted, &libraries)), places);
+    }
+
+    #[test]
+    fn internals_in_clients_are_found() {
+        let text = "use annals::base::internal::hash;\nuse annals::base::{Value, internal::Stopwatch};\n\
+                    use annals::message::internal;\nlet internal = 1;\n";
+        let lines = |path: &str| -> Vec<usize> {
+            internals(&Source::new(path, text)).iter().map(|violation| violation.line).collect()
+        };
+        assert_eq!(lines("crates/annals-graph/src/a.rs"), [1, 2, 3]);
+        assert_eq!(lines("crates/annals-graph/tests/it/a.rs"), [1, 2, 3]);
+        assert_eq!(lines("src/store/a.rs"), [0; 0]);
     }
 
     #[test]

@@ -36,10 +36,35 @@ pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
     // It works on the records and batches of the store, which are data.
     (
         "exec",
-        &["rusqlite", "Store", "Backend", "OpenOptions", "CommitHandle", "Clock", "SystemClock", "thread", "async"],
+        &[
+            "rusqlite",
+            "Store",
+            "Backend",
+            "OpenOptions",
+            "CommitHandle",
+            "Clock",
+            "SystemClock",
+            "ElapsedTime",
+            "thread",
+            "async",
+        ],
     ),
     // The tree of a run decides; it reads, waits and locks nothing.
-    ("run", &["rusqlite", "Store", "Backend", "CommitHandle", "Clock", "SystemClock", "Mutex", "Thread", "thread"]),
+    (
+        "run",
+        &[
+            "rusqlite",
+            "Store",
+            "Backend",
+            "CommitHandle",
+            "Clock",
+            "SystemClock",
+            "ElapsedTime",
+            "Mutex",
+            "Thread",
+            "thread",
+        ],
+    ),
     ("stream", &["rusqlite", "Store", "Backend", "Machine", "thread"]),
     ("drive", &["rusqlite", "SqliteBackend"]),
 ];

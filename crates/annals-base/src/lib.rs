@@ -53,6 +53,7 @@ mod codec;
 mod default_source;
 mod id;
 mod integer;
+#[doc(hidden)]
 pub mod internal;
 pub mod limits;
 mod list_delta;

@@ -4,7 +4,6 @@ use std::fmt;
 
 use annals::base::CodecError;
 use annals::base::IdError;
-use annals::base::internal::write_with_sources;
 use annals::message::MessageError;
 use annals::state::StateError;
 use annals::store::StoreError;
@@ -152,6 +151,23 @@ impl fmt::Debug for Error {
         }
         write_with_sources(self, f)
     }
+}
+
+/// Writes the message of an error and those of its sources, a line each.
+fn write_with_sources(error: &dyn std::error::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut shown = error.to_string();
+    f.write_str(&shown)?;
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        // Most messages end with that of their source.
+        if !shown.ends_with(&text) {
+            write!(f, "\ncaused by: {text}")?;
+            shown = text;
+        }
+        source = error.source();
+    }
+    Ok(())
 }
 
 impl std::error::Error for Error {

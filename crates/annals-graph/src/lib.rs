@@ -873,9 +873,12 @@
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
 
 mod drive;
+mod elapsed;
 mod error;
 mod exec;
 pub mod graph;
+mod hash;
+mod panicking;
 pub mod prelude;
 mod run;
 mod span;

@@ -81,6 +81,7 @@ mod envelope;
 mod error;
 mod filter;
 mod formats;
+#[doc(hidden)]
 pub mod internal;
 #[cfg(test)]
 mod laws;

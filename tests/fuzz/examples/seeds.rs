@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use annals::base::internal::hash::check64;
 use annals::message::{MessageClass, messages_from_dict};
 use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Targets that read JSON texts.
 const OF_TEXTS: &[&str] = &[
@@ -122,7 +122,7 @@ fn main() -> io::Result<()> {
         let folder = here.join("corpus").join(target);
         fs::create_dir_all(&folder)?;
         for seed in seeds {
-            fs::write(folder.join(format!("seed-{:016x}", check64(seed))), seed)?;
+            fs::write(folder.join(format!("seed-{:016x}", xxh3_64(seed))), seed)?;
         }
     }
     Ok(())

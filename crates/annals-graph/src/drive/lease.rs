@@ -11,8 +11,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::CheckpointId;
-use crate::base::internal::Stopwatch;
 use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY, RENEWAL_IDLE};
+use crate::elapsed::ElapsedTime as Stopwatch;
 use crate::error::Error;
 use crate::exec::RunStart;
 use crate::history::{ControlOrder, Thread};

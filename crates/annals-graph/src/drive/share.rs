@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::base::internal::Stopwatch;
 use crate::base::limits::TASKS_ALONE;
+use crate::elapsed::ElapsedTime as Stopwatch;
 use crate::exec::TaskJob;
 
 use super::blocking::run_task;

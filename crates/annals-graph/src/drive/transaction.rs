@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::base::internal::hash;
 use crate::base::limits::TRANSACTION_ATTEMPTS_MAX;
 use crate::base::{Encoded, Payload, TaskId, WriteValue, decode_bytes};
 use crate::exec::RETURN;
+use crate::hash;
 use crate::store::{CheckpointRef, NewWrite, NewWrites, SqlTransaction, StoreError};
 use crate::task::Context;
 

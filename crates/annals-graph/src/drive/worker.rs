@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::internal::Stopwatch;
 use crate::base::limits::{
     LEASE_DEFAULT, RECOVERIES_DEFAULT, SCHEDULE_LOOK, WORKER_ASK, WORKER_IDLE, WORKER_PAGE_ROWS, WORKER_POLL,
 };
 use crate::base::{Namespace, ThreadId, Timestamp};
+use crate::elapsed::ElapsedTime as Stopwatch;
 use crate::error::Error;
 use crate::exec::{ERROR, STUCK, special};
 use crate::graph::{CompiledGraph, START};

@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::NULL_TASK;
-use crate::base::internal::panic_text;
 use crate::base::{CheckpointId, Encoded, Map, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{Command, NodeOutput};
+use crate::panicking::panic_text;
 use crate::state::erased::resolve;
 use crate::state::{Writes, check_resume_value};
 use crate::store::{NewWrite, NewWrites, Source};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Map;
-use crate::base::internal::hash::ChecksumBuilder;
-use crate::base::internal::panic_text;
 use crate::base::limits::CACHE_WRITES_MARGIN;
 use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{CachePolicy, Graph, INPUT};
+use crate::hash::{FieldHasher, digits};
+use crate::panicking::panic_text;
 use crate::store::{Cache, CacheKey};
 use crate::task::task_labels;
 
@@ -100,11 +100,12 @@ impl Machine {
             None if graph.entry => graph.layout.to_value(&self.head.state, INPUT as usize)?,
             None => given(graph, of.reads.as_deref(), &self.task_state(), &self.head.present)?,
         };
-        let mut sum = ChecksumBuilder::new();
-        sum.bytes(of.function.as_bytes())
+        let mut hasher = FieldHasher::default();
+        hasher
+            .bytes(of.function.as_bytes())
             .maybe(of.body.child.as_ref().map(|child| child.name.as_bytes()))
             .bytes(&graph.shape);
-        match key(sum, policy, &input) {
+        match key(hasher, policy, &input) {
             Ok(key) => {
                 let key = CacheKey { namespace: node_labels(graph, &of.name), key };
                 Ok(CacheEntry { key, lifetime: policy.ttl })
@@ -120,53 +121,53 @@ pub(crate) fn call_entry(job: &CallJob) -> Option<CacheEntry> {
     // The cache policy of an entrypoint is the default for the tasks it calls.
     let around = graph.entry.then(|| graph.nodes[0].settings.cache.as_ref()).flatten();
     let policy = job.call.cache.as_ref().or(around)?;
-    let mut sum = ChecksumBuilder::new();
-    sum.bytes(job.call.function.as_bytes());
+    let mut hasher = FieldHasher::default();
+    hasher.bytes(job.call.function.as_bytes());
     // An input that cannot be told from others, or that its key function chokes on, is not looked up.
-    let key = key(sum, policy, &(job.call.input)()?).ok()?;
+    let key = key(hasher, policy, &(job.call.input)()?).ok()?;
     Some(CacheEntry { key: CacheKey { namespace: task_labels(&job.call.name), key }, lifetime: policy.ttl })
 }
 
 /// Returns the key of an input, in hexadecimal digits; the reason if its function panics.
-fn key(mut sum: ChecksumBuilder, policy: &CachePolicy, input: &Value) -> Result<String, String> {
+fn key(mut hasher: FieldHasher, policy: &CachePolicy, input: &Value) -> Result<String, String> {
     match &policy.key {
         Some(own) => {
             let own = catch_unwind(AssertUnwindSafe(|| own(input))).map_err(|panic| panic_text(&*panic))?;
-            sum.int(1).bytes(&own);
+            hasher.int(1).bytes(&own);
         }
-        None => add(sum.int(0), input),
+        None => add(hasher.int(0), input),
     }
-    Ok(sum.finish().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(digits(hasher.finish()))
 }
 
 /// Adds a value to a checksum, with the members of objects in the order of their names, so that equal values have
 /// equal checksums.
-fn add(sum: &mut ChecksumBuilder, value: &Value) {
+fn add(hasher: &mut FieldHasher, value: &Value) {
     match value {
-        Value::Null => _ = sum.int(0),
-        Value::Bool(b) => _ = sum.int(1).int((*b).into()),
-        Value::Int(n) => _ = sum.int(2).int(*n),
+        Value::Null => _ = hasher.int(0),
+        Value::Bool(b) => _ = hasher.int(1).int((*b).into()),
+        Value::Int(n) => _ = hasher.int(2).int(*n),
         Value::UInt(n) => match i64::try_from(*n) {
-            Ok(n) => _ = sum.int(2).int(n),
-            Err(_) => _ = sum.int(3).int(n.cast_signed()),
+            Ok(n) => _ = hasher.int(2).int(n),
+            Err(_) => _ = hasher.int(3).int(n.cast_signed()),
         },
         // Zero has two forms.
-        Value::Float(x) => _ = sum.int(4).int((*x + 0.0).to_bits().cast_signed()),
-        Value::Str(text) => _ = sum.int(5).bytes(text.as_bytes()),
-        Value::Bytes(bytes) => _ = sum.int(6).bytes(bytes),
+        Value::Float(x) => _ = hasher.int(4).int((*x + 0.0).to_bits().cast_signed()),
+        Value::Str(text) => _ = hasher.int(5).bytes(text.as_bytes()),
+        Value::Bytes(bytes) => _ = hasher.int(6).bytes(bytes),
         Value::List(items) => {
-            sum.int(7).int(items.len() as i64);
-            items.iter().for_each(|item| add(sum, item));
+            hasher.int(7).int(items.len() as i64);
+            items.iter().for_each(|item| add(hasher, item));
         }
         Value::Map(map) => {
-            sum.int(8).int(map.len() as i64);
+            hasher.int(8).int(map.len() as i64);
             let mut members: Vec<_> = map.iter().collect();
             members.sort_unstable_by_key(|(name, _)| *name);
             for (name, value) in members {
-                add(sum.bytes(name.as_bytes()), value);
+                add(hasher.bytes(name.as_bytes()), value);
             }
         }
-        Value::Ext(kind, bytes) => _ = sum.int(9).int((*kind).into()).bytes(bytes),
+        Value::Ext(kind, bytes) => _ = hasher.int(9).int((*kind).into()).bytes(bytes),
     }
 }
 
@@ -265,7 +266,7 @@ mod tests {
     use serde_json::json;
 
     fn of(value: Value) -> String {
-        key(ChecksumBuilder::new(), &CachePolicy::new(), &value).unwrap()
+        key(FieldHasher::default(), &CachePolicy::new(), &value).unwrap()
     }
 
     #[test]
@@ -287,13 +288,24 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), count);
         let own = CachePolicy::new().key(|_| "");
-        assert_ne!(key(ChecksumBuilder::new(), &own, &Value::Null).unwrap(), of(Value::from("")));
+        assert_ne!(key(FieldHasher::default(), &own, &Value::Null).unwrap(), of(Value::from("")));
+    }
+
+    #[test]
+    fn a_key_keeps_its_value() {
+        let value = json!({"b": [1, -0.0, "x", null], "a": true});
+        assert_eq!(of(value.into()), "e6eb06d2d9acfea7338ea6678be1aafb");
+        assert_eq!(of(Value::Bytes(vec![7; 3 << 14])), "bfc26ca62e265817b77d9e71364e18db");
+        let own = CachePolicy::new().key(|_| "own");
+        let mut hasher = FieldHasher::default();
+        hasher.bytes(b"f").maybe(Some(b"child")).maybe(None).bytes(&[3; 16]);
+        assert_eq!(key(hasher, &own, &Value::Null).unwrap(), "2e6e443b7374ab1c55f2b85ccc440727");
     }
 
     #[test]
     fn a_key_that_panics_is_an_error() {
         let own = CachePolicy::new().key(|_| -> Vec<u8> { panic!("no key") });
-        assert_eq!(key(ChecksumBuilder::new(), &own, &Value::Null), Err("no key".into()));
+        assert_eq!(key(FieldHasher::default(), &own, &Value::Null), Err("no key".into()));
     }
 
     #[test]

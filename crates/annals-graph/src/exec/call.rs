@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::NULL_TASK;
-use crate::base::internal::panic_text;
 use crate::base::{Encoded, IdSource, Map, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{BoxError, Graph, NodeResult, RetryPolicy};
+use crate::panicking::panic_text;
 use crate::state::erased::{messages_in_value, resolve};
 use crate::state::{Writes, WritesView};
 use crate::store::{NewWrite, NewWrites};

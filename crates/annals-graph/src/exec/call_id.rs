@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::base::internal::hash;
 use crate::base::{Encoded, TaskId, Timestamp, Value};
+use crate::hash;
 use crate::store::NewWrite;
 use crate::task::{CallError, CallRecord, Context, StoredCall, TaskPath};
 
@@ -120,4 +120,16 @@ pub(super) fn record_of(pending: &PendingWrites) -> Option<CallRecord> {
         began: Timestamp::from_micros(part(1)?),
         caller_attempt: part(3).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_hash_of_arguments_keeps_its_value() {
+        assert_eq!(arguments_hash(Some(json!({"b": [1, "x"], "a": null}).into())), 2_750_220_389);
+        assert_eq!(arguments_hash(Some(5.into())), 2_707_305_185);
+    }
 }

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::internal::hash;
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
+use crate::hash;
 use crate::state::StateError;
 use crate::store::{NewWrite, NewWrites};
 use crate::task::{Attempt, Attempts, CallBegan, Context, Interrupt, NodeError, task_namespace};

@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::internal::{hash, panic_text};
 use crate::base::{CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue};
 use crate::graph::{
     BoxError, Command, END, GivenFields, Graph, NodeInput, NodeOutput, NodeResult, Outgoing, START, SendTo, Takes,
     Target,
 };
+use crate::hash;
+use crate::panicking::panic_text;
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, FieldKind, StateRef, Writes};
 use crate::store::{TaskKind, TaskRecord};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::base::internal::hash::{Checksum, ChecksumBuilder};
 use crate::base::limits::NAME_BYTES_MAX;
+use crate::hash::FieldHasher;
 use crate::state::{FieldKind, Layout};
 use crate::store::Cache;
 use crate::task::TaskPath;
@@ -156,7 +156,7 @@ pub(crate) struct Graph {
     /// The time limit of each superstep.
     pub(crate) step_timeout: Option<Duration>,
     /// A hash of its channels and edges: a cached result does not fit a graph with others.
-    pub(crate) shape: Checksum,
+    pub(crate) shape: [u8; 16],
     /// Short hashes of its nodes, edges and channels.
     pub(crate) fingerprint: String,
     /// The fingerprint with the version that the program gave to the graph, if it gave one.
@@ -456,17 +456,17 @@ impl Node {
 }
 
 /// Returns a hash of the parts of a graph that the writes of its nodes depend on.
-fn shape(channels: &[Arc<str>], nodes: &[Node]) -> Checksum {
-    let mut sum = ChecksumBuilder::new();
-    channels.iter().for_each(|channel| _ = sum.bytes(channel.as_bytes()));
+fn shape(channels: &[Arc<str>], nodes: &[Node]) -> [u8; 16] {
+    let mut hasher = FieldHasher::default();
+    channels.iter().for_each(|channel| _ = hasher.bytes(channel.as_bytes()));
     for Node { out, body, .. } in nodes {
-        sum.maybe(body.child.as_ref().map(|child| child.shape.as_slice()));
-        sum.int(out.edges.len() as i64).int(out.joins.len() as i64).int(out.branches.len() as i64);
-        out.edges.iter().for_each(|channel| _ = sum.int((*channel).into()));
-        out.joins.iter().for_each(|join| _ = sum.int(*join as i64));
-        out.branches.iter().for_each(|branch| _ = sum.bytes(branch.name.as_bytes()));
+        hasher.maybe(body.child.as_ref().map(|child| child.shape.as_slice()));
+        hasher.int(out.edges.len() as i64).int(out.joins.len() as i64).int(out.branches.len() as i64);
+        out.edges.iter().for_each(|channel| _ = hasher.int((*channel).into()));
+        out.joins.iter().for_each(|join| _ = hasher.int(*join as i64));
+        out.branches.iter().for_each(|branch| _ = hasher.bytes(branch.name.as_bytes()));
     }
-    sum.finish()
+    hasher.finish()
 }
 
 /// Numbers the channels. A managed value has no number, whatever a file holds under its name.

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::base::internal::hash;
 use crate::base::limits::NAME_BYTES_MAX;
+use crate::hash;
 use crate::state::Layout;
 
 use super::compiled::{Join, Node, Outgoing};
@@ -67,7 +67,7 @@ pub(super) fn fingerprint(
     let sources = nodes.iter().map(|node| (&*node.name, &node.out)).chain([(super::START, start)]);
     let edges = sources.flat_map(|(from, out)| edges_of(from, out, channels, joins)).collect();
     let parts = [nodes.iter().map(of_node).collect(), edges, (0..layout.len()).map(of_field).collect()];
-    parts.into_iter().map(digits).collect()
+    parts.into_iter().map(part_digits).collect()
 }
 
 /// Returns the edges that leave a node, each as a text.
@@ -78,11 +78,11 @@ fn edges_of(from: &str, out: &Outgoing, channels: &[Arc<str>], joins: &[Join]) -
     edges.chain(joins).chain(branches).collect()
 }
 
-fn digits(mut texts: Vec<String>) -> String {
+fn part_digits(mut texts: Vec<String>) -> String {
     texts.sort();
-    let hash = hash::xxh3_128(texts.join("\n").as_bytes());
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    hex[..PART_DIGITS].to_owned()
+    let mut digits = hash::digits(hash::xxh3_128(texts.join("\n").as_bytes()));
+    digits.truncate(PART_DIGITS);
+    digits
 }
 
 /// Returns the problem of a version that cannot be stored.

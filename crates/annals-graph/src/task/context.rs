@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::base::internal::hash;
 use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, ThreadId, Timestamp, Value};
 use crate::graph::{Command, RetryPolicy};
-
+use crate::hash;
 use crate::state::Writes;
 use crate::store::{CheckpointRef, Kv};
 
@@ -41,7 +40,7 @@ impl Interrupt {
     pub fn hash(&self) -> String {
         // Values that a task gave, or that were decoded, always encode.
         let encoded = Encoded::encode(&Value::Map(self.to_map())).map(|encoded| encoded.bytes).unwrap_or_default();
-        hash::checksum(&encoded).iter().map(|byte| format!("{byte:02x}")).collect()
+        hash::digits(hash::checksum(&encoded))
     }
 
     /// Returns an interrupt that takes any resume value.
@@ -486,10 +485,7 @@ pub(crate) fn without_tasks(path: &str) -> String {
 /// Returns the id of the interrupt number `resumed` of a task: a hash of the namespace of the task.
 pub(crate) fn interrupt_id(task_namespace: &str, resumed: usize) -> String {
     let place = if resumed == 0 { task_namespace.to_owned() } else { format!("{task_namespace}|{resumed}") };
-    let id: String =
-        crate::base::internal::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    debug_assert_eq!(id.len(), 32, "an interrupt id is a hash of 128 bits");
-    id
+    hash::digits(hash::xxh3_128(place.as_bytes()))
 }
 
 impl fmt::Debug for Context {

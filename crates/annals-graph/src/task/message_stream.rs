@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::internal::hash;
 use crate::base::{IdSource, Timestamp};
+use crate::hash;
 use crate::message::{
     Chunk, MergedChunks, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
 };

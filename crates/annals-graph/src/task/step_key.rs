@@ -2,9 +2,7 @@
 //!
 //! *Absent:* the id of a task, which the key follows.
 
-use std::fmt::Write;
-
-use crate::base::internal::hash::{Checksum, checksum};
+use crate::hash::{checksum, digits};
 
 use super::context::{Context, without_tasks};
 
@@ -55,16 +53,11 @@ impl Context {
     /// ```
     #[doc(alias = "idempotency_key")]
     pub fn step_key(&self) -> String {
-        let mut key = String::with_capacity(32);
-        for byte in self.step_hash() {
-            // Writing to a string does not fail.
-            _ = write!(key, "{byte:02x}");
-        }
-        key
+        digits(self.step_hash())
     }
 
     /// Returns the bytes of the key.
-    fn step_hash(&self) -> Checksum {
+    fn step_hash(&self) -> [u8; 16] {
         let parts = self.parts();
         let mut place = Vec::with_capacity(128);
         let thread = parts.thread.as_ref().map_or("", |thread| thread.as_str());

@@ -1,7 +1,6 @@
 //! Tests programs that were changed between two runs of a thread: calls that were added in front, other arguments, graphs with
 //! another version, and parts with versions of their own.
 
-use annals::base::internal::hash::xxh3_128;
 use annals::base::{Encoded, TaskId, WriteValue};
 use annals::store::{Batch, NewWrite, NewWrites};
 use annals_graph::RunError;
@@ -9,6 +8,7 @@ use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::{CallError, Task};
 use macro_rules_attribute::apply;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::functional::Log;
 use crate::places::place;
@@ -146,7 +146,8 @@ fn a_result_under_the_id_of_an_earlier_version_is_found() {
     let path = "~__pregel_push, ~__pregel_pull, main, 0000000000, 0000000001";
     let result = NewWrite::new(0, "__return__", WriteValue::One(Encoded::encode(&42).unwrap().into()));
     let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(checkpoint));
-    batch.writes = vec![NewWrites::new(checkpoint, TaskId::from_bytes(xxh3_128(&place)), path).with(vec![result])];
+    batch.writes =
+        vec![NewWrites::new(checkpoint, TaskId::from_bytes(xxh3_128(&place).to_be_bytes()), path).with(vec![result])];
     thread.store().commit(&batch).unwrap();
 
     assert_eq!(flow(true).invoke(&thread, Command::resume("yes")).unwrap().value(), Some(&42));
