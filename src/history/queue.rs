@@ -184,11 +184,11 @@ impl Queue {
         self.put(thread.as_ref(), &Value::Map(update), QueuedInput::Update)
     }
 
-    /// Stores the input of a graph in its stored form: an update by channel, or lists of writes and of targets.
+    /// Stores the input of a graph in its stored form: an update by channel, or lists of writes and of targets. For executors,
+    /// whose inputs are typed; see [`Queue::enqueue_update`].
     ///
     /// # Errors
     /// As [`Queue::enqueue`].
-    #[doc(hidden)]
     pub fn enqueue_stored(&self, thread: impl AsRef<str>, input: &Value) -> Result<Queued, StoreError> {
         self.put(thread.as_ref(), input, QueuedInput::Update)
     }

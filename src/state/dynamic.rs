@@ -346,8 +346,8 @@ struct NamedBox {
     write: BoxWrite,
 }
 
-/// Names the fields of writes that were made for another state, of which `names` are the channels.
-#[doc(hidden)]
+/// Returns writes of another state by the names of its channels, `names` in the order of its fields: they go to the
+/// channels of the same names, as those of a [`DynUpdate`].
 pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
     let mut named = Writes::default();
     for (field, write) in writes {
