@@ -128,6 +128,12 @@ fn the_number_of_public_items_is_a_decision() {
 }
 
 #[test]
+fn public_structs_can_grow() {
+    let found = rust_files(PRODUCT).flat_map(|(path, text)| crates::open_structs(path, text)).collect();
+    none(crates::but_for(standing::OPEN_STRUCTS, found));
+}
+
+#[test]
 fn every_crate_asserts_what_it_relies_on() {
     let files = repository();
     let few = crates::LIBRARIES.iter().filter_map(|library| {

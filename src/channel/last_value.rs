@@ -32,9 +32,17 @@ impl<T: Default + Send + 'static> Channel<T, T> for AnyValue {
 
 /// Holds a value for one superstep (`EphemeralValue`).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Ephemeral {
     /// True makes two writes in one superstep an error; otherwise the last one counts.
     pub guard: bool,
+}
+
+impl Ephemeral {
+    /// Returns a rule for which two writes in one superstep are an error, or not.
+    pub const fn new(guard: bool) -> Self {
+        Self { guard }
+    }
 }
 
 impl<T: Default + Send + 'static> Channel<T, T> for Ephemeral {
@@ -50,9 +58,17 @@ impl<T: Default + Send + 'static> Channel<T, T> for Ephemeral {
 
 /// Holds the last value for the length of a run (`UntrackedValue`).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Untracked {
     /// True makes two writes in one superstep an error; otherwise the last one counts.
     pub guard: bool,
+}
+
+impl Untracked {
+    /// Returns a rule for which two writes in one superstep are an error, or not.
+    pub const fn new(guard: bool) -> Self {
+        Self { guard }
+    }
 }
 
 impl<T: Send + 'static> Channel<T, T> for Untracked {
@@ -115,18 +131,12 @@ mod tests {
         assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(ChannelEffect::Cleared));
         assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(ChannelEffect::Unchanged));
         assert_eq!((value, present), (0, false));
-        assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[1, 2]), None);
-        assert_eq!(
-            apply(&Ephemeral { guard: false }, &mut value, &mut present, &[1, 2]),
-            Some(ChannelEffect::TookWrite(1))
-        );
-        assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[]), Some(ChannelEffect::Cleared));
-        assert_eq!(apply(&Untracked { guard: true }, &mut value, &mut present, &[1, 2]), None);
-        assert_eq!(
-            apply(&Untracked { guard: false }, &mut value, &mut present, &[1, 2]),
-            Some(ChannelEffect::TookWrite(1))
-        );
-        assert_eq!(apply(&Untracked { guard: true }, &mut value, &mut present, &[]), Some(ChannelEffect::Unchanged));
+        assert_eq!(apply(&Ephemeral::new(true), &mut value, &mut present, &[1, 2]), None);
+        assert_eq!(apply(&Ephemeral::new(false), &mut value, &mut present, &[1, 2]), Some(ChannelEffect::TookWrite(1)));
+        assert_eq!(apply(&Ephemeral::new(true), &mut value, &mut present, &[]), Some(ChannelEffect::Cleared));
+        assert_eq!(apply(&Untracked::new(true), &mut value, &mut present, &[1, 2]), None);
+        assert_eq!(apply(&Untracked::new(false), &mut value, &mut present, &[1, 2]), Some(ChannelEffect::TookWrite(1)));
+        assert_eq!(apply(&Untracked::new(true), &mut value, &mut present, &[]), Some(ChannelEffect::Unchanged));
         assert_eq!((value, present), (2, true));
     }
 }

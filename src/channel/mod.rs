@@ -30,6 +30,7 @@ pub use topic::Topic;
 
 /// The place of a channel's value, lent to its rule.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Cell<'a, T> {
     /// The value; its default while the channel is empty.
     pub value: &'a mut T,
@@ -37,7 +38,12 @@ pub struct Cell<'a, T> {
     pub present: &'a mut bool,
 }
 
-impl<T> Cell<'_, T> {
+impl<'a, T> Cell<'a, T> {
+    /// Lends a value, and whether it is present, to a rule.
+    pub fn new(value: &'a mut T, present: &'a mut bool) -> Self {
+        Self { value, present }
+    }
+
     fn set(&mut self, value: T) {
         *self.value = value;
         *self.present = true;
@@ -63,11 +69,19 @@ pub enum ChannelEffect {
 
 /// One changed position of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListChange {
     /// The position.
     pub position: u64,
     /// The operation.
     pub op: ListOp,
+}
+
+impl ListChange {
+    /// Returns an operation on a position.
+    pub fn new(position: u64, op: ListOp) -> Self {
+        Self { position, op }
+    }
 }
 
 /// An operation on a position.

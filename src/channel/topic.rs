@@ -7,9 +7,17 @@ use super::{Cell, Channel, ChannelEffect, ChannelError};
 
 /// Collects the values written in a superstep, or in all of them (`Topic` of LangGraph).
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Topic {
     /// True retains values over supersteps.
     pub accumulate: bool,
+}
+
+impl Topic {
+    /// Returns a rule that retains values over supersteps, or not.
+    pub const fn new(accumulate: bool) -> Self {
+        Self { accumulate }
+    }
 }
 
 impl<T: Send + 'static> Channel<Vec<T>, Vec<T>> for Topic {
@@ -65,7 +73,7 @@ mod tests {
             };
             (effect, value.clone())
         };
-        let (forgets, keeps) = (Topic::default(), Topic { accumulate: true });
+        let (forgets, keeps) = (Topic::default(), Topic::new(true));
         assert_eq!(write(forgets, &[&[1], &[2, 2]]), (ChannelEffect::Computed, vec![1, 2, 2]));
         assert_eq!(write(forgets, &[&[3]]), (ChannelEffect::Computed, vec![3]));
         assert_eq!(write(forgets, &[]), (ChannelEffect::Cleared, vec![]));

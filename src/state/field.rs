@@ -193,7 +193,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let kind = RuleKind::Ephemeral { guard };
-        Self { may_idle: true, ..Self::value(name, kind, Ephemeral { guard }, ValuePlace::new(get, get_mut)) }
+        Self { may_idle: true, ..Self::value(name, kind, Ephemeral::new(guard), ValuePlace::new(get, get_mut)) }
     }
 
     /// Makes a field that lasts for one run and is never stored (`UntrackedValue`). `guard` as for
@@ -210,7 +210,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         let kind = RuleKind::Untracked { guard };
         Self {
             kind: FieldKind::Untracked,
-            ..Self::value(name, kind, Untracked { guard }, ValuePlace::new(get, get_mut))
+            ..Self::value(name, kind, Untracked::new(guard), ValuePlace::new(get, get_mut))
         }
     }
 
@@ -299,7 +299,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let ops = ValueField::<Vec<T>, Vec<T>, _>::new(Topic { accumulate });
+        let ops = ValueField::<Vec<T>, Vec<T>, _>::new(Topic::new(accumulate));
         Self::topic_of::<T>(name, accumulate, ValuePlace::new(get, get_mut), ops)
     }
 
@@ -310,7 +310,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &Vec<Value> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut Vec<Value> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ValueField::<Vec<Value>, Value, _>::new(Topic { accumulate });
+        let ops = ValueField::<Vec<Value>, Value, _>::new(Topic::new(accumulate));
         Self::topic_of::<Value>(name, accumulate, ValuePlace::new(get, get_mut), ops)
     }
 

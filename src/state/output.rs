@@ -8,6 +8,7 @@ use crate::base::Map;
 
 /// Changes of a state, and instructions that only the executor understands (such as where to go next).
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Output {
     /// The changes.
     pub writes: Writes,

@@ -22,6 +22,7 @@ pub struct StateView {
 }
 
 /// Which channels of a state are shown, the same for many states.
+#[non_exhaustive]
 pub struct ViewShape {
     /// The layout of the state.
     pub layout: Arc<dyn Layout>,
@@ -29,6 +30,14 @@ pub struct ViewShape {
     pub fields: Vec<usize>,
     /// The field that stands for the whole state.
     pub whole: Option<usize>,
+}
+
+impl ViewShape {
+    /// Shows fields of a layout; `whole` is the field that stands for the whole state.
+    pub fn new(layout: Arc<dyn Layout>, fields: Vec<usize>, whole: Option<usize>) -> Self {
+        debug_assert!(fields.iter().chain(&whole).all(|field| *field < layout.len()), "the layout has the fields");
+        Self { layout, fields, whole }
+    }
 }
 
 impl StateView {

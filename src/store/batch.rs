@@ -152,6 +152,7 @@ pub enum Data {
 
 /// Names a write of a task of the parent checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct WriteRef {
     /// The task.
     pub task: TaskId,
@@ -308,6 +309,12 @@ impl WriteRef {
     /// Refers to a write of one value, or to the first item of a write of items.
     pub fn new(task: TaskId, index: i32) -> Self {
         Self { task, index, part: 0 }
+    }
+
+    /// Refers to the item with this number of a write of items.
+    #[must_use]
+    pub fn with_part(self, part: u32) -> Self {
+        Self { part, ..self }
     }
 }
 

@@ -317,11 +317,19 @@ impl KvChange {
 
 /// The name of an entry of the cache.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct CacheKey {
     /// The labels of its namespace: any text without a NUL.
     pub namespace: Vec<String>,
     /// The key, unique in the namespace.
     pub key: String,
+}
+
+impl CacheKey {
+    /// Names the entry with a key in a namespace.
+    pub fn new(namespace: impl IntoIterator<Item = impl Into<String>>, key: impl Into<String>) -> Self {
+        Self { namespace: namespace.into_iter().map(Into::into).collect(), key: key.into() }
+    }
 }
 
 /// A change of the cache.

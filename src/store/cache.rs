@@ -20,7 +20,7 @@ use super::handle::Store;
 ///
 /// # fn main() -> Result<(), annals::store::StoreError> {
 /// let cache = Store::memory().cache();
-/// let key = CacheKey { namespace: vec!["results".into(), "node".into()], key: "input 1".into() };
+/// let key = CacheKey::new(["results", "node"], "input 1");
 /// cache.put(key.clone(), Encoded::encode("answer")?, None).wait()?;
 /// let found = cache.get(&key)?.unwrap();
 /// assert_eq!(found.decode::<String>()?, "answer");

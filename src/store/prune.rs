@@ -10,6 +10,7 @@ use super::error::StoreError;
 
 /// A straight run of checkpoints on one branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct PruneSpan {
     /// The branch, as [`CheckpointRecord::branch`](super::CheckpointRecord::branch) has it.
     pub branch: u64,

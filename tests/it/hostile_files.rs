@@ -204,7 +204,7 @@ fn read_everything(path: &Path, read_only: bool) -> (View, bool) {
     view.note("next timer", store.next_timer());
     let at = Timestamp::from_micros(0);
     let beside = store.backend().beside();
-    view.note("cached", beside.cached(&[CacheKey { namespace: vec!["w".into()], key: "k".into() }], at));
+    view.note("cached", beside.cached(&[CacheKey::new(["w"], "k")], at));
     view.note("namespaces", beside.kv_namespaces(None, at));
     view.note("kv get", store.kv().get(["users", "7"], "name"));
     view.note("kv search", store.kv().search(KvQuery::all()));

@@ -81,6 +81,35 @@ fn take(items: &[Item], found: &mut Vec<Named>) {
     }
 }
 
+/// Returns the public structs of a file that a literal outside their crate can make: all fields have names and are public,
+/// and the struct is exhaustive.
+pub(crate) fn open_structs(path: &str, text: &str) -> Vec<Named> {
+    let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut found = Vec::new();
+    take_open(&file.items, &mut found);
+    found
+}
+
+fn take_open(items: &[Item], found: &mut Vec<Named>) {
+    for item in items {
+        match item {
+            Item::Struct(item) if seen(&item.vis) && !of_tests(&item.attrs) => {
+                let is_open = !item.attrs.iter().any(|attribute| attribute.path().is_ident("non_exhaustive"));
+                if let (Fields::Named(fields), true) = (&item.fields, is_open)
+                    && !fields.named.is_empty()
+                    && fields.named.iter().all(|field| seen(&field.vis))
+                {
+                    found.push(named(&item.ident, true, Kind::Type));
+                }
+            }
+            Item::Mod(item) if !of_tests(&item.attrs) => {
+                item.content.iter().for_each(|(_, items)| take_open(items, found));
+            }
+            _ => {}
+        }
+    }
+}
+
 fn fields(fields: &Fields, found: &mut Vec<Named>) {
     let named_fields = fields.iter().filter_map(|field| Some((field.ident.as_ref()?, seen(&field.vis))));
     found.extend(named_fields.map(|(ident, is_public)| named(ident, is_public, Kind::Part)));
@@ -111,6 +140,16 @@ fn of_tests(attributes: &[syn::Attribute]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn structs_that_literals_can_make_are_found() {
+        let text = "pub struct A { pub a: u8 }\n#[non_exhaustive]\npub struct B { pub a: u8 }\npub struct C { pub a: u8, b: u8 }\n\
+                    pub struct D(pub u8);\npub struct E {}\npub(crate) struct F { pub a: u8 }\n\
+                    mod g { pub struct H { pub a: u8 } }\n#[cfg(test)]\nmod tests { pub struct I { pub a: u8 } }";
+        let found = open_structs("src/a.rs", text);
+        let names: Vec<(&str, usize)> = found.iter().map(|item| (item.name.as_str(), item.line)).collect();
+        assert_eq!(names, [("A", 1), ("H", 8)]);
+    }
 
     #[test]
     fn public_items_are_told_from_others() {

@@ -6,5 +6,8 @@ pub(crate) const MAXIMA: &[&str] = &[];
 /// Names of more than one type.
 pub(crate) const TYPE_NAMES: &[&str] = &[];
 
+/// Public structs that literals make.
+pub(crate) const OPEN_STRUCTS: &[&str] = &["CachedHead", "CheckpointRef"];
+
 /// Public names with a banned word.
 pub(crate) const NAMES: &[&str] = &[];

@@ -31,7 +31,7 @@ impl Base {
             WriteValue::Items(items) => items.len() as u32,
             WriteValue::Delta(delta) => delta.items.len() as u32,
         };
-        self.writes.extend((0..parts).map(|part| WriteRef { task, index, part }));
+        self.writes.extend((0..parts).map(|part| WriteRef::new(task, index).with_part(part)));
     }
 
     pub(super) fn change(&mut self, changes: &mut Vec<Change>, channel: &str, value: ChangeValue, task: Option<u32>) {

@@ -395,7 +395,7 @@ fn write_field(
                     let place = &places[write];
                     let data = match part {
                         NOT_STORED => Data::New(graph.layout.encode_item(&head.state, field, change.position)?),
-                        part => Data::OfWrite(WriteRef { task: place.id, index: place.index, part: part as u32 }),
+                        part => Data::OfWrite(WriteRef::new(place.id, place.index).with_part(part as u32)),
                     };
                     Ok(ItemChange::new(change.position, ItemOp::Put(data), place.task))
                 }

@@ -32,8 +32,7 @@ impl CacheEntry {
     /// Returns the entry for the writes of a call beside its result. It is put first, and its lifetime is longer
     /// by [`CACHE_WRITES_MARGIN`].
     pub(crate) fn beside(&self) -> Self {
-        let CacheKey { namespace, key } = &self.key;
-        let key = CacheKey { namespace: namespace.clone(), key: format!("{key}+") };
+        let key = CacheKey::new(self.key.namespace.clone(), format!("{}+", self.key.key));
         Self { key, lifetime: self.lifetime.map(|lifetime| lifetime.saturating_add(CACHE_WRITES_MARGIN)) }
     }
 }
@@ -107,7 +106,7 @@ impl Machine {
             .bytes(&graph.shape);
         match key(hasher, policy, &input) {
             Ok(key) => {
-                let key = CacheKey { namespace: node_labels(graph, &of.name), key };
+                let key = CacheKey::new(node_labels(graph, &of.name), key);
                 Ok(CacheEntry { key, lifetime: policy.ttl })
             }
             Err(reason) => Err(RunError::NodePanicked { node: of.name.to_string(), reason }),
@@ -125,7 +124,7 @@ pub(crate) fn call_entry(job: &CallJob) -> Option<CacheEntry> {
     hasher.bytes(job.call.function.as_bytes());
     // An input that cannot be told from others, or that its key function chokes on, is not looked up.
     let key = key(hasher, policy, &(job.call.input)()?).ok()?;
-    Some(CacheEntry { key: CacheKey { namespace: task_labels(&job.call.name), key }, lifetime: policy.ttl })
+    Some(CacheEntry { key: CacheKey::new(task_labels(&job.call.name), key), lifetime: policy.ttl })
 }
 
 /// Returns the key of an input, in hexadecimal digits; the reason if its function panics.

@@ -28,7 +28,7 @@ pub(super) struct ShownFields {
 impl ShownFields {
     /// Makes those of a state that holds nothing.
     pub(super) fn new(layout: &Arc<dyn Layout>) -> Self {
-        let shape = Arc::new(ViewShape { layout: Arc::clone(layout), fields: Vec::new(), whole: None });
+        let shape = Arc::new(ViewShape::new(Arc::clone(layout), Vec::new(), None));
         Self { present: Vec::new(), all: Arc::clone(&shape), output: shape }
     }
 }
@@ -54,7 +54,7 @@ impl Machine {
 
     /// Returns how fields are shown.
     fn shape(&self, fields: Vec<usize>) -> Arc<ViewShape> {
-        Arc::new(ViewShape { layout: Arc::clone(&self.graph.layout), fields, whole: self.whole() })
+        Arc::new(ViewShape::new(Arc::clone(&self.graph.layout), fields, self.whole()))
     }
 
     /// Finds out which fields are shown when these hold something.
@@ -96,7 +96,7 @@ impl Machine {
         let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
         if self.graph.entry {
             let (layout, field) = (Arc::clone(&self.graph.layout), INPUT as usize);
-            let shape = ViewShape { layout, fields: vec![field], whole: Some(field) };
+            let shape = ViewShape::new(layout, vec![field], Some(field));
             return StateView::new(Arc::new(shape), Arc::clone(&self.head.state));
         }
         if reads.is_none() && !self.graph.schemas.managed {

@@ -141,7 +141,7 @@ fn a_value_lives_as_long_as_it_was_given() {
         assert!(kv.get(["a"], "k").unwrap().is_none());
         assert!(kv.search(KvQuery::all()).unwrap().is_empty());
         assert!(kv.list_namespaces(KvNamespaceQuery::new()).unwrap().is_empty());
-        let key = CacheKey { namespace: vec!["w".into()], key: "k".into() };
+        let key = CacheKey::new(["w"], "k");
         let cache = store.cache();
         for n in 0..100 {
             // The commit handle is dropped, and still the next read sees the value.

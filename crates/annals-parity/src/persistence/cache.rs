@@ -63,5 +63,5 @@ impl CaseRunner for CacheRunner {
 }
 
 fn key(entry: &Json) -> Result<CacheKey, Failure> {
-    Ok(CacheKey { namespace: labels(&entry[0])?, key: entry[1].as_str().unwrap_or_default().to_owned() })
+    Ok(CacheKey::new(labels(&entry[0])?, entry[1].as_str().unwrap_or_default()))
 }
