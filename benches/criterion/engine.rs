@@ -15,7 +15,7 @@ use annals::state::{BoxWrite, Layout};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use tempfile::TempDir;
 
-type Res<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// Lengths of the conversations.
 const LENGTHS: [usize; 2] = [1_000, 10_000];
@@ -23,24 +23,25 @@ const LENGTHS: [usize; 2] = [1_000, 10_000];
 const THREADS: usize = 8;
 
 #[derive(State, Clone, Default)]
-struct Chat {
+struct StoredChat {
     #[channel(messages)]
     messages: Messages,
 }
 
 /// A file with one conversation.
-struct Conversation {
+struct ChatFile {
     folder: TempDir,
     length: usize,
     checkpoints: Vec<CheckpointId>,
 }
 
-impl Conversation {
-    fn new(length: usize) -> Res<Self> {
+impl ChatFile {
+    fn new(length: usize) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let chat = open(&folder.path().join("chat.db"), Synchronous::Normal)?.thread("chat")?.with_state::<Chat>();
-        let append = |n| -> Res<CheckpointId> { Ok(chat.update(Chat::update().messages([message(n)]))?) };
-        let checkpoints = (0..length).map(append).collect::<Res<_>>()?;
+        let chat =
+            open(&folder.path().join("chat.db"), Synchronous::Normal)?.thread("chat")?.with_state::<StoredChat>();
+        let append = |n| -> Result<CheckpointId> { Ok(chat.update(StoredChat::update().messages([message(n)]))?) };
+        let checkpoints = (0..length).map(append).collect::<Result<_>>()?;
         Ok(Self { folder, length, checkpoints })
     }
 
@@ -48,12 +49,12 @@ impl Conversation {
         self.folder.path().join("chat.db")
     }
 
-    fn thread(&self) -> Res<Thread> {
+    fn thread(&self) -> Result<Thread> {
         Ok(open(&self.path(), Synchronous::Normal)?.thread("chat")?)
     }
 
     /// Opens a copy of the file in a folder of its own.
-    fn copy(&self) -> Res<(TempDir, Thread)> {
+    fn copy(&self) -> Result<(TempDir, Thread)> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("chat.db");
         std::fs::copy(self.path(), &path)?;
@@ -66,7 +67,7 @@ impl Conversation {
     }
 }
 
-fn open(path: &Path, synchronous: Synchronous) -> Res<Store> {
+fn open(path: &Path, synchronous: Synchronous) -> Result<Store> {
     Ok(Store::open_with(path, OpenOptions::new().synchronous(synchronous))?)
 }
 
@@ -75,30 +76,30 @@ fn message(n: usize) -> Message {
 }
 
 /// Appends so many messages to a copy of the conversation, whose state is loaded.
-fn append(conversation: &Conversation, count: u64) -> Res<Duration> {
+fn append(conversation: &ChatFile, count: u64) -> Result<Duration> {
     let (_folder, thread) = conversation.copy()?;
-    let chat = thread.with_state::<Chat>();
+    let chat = thread.with_state::<StoredChat>();
     assert_eq!(chat.state()?.messages.len(), conversation.length);
     let messages: Vec<Message> = (0..count as usize).map(|n| message(conversation.length + n)).collect();
     let start = Instant::now();
     for message in messages {
-        chat.update(Chat::update().messages([message]))?;
+        chat.update(StoredChat::update().messages([message]))?;
     }
     Ok(start.elapsed())
 }
 
 /// Appends so many messages to each of eight conversations of a new file, on a thread each; every commit is synced.
-fn group_commit(count: u64) -> Res<Duration> {
+fn group_commit(count: u64) -> Result<Duration> {
     let folder = tempfile::tempdir()?;
     let store = open(&folder.path().join("group.db"), Synchronous::Full)?;
     let start = Instant::now();
     std::thread::scope(|scope| {
         let work = |at: usize| {
             let store = store.clone();
-            scope.spawn(move || -> Res<()> {
-                let chat = store.thread(format!("chat-{at}"))?.with_state::<Chat>();
+            scope.spawn(move || -> Result<()> {
+                let chat = store.thread(format!("chat-{at}"))?.with_state::<StoredChat>();
                 (0..count as usize)
-                    .try_for_each(|n| Ok(chat.update(Chat::update().messages([message(n)])).map(|_| ())?))
+                    .try_for_each(|n| Ok(chat.update(StoredChat::update().messages([message(n)])).map(|_| ())?))
             })
         };
         let workers: Vec<_> = (0..THREADS).map(work).collect();
@@ -108,7 +109,7 @@ fn group_commit(count: u64) -> Res<Duration> {
 }
 
 /// Makes threads of so many checkpoints of a copy of the conversation.
-fn fork(conversation: &Conversation, count: u64) -> Res<Duration> {
+fn fork(conversation: &ChatFile, count: u64) -> Result<Duration> {
     let (_folder, thread) = conversation.copy()?;
     let start = Instant::now();
     for n in 0..count as usize {
@@ -119,11 +120,11 @@ fn fork(conversation: &Conversation, count: u64) -> Res<Duration> {
     Ok(start.elapsed())
 }
 
-fn head(thread: &Thread) -> Res<Snapshot> {
+fn head(thread: &Thread) -> Result<Snapshot> {
     Ok(thread.head()?.ok_or("there is no head")?)
 }
 
-fn writes(criterion: &mut Criterion, conversations: &[Conversation]) {
+fn writes(criterion: &mut Criterion, conversations: &[ChatFile]) {
     let mut group = criterion.benchmark_group("engine");
     for conversation in conversations {
         group.bench_function(conversation.id("append"), |bencher| {
@@ -144,7 +145,7 @@ fn writes(criterion: &mut Criterion, conversations: &[Conversation]) {
 fn merges(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");
     for length in LENGTHS {
-        let schema = Schema::<Chat>::of();
+        let schema = Schema::<StoredChat>::of();
         let (mut state, mut present) = (schema.initial(), true);
         let all: Vec<Message> = (0..length).map(message).collect();
         schema.update(&mut state, 0, &mut present, vec![BoxWrite::new(all)]).expect("the list is merged");
@@ -162,7 +163,7 @@ fn merges(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn reads(criterion: &mut Criterion, conversations: &[Conversation]) {
+fn reads(criterion: &mut Criterion, conversations: &[ChatFile]) {
     let mut group = criterion.benchmark_group("engine");
     for conversation in conversations {
         let thread = conversation.thread().expect("the file is opened");
@@ -170,7 +171,7 @@ fn reads(criterion: &mut Criterion, conversations: &[Conversation]) {
             bencher.iter(|| head(&thread).expect("the head is read").tail("messages", 50).expect("items are read"));
         });
         group.bench_function(conversation.id("whole state"), |bencher| {
-            bencher.iter(|| head(&thread).expect("the head is read").state::<Chat>().expect("the state is read"));
+            bencher.iter(|| head(&thread).expect("the head is read").state::<StoredChat>().expect("the state is read"));
         });
         group.bench_function(conversation.id("history"), |bencher| {
             bencher.iter(|| {
@@ -195,7 +196,7 @@ fn main() {
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
-    let conversations = LENGTHS.map(|length| Conversation::new(length).expect("a conversation is written"));
+    let conversations = LENGTHS.map(|length| ChatFile::new(length).expect("a conversation is written"));
     writes(&mut criterion, &conversations);
     merges(&mut criterion);
     reads(&mut criterion, &conversations);

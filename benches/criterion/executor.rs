@@ -7,7 +7,7 @@ use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use criterion::{BenchmarkId, Criterion, Throughput};
 
-type Res<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// Nodes of the chain, each a superstep.
 const NODES: i64 = 10;
@@ -17,13 +17,13 @@ const SENDS: i64 = 100;
 const LENGTHS: [usize; 2] = [1_000, 10_000];
 
 #[derive(State, Clone, Default)]
-struct Count {
+struct SuperstepCount {
     #[channel(last)]
     n: i64,
 }
 
 #[derive(State, Clone, Default)]
-struct Chat {
+struct TurnChat {
     #[channel(last)]
     n: i64,
     #[channel(messages)]
@@ -31,13 +31,13 @@ struct Chat {
 }
 
 /// A chain of nodes that count.
-fn chain() -> Res<CompiledGraph<Count>> {
-    let mut graph = StateGraph::<Count>::new();
+fn chain() -> Result<CompiledGraph<SuperstepCount>> {
+    let mut graph = StateGraph::<SuperstepCount>::new();
     let mut from = START.to_owned();
     for at in 0..NODES {
         let name = format!("node-{at:02}");
         graph = graph
-            .node(name.as_str(), |count: &Count| Ok(Count::update().n(count.n + 1)))
+            .node(name.as_str(), |count: &SuperstepCount| Ok(SuperstepCount::update().n(count.n + 1)))
             .edge(from.as_str(), name.as_str());
         from = name;
     }
@@ -45,23 +45,23 @@ fn chain() -> Res<CompiledGraph<Count>> {
 }
 
 /// A node that sends to a node that does nothing, and one that comes after.
-fn fan() -> Res<CompiledGraph<Count>> {
-    Ok(StateGraph::<Count>::new()
-        .node("fan", |_: &Count| {
+fn fan() -> Result<CompiledGraph<SuperstepCount>> {
+    Ok(StateGraph::<SuperstepCount>::new()
+        .node("fan", |_: &SuperstepCount| {
             let send = |command: Command, n| command.and_goto(SendTo::new("empty", n));
             Ok((0..SENDS).fold(Command::new(), send))
         })
         .node("empty", Own(|_: i64| Ok(())))
-        .node("join", |count: &Count| Ok(Count::update().n(count.n + 1)))
+        .node("join", |count: &SuperstepCount| Ok(SuperstepCount::update().n(count.n + 1)))
         .edge(START, "fan")
         .edge("empty", "join")
         .compile()?)
 }
 
 /// A node that answers with a message of 500 bytes.
-fn chat() -> Res<CompiledGraph<Chat>> {
-    Ok(StateGraph::<Chat>::new()
-        .node("answer", |chat: &Chat| Ok(Chat::update().messages([Message::ai(format!("{:<500}", chat.n))])))
+fn chat() -> Result<CompiledGraph<TurnChat>> {
+    Ok(StateGraph::<TurnChat>::new()
+        .node("answer", |chat: &TurnChat| Ok(TurnChat::update().messages([Message::ai(format!("{:<500}", chat.n))])))
         .edge(START, "answer")
         .compile()?)
 }
@@ -72,7 +72,7 @@ fn supersteps(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(NODES as u64));
     group.bench_function("10 supersteps", |bencher| {
         bencher.iter(|| {
-            let done = graph.invoke((), Count::update().n(0)).expect("the chain runs");
+            let done = graph.invoke((), SuperstepCount::update().n(0)).expect("the chain runs");
             assert_eq!(done.state().n, NODES);
         });
     });
@@ -80,14 +80,14 @@ fn supersteps(criterion: &mut Criterion) {
         let thread = Store::memory().thread("chain").expect("a thread is named");
         bencher.iter(|| {
             let run = graph.run(&thread).durability(Durability::Sync);
-            let done = run.invoke(Count::update().n(0)).expect("the chain runs");
+            let done = run.invoke(SuperstepCount::update().n(0)).expect("the chain runs");
             assert_eq!(done.state().n, NODES);
         });
     });
     group.bench_function("10 supersteps, streamed in three modes", |bencher| {
         let modes = [StreamMode::Values, StreamMode::Updates, StreamMode::Tasks];
         bencher.iter(|| {
-            let stream = graph.stream((), Count::update().n(0), &modes).expect("the chain starts");
+            let stream = graph.stream((), SuperstepCount::update().n(0), &modes).expect("the chain starts");
             let count = stream.filter(Result::is_ok).count();
             // The state after the input, then for each node its start, its end, an update and a state.
             assert_eq!(count as i64, 1 + 4 * NODES);
@@ -97,7 +97,7 @@ fn supersteps(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(SENDS as u64));
     group.bench_function("fan-out of 100 sends", |bencher| {
         bencher.iter(|| {
-            let done = graph.invoke((), Count::update().n(0)).expect("the fan-out runs");
+            let done = graph.invoke((), SuperstepCount::update().n(0)).expect("the fan-out runs");
             assert_eq!(done.state().n, 1);
         });
     });
@@ -115,14 +115,14 @@ fn turns(criterion: &mut Criterion) {
         let thread = store.thread("chat").expect("a thread is named");
         let messages = (0..length).map(|n| Message::human(format!("{n:<500}")));
         graph
-            .update_state(&thread, Chat::update().messages(messages), Some("__start__"))
+            .update_state(&thread, TurnChat::update().messages(messages), Some("__start__"))
             .expect("the conversation is written");
         let mut n = 0;
         group.bench_function(BenchmarkId::new("turn", length), |bencher| {
             bencher.iter(|| {
                 n += 1;
                 let run = graph.run(&thread).durability(Durability::Sync);
-                assert!(run.invoke(Chat::update().n(n)).expect("a turn runs").is_done());
+                assert!(run.invoke(TurnChat::update().n(n)).expect("a turn runs").is_done());
             });
         });
     }

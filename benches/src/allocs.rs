@@ -8,10 +8,10 @@ static COUNTS: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The system's allocator, with a count. One relaxed load an allocation while it does not count.
-pub(crate) struct Counting;
+pub(crate) struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn count(bytes: usize) {
     if COUNTS.load(Ordering::Relaxed) {
@@ -20,7 +20,7 @@ fn count(bytes: usize) {
 }
 
 // SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
         unsafe { System.alloc(layout) }

@@ -8,10 +8,10 @@ use annals::store::record::{Source, TaskKind, TaskRecord};
 use annals::store::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue};
 
 use crate::disk::{self, Fsync, same};
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::raw::{self, OneRow, Raw, Template};
 use crate::stats::{Side, best, interleave, median, ratio, text, timed};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// Bytes of the text of a message.
 pub(crate) const TEXT_BYTES: usize = 500;
@@ -22,7 +22,7 @@ const TRIGGER: &str = "branch:to:answer";
 
 /// A checkpoint with one task due, on which the next superstep builds.
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
+pub(crate) struct ChainLink {
     pub(crate) id: CheckpointId,
     task: TaskRecord,
     step: i64,
@@ -31,7 +31,7 @@ pub(crate) struct Link {
     pub(crate) messages: u64,
 }
 
-impl Link {
+impl ChainLink {
     /// Returns the same state and tasks under the id of a fork of it.
     pub(crate) fn forked_as(&self, id: CheckpointId) -> Self {
         Self { id, step: self.step + 1, ..self.clone() }
@@ -45,12 +45,12 @@ pub(crate) struct Chain {
     /// The newest checkpoint.
     pub(crate) head: Option<CheckpointId>,
     /// All checkpoints made.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<ChainLink>,
 }
 
 impl Chain {
     /// Starts a thread without checkpoints.
-    pub(crate) fn new(thread: &str, seed: u64) -> Res<Self> {
+    pub(crate) fn new(thread: &str, seed: u64) -> Result<Self> {
         Ok(Self { thread: ThreadId::new(thread)?, ids: IdSource::from_seed(seed), head: None, links: Vec::new() })
     }
 
@@ -69,7 +69,7 @@ impl Chain {
 
     /// Returns the batch of a superstep on `parent`, which becomes the newest checkpoint, and the link to that
     /// checkpoint.
-    pub(crate) fn on(&mut self, parent: Option<&Link>) -> (Batch, Link) {
+    pub(crate) fn on(&mut self, parent: Option<&ChainLink>) -> (Batch, ChainLink) {
         let step = parent.map_or(-1, |parent| parent.step + 1);
         let id = self.ids.checkpoint(SystemClock.now(), step, self.head.as_ref());
         let kind = TaskKind::Pull { triggers: vec![TRIGGER.into()] };
@@ -86,11 +86,11 @@ impl Chain {
         batch.checkpoints.push(checkpoint);
         self.head = Some(id);
         let messages = parent.map_or(0, |parent| parent.messages + 1);
-        (batch, Link { id, task, step, version: parent.map_or(1, |parent| parent.version + 1), messages })
+        (batch, ChainLink { id, task, step, version: parent.map_or(1, |parent| parent.version + 1), messages })
     }
 
     /// The task of the parent wrote one message, which the list takes over; its trigger is emptied and seen.
-    fn superstep(&mut self, checkpoint: &mut NewCheckpoint, parent: &Link) {
+    fn superstep(&mut self, checkpoint: &mut NewCheckpoint, parent: &ChainLink) {
         let (version, slot) = (parent.version + 1, parent.messages);
         let mut index = ItemIndex::default();
         index.id = Some(self.ids.uuid_v4().to_string().into());
@@ -109,7 +109,7 @@ impl Chain {
 }
 
 /// Measures the append figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let [store, raw, _, fsync] = compare(bench, Synchronous::Full, bench.runs(9, 2), bench.runs(300, 20))?;
     report.set("append_full_ratio", ratio(&raw, &store));
     report.extra("append_full_fsync_us", median(&fsync));
@@ -127,7 +127,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 
 /// Writes the same supersteps on all sides, and returns the microseconds per superstep of each: through the store, by
 /// hand, one row; and of an fsync meanwhile.
-fn compare(bench: &Bench, synchronous: Synchronous, rounds: usize, supersteps: usize) -> Res<[Vec<f64>; 4]> {
+fn compare(bench: &Bench, synchronous: Synchronous, rounds: usize, supersteps: usize) -> Result<[Vec<f64>; 4]> {
     let (path, raw_path, one_path) = (bench.file("store.db")?, bench.file("raw.db")?, bench.file("one-row.db")?);
     let opened = disk::open(&path, synchronous)?;
     let mut chain = Chain::new("chat", 1)?;
@@ -163,12 +163,12 @@ fn compare(bench: &Bench, synchronous: Synchronous, rounds: usize, supersteps: u
     <[Vec<f64>; 4]>::try_from(costs).map_err(|_| "four sides have four costs".into())
 }
 
-fn per(count: usize, work: impl FnOnce() -> Res<()>) -> Res<f64> {
+fn per(count: usize, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(timed(work)?.0 / count as f64)
 }
 
 /// Makes a store beside `path` from which the hand-written side learns its rows; long enough to hold an anchor.
-pub(crate) fn template_beside(path: &Path) -> Res<Template> {
+pub(crate) fn template_beside(path: &Path) -> Result<Template> {
     let path = path.with_extension("example");
     let opened = disk::open(&path, Synchronous::Normal)?;
     let batches = Chain::new("chat", 1)?.take(80);
@@ -181,7 +181,7 @@ pub(crate) fn template_beside(path: &Path) -> Res<Template> {
 }
 
 /// Both files must hold the same number of rows in every table, and about as many bytes.
-fn equal_work(store: &Path, raw: &Path) -> Res<()> {
+fn equal_work(store: &Path, raw: &Path) -> Result<()> {
     same("rows written by hand", raw::rows(raw)?, raw::rows(store)?)?;
     let (store, raw) = (std::fs::metadata(store)?.len() as f64, std::fs::metadata(raw)?.len() as f64);
     if (store / raw - 1.0).abs() > 0.03 {

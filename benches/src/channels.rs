@@ -8,9 +8,9 @@ use annals::state::{KeyMap, Text};
 use annals::store::Synchronous;
 
 use crate::disk::{self, same};
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::stats::{median, timed};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// Entries, or parts, that one commit of the preparation writes.
 const BATCH: usize = 1_000;
@@ -43,7 +43,7 @@ fn part(n: usize) -> String {
 }
 
 /// Measures puts of one key and appends of one part.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let sizes: &[(&str, usize)] = match bench.quick {
         true => &[("1k", 1_000)],
         false => &[("1k", 1_000), ("10k", 10_000), ("100k", 100_000)],
@@ -71,12 +71,12 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 /// read of one key.
 fn one(
     bench: &Bench,
-    report: &mut Report,
+    report: &mut FigureReport,
     name: &str,
     size: usize,
     build: impl Fn(usize) -> GrownUpdate,
     write: impl Fn(usize) -> GrownUpdate,
-) -> Res<()> {
+) -> Result<()> {
     let path = bench.file("channels.db")?;
     let opened = disk::open(&path, Synchronous::Normal)?;
     let thread = opened.store.thread("t")?;

@@ -4,16 +4,16 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::stats::median;
-use crate::{Bench, Res, workflows};
+use crate::{Bench, Result, workflows};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/dbos_workflows.py");
 /// The exit code of the script when the package is missing.
 const MISSING: i32 = 3;
 
 /// Lets both sides take turns, and notes the medians of each.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (flow, runs) = (workflows::five_tasks()?, bench.runs(200, 10));
     let (mut theirs, mut ours, mut peer) = (Vec::new(), Vec::new(), Map::new());
     for _ in 0..bench.runs(3, 1) {
@@ -47,7 +47,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn skip(report: &mut Report, reason: String) -> Res<()> {
+fn skip(report: &mut FigureReport, reason: String) -> Result<()> {
     eprintln!("annals-bench: DBOS is skipped: {reason}");
     report.dbos = json!({ "skipped": reason });
     Ok(())

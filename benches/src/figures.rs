@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Res, append, channels, disk, group, history, inside, inspect, leases, messages, pages, peers, processes,
+    Bench, Result, append, channels, disk, group, history, inside, inspect, leases, messages, pages, peers, processes,
     runtime, scale, search, supersteps, turns, workflows, writes,
 };
 
@@ -13,24 +13,24 @@ use crate::{
 struct Figure {
     name: &'static str,
     group: &'static str,
-    target: Target,
+    target: FigureTarget,
     /// The two sides of a ratio, in a line below the table.
     about: &'static str,
 }
 
 /// The target of a figure.
-enum Target {
+enum FigureTarget {
     /// It is shown, no more.
     None,
     AtLeast(f64),
     AtMost(f64),
     /// At most what other figures give.
-    AtMostOf(fn(&Report) -> Option<f64>),
+    AtMostOf(fn(&FigureReport) -> Option<f64>),
     /// At least what other figures give.
-    AtLeastOf(fn(&Report) -> Option<f64>),
+    AtLeastOf(fn(&FigureReport) -> Option<f64>),
 }
 
-const fn figure(name: &'static str, group: &'static str, target: Target) -> Figure {
+const fn figure(name: &'static str, group: &'static str, target: FigureTarget) -> Figure {
     Figure { name, group, target, about: "" }
 }
 
@@ -41,169 +41,169 @@ impl Figure {
 }
 
 const FIGURES: [Figure; 111] = [
-    figure("append_full_ratio", "append", Target::AtLeast(0.8)),
-    figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
-    figure("append_normal_vs_one_row", "append", Target::None),
-    figure("group_commit_ratio_threads", "group", Target::AtLeast(2.0)),
-    figure("group_commit_ratio_outstanding", "group", Target::AtLeast(5.0)),
-    figure("group_size_mean", "group", Target::None),
-    figure("turns_per_s_ratio_8_threads", "group", Target::AtLeast(1.8)).about(
+    figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
+    figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
+    figure("append_normal_vs_one_row", "append", FigureTarget::None),
+    figure("group_commit_ratio_threads", "group", FigureTarget::AtLeast(2.0)),
+    figure("group_commit_ratio_outstanding", "group", FigureTarget::AtLeast(5.0)),
+    figure("group_size_mean", "group", FigureTarget::None),
+    figure("turns_per_s_ratio_8_threads", "group", FigureTarget::AtLeast(1.8)).about(
         "turns per second of 8 conversations on 8 threads over those of one, in one store at FULL, every superstep synced",
     ),
-    figure("commit_wait_max_ms_32_processes", "processes", Target::AtMost(500.0))
+    figure("commit_wait_max_ms_32_processes", "processes", FigureTarget::AtMost(500.0))
         .about("the longest of 6,400 commits of 32 processes on one file, at FULL, each process as fast as it can"),
-    figure("wal_mb_peak_with_reader", "processes", Target::AtMost(64.0))
+    figure("wal_mb_peak_with_reader", "processes", FigureTarget::AtMost(64.0))
         .about("the largest size of the write-ahead log in MB while a slow reader visits a list and another thread commits"),
-    figure("fsync_us", "disk", Target::None),
-    figure("bytes_per_turn_1k", "turns", Target::None),
-    figure("bytes_per_turn_10k", "turns", Target::AtMostOf(bytes_target)),
-    figure("turn_us_1k", "turns", Target::AtMost(200.0)),
-    figure("turn_us_10k", "turns", Target::AtMostOf(|report| Some(1.25 * report.get("turn_us_1k")?))),
-    figure("cold_turn_us_10k", "turns", Target::AtMost(20_000.0)),
-    figure("turn_full_us_1k", "turns", Target::AtMostOf(full_target)),
-    figure("turn_raw_ratio", "turns", Target::AtMost(1.8)).about(
+    figure("fsync_us", "disk", FigureTarget::None),
+    figure("bytes_per_turn_1k", "turns", FigureTarget::None),
+    figure("bytes_per_turn_10k", "turns", FigureTarget::AtMostOf(bytes_target)),
+    figure("turn_us_1k", "turns", FigureTarget::AtMost(200.0)),
+    figure("turn_us_10k", "turns", FigureTarget::AtMostOf(|report| Some(1.25 * report.get("turn_us_1k")?))),
+    figure("cold_turn_us_10k", "turns", FigureTarget::AtMost(20_000.0)),
+    figure("turn_full_us_1k", "turns", FigureTarget::AtMostOf(full_target)),
+    figure("turn_raw_ratio", "turns", FigureTarget::AtMost(1.8)).about(
         "time of a turn at 1,000 turns over that of inserting its rows by hand in its two transactions, both at NORMAL",
     ),
-    figure("lease_overhead_pct", "lease", Target::AtMost(5.0))
+    figure("lease_overhead_pct", "lease", FigureTarget::AtMost(5.0))
         .about("the time that a lease adds to a turn at 1,000 turns, in percent of a turn without one, both at NORMAL"),
-    figure("enqueue_us", "workflows", Target::None).about("one input into a queue, without types, at NORMAL"),
-    figure("claim_us_1k_queued", "workflows", Target::None),
-    figure("claim_us_100k_queued", "workflows", Target::AtMostOf(|report| Some(2.0 * report.get("claim_us_1k_queued")?)))
+    figure("enqueue_us", "workflows", FigureTarget::None).about("one input into a queue, without types, at NORMAL"),
+    figure("claim_us_1k_queued", "workflows", FigureTarget::None),
+    figure("claim_us_100k_queued", "workflows", FigureTarget::AtMostOf(|report| Some(2.0 * report.get("claim_us_1k_queued")?)))
         .about("finding the first of 100,000 queued runs and claiming it, at NORMAL; the one before is of 1,000"),
-    figure("worker_wake_ms", "workflows", Target::AtMost(20.0))
+    figure("worker_wake_ms", "workflows", FigureTarget::AtMost(20.0))
         .about("from the commit of an input to the first line of its run in the worker of another process, at FULL"),
-    figure("workflows_per_s_8_threads", "workflows", Target::None)
+    figure("workflows_per_s_8_threads", "workflows", FigureTarget::None)
         .about("queued workflows of five empty tasks, each task committed at FULL, by one worker with eight threads"),
-    figure("recovery_ms_1000_crashed", "workflows", Target::None)
+    figure("recovery_ms_1000_crashed", "workflows", FigureTarget::None)
         .about("from the start of a worker with eight threads to the end of 1,000 runs killed in their third of five tasks, at FULL"),
-    figure("workflows_per_s_ratio_dbos", "dbos", Target::AtLeast(30.0)),
-    figure("workflow_bytes_ratio_dbos", "dbos", Target::AtLeast(1.0))
+    figure("workflows_per_s_ratio_dbos", "dbos", FigureTarget::AtLeast(30.0)),
+    figure("workflow_bytes_ratio_dbos", "dbos", FigureTarget::AtLeast(1.0))
         .about("workflows of five empty steps one after another: DBOS on its SQLite over annals at FULL, time and bytes"),
-    figure("get_state_us_10k", "history", Target::AtMost(15_000.0)),
-    figure("get_state_raw_ratio", "history", Target::AtMost(2.0)).about(
+    figure("get_state_us_10k", "history", FigureTarget::AtMost(15_000.0)),
+    figure("get_state_raw_ratio", "history", FigureTarget::AtMost(2.0)).about(
         "time of `get_state` of 10,000 messages, decoded and verified, over that of copying the same rows out by hand",
     ),
-    figure("read_tail_50_us_10k", "history", Target::AtMost(500.0)),
-    figure("append_us_10k", "history", Target::None),
-    figure("fork_us_10k", "history", Target::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
-    figure("append_message_by_hand_us_10k", "writes", Target::None),
+    figure("read_tail_50_us_10k", "history", FigureTarget::AtMost(500.0)),
+    figure("append_us_10k", "history", FigureTarget::None),
+    figure("fork_us_10k", "history", FigureTarget::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
+    figure("append_message_by_hand_us_10k", "writes", FigureTarget::None),
     figure(
         "append_message_us_10k",
         "writes",
-        Target::AtMostOf(|report| Some(1.2 * report.get("append_message_by_hand_us_10k")?)),
+        FigureTarget::AtMostOf(|report| Some(1.2 * report.get("append_message_by_hand_us_10k")?)),
     )
     .about("a message appended without a graph to 10,000, at NORMAL; the one before is of the same rows by hand"),
-    figure("undo_us", "writes", Target::AtMostOf(|report| Some(3.0 * report.get("append_message_us_10k")?))),
-    figure("diff_adjacent_us_10k", "inspect", Target::AtMost(1_000.0)),
-    figure("blame_item_us_10k", "inspect", Target::AtMost(500.0)),
-    figure("message_by_id_us_10k", "inspect", Target::AtMost(100.0)),
-    figure("history_20_us_10k", "inspect", Target::AtMost(2_000.0)),
-    figure("first_appearance_ms_10k", "inspect", Target::AtMost(50.0))
+    figure("undo_us", "writes", FigureTarget::AtMostOf(|report| Some(3.0 * report.get("append_message_us_10k")?))),
+    figure("diff_adjacent_us_10k", "inspect", FigureTarget::AtMost(1_000.0)),
+    figure("blame_item_us_10k", "inspect", FigureTarget::AtMost(500.0)),
+    figure("message_by_id_us_10k", "inspect", FigureTarget::AtMost(100.0)),
+    figure("history_20_us_10k", "inspect", FigureTarget::AtMost(2_000.0)),
+    figure("first_appearance_ms_10k", "inspect", FigureTarget::AtMost(50.0))
         .about("the checkpoint at which a text of one of 10,000 messages appeared, without an index of texts"),
-    figure("sql_join_ms_10k", "inspect", Target::AtMost(300.0))
+    figure("sql_join_ms_10k", "inspect", FigureTarget::AtMost(300.0))
         .about("`v_messages` of 10,000 messages joined with `v_checkpoints`, with the node of each message"),
-    figure("prune_us_per_checkpoint", "inspect", Target::None)
+    figure("prune_us_per_checkpoint", "inspect", FigureTarget::None)
         .about("pruning a history of 10,000 turns down to its last 100 checkpoints, with the pauses for other writers"),
-    figure("threads_page_us", "scale", Target::None),
-    figure("threads_page_us_100k", "scale", Target::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
+    figure("threads_page_us", "scale", FigureTarget::None),
+    figure("threads_page_us_100k", "scale", FigureTarget::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
         "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",
     ),
-    figure("list_50_threads_us_1k", "scale", Target::None),
+    figure("list_50_threads_us_1k", "scale", FigureTarget::None),
     figure(
         "list_50_threads_us_100k",
         "scale",
-        Target::AtMostOf(|report| Some(5_000.0_f64.min(2.0 * report.get("list_50_threads_us_1k")?))),
+        FigureTarget::AtMostOf(|report| Some(5_000.0_f64.min(2.0 * report.get("list_50_threads_us_1k")?))),
     )
     .about("the 50 threads of 100,000 with the newest activity, with their facts and status; the one before is of 1,000"),
-    figure("delete_thread_us", "scale", Target::None),
+    figure("delete_thread_us", "scale", FigureTarget::None),
     figure(
         "delete_thread_us_100k_threads",
         "scale",
-        Target::AtMostOf(|report| Some(3.0 * report.get("delete_thread_us")?)),
+        FigureTarget::AtMostOf(|report| Some(3.0 * report.get("delete_thread_us")?)),
     )
     .about("deleting and erasing one of 100,000 threads; the one before is of a file with 200"),
-    figure("delete_thread_ms_100k_checkpoints", "scale", Target::AtMost(50.0))
+    figure("delete_thread_ms_100k_checkpoints", "scale", FigureTarget::AtMost(50.0))
         .about("the call that deletes a thread of 100,000 checkpoints; its rows are reclaimed afterwards"),
-    figure("tail_50_us_head_100k", "scale", Target::None),
-    figure("tail_50_us_middle_100k", "scale", Target::AtMostOf(tail_target)),
-    figure("tail_50_us_forks_10k", "scale", Target::AtMostOf(tail_target))
+    figure("tail_50_us_head_100k", "scale", FigureTarget::None),
+    figure("tail_50_us_middle_100k", "scale", FigureTarget::AtMostOf(tail_target)),
+    figure("tail_50_us_forks_10k", "scale", FigureTarget::AtMostOf(tail_target))
         .about("the last 50 items below 10,000 forks of forks, every second of which added an item"),
-    figure("search_us_1m", "search", Target::AtMost(50_000.0)).about(
+    figure("search_us_1m", "search", FigureTarget::AtMost(50_000.0)).about(
         "the 95th percentile of 1,000 searches for one to three words, drawn as often as in the 1,000,000 short messages",
     ),
-    figure("page_ms_threads", "pages", Target::AtMost(100.0)),
-    figure("page_ms_thread", "pages", Target::AtMost(100.0)),
-    figure("page_ms_talk", "pages", Target::AtMost(100.0)),
-    figure("page_ms_state", "pages", Target::AtMost(100.0)),
-    figure("page_ms_step", "pages", Target::AtMost(100.0)),
-    figure("page_ms_diff", "pages", Target::AtMost(100.0)),
-    figure("page_ms_runs", "pages", Target::AtMost(100.0)),
-    figure("page_ms_stats", "pages", Target::AtMost(100.0))
+    figure("page_ms_threads", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_ms_thread", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_ms_talk", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_ms_state", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_ms_step", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_ms_diff", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_ms_runs", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_ms_stats", "pages", FigureTarget::AtMost(100.0))
         .about("a screen of `annals serve`, from the request to the whole response, on a store of 1,000,000 checkpoints"),
-    figure("map_put_us_1k", "channels", Target::None),
-    figure("map_put_us_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
-    figure("map_put_us_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
-    figure("map_put_bytes_1k", "channels", Target::None),
-    figure("map_put_bytes_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_bytes_1k")?))),
-    figure("map_put_bytes_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("map_put_bytes_1k")?))),
-    figure("text_append_us_1k", "channels", Target::None),
-    figure("text_append_us_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_us_1k")?))),
-    figure("text_append_us_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_us_1k")?))),
-    figure("text_append_bytes_1k", "channels", Target::None),
-    figure("text_append_bytes_10k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_bytes_1k")?))),
-    figure("text_append_bytes_100k", "channels", Target::AtMostOf(|report| Some(1.5 * report.get("text_append_bytes_1k")?))),
-    figure("map_reduced_us_1k", "channels", Target::None),
-    figure("map_reduced_us_10k", "channels", Target::None),
-    figure("map_reduced_us_100k", "channels", Target::None),
-    figure("map_reduced_bytes_1k", "channels", Target::None),
-    figure("map_reduced_bytes_10k", "channels", Target::None),
-    figure("map_reduced_bytes_100k", "channels", Target::None),
-    figure("text_reduced_us_1k", "channels", Target::None),
-    figure("text_reduced_us_10k", "channels", Target::None),
-    figure("text_reduced_us_100k", "channels", Target::None),
-    figure("text_reduced_bytes_1k", "channels", Target::None),
-    figure("text_reduced_bytes_10k", "channels", Target::None),
-    figure("text_reduced_bytes_100k", "channels", Target::None),
-    figure("inside_turn_us_1k", "inside", Target::None),
-    figure("inside_turn_us_10k", "inside", Target::AtMostOf(|report| Some(1.5 * report.get("inside_turn_us_1k")?))),
-    figure("inside_bytes_per_turn_1k", "inside", Target::None),
+    figure("map_put_us_1k", "channels", FigureTarget::None),
+    figure("map_put_us_10k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
+    figure("map_put_us_100k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
+    figure("map_put_bytes_1k", "channels", FigureTarget::None),
+    figure("map_put_bytes_10k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("map_put_bytes_1k")?))),
+    figure("map_put_bytes_100k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("map_put_bytes_1k")?))),
+    figure("text_append_us_1k", "channels", FigureTarget::None),
+    figure("text_append_us_10k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("text_append_us_1k")?))),
+    figure("text_append_us_100k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("text_append_us_1k")?))),
+    figure("text_append_bytes_1k", "channels", FigureTarget::None),
+    figure("text_append_bytes_10k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("text_append_bytes_1k")?))),
+    figure("text_append_bytes_100k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("text_append_bytes_1k")?))),
+    figure("map_reduced_us_1k", "channels", FigureTarget::None),
+    figure("map_reduced_us_10k", "channels", FigureTarget::None),
+    figure("map_reduced_us_100k", "channels", FigureTarget::None),
+    figure("map_reduced_bytes_1k", "channels", FigureTarget::None),
+    figure("map_reduced_bytes_10k", "channels", FigureTarget::None),
+    figure("map_reduced_bytes_100k", "channels", FigureTarget::None),
+    figure("text_reduced_us_1k", "channels", FigureTarget::None),
+    figure("text_reduced_us_10k", "channels", FigureTarget::None),
+    figure("text_reduced_us_100k", "channels", FigureTarget::None),
+    figure("text_reduced_bytes_1k", "channels", FigureTarget::None),
+    figure("text_reduced_bytes_10k", "channels", FigureTarget::None),
+    figure("text_reduced_bytes_100k", "channels", FigureTarget::None),
+    figure("inside_turn_us_1k", "inside", FigureTarget::None),
+    figure("inside_turn_us_10k", "inside", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("inside_turn_us_1k")?))),
+    figure("inside_bytes_per_turn_1k", "inside", FigureTarget::None),
     figure(
         "inside_bytes_per_turn_10k",
         "inside",
-        Target::AtMostOf(|report| Some(1.10 * report.get("inside_bytes_per_turn_1k")?)),
+        FigureTarget::AtMostOf(|report| Some(1.10 * report.get("inside_bytes_per_turn_1k")?)),
     ),
-    figure("superstep_ns", "supersteps", Target::AtMost(1_500.0)),
-    figure("superstep_store_us", "supersteps", Target::AtMost(15.0)),
-    figure("superstep_parallel_us", "runtime", Target::AtMost(150.0)),
-    figure("stream_overhead_pct", "runtime", Target::AtMost(30.0)),
-    figure("async_chain_ns", "runtime", Target::None),
+    figure("superstep_ns", "supersteps", FigureTarget::AtMost(1_500.0)),
+    figure("superstep_store_us", "supersteps", FigureTarget::AtMost(15.0)),
+    figure("superstep_parallel_us", "runtime", FigureTarget::AtMost(150.0)),
+    figure("stream_overhead_pct", "runtime", FigureTarget::AtMost(30.0)),
+    figure("async_chain_ns", "runtime", FigureTarget::None),
     figure(
         "parallel_speedup",
         "runtime",
-        Target::AtLeastOf(|report| Some(0.9 * report.get("parallel_speedup_threads")?)),
+        FigureTarget::AtLeastOf(|report| Some(0.9 * report.get("parallel_speedup_threads")?)),
     ),
-    figure("parallel_speedup_threads", "runtime", Target::None),
-    figure("superstep_state_1mb_allocs_ratio", "runtime", Target::AtMost(1.2)),
-    figure("superstep_alloc_bytes", "runtime", Target::AtMost(6_500.0)),
-    figure("add_messages_ns_1k", "messages", Target::None),
-    figure("add_messages_ns_10k", "messages", Target::AtMostOf(|report| Some(1.5 * report.get("add_messages_ns_1k")?))),
-    figure("load_10k_messages_ms", "messages", Target::AtMostOf(load_target)),
-    figure("trim_10k_ms", "messages", Target::None),
-    figure("buffer_string_10k_ms", "messages", Target::None),
-    figure("peak_rss_mb_10k", "rss", Target::None),
-    figure("power_cuts_run", "reliability", Target::None)
+    figure("parallel_speedup_threads", "runtime", FigureTarget::None),
+    figure("superstep_state_1mb_allocs_ratio", "runtime", FigureTarget::AtMost(1.2)),
+    figure("superstep_alloc_bytes", "runtime", FigureTarget::AtMost(6_500.0)),
+    figure("add_messages_ns_1k", "messages", FigureTarget::None),
+    figure("add_messages_ns_10k", "messages", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("add_messages_ns_1k")?))),
+    figure("load_10k_messages_ms", "messages", FigureTarget::AtMostOf(load_target)),
+    figure("trim_10k_ms", "messages", FigureTarget::None),
+    figure("buffer_string_10k_ms", "messages", FigureTarget::None),
+    figure("peak_rss_mb_10k", "rss", FigureTarget::None),
+    figure("power_cuts_run", "reliability", FigureTarget::None)
         .about("counts of the last full run of annals-sim, from docs/reliability.json; they are not measured here"),
-    figure("power_cuts_lost", "reliability", Target::AtMost(0.0)),
-    figure("faults_run", "reliability", Target::None),
-    figure("faults_lied", "reliability", Target::AtMost(0.0)),
-    figure("kills_run", "reliability", Target::None),
-    figure("kills_lost", "reliability", Target::AtMost(0.0)),
-    figure("flips_run", "reliability", Target::None),
-    figure("flips_wrong", "reliability", Target::AtMost(0.0)),
+    figure("power_cuts_lost", "reliability", FigureTarget::AtMost(0.0)),
+    figure("faults_run", "reliability", FigureTarget::None),
+    figure("faults_lied", "reliability", FigureTarget::AtMost(0.0)),
+    figure("kills_run", "reliability", FigureTarget::None),
+    figure("kills_lost", "reliability", FigureTarget::AtMost(0.0)),
+    figure("flips_run", "reliability", FigureTarget::None),
+    figure("flips_wrong", "reliability", FigureTarget::AtMost(0.0)),
 ];
 
 /// Repeats the counts of the last full run below SQLite.
-fn reliability(_: &Bench, report: &mut Report) -> Res<()> {
+fn reliability(_: &Bench, report: &mut FigureReport) -> Result<()> {
     let results: Value = serde_json::from_str(include_str!("../../docs/reliability.json"))?;
     for figure in FIGURES.iter().filter(|figure| figure.group == "reliability") {
         let count = results[figure.name].as_f64();
@@ -212,26 +212,26 @@ fn reliability(_: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn bytes_target(report: &Report) -> Option<f64> {
+fn bytes_target(report: &FigureReport) -> Option<f64> {
     Some((1.10 * report.get("bytes_per_turn_1k")?).min(1_500.0))
 }
 
-fn tail_target(report: &Report) -> Option<f64> {
+fn tail_target(report: &FigureReport) -> Option<f64> {
     Some(3.0 * report.get("tail_50_us_head_100k")?)
 }
 
-fn full_target(report: &Report) -> Option<f64> {
+fn full_target(report: &FigureReport) -> Option<f64> {
     Some(2.5 * report.get("fsync_us")? + report.get("turn_us_1k")?)
 }
 
 /// A tenth of what LangChain needs to make the messages, though ours reads and parses the file as well.
-fn load_target(report: &Report) -> Option<f64> {
+fn load_target(report: &FigureReport) -> Option<f64> {
     Some(report.langchain.get("messages_from_dict_ms")?.as_f64()? / 10.0)
 }
 
 /// The measured values.
 #[derive(Default)]
-pub(crate) struct Report {
+pub(crate) struct FigureReport {
     figures: Vec<(String, f64)>,
     extras: Vec<(String, f64)>,
     /// The measurements of LangGraph.
@@ -245,7 +245,7 @@ pub(crate) struct Report {
     machine: Map<String, Value>,
 }
 
-impl Report {
+impl FigureReport {
     /// Notes a figure of the list; a later value replaces an earlier one.
     pub(crate) fn set(&mut self, name: &str, value: f64) {
         debug_assert!(FIGURES.iter().any(|figure| figure.name == name), "{name}");
@@ -267,11 +267,11 @@ impl Report {
     fn judge(&self, figure: &Figure) -> (Option<(&'static str, f64)>, Option<bool>) {
         let value = self.get(figure.name);
         let (sign, limit) = match &figure.target {
-            Target::None => return (None, None),
-            Target::AtLeast(limit) => (">=", Some(*limit)),
-            Target::AtMost(limit) => ("<=", Some(*limit)),
-            Target::AtMostOf(limit) => ("<=", limit(self)),
-            Target::AtLeastOf(limit) => (">=", limit(self)),
+            FigureTarget::None => return (None, None),
+            FigureTarget::AtLeast(limit) => (">=", Some(*limit)),
+            FigureTarget::AtMost(limit) => ("<=", Some(*limit)),
+            FigureTarget::AtMostOf(limit) => ("<=", limit(self)),
+            FigureTarget::AtLeastOf(limit) => (">=", limit(self)),
         };
         let Some(limit) = limit else { return (None, None) };
         let passes = value.map(|value| if sign == ">=" { value >= limit } else { value <= limit });
@@ -351,11 +351,11 @@ fn shown(value: f64) -> String {
 }
 
 /// A group of figures that are measured together.
-type Group = (&'static str, fn(&Bench, &mut Report) -> Res<()>);
+type FigureGroup = (&'static str, fn(&Bench, &mut FigureReport) -> Result<()>);
 
 /// Measures the requested figures.
-pub(crate) fn measure(bench: &Bench) -> Res<Report> {
-    let groups: &[Group] = &[
+pub(crate) fn measure(bench: &Bench) -> Result<FigureReport> {
+    let groups: &[FigureGroup] = &[
         ("disk", |bench, report| {
             report.set("fsync_us", disk::fsync_us(bench)?);
             Ok(())
@@ -393,7 +393,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
             Some(known.ok_or(format!("{name:?} is neither a figure nor a group of figures"))?.0)
         }
     };
-    let mut report = Report { machine: machine(bench), ..Report::default() };
+    let mut report = FigureReport { machine: machine(bench), ..FigureReport::default() };
     for &(name, measure) in groups {
         if only.is_none_or(|only| only == name) {
             eprintln!("annals-bench: {name}");
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn targets_are_judged_and_losing_rows_are_shown() {
-        let mut report = Report::default();
+        let mut report = FigureReport::default();
         report.set("append_full_ratio", 0.5);
         report.set("turn_us_1k", 100.0);
         report.set("turn_us_10k", 125.0);

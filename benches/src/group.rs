@@ -8,10 +8,10 @@ use std::time::Instant;
 use annals::store::{Batch, CommitHandle, Synchronous};
 
 use crate::append::Chain;
-use crate::disk::{self, Fsync, Opened};
-use crate::figures::Report;
+use crate::disk::{self, Fsync, OpenedStore};
+use crate::figures::FigureReport;
 use crate::stats::{Side, interleave, median, ratio};
-use crate::{Bench, Res, talks};
+use crate::{Bench, Result, talks};
 
 /// Blocking threads, each with a history thread of its own.
 pub(crate) const THREADS: usize = 8;
@@ -19,18 +19,18 @@ pub(crate) const THREADS: usize = 8;
 const OUTSTANDING: usize = 64;
 
 /// Measures the group commit figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (rounds, commits) = (bench.runs(7, 2), bench.runs(240, 32));
     threads(bench, report, rounds, commits)?;
     outstanding(bench, report, rounds, commits)?;
     talks::measure(bench, report)
 }
 
-fn threads(bench: &Bench, report: &mut Report, rounds: usize, commits: usize) -> Res<()> {
+fn threads(bench: &Bench, report: &mut FigureReport, rounds: usize, commits: usize) -> Result<()> {
     let opened = disk::open(&bench.file("threads.db")?, Synchronous::Full)?;
     let mut alone = Chain::new("alone", 1)?;
     let mut together: Vec<Chain> =
-        (0..THREADS).map(|at| Chain::new(&format!("thread-{at}"), at as u64 + 2)).collect::<Res<_>>()?;
+        (0..THREADS).map(|at| Chain::new(&format!("thread-{at}"), at as u64 + 2)).collect::<Result<_>>()?;
     let mut fsync = Fsync::new(bench, "fsync")?;
     let groups = RefCell::new(Vec::new());
     let mut sides: [Side<'_>; 3] = [
@@ -60,7 +60,7 @@ fn threads(bench: &Bench, report: &mut Report, rounds: usize, commits: usize) ->
 }
 
 /// Returns commits and transactions so far.
-fn sizes(opened: &Opened) -> (u64, u64) {
+fn sizes(opened: &OpenedStore) -> (u64, u64) {
     let stats = opened.backend.commit_stats();
     (stats.commits, stats.transactions)
 }
@@ -70,7 +70,7 @@ fn group_size(before: (u64, u64), after: (u64, u64)) -> f64 {
 }
 
 /// Commits each list of batches on a thread of its own; returns the seconds from the first start to the last end.
-fn in_threads(opened: &Opened, lists: Vec<Vec<Batch>>) -> Res<f64> {
+fn in_threads(opened: &OpenedStore, lists: Vec<Vec<Batch>>) -> Result<f64> {
     let barrier = Barrier::new(lists.len() + 1);
     std::thread::scope(|scope| {
         let workers: Vec<_> = lists
@@ -92,7 +92,7 @@ fn in_threads(opened: &Opened, lists: Vec<Vec<Batch>>) -> Res<f64> {
     })
 }
 
-fn outstanding(bench: &Bench, report: &mut Report, rounds: usize, commits: usize) -> Res<()> {
+fn outstanding(bench: &Bench, report: &mut FigureReport, rounds: usize, commits: usize) -> Result<()> {
     let opened = disk::open(&bench.file("outstanding.db")?, Synchronous::Full)?;
     let many = commits * 8;
     let (mut one, mut window) = (Chain::new("one", 1)?, Chain::new("window", 2)?);
@@ -121,7 +121,7 @@ fn outstanding(bench: &Bench, report: &mut Report, rounds: usize, commits: usize
 }
 
 /// Submits batches, at most `window` of them unsettled; returns batches per second until the last is durable.
-fn submit(opened: &Opened, batches: Vec<Batch>, window: usize) -> Res<f64> {
+fn submit(opened: &OpenedStore, batches: Vec<Batch>, window: usize) -> Result<f64> {
     let count = batches.len();
     let mut open = VecDeque::with_capacity(window);
     let start = Instant::now();

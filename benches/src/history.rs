@@ -6,24 +6,24 @@ use std::path::Path;
 use annals::history::Thread;
 use annals::store::{Batch, Synchronous};
 
-use crate::append::{Chain, Link, TEXT_BYTES};
-use crate::disk::{self, Opened, same};
-use crate::figures::Report;
-use crate::stats::{Dice, Side, best, interleave, median, ratio, timed};
+use crate::append::{Chain, ChainLink, TEXT_BYTES};
+use crate::disk::{self, OpenedStore, same};
+use crate::figures::FigureReport;
+use crate::stats::{SeededNumbers, Side, best, interleave, median, ratio, timed};
 use crate::turns::{self, Chat, THREAD};
-use crate::{Bench, Res, raw_state};
+use crate::{Bench, Result, raw_state};
 
 /// Operations of one side before the next has its turn.
 const BLOCK: usize = 20;
 
 /// Measures the history figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     reads(bench, report)?;
     forks(bench, report)
 }
 
 /// Fresh handles on a conversation made by turns.
-fn reads(bench: &Bench, report: &mut Report) -> Res<()> {
+fn reads(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, turns) = turns::lengths(bench);
     let path = bench.file("reads.db")?;
     turns::build(&path, turns)?;
@@ -79,44 +79,44 @@ fn reads(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn fresh(path: &Path) -> Res<Thread> {
+fn fresh(path: &Path) -> Result<Thread> {
     Ok(disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?)
 }
 
 /// A copy of one thread of chat supersteps.
 struct Copy {
-    opened: Opened,
+    opened: OpenedStore,
     chain: Chain,
     checkpoints: u64,
 }
 
 impl Copy {
-    fn open(bench: &Bench, name: &str, original: &Path, chain: Chain) -> Res<Self> {
+    fn open(bench: &Bench, name: &str, original: &Path, chain: Chain) -> Result<Self> {
         let path = bench.file(name)?;
         std::fs::copy(original, &path)?;
         let checkpoints = chain.links.len() as u64;
         Ok(Self { opened: disk::open(&path, Synchronous::Normal)?, chain, checkpoints })
     }
 
-    fn commit(&mut self, batch: &Batch) -> Res<f64> {
+    fn commit(&mut self, batch: &Batch) -> Result<f64> {
         self.checkpoints += 1;
         let (us, ()) = timed(|| Ok(self.opened.store.commit(batch)?))?;
         Ok(us)
     }
 
-    fn append(&mut self) -> Res<f64> {
+    fn append(&mut self) -> Result<f64> {
         let batch = self.chain.next();
         self.commit(&batch)
     }
 
     /// Opens a branch at an old checkpoint with its first superstep.
-    fn fork(&mut self, at: &Link) -> Res<f64> {
+    fn fork(&mut self, at: &ChainLink) -> Result<f64> {
         let (batch, _) = self.chain.on(Some(at));
         self.commit(&batch)
     }
 
     /// Makes a thread of an old checkpoint, with its first superstep.
-    fn fork_thread(&mut self, at: &Link, name: &str) -> Res<f64> {
+    fn fork_thread(&mut self, at: &ChainLink, name: &str) -> Result<f64> {
         let snapshot = self.opened.store.thread(THREAD)?.at(at.id)?;
         let (fork_us, thread) = timed(|| Ok(snapshot.fork_to(name)?))?;
         let head = thread.head()?.ok_or("the fork has no head")?.id();
@@ -129,7 +129,7 @@ impl Copy {
     }
 }
 
-fn chain(bench: &Bench) -> Res<Chain> {
+fn chain(bench: &Bench) -> Result<Chain> {
     let (_, messages) = turns::lengths(bench);
     let mut chain = Chain::new(THREAD, 1)?;
     chain.links.reserve(messages + 1);
@@ -137,7 +137,7 @@ fn chain(bench: &Bench) -> Res<Chain> {
 }
 
 /// Appends and forks on copies of the same thread, in blocks that take turns.
-fn forks(bench: &Bench, report: &mut Report) -> Res<()> {
+fn forks(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, messages) = turns::lengths(bench);
     let original = bench.file("chain.db")?;
     let opened = disk::open(&original, Synchronous::Normal)?;
@@ -154,7 +154,7 @@ fn forks(bench: &Bench, report: &mut Report) -> Res<()> {
         Copy::open(bench, name, &original, chain)
     };
     let (mut append, mut fork, mut thread) = (copy("append.db", 2)?, copy("fork.db", 3)?, copy("fork-thread.db", 4)?);
-    let (mut dice, mut other_dice, mut forks) = (Dice(5), Dice(5), 0);
+    let (mut dice, mut other_dice, mut forks) = (SeededNumbers(5), SeededNumbers(5), 0);
     let mut sides: [Side<'_>; 3] = [
         Box::new(|| block(|| append.append())),
         Box::new(|| block(|| fork.fork(&links[dice.below(links.len() as u64 - 1) as usize]))),
@@ -178,6 +178,6 @@ fn forks(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn block(mut one: impl FnMut() -> Res<f64>) -> Res<f64> {
-    Ok(median(&(0..BLOCK).map(|_| one()).collect::<Res<Vec<_>>>()?))
+fn block(mut one: impl FnMut() -> Result<f64>) -> Result<f64> {
+    Ok(median(&(0..BLOCK).map(|_| one()).collect::<Result<Vec<_>>>()?))
 }

@@ -8,15 +8,15 @@ use annals_graph::prelude::*;
 
 use crate::append::TEXT_BYTES;
 use crate::disk::{self, same};
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::stats::{median, text, timed};
 use crate::turns::{Chat, THREAD};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// Turns measured at one length.
 const MEASURED: usize = 50;
 
-fn graph() -> Res<CompiledGraph<Chat>> {
+fn graph() -> Result<CompiledGraph<Chat>> {
     let agent = StateGraph::<Chat>::new()
         .node("answer", |chat: &Chat| {
             Ok(Chat::update().messages([Message::ai(text(chat.n.unsigned_abs(), TEXT_BYTES))]))
@@ -27,7 +27,7 @@ fn graph() -> Res<CompiledGraph<Chat>> {
 }
 
 /// Measures the figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     for (label, length) in [("1k", bench.runs(1_000, 100)), ("10k", bench.runs(10_000, 400))] {
         let [us, bytes] = run(&bench.file("inside.db")?, length)?;
         report.set(&format!("inside_turn_us_{label}"), us);
@@ -37,7 +37,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// Returns how long a turn takes when the conversation has so many messages, and by how much the file grows.
-fn run(path: &Path, length: usize) -> Res<[f64; 2]> {
+fn run(path: &Path, length: usize) -> Result<[f64; 2]> {
     let graph = graph()?;
     let opened = disk::open(path, Synchronous::Normal)?;
     let thread = opened.store.thread(THREAD)?;

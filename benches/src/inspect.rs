@@ -7,10 +7,10 @@ use annals::store::Synchronous;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::disk::{self, same};
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::stats::{Side, interleave, median, timed};
 use crate::turns::{self, THREAD};
-use crate::{Bench, Res, raw_state};
+use crate::{Bench, Result, raw_state};
 
 /// The item with an id, by hand: without the list that it is in.
 const BY_ID: &str =
@@ -23,7 +23,7 @@ const JOIN: &str =
     "SELECT m.id, m.text, m.node, c.created_at, c.step FROM v_messages m JOIN v_checkpoints c USING (seq)";
 
 /// Measures the figures of inspection.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, turns) = turns::lengths(bench);
     let path = bench.file("inspect.db")?;
     turns::build(&path, turns)?;
@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// Prunes a copy of the file down to the last 100 checkpoints, with the pauses between the slices.
-fn prune(bench: &Bench, report: &mut Report, thread: &Thread, turns: usize) -> Res<()> {
+fn prune(bench: &Bench, report: &mut FigureReport, thread: &Thread, turns: usize) -> Result<()> {
     let (mut whole, mut planned) = (Vec::new(), Vec::new());
     for n in 0..bench.runs(3, 1) {
         let path = bench.file(&format!("pruned-{n}.db"))?;
@@ -66,7 +66,7 @@ struct Sample {
 }
 
 impl Sample {
-    fn read(head: &Snapshot, turns: usize) -> Res<Self> {
+    fn read(head: &Snapshot, turns: usize) -> Result<Self> {
         let position = turns / 2;
         let all = head.find_messages("messages", &MessageQuery::new())?;
         same("messages", all.len(), turns)?;
@@ -78,7 +78,7 @@ impl Sample {
     }
 }
 
-fn reads(bench: &Bench, report: &mut Report, thread: &Thread, sample: &Sample) -> Res<()> {
+fn reads(bench: &Bench, report: &mut FigureReport, thread: &Thread, sample: &Sample) -> Result<()> {
     let (head, parent) = (thread.at("@")?, thread.at("~1")?);
     let first = head.point();
     let mut adjacent = || {
@@ -137,7 +137,7 @@ fn reads(bench: &Bench, report: &mut Report, thread: &Thread, sample: &Sample) -
 }
 
 /// The same rows by hand, not verified, in the file with its indexes.
-fn by_hand(bench: &Bench, report: &mut Report, conn: &Connection, sample: &Sample) -> Res<()> {
+fn by_hand(bench: &Bench, report: &mut FigureReport, conn: &Connection, sample: &Sample) -> Result<()> {
     let id = uuid(&sample.id)?;
     let (mut by_id, mut first) = (Vec::new(), Vec::new());
     for _ in 0..bench.runs(101, 3) {
@@ -159,7 +159,7 @@ fn by_hand(bench: &Bench, report: &mut Report, conn: &Connection, sample: &Sampl
     Ok(())
 }
 
-fn join(bench: &Bench, report: &mut Report, conn: &Connection, turns: usize) -> Res<()> {
+fn join(bench: &Bench, report: &mut FigureReport, conn: &Connection, turns: usize) -> Result<()> {
     let mut joins = Vec::new();
     for _ in 0..bench.runs(11, 2) {
         let read = || {
@@ -177,7 +177,7 @@ fn join(bench: &Bench, report: &mut Report, conn: &Connection, turns: usize) -> 
 }
 
 /// The first questions of a handle that was just opened.
-fn fresh(bench: &Bench, report: &mut Report, path: &Path, sample: &Sample) -> Res<()> {
+fn fresh(bench: &Bench, report: &mut FigureReport, path: &Path, sample: &Sample) -> Result<()> {
     let (mut adjacent, mut message) = (Vec::new(), Vec::new());
     for _ in 0..bench.runs(11, 2) {
         let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
@@ -193,7 +193,7 @@ fn fresh(bench: &Bench, report: &mut Report, path: &Path, sample: &Sample) -> Re
 }
 
 /// Returns the bytes of a UUID.
-fn uuid(text: &str) -> Res<Vec<u8>> {
+fn uuid(text: &str) -> Result<Vec<u8>> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     let pairs = digits.chunks(2).map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?));
     pairs.collect()

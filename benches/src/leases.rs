@@ -5,16 +5,16 @@ use std::time::Duration;
 use annals::store::Synchronous;
 use annals_graph::Durability;
 
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::stats::{Side, interleave, median, ratio};
 use crate::turns::{self, BLOCK, Talk};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// The duration of a lease.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Measures the figure of leases.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let graph = turns::graph()?;
     let leased = turns::graph()?.with_config(|run| run.lease(LEASE));
     let (turns, _) = turns::lengths(bench);

@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The result of a measurement; errors cross threads.
-pub(crate) type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDER] [--only NAME] [--python PROGRAM]
        annals-bench profile WORK FILE COUNT
@@ -73,7 +73,7 @@ impl Bench {
     }
 
     /// Returns the path of a file that does not exist yet.
-    pub(crate) fn file(&self, name: &str) -> Res<PathBuf> {
+    pub(crate) fn file(&self, name: &str) -> Result<PathBuf> {
         let path = self.dir.join(name);
         for suffix in ["", "-wal", "-shm"] {
             let mut beside = path.clone().into_os_string();
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Vec<String>) -> Res<()> {
+fn run(args: Vec<String>) -> Result<()> {
     let mut args = args.into_iter();
     match args.next().as_deref() {
         Some("figures") => {}

@@ -18,9 +18,9 @@ use annals_graph::prelude::*;
 use serde_json::{Map, json};
 
 use crate::disk::same;
-use crate::figures::Report;
-use crate::stats::{Dice, Side, best, interleave, median, text, timed};
-use crate::{Bench, Res};
+use crate::figures::FigureReport;
+use crate::stats::{SeededNumbers, Side, best, interleave, median, text, timed};
+use crate::{Bench, Result};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/langchain_messages.py");
 /// The exit code of the script when the package is missing.
@@ -32,7 +32,7 @@ const MERGES: usize = 2_000;
 const TOGETHER: usize = 50;
 
 /// Measures the figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     merges(bench, report)?;
     let messages = chat(bench.runs(10_000, 200));
     load(bench, report, &messages)?;
@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 #[derive(State, Clone, Default)]
-struct Chat {
+struct MergedChat {
     #[channel(messages)]
     messages: Messages,
 }
@@ -58,7 +58,7 @@ enum Merge {
 }
 
 /// Merges messages into a list, one write each, as a channel is updated at the end of a superstep.
-fn merges(bench: &Bench, report: &mut Report) -> Res<()> {
+fn merges(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let mut sides = Vec::new();
     for merge in [Merge::Any, Merge::Late, Merge::New] {
         for length in [1_000, 10_000] {
@@ -78,7 +78,7 @@ fn merges(bench: &Bench, report: &mut Report) -> Res<()> {
 
 /// Merges as many as the list is long, so that none of the other lists is in its place in the caches of the CPU, and then
 /// those that are timed. Returns how many nanoseconds one takes.
-fn round<W>(length: usize, new: impl FnMut(usize) -> W, mut merge: impl FnMut(Vec<W>) -> Res<()>) -> Res<f64> {
+fn round<W>(length: usize, new: impl FnMut(usize) -> W, mut merge: impl FnMut(Vec<W>) -> Result<()>) -> Result<f64> {
     let (mut new, mut sum) = (new, 0.0);
     for from in (0..length + MERGES).step_by(TOGETHER) {
         let writes: Vec<W> = (from..from + TOGETHER).map(&mut new).collect();
@@ -101,7 +101,7 @@ fn long_chat(length: usize) -> impl Iterator<Item = Message> {
 fn by_hand(length: usize) -> Side<'static> {
     let mut list: Vec<Arc<Message>> = long_chat(length).map(Arc::new).collect();
     let places: HashMap<String, usize> = (0..length).map(|n| (message_id(n), n)).collect();
-    let mut dice = Dice(length as u64);
+    let mut dice = SeededNumbers(length as u64);
     Box::new(move || {
         let new =
             |at: usize| Message::human(format!("changed {at}")).with_id(message_id(dice.below(length as u64) as usize));
@@ -117,12 +117,12 @@ fn by_hand(length: usize) -> Side<'static> {
     })
 }
 
-fn merging(merge: Merge, length: usize) -> Res<Side<'static>> {
-    let schema = Schema::<Chat>::of();
+fn merging(merge: Merge, length: usize) -> Result<Side<'static>> {
+    let schema = Schema::<MergedChat>::of();
     let (mut state, mut present) = (schema.initial(), true);
     let (id, all): (_, Vec<Message>) = (message_id, long_chat(length).collect());
     schema.update(&mut state, 0, &mut present, vec![BoxWrite::new(all)])?;
-    let mut dice = Dice(length as u64);
+    let mut dice = SeededNumbers(length as u64);
     Ok(Box::new(move || {
         let mut new = |at: usize| match merge {
             Merge::New if at % 2 == 1 => Message::remove("new"),
@@ -159,7 +159,7 @@ fn chat(length: usize) -> Vec<Message> {
 }
 
 /// Reads a file of LangChain's dictionaries, and lets LangChain read the same.
-fn load(bench: &Bench, report: &mut Report, messages: &[Message]) -> Res<()> {
+fn load(bench: &Bench, report: &mut FigureReport, messages: &[Message]) -> Result<()> {
     let path = bench.dir.join("messages.json");
     let mut file = BufWriter::new(File::create(&path)?);
     let dicts = Value::List(messages_to_dict(messages));
@@ -170,14 +170,14 @@ fn load(bench: &Bench, report: &mut Report, messages: &[Message]) -> Res<()> {
         same("messages", loaded.len(), messages.len())?;
         Ok(us / 1_000.0)
     };
-    let ours = (0..bench.runs(15, 2)).map(|_| one()).collect::<Res<Vec<f64>>>()?;
+    let ours = (0..bench.runs(15, 2)).map(|_| one()).collect::<Result<Vec<f64>>>()?;
     report.set("load_10k_messages_ms", best(&ours));
     langchain(bench, report, &path)?;
     fs::remove_file(&path)?;
     Ok(())
 }
 
-fn langchain(bench: &Bench, report: &mut Report, path: &Path) -> Res<()> {
+fn langchain(bench: &Bench, report: &mut FigureReport, path: &Path) -> Result<()> {
     let output = Command::new(&bench.python).arg(SCRIPT).arg(path).output();
     let skipped = |reason: String| {
         eprintln!("annals-bench: langchain-core is skipped: {reason}");
@@ -206,7 +206,7 @@ fn langchain(bench: &Bench, report: &mut Report, path: &Path) -> Res<()> {
     Ok(())
 }
 
-fn utilities(bench: &Bench, report: &mut Report, messages: &[Message]) -> Res<()> {
+fn utilities(bench: &Bench, report: &mut FigureReport, messages: &[Message]) -> Result<()> {
     let words = |message: &Message| message.text().split_whitespace().count() as i64 + 3;
     let half = messages.iter().map(words).sum::<i64>() / 2;
     let options = TrimOptions::new(half).counter(TokenCounter::each(words));

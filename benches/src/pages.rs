@@ -4,10 +4,10 @@ use annals::store::Synchronous;
 use annals_page::{Page, PageOptions, PageRequest};
 
 use crate::disk::{self, same};
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::scale::Growing;
 use crate::stats::{median, timed};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 const HOST: &str = "127.0.0.1:4000";
 const TOKEN: &str = "token";
@@ -25,7 +25,7 @@ const SCREENS: [(&str, &str); 8] = [
 ];
 
 /// Measures the screens of a store with 1,000,000 checkpoints, half of them in one thread.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (long, threads, each) = if bench.quick { (2_000, 100, 20) } else { (500_000, 1_000, 500) };
     let opened = disk::open(&bench.file("pages.db")?, Synchronous::Normal)?;
     for n in 0..threads {

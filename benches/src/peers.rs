@@ -4,15 +4,15 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::figures::Report;
-use crate::{Bench, Res};
+use crate::figures::FigureReport;
+use crate::{Bench, Result};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/langgraph_turns.py");
 /// The exit code of the script when the package is missing.
 const MISSING: i32 = 3;
 
 /// Runs the same turns with LangGraph and its SQLite saver, which commits at FULL.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     eprintln!("annals-bench: running LangGraph, which takes about a minute");
     let turns = if bench.quick { "20,100" } else { "100,1000" };
     let output = Command::new(&bench.python)
@@ -44,7 +44,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn skip(report: &mut Report, reason: String) -> Res<()> {
+fn skip(report: &mut FigureReport, reason: String) -> Result<()> {
     eprintln!("annals-bench: LangGraph is skipped: {reason}");
     report.langgraph = json!({ "skipped": reason });
     Ok(())

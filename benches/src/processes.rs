@@ -10,8 +10,8 @@ use annals::store::{ItemRange, Synchronous};
 
 use crate::append::Chain;
 use crate::disk::{self, same};
-use crate::figures::Report;
-use crate::{Bench, Res};
+use crate::figures::FigureReport;
+use crate::{Bench, Result};
 
 /// The argument that makes this program a process that commits.
 pub(crate) const COMMIT_CHILD: &str = "commit-child";
@@ -19,17 +19,17 @@ pub(crate) const COMMIT_CHILD: &str = "commit-child";
 const PROCESSES: usize = 32;
 
 /// Measures the figures of several processes.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     longest_wait(bench, report)?;
     wal_beside_reader(bench, report)
 }
 
 /// Lets processes commit to one file, each as fast as it can, and notes the longest wait of one commit.
-fn longest_wait(bench: &Bench, report: &mut Report) -> Res<()> {
+fn longest_wait(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (processes, commits) = (bench.runs(PROCESSES, 3), bench.runs(200, 5));
     let path = bench.file("processes.db")?;
     drop(disk::open(&path, Synchronous::Full)?);
-    let mut children = (0..processes).map(|n| start(&path, n, commits)).collect::<Res<Vec<_>>>()?;
+    let mut children = (0..processes).map(|n| start(&path, n, commits)).collect::<Result<Vec<_>>>()?;
     for child in &mut children {
         // A child that has opened the file says so, and waits for its input to end.
         let mut line = String::new();
@@ -51,7 +51,7 @@ fn longest_wait(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn start(path: &Path, n: usize, commits: usize) -> Res<Child> {
+fn start(path: &Path, n: usize, commits: usize) -> Result<Child> {
     let child = Command::new(std::env::current_exe()?)
         .arg(COMMIT_CHILD)
         .arg(path)
@@ -63,7 +63,7 @@ fn start(path: &Path, n: usize, commits: usize) -> Res<Child> {
 }
 
 /// The process that commits: prints the longest wait of a commit, in milliseconds.
-pub(crate) fn commit_child(args: Vec<String>) -> Res<()> {
+pub(crate) fn commit_child(args: Vec<String>) -> Result<()> {
     let [path, n, commits] =
         <[String; 3]>::try_from(args).map_err(|_| "the child takes a path, a number and a number of commits")?;
     let opened = disk::open(&PathBuf::from(path), Synchronous::Full)?;
@@ -82,7 +82,7 @@ pub(crate) fn commit_child(args: Vec<String>) -> Res<()> {
 }
 
 /// Commits while another handle reads a list of 2,000 items, one every 2 ms, and notes the largest size of the WAL.
-fn wal_beside_reader(bench: &Bench, report: &mut Report) -> Res<()> {
+fn wal_beside_reader(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let path = bench.file("reader.db")?;
     let opened = disk::open(&path, Synchronous::Normal)?;
     let mut listed = Chain::new("listed", 1)?;
@@ -97,7 +97,7 @@ fn wal_beside_reader(bench: &Bench, report: &mut Report) -> Res<()> {
     let (done, mut peak, mut commits) = (AtomicBool::new(false), 0, 0_usize);
     let mut chain = Chain::new("written", 2)?;
     let read = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| -> Res<usize> {
+        let reader = scope.spawn(|| -> Result<usize> {
             let mut seen = 0;
             let read = opened.store.backend().items(point.point(), "messages", ItemRange::All, &mut |_| {
                 seen += 1;
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_slow_reader_does_not_hold_the_log() {
         let folder = tempfile::tempdir().unwrap();
-        let mut report = Report::default();
+        let mut report = FigureReport::default();
         wal_beside_reader(&Bench::quick_in(folder.path()), &mut report).unwrap();
         assert!(report.get("wal_mb_peak_with_reader").unwrap() < 64.0);
     }

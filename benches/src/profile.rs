@@ -11,13 +11,13 @@ use crate::raw::Raw;
 use crate::stats::timed;
 use crate::supersteps::Count;
 use crate::turns::{self, THREAD, Talk};
-use crate::{Res, disk, runtime};
+use crate::{Result, disk, runtime};
 
 /// Turns of the conversation that the reading work finds.
 const TURNS: usize = 10_000;
 
 /// Repeats the work and says how many microseconds each time took.
-pub(crate) fn run(args: Vec<String>) -> Res<()> {
+pub(crate) fn run(args: Vec<String>) -> Result<()> {
     let [work, path, count] = <[String; 3]>::try_from(args).map_err(|_| crate::USAGE)?;
     let (path, count) = (Path::new(&path), count.parse::<usize>()?);
     let (us, ()) = match work.as_str() {
@@ -61,7 +61,7 @@ pub(crate) fn run(args: Vec<String>) -> Res<()> {
 }
 
 /// One read by a handle of its own.
-fn read(work: &str, path: &Path) -> Res<()> {
+fn read(work: &str, path: &Path) -> Result<()> {
     let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
     match work {
         "get-state" => _ = turns::graph()?.get_state(&thread)?,

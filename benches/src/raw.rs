@@ -12,7 +12,7 @@ use annals::store::Synchronous;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
-use crate::Res;
+use crate::Result;
 use crate::append::TEXT_BYTES;
 use crate::stats::text;
 
@@ -55,10 +55,10 @@ pub(crate) struct Template {
 }
 
 /// Reads the template from a store that holds one thread of chat supersteps.
-pub(crate) fn template(path: &Path) -> Res<Template> {
+pub(crate) fn template(path: &Path) -> Result<Template> {
     let conn = Connection::open(path)?;
     let one = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, Value>(0));
-    let blob = |sql: &str| -> Res<Vec<u8>> {
+    let blob = |sql: &str| -> Result<Vec<u8>> {
         match one(sql)? {
             Value::Blob(bytes) => Ok(bytes),
             other => Err(format!("{sql}: {other:?}").into()),
@@ -98,14 +98,14 @@ pub(crate) fn template(path: &Path) -> Res<Template> {
 }
 
 /// Returns the number of rows of every table.
-pub(crate) fn rows(path: &Path) -> Res<Vec<(&'static str, i64)>> {
+pub(crate) fn rows(path: &Path) -> Result<Vec<(&'static str, i64)>> {
     let conn = Connection::open(path)?;
     let count = |table| conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
     TABLES.iter().map(|table| Ok((*table, count(*table)?))).collect()
 }
 
 /// Opens a connection with the library's settings.
-pub(crate) fn connect(path: &Path) -> Res<Connection> {
+pub(crate) fn connect(path: &Path) -> Result<Connection> {
     let conn = Connection::open(path)?;
     conn.set_prepared_statement_cache_capacity(64);
     conn.execute_batch(
@@ -115,7 +115,7 @@ pub(crate) fn connect(path: &Path) -> Res<Connection> {
     Ok(conn)
 }
 
-fn create(path: &Path, schema: &str, synchronous: Synchronous) -> Res<Connection> {
+fn create(path: &Path, schema: &str, synchronous: Synchronous) -> Result<Connection> {
     Connection::open(path)?
         .execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;")?;
     let conn = writing(path, synchronous)?;
@@ -124,7 +124,7 @@ fn create(path: &Path, schema: &str, synchronous: Synchronous) -> Res<Connection
 }
 
 /// Opens a connection that writes.
-pub(crate) fn writing(path: &Path, synchronous: Synchronous) -> Res<Connection> {
+pub(crate) fn writing(path: &Path, synchronous: Synchronous) -> Result<Connection> {
     let conn = connect(path)?;
     conn.execute_batch(match synchronous {
         Synchronous::Full => "PRAGMA synchronous = FULL",
@@ -134,16 +134,16 @@ pub(crate) fn writing(path: &Path, synchronous: Synchronous) -> Res<Connection> 
 }
 
 /// A connection that writes, with a thread that copies its WAL as the library's does.
-pub(crate) struct Writer {
+pub(crate) struct RawWriter {
     pub(crate) conn: Arc<Mutex<Connection>>,
     frames: u64,
     due: Option<SyncSender<()>>,
-    copier: Option<JoinHandle<Res<()>>>,
+    copier: Option<JoinHandle<Result<()>>>,
 }
 
-impl Writer {
+impl RawWriter {
     /// Starts the thread.
-    pub(crate) fn new(path: &Path, conn: Connection) -> Res<Self> {
+    pub(crate) fn new(path: &Path, conn: Connection) -> Result<Self> {
         let conn = Arc::new(Mutex::new(conn));
         let (due, wakes) = sync_channel(1);
         let (beside, writer) = (connect(path)?, Arc::clone(&conn));
@@ -159,7 +159,7 @@ impl Writer {
         }
     }
 
-    fn stop(&mut self) -> Res<()> {
+    fn stop(&mut self) -> Result<()> {
         self.due = None;
         match self.copier.take().map(JoinHandle::join) {
             Some(Err(_)) => Err("the thread that copies the WAL panicked".into()),
@@ -169,14 +169,14 @@ impl Writer {
     }
 
     /// Ends the thread and copies the WAL into the file.
-    pub(crate) fn close(&mut self) -> Res<()> {
+    pub(crate) fn close(&mut self) -> Result<()> {
         self.stop()?;
         lock(&self.conn)?.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }
 }
 
-fn copy_wal(wakes: &Receiver<()>, beside: &Connection, writer: &Mutex<Connection>) -> Res<()> {
+fn copy_wal(wakes: &Receiver<()>, beside: &Connection, writer: &Mutex<Connection>) -> Result<()> {
     while wakes.recv().is_ok() {
         let frames: i64 = beside.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))?;
         if frames > RESTART_FRAMES {
@@ -188,20 +188,20 @@ fn copy_wal(wakes: &Receiver<()>, beside: &Connection, writer: &Mutex<Connection
 }
 
 /// Locks a mutex.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Res<MutexGuard<'_, T>> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
     mutex.lock().map_err(|_| "the other thread panicked".into())
 }
 
 /// The rows of chat supersteps, by hand.
 pub(crate) struct Raw {
-    writer: Writer,
+    writer: RawWriter,
     template: Template,
     seq: i64,
     prepared: i64,
 }
 
 /// The contents that differ from one superstep to the next, made before the clock starts.
-pub(crate) struct Row {
+pub(crate) struct StepContents {
     id: [u8; 16],
     item_id: [u8; 16],
     text: String,
@@ -209,7 +209,7 @@ pub(crate) struct Row {
 
 impl Raw {
     /// Makes the file and its first checkpoint.
-    pub(crate) fn open(path: &Path, synchronous: Synchronous, template: Template) -> Res<Self> {
+    pub(crate) fn open(path: &Path, synchronous: Synchronous, template: Template) -> Result<Self> {
         let conn = create(path, &template.schema, synchronous)?;
         for (id, kind, text) in &template.names {
             let row = params![id, kind, text, CHECK];
@@ -221,7 +221,7 @@ impl Raw {
         )?;
         conn.execute("INSERT INTO namespace (id, thread, path, xxh3) VALUES (1, 1, '', ?1)", [CHECK])?;
         conn.execute("INSERT INTO branch (id, namespace, depth, xxh3) VALUES (1, 1, 0, ?1)", [CHECK])?;
-        let mut raw = Self { writer: Writer::new(path, conn)?, template, seq: 1, prepared: 0 };
+        let mut raw = Self { writer: RawWriter::new(path, conn)?, template, seq: 1, prepared: 0 };
         let conn = Arc::clone(&raw.writer.conn);
         let first = raw.row();
         let conn = lock(&conn)?;
@@ -235,21 +235,21 @@ impl Raw {
         Ok(raw)
     }
 
-    fn row(&mut self) -> Row {
+    fn row(&mut self) -> StepContents {
         self.prepared += 1;
         let mut id = [0x5a; 16];
         id[..8].copy_from_slice(&(0x1f0_0000_0000_0000_i64 + self.prepared).to_be_bytes());
         let item_id = random_bytes(self.prepared as u64);
-        Row { id, item_id, text: text(self.prepared as u64, TEXT_BYTES) }
+        StepContents { id, item_id, text: text(self.prepared as u64, TEXT_BYTES) }
     }
 
     /// Makes the contents of the next `count` supersteps.
-    pub(crate) fn prepare(&mut self, count: usize) -> Vec<Row> {
+    pub(crate) fn prepare(&mut self, count: usize) -> Vec<StepContents> {
         (0..count).map(|_| self.row()).collect()
     }
 
     /// Writes the rows of one superstep in one transaction.
-    pub(crate) fn superstep(&mut self, row: &Row) -> Res<()> {
+    pub(crate) fn superstep(&mut self, row: &StepContents) -> Result<()> {
         let (seq, ordinal) = (self.seq + 1, self.seq);
         let conn = Arc::clone(&self.writer.conn);
         let conn = lock(&conn)?;
@@ -288,7 +288,7 @@ impl Raw {
         Ok(())
     }
 
-    fn checkpoint(&self, conn: &Connection, row: &Row, seq: i64) -> Res<()> {
+    fn checkpoint(&self, conn: &Connection, row: &StepContents, seq: i64) -> Result<()> {
         let Template { tasks, sum, run, .. } = &self.template;
         let (parent, source) = if seq > 1 { (Some(1), SOURCE) } else { (None, 0) };
         let created_at = self.template.thread.1 + seq;
@@ -313,14 +313,14 @@ impl Raw {
     }
 
     /// Copies the WAL into the file and closes it.
-    pub(crate) fn close(mut self) -> Res<()> {
+    pub(crate) fn close(mut self) -> Result<()> {
         self.writer.close()
     }
 }
 
 /// Returns 16 bytes that look random.
 fn random_bytes(seed: u64) -> [u8; 16] {
-    let mut dice = crate::stats::Dice(seed);
+    let mut dice = crate::stats::SeededNumbers(seed);
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&dice.below(u64::MAX).to_be_bytes());
     bytes[8..].copy_from_slice(&dice.below(u64::MAX).to_be_bytes());
@@ -329,21 +329,21 @@ fn random_bytes(seed: u64) -> [u8; 16] {
 
 /// One append-only row per superstep with one sequential index: the least a log can cost.
 pub(crate) struct OneRow {
-    writer: Writer,
+    writer: RawWriter,
     ordinal: i64,
 }
 
 impl OneRow {
     /// Makes the file.
-    pub(crate) fn open(path: &Path, synchronous: Synchronous) -> Res<Self> {
+    pub(crate) fn open(path: &Path, synchronous: Synchronous) -> Result<Self> {
         let schema = "CREATE TABLE log (id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, ordinal INTEGER NOT NULL, \
                       data TEXT NOT NULL, UNIQUE (thread, ordinal)) STRICT;";
         let conn = create(path, schema, synchronous)?;
-        Ok(Self { writer: Writer::new(path, conn)?, ordinal: 0 })
+        Ok(Self { writer: RawWriter::new(path, conn)?, ordinal: 0 })
     }
 
     /// Appends a row in a transaction of its own.
-    pub(crate) fn append(&mut self, data: &str) -> Res<()> {
+    pub(crate) fn append(&mut self, data: &str) -> Result<()> {
         let conn = lock(&self.writer.conn)?;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         conn.prepare_cached("INSERT INTO log (thread, ordinal, data) VALUES (1, ?1, ?2)")?
@@ -356,7 +356,7 @@ impl OneRow {
     }
 
     /// Closes the file and returns the number of its rows.
-    pub(crate) fn close(mut self) -> Res<i64> {
+    pub(crate) fn close(mut self) -> Result<i64> {
         self.writer.stop()?;
         Ok(lock(&self.writer.conn)?.query_row("SELECT count(*) FROM log", [], |row| row.get(0))?)
     }

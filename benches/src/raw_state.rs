@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::disk::same;
 use crate::raw::{self, ANCHOR_INTERVAL};
-use crate::{Res, turns};
+use crate::{Result, turns};
 
 const HEAD: &str = "SELECT c.*, n.path, t.public_id, t.created_at FROM thread t JOIN namespace n ON n.thread = t.id \
      JOIN checkpoint c ON c.namespace = n.id WHERE t.public_id = ?1 AND n.path = '' ORDER BY c.id DESC LIMIT 1";
@@ -30,7 +30,7 @@ const LIST: i64 = 2;
 const LIST_NAME: i64 = 3;
 
 /// A payload whose bytes were copied out.
-pub(crate) struct Payload {
+pub(crate) struct RawPayload {
     #[expect(dead_code, reason = "read because the library reads it")]
     form: i64,
     #[expect(dead_code, reason = "read because the library reads it")]
@@ -41,8 +41,8 @@ pub(crate) struct Payload {
     text: Option<String>,
 }
 
-impl Payload {
-    fn read(row: &Row<'_>, first: usize) -> Res<Self> {
+impl RawPayload {
+    fn read(row: &Row<'_>, first: usize) -> Result<Self> {
         Ok(Self {
             form: row.get(first)?,
             xxh3: row.get(first + 1)?,
@@ -60,12 +60,12 @@ pub(crate) struct RawState {
     head: Vec<Value>,
     names: Vec<(i64, i64, String)>,
     versions: Vec<(i64, i64, i64, i64, Option<i64>, Value)>,
-    values: Vec<Payload>,
-    items: Vec<(i64, i64, Option<i64>, Payload)>,
+    values: Vec<RawPayload>,
+    items: Vec<(i64, i64, Option<i64>, RawPayload)>,
 }
 
 /// A reader with its statements prepared, as the library has one when a store is open.
-pub(crate) fn open(path: &Path) -> Res<Connection> {
+pub(crate) fn open(path: &Path) -> Result<Connection> {
     let conn = raw::connect(path)?;
     conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;")?;
     for statement in STATEMENTS {
@@ -75,7 +75,7 @@ pub(crate) fn open(path: &Path) -> Res<Connection> {
 }
 
 /// Reads the state at the head of a thread.
-pub(crate) fn read(conn: &Connection, thread: &str) -> Res<RawState> {
+pub(crate) fn read(conn: &Connection, thread: &str) -> Result<RawState> {
     let mut state = RawState::default();
     conn.prepare_cached("BEGIN")?.execute([])?;
     let (branch, ordinal) = conn.prepare_cached(HEAD)?.query_row([thread], |row| {
@@ -104,14 +104,14 @@ pub(crate) fn read(conn: &Connection, thread: &str) -> Res<RawState> {
         }
         if let (VALUE, Value::Integer(id)) = (*kind, value) {
             let mut rows = payload.query([id])?;
-            state.values.push(Payload::read(rows.next()?.ok_or("a payload does not exist")?, 0)?);
+            state.values.push(RawPayload::read(rows.next()?.ok_or("a payload does not exist")?, 0)?);
         }
         if *kind == LIST {
             let name = state.names.iter().find(|(id, ..)| id == key).map(|(_, _, text)| text);
             let list = state.names.iter().find(|(_, kind, text)| *kind == LIST_NAME && Some(text) == name);
             let mut rows = items.query(params![branch, list.ok_or("a list has no name")?.0, ordinal])?;
             while let Some(row) = rows.next()? {
-                state.items.push((row.get(0)?, row.get(1)?, row.get(2)?, Payload::read(row, 4)?));
+                state.items.push((row.get(0)?, row.get(1)?, row.get(2)?, RawPayload::read(row, 4)?));
             }
         }
     }
@@ -121,9 +121,9 @@ pub(crate) fn read(conn: &Connection, thread: &str) -> Res<RawState> {
 
 impl RawState {
     /// Returns an error unless the state has `messages` messages with a text of `bytes` bytes, an id and a type each.
-    pub(crate) fn verify(&self, messages: usize, bytes: usize) -> Res<()> {
+    pub(crate) fn verify(&self, messages: usize, bytes: usize) -> Result<()> {
         same("item rows", self.items.len(), messages)?;
-        let whole = |payload: &Payload| {
+        let whole = |payload: &RawPayload| {
             payload.text.as_deref().map(str::len) == Some(bytes)
                 && payload.kind.as_deref() == Some("ai")
                 && matches!(&payload.id, Value::Blob(id) if id.len() == 16)
@@ -138,7 +138,7 @@ impl RawState {
 
     /// Returns how many bytes of payloads were copied out.
     pub(crate) fn bytes(&self) -> usize {
-        let size = |payload: &Payload| {
+        let size = |payload: &RawPayload| {
             payload.data.len()
                 + payload.text.as_deref().map_or(0, str::len)
                 + payload.kind.as_deref().map_or(0, str::len)
@@ -149,7 +149,7 @@ impl RawState {
 }
 
 /// Reads the state of a file of turns by a reader of its own; the reader is opened before the clock starts.
-pub(crate) fn fresh(path: &Path) -> Res<(f64, RawState)> {
+pub(crate) fn fresh(path: &Path) -> Result<(f64, RawState)> {
     let conn = open(path)?;
     crate::stats::timed(|| read(&conn, turns::THREAD))
 }

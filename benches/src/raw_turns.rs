@@ -16,11 +16,11 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use crate::disk::{self, same};
-use crate::figures::Report;
-use crate::raw::{self, Writer, lock};
+use crate::figures::FigureReport;
+use crate::raw::{self, RawWriter, lock};
 use crate::stats::{Side, best, interleave, median, ratio, timed};
 use crate::turns::{self, BLOCK, Talk};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// Transactions of a turn: the input with the first superstep before the node runs, and the superstep of the node.
 const TRANSACTIONS: u64 = 2;
@@ -44,9 +44,9 @@ const TABLES: [(&str, &str, &str); 10] = [
 const REPLACED: [(&str, &[&str]); 2] = [("thread_state", &["thread"]), ("thread_facet", &["facet", "newest"])];
 
 /// A statement of [`ByHand`] by its position, and its values: all columns of an inserted row, the name of a deleted one.
-type Row = (usize, Vec<Value>);
+type StatementRow = (usize, Vec<Value>);
 /// The rows of a transaction.
-type Rows = Vec<Row>;
+type Rows = Vec<StatementRow>;
 
 /// Reads the rows that were added to a file since the last call.
 struct Recorder {
@@ -62,7 +62,7 @@ struct Recorder {
 
 impl Recorder {
     /// Starts at the present end of the file.
-    fn open(path: &Path) -> Res<Self> {
+    fn open(path: &Path) -> Result<Self> {
         let conn = raw::connect(path)?;
         conn.execute_batch("PRAGMA query_only = ON")?;
         let (last, present) = (last(&conn)?, present(&conn)?);
@@ -70,7 +70,7 @@ impl Recorder {
     }
 
     /// Records the new rows as those of one transaction.
-    fn record(&mut self) -> Res<()> {
+    fn record(&mut self) -> Result<()> {
         let mut added = Rows::new();
         for (at, (table, position, order)) in TABLES.iter().enumerate() {
             let columns = stored_columns(&self.conn, table)?.join(", ");
@@ -98,7 +98,7 @@ impl Recorder {
 }
 
 /// Returns the greatest position of each table.
-fn last(conn: &Connection) -> Res<[i64; TABLES.len()]> {
+fn last(conn: &Connection) -> Result<[i64; TABLES.len()]> {
     let mut last = [0; TABLES.len()];
     for (last, (table, position, _)) in last.iter_mut().zip(TABLES) {
         let sql = format!("SELECT coalesce(max({position}), -1) FROM {table}");
@@ -108,7 +108,7 @@ fn last(conn: &Connection) -> Res<[i64; TABLES.len()]> {
 }
 
 /// Returns all rows of the tables of [`REPLACED`], each beginning with the columns that name it.
-fn present(conn: &Connection) -> Res<[Vec<Vec<Value>>; REPLACED.len()]> {
+fn present(conn: &Connection) -> Result<[Vec<Vec<Value>>; REPLACED.len()]> {
     let mut present = [const { Vec::new() }; REPLACED.len()];
     for (present, (table, _)) in present.iter_mut().zip(REPLACED) {
         let columns = stored_columns(conn, table)?;
@@ -124,7 +124,7 @@ fn present(conn: &Connection) -> Res<[Vec<Vec<Value>>; REPLACED.len()]> {
 /// Runs `count` turns on a file, and returns the rows of each of their transactions.
 ///
 /// The node reads the rows of the first transaction, which is committed before it runs.
-fn record(path: &Path, before: usize, count: usize) -> Res<Vec<Rows>> {
+fn record(path: &Path, before: usize, count: usize) -> Result<Vec<Rows>> {
     let recorder = Arc::new(Mutex::new(Recorder::open(path)?));
     let inside = Arc::clone(&recorder);
     let graph = turns::graph_with(move || {
@@ -147,30 +147,30 @@ fn record(path: &Path, before: usize, count: usize) -> Res<Vec<Rows>> {
 
 /// Writes recorded rows into a file.
 struct ByHand {
-    writer: Writer,
+    writer: RawWriter,
     /// An insert for each table of [`TABLES`] and [`REPLACED`], then a deletion for each of [`REPLACED`].
     statements: Vec<String>,
 }
 
 impl ByHand {
-    fn open(path: &Path) -> Res<Self> {
+    fn open(path: &Path) -> Result<Self> {
         let conn = raw::writing(path, Synchronous::Normal)?;
-        let insert = |table: &str| -> Res<String> {
+        let insert = |table: &str| -> Result<String> {
             let columns = stored_columns(&conn, table)?;
             let values = vec!["?"; columns.len()].join(", ");
             Ok(format!("INSERT INTO {table} ({}) VALUES ({values})", columns.join(", ")))
         };
         let tables = TABLES.iter().map(|(table, ..)| *table).chain(REPLACED.iter().map(|(table, _)| *table));
-        let mut statements = tables.map(insert).collect::<Res<Vec<_>>>()?;
+        let mut statements = tables.map(insert).collect::<Result<Vec<_>>>()?;
         for (table, key) in REPLACED {
             let named: Vec<_> = key.iter().map(|column| format!("{column} = ?")).collect();
             statements.push(format!("DELETE FROM {table} WHERE {}", named.join(" AND ")));
         }
-        Ok(Self { writer: Writer::new(path, conn)?, statements })
+        Ok(Self { writer: RawWriter::new(path, conn)?, statements })
     }
 
     /// Writes the rows of one transaction.
-    fn write(&mut self, rows: &Rows) -> Res<()> {
+    fn write(&mut self, rows: &Rows) -> Result<()> {
         let conn = Arc::clone(&self.writer.conn);
         let conn = lock(&conn)?;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
@@ -196,7 +196,7 @@ struct Costs {
 }
 
 /// Measures `turn_raw_ratio`.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let costs = compare(bench, turns::lengths(bench).0, bench.runs(20, 2), BLOCK)?;
     report.set("turn_raw_ratio", ratio(&costs.turns, &costs.by_hand));
     report.extra("turn_raw_us_1k", median(&costs.by_hand));
@@ -206,7 +206,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// Lets turns and their rows by hand alternate in blocks, on files with `before` turns, and compares the files.
-fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Res<Costs> {
+fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Result<Costs> {
     let (path, example, by_hand) =
         (bench.file("turns.db")?, bench.file("turns-example.db")?, bench.file("turns-raw.db")?);
     turns::build(&path, before)?;
@@ -228,7 +228,7 @@ fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Res<Cos
     let mut sides: [Side<'_>; 2] = [
         Box::new(|| {
             copy_wal(&copier)?;
-            let us = (0..block).map(|_| talk.turn(&graph)).collect::<Res<Vec<_>>>()?;
+            let us = (0..block).map(|_| talk.turn(&graph)).collect::<Result<Vec<_>>>()?;
             let now = talk.opened.backend.commit_stats().transactions;
             same("transactions", now - stats.replace(now), TRANSACTIONS * block as u64)?;
             Ok(median(&us))
@@ -237,7 +237,7 @@ fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Res<Cos
             copy_wal(&copier_by_hand)?;
             let turns = turns_by_hand.by_ref().take(block);
             let us = turns.map(|turn| Ok(timed(|| turn.iter().try_for_each(|rows| raw.write(rows)))?.0));
-            Ok(median(&us.collect::<Res<Vec<_>>>()?))
+            Ok(median(&us.collect::<Result<Vec<_>>>()?))
         }),
     ];
     let costs = interleave(rounds, &mut sides)?;
@@ -257,7 +257,7 @@ fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Res<Cos
 
 /// Copies the whole WAL, so that a block overwrites it from its beginning, as most commits of a long-running process do.
 /// A commit that makes the WAL longer takes half as long again, and the two sides would do that at different times.
-fn copy_wal(conn: &Connection) -> Res<()> {
+fn copy_wal(conn: &Connection) -> Result<()> {
     // The thread behind the writer may be copying.
     for _ in 0..100 {
         let copied = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
@@ -272,13 +272,13 @@ fn copy_wal(conn: &Connection) -> Res<()> {
 }
 
 /// Returns the columns of a table that are not computed.
-fn stored_columns(conn: &Connection, table: &str) -> Res<Vec<String>> {
+fn stored_columns(conn: &Connection, table: &str) -> Result<Vec<String>> {
     let mut columns = conn.prepare_cached("SELECT name FROM pragma_table_xinfo(?1) WHERE hidden = 0 ORDER BY cid")?;
     Ok(columns.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
 /// Returns an error unless two files hold the same rows in every table.
-fn same_contents(one: &Path, other: &Path) -> Res<()> {
+fn same_contents(one: &Path, other: &Path) -> Result<()> {
     let (one, other) = (Connection::open(one)?, Connection::open(other)?);
     let mut tables = one.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
     for table in tables.query_map([], |row| row.get::<_, String>(0))? {

@@ -6,10 +6,10 @@ use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 
 use crate::disk::same;
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::stats::{Side, interleave, median, timed};
 use crate::supersteps::{Count, CountUpdate, NODES};
-use crate::{Bench, Res, allocs};
+use crate::{Bench, Result, allocs};
 
 /// Sends of the fan-out.
 const SENDS: i64 = 100;
@@ -17,27 +17,27 @@ const SENDS: i64 = 100;
 const LARGE: usize = 1 << 20;
 
 /// Measures the figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     fan_out(bench, report)?;
     streams(bench, report)?;
     parallel(bench, report)?;
     large_state(bench, report)
 }
 
-fn fan_out(bench: &Bench, report: &mut Report) -> Res<()> {
+fn fan_out(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let graph = fan()?;
     let one = || {
         let (us, done) = timed(|| Ok(graph.invoke((), Count::update().n(0))?))?;
         same("n", done.state().n, 1)?;
         Ok(us)
     };
-    let runs = (0..bench.runs(400, 10)).map(|_| one()).collect::<Res<Vec<f64>>>()?;
+    let runs = (0..bench.runs(400, 10)).map(|_| one()).collect::<Result<Vec<f64>>>()?;
     report.set("superstep_parallel_us", median(&runs));
     Ok(())
 }
 
 /// A node that sends [`SENDS`] times to a node that does nothing, and one that comes after.
-pub(crate) fn fan() -> Res<CompiledGraph<Count>> {
+pub(crate) fn fan() -> Result<CompiledGraph<Count>> {
     Ok(StateGraph::<Count>::new()
         .node("fan", |_: &Count| {
             let send = |command: Command, n| command.and_goto(SendTo::new("empty", n));
@@ -51,7 +51,7 @@ pub(crate) fn fan() -> Res<CompiledGraph<Count>> {
 }
 
 /// A chain of nodes that count.
-pub(crate) fn chain(asynchronous: bool) -> Res<CompiledGraph<Count>> {
+pub(crate) fn chain(asynchronous: bool) -> Result<CompiledGraph<Count>> {
     let mut graph = StateGraph::<Count>::new();
     for at in 0..NODES {
         let from = if at == 0 { START.to_owned() } else { format!("node-{:02}", at - 1) };
@@ -71,7 +71,7 @@ async fn step(count: &Count) -> NodeResult<CountUpdate> {
 }
 
 /// Runs a chain and looks at what its stream shows.
-pub(crate) fn read_stream(graph: &CompiledGraph<Count>) -> Res<()> {
+pub(crate) fn read_stream(graph: &CompiledGraph<Count>) -> Result<()> {
     let mut seen = 0;
     for part in graph.stream((), Count::update().n(0), &[StreamMode::Values, StreamMode::Updates, StreamMode::Tasks])? {
         part?;
@@ -81,7 +81,7 @@ pub(crate) fn read_stream(graph: &CompiledGraph<Count>) -> Res<()> {
     same("parts", seen, 1 + 4 * NODES as i64)
 }
 
-fn streams(bench: &Bench, report: &mut Report) -> Res<()> {
+fn streams(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (graph, waiting) = (chain(false)?, chain(true)?);
     let invokes = bench.runs(2_000, 50);
     let ns = |us: f64| us * 1_000.0 / (invokes * NODES) as f64;
@@ -124,7 +124,7 @@ fn node(count: &Count) -> NodeResult<()> {
     Ok(())
 }
 
-fn parallel(bench: &Bench, report: &mut Report) -> Res<()> {
+fn parallel(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let beside =
         StateGraph::<Count>::new().node("a", node).node("b", node).edge(START, "a").edge(START, "b").compile()?;
     let after = StateGraph::<Count>::new().node("a", node).node("b", node).edge(START, "a").edge("a", "b").compile()?;
@@ -171,7 +171,7 @@ struct Large {
     messages: Messages,
 }
 
-fn large_state(bench: &Bench, report: &mut Report) -> Res<()> {
+fn large_state(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let mut graph = StateGraph::<Large>::new();
     for at in 0..NODES {
         let from = if at == 0 { START.to_owned() } else { format!("node-{:02}", at - 1) };

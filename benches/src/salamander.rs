@@ -13,10 +13,10 @@ use annals_graph::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::append::TEXT_BYTES;
-use crate::disk::{self, Opened, same};
-use crate::figures::Report;
+use crate::disk::{self, OpenedStore, same};
+use crate::figures::FigureReport;
 use crate::stats::{median, text, timed};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/salamander/Cargo.toml");
 /// The figures of both sides.
@@ -25,13 +25,13 @@ const NAMES: [&str; 4] = ["append_full_us", "open_us", "whole_state_us", "bytes_
 const READS: usize = 5;
 
 #[derive(State, Clone, Default)]
-struct Chat {
+struct ComparedChat {
     #[channel(messages)]
     messages: Messages,
 }
 
 /// Lets both sides take turns, and notes the medians of each and of their ratios.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     if let Err(reason) = build() {
         eprintln!("annals-bench: salamander-db is skipped: {reason}");
         report.salamander = json!({ "skipped": reason });
@@ -71,7 +71,7 @@ fn build() -> Result<(), String> {
 }
 
 /// Measures salamander-db.
-fn there(bench: &Bench, events: usize, appends: usize) -> Res<[f64; 4]> {
+fn there(bench: &Bench, events: usize, appends: usize) -> Result<[f64; 4]> {
     let folder = bench.dir.join("salamander");
     let output = cargo("run").arg("--").arg(&folder).args([events.to_string(), appends.to_string()]).output()?;
     if !output.status.success() {
@@ -88,18 +88,18 @@ fn there(bench: &Bench, events: usize, appends: usize) -> Res<[f64; 4]> {
 }
 
 /// Measures annals without a graph.
-fn here(path: &Path, events: usize, appends: usize) -> Res<[f64; 4]> {
-    let chat = conversation(&disk::open(path, Synchronous::Normal)?)?.with_state::<Chat>();
+fn here(path: &Path, events: usize, appends: usize) -> Result<[f64; 4]> {
+    let chat = conversation(&disk::open(path, Synchronous::Normal)?)?.with_state::<ComparedChat>();
     for n in 0..events {
-        chat.update(Chat::update().messages([message(n)]))?;
+        chat.update(ComparedChat::update().messages([message(n)]))?;
     }
     drop(chat);
     let opened = disk::open(path, Synchronous::Full)?;
-    let chat = conversation(&opened)?.with_state::<Chat>();
+    let chat = conversation(&opened)?.with_state::<ComparedChat>();
     same("messages", chat.state()?.messages.len(), events)?;
     let mut times = Vec::new();
     for n in events..events + appends {
-        let update = Chat::update().messages([message(n)]);
+        let update = ComparedChat::update().messages([message(n)]);
         times.push(timed(|| Ok(chat.update(update)?))?.0);
     }
     let bytes = opened.bytes(path)? as f64;
@@ -109,7 +109,7 @@ fn here(path: &Path, events: usize, appends: usize) -> Res<[f64; 4]> {
         let (us, opened) = timed(|| disk::open(path, Synchronous::Full))?;
         opens.push(us);
         let thread = conversation(&opened)?;
-        let (us, state) = timed(|| Ok(thread.head()?.ok_or("there is no head")?.state::<Chat>()?))?;
+        let (us, state) = timed(|| Ok(thread.head()?.ok_or("there is no head")?.state::<ComparedChat>()?))?;
         states.push(us);
         let whole = state.messages.iter().filter(|message| message.text().len() == TEXT_BYTES).count();
         same("whole messages", whole, events + appends)?;
@@ -117,7 +117,7 @@ fn here(path: &Path, events: usize, appends: usize) -> Res<[f64; 4]> {
     Ok([median(&times), median(&opens), median(&states), bytes / (events + appends) as f64])
 }
 
-fn conversation(opened: &Opened) -> Res<Thread> {
+fn conversation(opened: &OpenedStore) -> Result<Thread> {
     Ok(opened.store.thread("chat")?)
 }
 

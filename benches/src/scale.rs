@@ -11,10 +11,10 @@ use annals::store::{
     Backend, Batch, CheckpointRef, Erasure, ItemIndex, ItemRange, NewCheckpoint, Parent, Payload, Synchronous,
 };
 
-use crate::disk::{self, Opened, same};
-use crate::figures::Report;
-use crate::stats::{Dice, Side, interleave, median, text, timed};
-use crate::{Bench, Res};
+use crate::disk::{self, OpenedStore, same};
+use crate::figures::FigureReport;
+use crate::stats::{SeededNumbers, Side, interleave, median, text, timed};
+use crate::{Bench, Result};
 
 /// The list whose end is read.
 const LIST: &str = "messages";
@@ -26,7 +26,7 @@ const SMALL: u64 = 200;
 const BATCH: u64 = 500;
 
 /// Measures the figures of size.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let size = if bench.quick { 1_000 } else { 100_000 };
     let forks = if bench.quick { 300 } else { 10_000 };
     threads(bench, report, size)?;
@@ -43,7 +43,7 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    pub(crate) fn new(name: &str, seed: u64) -> Res<Self> {
+    pub(crate) fn new(name: &str, seed: u64) -> Result<Self> {
         Ok(Self { thread: ThreadId::new(name)?, ids: IdSource::from_seed(seed), head: None, items: 0 })
     }
 
@@ -63,7 +63,7 @@ impl Growing {
     }
 
     /// Commits `count` checkpoints, in batches.
-    pub(crate) fn grow(&mut self, store: &Opened, count: u64) -> Res<()> {
+    pub(crate) fn grow(&mut self, store: &OpenedStore, count: u64) -> Result<()> {
         for from in (0..count).step_by(BATCH as usize) {
             let mut batch = Batch::new(self.thread.clone(), Namespace::root(), self.head);
             for _ in from..count.min(from + BATCH) {
@@ -76,7 +76,7 @@ impl Growing {
     }
 
     /// Commits the first checkpoint of a fork, whose list is that of its source or has an item more.
-    fn fork(&mut self, store: &Opened, name: String, adds: bool) -> Res<()> {
+    fn fork(&mut self, store: &OpenedStore, name: String, adds: bool) -> Result<()> {
         let from = self.at(self.head.ok_or("nothing to fork")?);
         self.thread = ThreadId::new(name)?;
         let mut batch = Batch::new(self.thread.clone(), Namespace::root(), None);
@@ -90,7 +90,7 @@ impl Growing {
 }
 
 /// Fills a file with threads of one checkpoint each.
-fn fill(bench: &Bench, name: &str, count: u64) -> Res<Opened> {
+fn fill(bench: &Bench, name: &str, count: u64) -> Result<OpenedStore> {
     let opened = disk::open(&bench.file(name)?, Synchronous::Normal)?;
     for n in 0..count {
         Growing::new(&thread_name(n), n + 1)?.grow(&opened, 1)?;
@@ -105,14 +105,14 @@ fn thread_name(n: u64) -> String {
 
 /// Lists the threads with the newest activity, in a file with 1,000 threads and in a large one: the newest ones, and those with a
 /// filter that few threads fit.
-fn listings(bench: &Bench, report: &mut Report, large: &Opened) -> Res<()> {
+fn listings(bench: &Bench, report: &mut FigureReport, large: &OpenedStore) -> Result<()> {
     let small = fill(bench, "threads-1k.db", if bench.quick { 200 } else { 1_000 })?;
     for opened in [&small, large] {
         let rare = opened.store.threads()?;
         let rare: Vec<&str> = rare.iter().step_by(rare.len() / PAGE).map(|thread| thread.id.as_str()).collect();
         opened.store.facts(&rare)?.project("rare").save()?;
     }
-    let list = |opened: &Opened, query: ThreadQuery| -> Res<f64> {
+    let list = |opened: &OpenedStore, query: ThreadQuery| -> Result<f64> {
         let (us, page) = timed(|| Ok(opened.store.threads_with(query)?))?;
         same("threads of a page", page.len(), PAGE)?;
         Ok(us)
@@ -134,15 +134,15 @@ fn listings(bench: &Bench, report: &mut Report, large: &Opened) -> Res<()> {
 }
 
 /// Deletes single threads, and lists pages of threads, in a small and in a large file.
-fn threads(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
+fn threads(bench: &Bench, report: &mut FigureReport, size: u64) -> Result<()> {
     let (small, large) = (fill(bench, "threads-small.db", SMALL)?, fill(bench, "threads-large.db", size)?);
-    let page = |opened: &Opened, after: u64| -> Res<f64> {
+    let page = |opened: &OpenedStore, after: u64| -> Result<f64> {
         let after = ThreadId::new(thread_name(after))?;
         let (us, page) = timed(|| Ok(opened.backend.threads(Some(&after), PAGE)?))?;
         same("threads of a page", page.len(), PAGE)?;
         Ok(us)
     };
-    let (mut dice, mut same_dice) = (Dice(1), Dice(1));
+    let (mut dice, mut same_dice) = (SeededNumbers(1), SeededNumbers(1));
     let mut sides: [Side<'_>; 2] = [
         Box::new(|| page(&small, dice.below(SMALL - PAGE as u64 - 1))),
         Box::new(|| page(&large, same_dice.below(size - PAGE as u64 - 1))),
@@ -152,7 +152,7 @@ fn threads(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
     report.set("threads_page_us", median(&costs[0]));
     report.set("threads_page_us_100k", median(&costs[1]));
     listings(bench, report, &large)?;
-    let delete = |opened: &Opened, n: u64| -> Res<f64> {
+    let delete = |opened: &OpenedStore, n: u64| -> Result<f64> {
         let (us, erasure) = timed(|| Ok(opened.store.delete_thread(thread_name(n))?))?;
         same("erasure", erasure, Erasure::Erased)?;
         Ok(us)
@@ -169,7 +169,7 @@ fn threads(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
 }
 
 /// Reads the ends of lists at the head and in the middle of a long thread, and below many forks.
-fn tails(bench: &Bench, report: &mut Report, size: u64, forks: u64) -> Res<()> {
+fn tails(bench: &Bench, report: &mut FigureReport, size: u64, forks: u64) -> Result<()> {
     let opened = disk::open(&bench.file("tails.db")?, Synchronous::Normal)?;
     let mut long = Growing::new("long", 1)?;
     long.grow(&opened, size / 2)?;
@@ -183,7 +183,7 @@ fn tails(bench: &Bench, report: &mut Report, size: u64, forks: u64) -> Res<()> {
     }
     let below = forked.at(forked.head.ok_or("there is no head")?);
     opened.empty_wal()?;
-    let tail = |at: &CheckpointRef, items: u64| -> Res<f64> {
+    let tail = |at: &CheckpointRef, items: u64| -> Result<f64> {
         let (mut count, mut last) = (0, 0);
         let (us, ()) = timed(|| {
             Ok(opened.backend.items(at, LIST, ItemRange::Tail(PAGE), &mut |row| {
@@ -194,7 +194,7 @@ fn tails(bench: &Bench, report: &mut Report, size: u64, forks: u64) -> Res<()> {
         same("items and the last position", (count, last), (PAGE, items - 1))?;
         Ok(us)
     };
-    let len = |at: &CheckpointRef, items: u64| -> Res<f64> {
+    let len = |at: &CheckpointRef, items: u64| -> Result<f64> {
         let (us, len) = timed(|| Ok(opened.backend.list_len(at, LIST)?))?;
         same("length", len, items)?;
         Ok(us)
@@ -216,7 +216,7 @@ fn tails(bench: &Bench, report: &mut Report, size: u64, forks: u64) -> Res<()> {
 }
 
 /// Deletes a long thread while another handle commits.
-fn deletion(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
+fn deletion(bench: &Bench, report: &mut FigureReport, size: u64) -> Result<()> {
     let path = bench.file("deleted.db")?;
     let opened = disk::open(&path, Synchronous::Normal)?;
     Growing::new("long", 1)?.grow(&opened, size)?;
@@ -228,7 +228,7 @@ fn deletion(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
         same("erasure", erasure, Erasure::ErasePending { threads: 1 })?;
     }
     let done = AtomicBool::new(false);
-    let (reclaim_us, longest) = std::thread::scope(|scope| -> Res<(f64, f64)> {
+    let (reclaim_us, longest) = std::thread::scope(|scope| -> Result<(f64, f64)> {
         let writer = scope.spawn(|| commits(&path, &done).map_err(|error| error.to_string()));
         let reclaimed = timed(|| {
             loop {
@@ -249,7 +249,7 @@ fn deletion(bench: &Bench, report: &mut Report, size: u64) -> Res<()> {
 }
 
 /// Commits small checkpoints through a handle of its own, and returns the longest time that one took.
-fn commits(path: &std::path::Path, done: &AtomicBool) -> Res<f64> {
+fn commits(path: &std::path::Path, done: &AtomicBool) -> Result<f64> {
     let opened = disk::open(path, Synchronous::Normal)?;
     let (mut other, mut longest) = (Growing::new("other", 3)?, 0.0_f64);
     while !done.load(Ordering::Relaxed) {

@@ -7,10 +7,10 @@ use annals::store::{
     Backend, Batch, ItemIndex, NewCheckpoint, Parent, Payload, SearchOptions, SearchQuery, SqliteBackend, Synchronous,
 };
 
-use crate::disk::{self, Opened, same};
-use crate::figures::Report;
-use crate::stats::{Dice, Side, interleave, median, timed};
-use crate::{Bench, Res};
+use crate::disk::{self, OpenedStore, same};
+use crate::figures::FigureReport;
+use crate::stats::{SeededNumbers, Side, interleave, median, timed};
+use crate::{Bench, Result};
 
 /// Threads of the file.
 const THREADS: u64 = 100;
@@ -22,12 +22,12 @@ const WORDS: u64 = 9;
 const LANGUAGE: u64 = 20_000;
 
 /// Measures the figures of searches.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let size = if bench.quick { 2_000 } else { 1_000_000 };
     let path = bench.file("search.db")?;
     let opened = disk::open(&path, Synchronous::Normal)?;
     fill(&opened, size)?;
-    let mut dice = Dice(7);
+    let mut dice = SeededNumbers(7);
     let queries: Vec<SearchQuery> = (0..bench.runs(1_000, 20)).map(|_| query(&mut dice)).collect();
     let scans = times(&opened.backend, &queries[..queries.len().min(bench.runs(3, 2))])?;
     report.extra("search_scan_ms", scans.last().ok_or("no search")? / 1_000.0);
@@ -42,7 +42,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// Returns the times of searches in microseconds, ascending.
-fn times(backend: &SqliteBackend, queries: &[SearchQuery]) -> Res<Vec<f64>> {
+fn times(backend: &SqliteBackend, queries: &[SearchQuery]) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(queries.len());
     for query in queries {
         let (us, page) = timed(|| Ok(backend.search(query)?))?;
@@ -55,11 +55,11 @@ fn times(backend: &SqliteBackend, queries: &[SearchQuery]) -> Res<Vec<f64>> {
 }
 
 /// Compares a commit of one message to an indexed store with one to another store.
-fn commits(bench: &Bench, report: &mut Report) -> Res<()> {
+fn commits(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let plain = disk::open(&bench.file("search-off.db")?, Synchronous::Normal)?;
     let indexed = disk::open(&bench.file("search-on.db")?, Synchronous::Normal)?;
     indexed.store.enable_search(SearchOptions::new())?;
-    let (mut a, mut b) = (Talk::new(0)?, Talk::new(0)?);
+    let (mut a, mut b) = (SearchedThread::new(0)?, SearchedThread::new(0)?);
     let mut sides: [Side<'_>; 2] =
         [Box::new(|| Ok(timed(|| a.add(&plain, 1))?.0)), Box::new(|| Ok(timed(|| b.add(&indexed, 1))?.0))];
     let costs = interleave(bench.runs(3_000, 50), &mut sides)?;
@@ -69,22 +69,22 @@ fn commits(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// A thread to which messages are added.
-struct Talk {
+struct SearchedThread {
     thread: ThreadId,
     ids: IdSource,
     head: Option<CheckpointId>,
     len: u64,
-    dice: Dice,
+    dice: SeededNumbers,
 }
 
-impl Talk {
-    fn new(n: u64) -> Res<Self> {
+impl SearchedThread {
+    fn new(n: u64) -> Result<Self> {
         let thread = ThreadId::new(format!("thread {n:03}"))?;
-        Ok(Self { thread, ids: IdSource::from_seed(n + 1), head: None, len: 0, dice: Dice(n) })
+        Ok(Self { thread, ids: IdSource::from_seed(n + 1), head: None, len: 0, dice: SeededNumbers(n) })
     }
 
     /// Commits messages in one batch, each in a checkpoint of its own.
-    fn add(&mut self, opened: &Opened, count: u64) -> Res<()> {
+    fn add(&mut self, opened: &OpenedStore, count: u64) -> Result<()> {
         let mut batch = Batch::new(self.thread.clone(), Namespace::root(), self.head);
         for _ in 0..count {
             let now = SystemClock.now();
@@ -104,8 +104,8 @@ impl Talk {
     }
 }
 
-fn fill(opened: &Opened, size: u64) -> Res<()> {
-    let mut talks = (0..THREADS).map(Talk::new).collect::<Res<Vec<_>>>()?;
+fn fill(opened: &OpenedStore, size: u64) -> Result<()> {
+    let mut talks = (0..THREADS).map(SearchedThread::new).collect::<Result<Vec<_>>>()?;
     let batch = BATCH.min(size / THREADS);
     for _ in 0..size / THREADS / batch {
         talks.iter_mut().try_for_each(|talk| talk.add(opened, batch))?;
@@ -114,15 +114,15 @@ fn fill(opened: &Opened, size: u64) -> Res<()> {
 }
 
 /// Returns a word: number n is drawn about n times as seldom as number 1, as in a language.
-fn word(dice: &mut Dice) -> String {
+fn word(dice: &mut SeededNumbers) -> String {
     let share = 1.0 - (dice.below(1 << 32) as f64 / (1_u64 << 32) as f64);
     let rank = (LANGUAGE as f64).powf(share) as u64;
-    let mut letters = Dice(LANGUAGE - rank);
+    let mut letters = SeededNumbers(LANGUAGE - rank);
     (0..3 + letters.below(7)).map(|_| char::from(b"etaoinshrdlu"[letters.below(12) as usize])).collect()
 }
 
 /// Returns a search for one to three words, every fourth in one thread.
-fn query(dice: &mut Dice) -> SearchQuery {
+fn query(dice: &mut SeededNumbers) -> SearchQuery {
     let words: Vec<String> = (0..=dice.below(3)).map(|_| word(dice)).collect();
     let query = SearchQuery::new(words.join(" "));
     match dice.below(4) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Res;
+use crate::Result;
 
 /// Returns the median; NaN of nothing.
 pub(crate) fn median(values: &[f64]) -> f64 {
@@ -27,18 +27,18 @@ pub(crate) fn micros(duration: Duration) -> f64 {
 }
 
 /// Returns how many microseconds `work` took.
-pub(crate) fn timed<T>(work: impl FnOnce() -> Res<T>) -> Res<(f64, T)> {
+pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let start = Instant::now();
     let value = work()?;
     Ok((micros(start.elapsed()), value))
 }
 
 /// One side of a comparison: does the work of a round and returns its cost.
-pub(crate) type Side<'a> = Box<dyn FnMut() -> Res<f64> + 'a>;
+pub(crate) type Side<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
 
 /// Lets the sides take turns for `rounds` rounds, after one that does not count, each time with another one first.
 /// Returns the costs of each side.
-pub(crate) fn interleave(rounds: usize, sides: &mut [Side<'_>]) -> Res<Vec<Vec<f64>>> {
+pub(crate) fn interleave(rounds: usize, sides: &mut [Side<'_>]) -> Result<Vec<Vec<f64>>> {
     let mut costs = vec![Vec::with_capacity(rounds); sides.len()];
     for round in 0..=rounds {
         for turn in 0..sides.len() {
@@ -58,9 +58,9 @@ pub(crate) fn ratio(over: &[f64], under: &[f64]) -> f64 {
 }
 
 /// Numbers that look random and are the same in every run (SplitMix64).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SeededNumbers(pub(crate) u64);
 
-impl Dice {
+impl SeededNumbers {
     /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -75,7 +75,7 @@ impl Dice {
 pub(crate) fn text(seed: u64, bytes: usize) -> String {
     const WORDS: [&str; 8] = ["append ", "only ", "checkpoint ", "of the ", "thread ", "and ", "its ", "history "];
     let mut text = format!("{seed}: ");
-    let mut dice = Dice(seed);
+    let mut dice = SeededNumbers(seed);
     while text.len() < bytes {
         text.push_str(WORDS[dice.below(8) as usize]);
     }

@@ -5,9 +5,9 @@ use annals_graph::graph::CompiledGraph;
 use annals_graph::prelude::*;
 
 use crate::disk::same;
-use crate::figures::Report;
+use crate::figures::FigureReport;
 use crate::stats::{Side, interleave, median, timed};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// Nodes of the chain, each a superstep.
 pub(crate) const NODES: usize = 10;
@@ -19,7 +19,7 @@ pub(crate) struct Count {
     pub(crate) n: i64,
 }
 
-fn graph() -> Res<CompiledGraph<Count>> {
+fn graph() -> Result<CompiledGraph<Count>> {
     let mut graph = StateGraph::<Count>::new();
     for at in 0..NODES {
         let from = if at == 0 { START.to_owned() } else { format!("node-{:02}", at - 1) };
@@ -32,7 +32,7 @@ fn graph() -> Res<CompiledGraph<Count>> {
 }
 
 /// Measures the superstep figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let graph = graph()?;
     let (bare, stored) = (bench.runs(5_000, 100), bench.runs(300, 20));
     let mut sides: [Side<'_>; 2] = [
@@ -56,7 +56,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn per_superstep(invokes: usize, mut invoke: impl FnMut() -> Res<()>) -> Res<f64> {
+fn per_superstep(invokes: usize, mut invoke: impl FnMut() -> Result<()>) -> Result<f64> {
     let (us, ()) = timed(|| (0..invokes).try_for_each(|_| invoke()))?;
     Ok(us / (invokes * NODES) as f64)
 }

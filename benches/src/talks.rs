@@ -7,15 +7,15 @@ use annals::store::Synchronous;
 use annals_graph::Durability;
 use annals_graph::graph::CompiledGraph;
 
-use crate::disk::{self, Opened};
-use crate::figures::Report;
+use crate::disk::{self, OpenedStore};
+use crate::figures::FigureReport;
 use crate::group::THREADS;
 use crate::stats::{Side, interleave, median, ratio};
 use crate::turns::{self, Chat, Talk};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// Measures `turns_per_s_ratio_8_threads`.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (rounds, count) = (bench.runs(7, 2), bench.runs(100, 10));
     let [one, eight] = compare(bench, Durability::Sync, rounds, count)?;
     report.set("turns_per_s_ratio_8_threads", ratio(&eight, &one));
@@ -31,12 +31,12 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 
 /// Runs blocks of `count` turns a conversation, by one thread and by eight in turn, and returns the turns per second of
 /// each round.
-fn compare(bench: &Bench, durability: Durability, rounds: usize, count: usize) -> Res<[Vec<f64>; 2]> {
+fn compare(bench: &Bench, durability: Durability, rounds: usize, count: usize) -> Result<[Vec<f64>; 2]> {
     let graph = turns::graph()?;
     let opened = disk::open(&bench.file("talks.db")?, Synchronous::Full)?;
     let talk = |name: &str| Talk::on(opened.clone(), name, durability, 0);
     let mut alone = vec![talk("alone")?];
-    let mut together = (0..THREADS).map(|at| talk(&format!("talk-{at}"))).collect::<Res<Vec<_>>>()?;
+    let mut together = (0..THREADS).map(|at| talk(&format!("talk-{at}"))).collect::<Result<Vec<_>>>()?;
     let mut sides: [Side<'_>; 2] =
         [Box::new(|| in_threads(&graph, &mut alone, count)), Box::new(|| in_threads(&graph, &mut together, count))];
     let rates = interleave(rounds, &mut sides)?;
@@ -46,7 +46,7 @@ fn compare(bench: &Bench, durability: Durability, rounds: usize, count: usize) -
 }
 
 /// Runs `count` turns of each conversation on a thread of its own; returns turns per second.
-fn in_threads(graph: &CompiledGraph<Chat>, talks: &mut [Talk], count: usize) -> Res<f64> {
+fn in_threads(graph: &CompiledGraph<Chat>, talks: &mut [Talk], count: usize) -> Result<f64> {
     let turns = (talks.len() * count) as f64;
     let barrier = Barrier::new(talks.len() + 1);
     std::thread::scope(|scope| {
@@ -69,11 +69,11 @@ fn in_threads(graph: &CompiledGraph<Chat>, talks: &mut [Talk], count: usize) -> 
 
 /// Every conversation has its turns, three checkpoints each.
 fn verify<'a>(
-    opened: &Opened,
+    opened: &OpenedStore,
     graph: &CompiledGraph<Chat>,
     talks: impl Iterator<Item = &'a Talk>,
     turns: usize,
-) -> Res<()> {
+) -> Result<()> {
     let mut checkpoints = 0;
     for talk in talks {
         talk.verify_state(graph, turns)?;

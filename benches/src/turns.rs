@@ -9,10 +9,10 @@ use annals_graph::graph::CompiledGraph;
 use annals_graph::prelude::*;
 
 use crate::append::TEXT_BYTES;
-use crate::disk::{self, Fsync, Opened, same};
-use crate::figures::Report;
+use crate::disk::{self, Fsync, OpenedStore, same};
+use crate::figures::FigureReport;
 use crate::stats::{Side, best, interleave, median, text, timed};
-use crate::{Bench, Res, raw_turns};
+use crate::{Bench, Result, raw_turns};
 
 /// The hidden subcommand of the child whose memory is measured.
 pub(crate) const RSS_CHILD: &str = "rss-child";
@@ -35,12 +35,12 @@ pub(crate) struct Chat {
 }
 
 /// Makes the graph of the turn.
-pub(crate) fn graph() -> Res<CompiledGraph<Chat>> {
+pub(crate) fn graph() -> Result<CompiledGraph<Chat>> {
     graph_with(|| ())
 }
 
 /// Makes the graph of the turn, whose node calls `first` before anything else.
-pub(crate) fn graph_with(first: impl Fn() + Send + Sync + 'static) -> Res<CompiledGraph<Chat>> {
+pub(crate) fn graph_with(first: impl Fn() + Send + Sync + 'static) -> Result<CompiledGraph<Chat>> {
     Ok(StateGraph::<Chat>::new()
         .node("answer", move |chat: &Chat, _: &Context| {
             first();
@@ -53,25 +53,25 @@ pub(crate) fn graph_with(first: impl Fn() + Send + Sync + 'static) -> Res<Compil
 
 /// A store with a conversation in it.
 pub(crate) struct Talk {
-    pub(crate) opened: Opened,
+    pub(crate) opened: OpenedStore,
     thread: Thread,
     turns: usize,
     durability: Durability,
 }
 
 impl Talk {
-    pub(crate) fn open(path: &Path, synchronous: Synchronous, durability: Durability, turns: usize) -> Res<Self> {
+    pub(crate) fn open(path: &Path, synchronous: Synchronous, durability: Durability, turns: usize) -> Result<Self> {
         Self::on(disk::open(path, synchronous)?, THREAD, durability, turns)
     }
 
     /// Makes a conversation in a store that is open.
-    pub(crate) fn on(opened: Opened, thread: &str, durability: Durability, turns: usize) -> Res<Self> {
+    pub(crate) fn on(opened: OpenedStore, thread: &str, durability: Durability, turns: usize) -> Result<Self> {
         let thread = opened.store.thread(thread)?;
         Ok(Self { opened, thread, turns, durability })
     }
 
     /// Runs one turn and drops its outcome; returns the microseconds until `invoke` returned.
-    pub(crate) fn turn(&mut self, graph: &CompiledGraph<Chat>) -> Res<f64> {
+    pub(crate) fn turn(&mut self, graph: &CompiledGraph<Chat>) -> Result<f64> {
         let update = Chat::update().n(self.turns as i64);
         let run = graph.run(&self.thread).durability(self.durability);
         let (us, done) = timed(|| Ok(run.invoke(update)?.is_done()))?;
@@ -79,7 +79,7 @@ impl Talk {
         if done { Ok(us) } else { Err("a turn did not end".into()) }
     }
 
-    fn turns_to(&mut self, graph: &CompiledGraph<Chat>, turns: usize) -> Res<()> {
+    fn turns_to(&mut self, graph: &CompiledGraph<Chat>, turns: usize) -> Result<()> {
         while self.turns < turns {
             self.turn(graph)?;
         }
@@ -87,13 +87,13 @@ impl Talk {
     }
 
     /// Verifies that everything a turn has to leave behind is there.
-    fn verify(&self, graph: &CompiledGraph<Chat>) -> Res<()> {
+    fn verify(&self, graph: &CompiledGraph<Chat>) -> Result<()> {
         self.opened.verify(3 * self.turns as u64)?;
         self.verify_state(graph, self.turns)
     }
 
     /// Verifies that the stored state is the one after so many turns.
-    pub(crate) fn verify_state(&self, graph: &CompiledGraph<Chat>, turns: usize) -> Res<()> {
+    pub(crate) fn verify_state(&self, graph: &CompiledGraph<Chat>, turns: usize) -> Result<()> {
         self.opened.store.clear_head_cache();
         let state = graph.get_state(&self.thread)?.values;
         same("messages", state.messages.len(), turns)?;
@@ -104,7 +104,7 @@ impl Talk {
 }
 
 /// Makes a store with so many turns, closed.
-pub(crate) fn build(path: &Path, turns: usize) -> Res<()> {
+pub(crate) fn build(path: &Path, turns: usize) -> Result<()> {
     let graph = graph()?;
     let mut talk = Talk::open(path, Synchronous::Normal, Durability::Sync, 0)?;
     talk.turns_to(&graph, turns)?;
@@ -118,7 +118,7 @@ pub(crate) fn lengths(bench: &Bench) -> (usize, usize) {
 }
 
 /// Measures the turn figures.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     const NAMES: [&str; 8] = [
         "bytes_per_turn_1k",
         "bytes_per_turn_10k",
@@ -149,7 +149,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 
 /// One run: builds the conversations, measures their sizes, lets the warm turns and the fsync take turns, then the
 /// cold ones.
-fn run(bench: &Bench, verify: bool) -> Res<[f64; 8]> {
+fn run(bench: &Bench, verify: bool) -> Result<[f64; 8]> {
     let graph = graph()?;
     let (short, long) = lengths(bench);
     let (long_path, short_path) = (bench.file("long.db")?, bench.file("short.db")?);
@@ -186,12 +186,12 @@ fn run(bench: &Bench, verify: bool) -> Res<[f64; 8]> {
 }
 
 /// Returns the median of the costs of some turns.
-pub(crate) fn block(turns: usize, mut one: impl FnMut() -> Res<f64>) -> Res<f64> {
-    Ok(median(&(0..turns).map(|_| one()).collect::<Res<Vec<_>>>()?))
+pub(crate) fn block(turns: usize, mut one: impl FnMut() -> Result<f64>) -> Result<f64> {
+    Ok(median(&(0..turns).map(|_| one()).collect::<Result<Vec<_>>>()?))
 }
 
 /// Returns the microseconds of a turn on a store opened afresh, and of opening it.
-fn cold(bench: &Bench, graph: &CompiledGraph<Chat>, path: &Path, mut turns: usize) -> Res<(f64, f64)> {
+fn cold(bench: &Bench, graph: &CompiledGraph<Chat>, path: &Path, mut turns: usize) -> Result<(f64, f64)> {
     let (mut cold, mut open) = (Vec::new(), Vec::new());
     for _ in 0..bench.runs(5, 2) {
         let (us, mut talk) = timed(|| Talk::open(path, Synchronous::Normal, Durability::Sync, turns))?;
@@ -203,7 +203,7 @@ fn cold(bench: &Bench, graph: &CompiledGraph<Chat>, path: &Path, mut turns: usiz
 }
 
 /// Measures `peak_rss_mb_10k`: the whole run in a process of its own.
-pub(crate) fn rss(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn rss(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, turns) = lengths(bench);
     let (mut peaks, mut bases) = (Vec::new(), Vec::new());
     for _ in 0..bench.runs(5, 1) {
@@ -229,7 +229,7 @@ pub(crate) fn rss(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// The child: runs the turns and prints the peak of its memory in MB, before and after.
-pub(crate) fn rss_child(args: Vec<String>) -> Res<()> {
+pub(crate) fn rss_child(args: Vec<String>) -> Result<()> {
     let [path, turns] = <[String; 2]>::try_from(args).map_err(|_| "the child takes a path and a number of turns")?;
     let base = peak_mb()?;
     build(&PathBuf::from(path), turns.parse()?)?;
@@ -238,7 +238,7 @@ pub(crate) fn rss_child(args: Vec<String>) -> Res<()> {
 }
 
 /// Returns the peak resident memory of this process in MB (10^6 bytes).
-fn peak_mb() -> Res<f64> {
+fn peak_mb() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc/self/status")?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;

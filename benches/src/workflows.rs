@@ -17,9 +17,9 @@ use annals_graph::task::{RunControl, Task};
 use annals_graph::{Durability, Worker};
 
 use crate::disk::{self, same};
-use crate::figures::Report;
-use crate::stats::{Dice, median, micros, timed};
-use crate::{Bench, Res};
+use crate::figures::FigureReport;
+use crate::stats::{SeededNumbers, median, micros, timed};
+use crate::{Bench, Result};
 
 /// The argument that makes this program a process with a worker.
 pub(crate) const WORK_CHILD: &str = "work-child";
@@ -32,10 +32,10 @@ const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
 /// The duration of the leases of the process that is killed.
 const LEASE: Duration = Duration::from_secs(600);
 
-type Flow = CompiledGraph<Entry<i64, i64>>;
+type FiveTaskGraph = CompiledGraph<Entry<i64, i64>>;
 
 /// Measures the figures of workflows.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     queued(bench, report)?;
     wake(bench, report)?;
     throughput(bench, report)?;
@@ -43,12 +43,12 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// A workflow of five tasks without work of their own.
-pub(crate) fn five_tasks() -> Res<Flow> {
+pub(crate) fn five_tasks() -> Result<FiveTaskGraph> {
     counted_tasks(&Arc::default())
 }
 
 /// The workflow of five tasks, which counts the tasks that have run.
-fn counted_tasks(ran: &Arc<AtomicUsize>) -> Res<Flow> {
+fn counted_tasks(ran: &Arc<AtomicUsize>) -> Result<FiveTaskGraph> {
     let tasks = NAMES.map(|name| {
         let ran = Arc::clone(ran);
         Task::new(name, move |n: i64| {
@@ -61,7 +61,7 @@ fn counted_tasks(ran: &Arc<AtomicUsize>) -> Res<Flow> {
 }
 
 /// The workflow of five tasks, whose third task does not end; it counts those.
-fn hanging_tasks(hung: &Arc<AtomicUsize>) -> Res<Flow> {
+fn hanging_tasks(hung: &Arc<AtomicUsize>) -> Result<FiveTaskGraph> {
     let tasks = NAMES.map(|name| {
         let hung = Arc::clone(hung);
         Task::new(name, move |n: i64| {
@@ -89,7 +89,7 @@ fn hanging_tasks(hung: &Arc<AtomicUsize>) -> Res<Flow> {
 }
 
 /// A workflow that returns the time at which it began, in microseconds since 1970.
-fn clock() -> Res<Flow> {
+fn clock() -> Result<FiveTaskGraph> {
     Ok(Entrypoint::new(FLOW, |_: i64| Ok(now_us())).compile()?)
 }
 
@@ -99,7 +99,7 @@ fn now_us() -> i64 {
 }
 
 /// Enqueues runs without types, and claims the first of a short queue and of a long one.
-fn queued(bench: &Bench, report: &mut Report) -> Res<()> {
+fn queued(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (few, many) = (bench.runs(1_000, 200), bench.runs(100_000, 600));
     let opened = disk::open(&bench.file("queue.db")?, Synchronous::Normal)?;
     let queue = opened.store.queue(FLOW);
@@ -120,7 +120,7 @@ fn queued(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// Returns the time of finding the first run of a queue and claiming it. It is released again, which is not timed.
-fn claim(bench: &Bench, store: &Store) -> Res<f64> {
+fn claim(bench: &Bench, store: &Store) -> Result<f64> {
     let mut costs = Vec::new();
     for _ in 0..bench.runs(300, 5) {
         let (us, lease) = timed(|| {
@@ -136,11 +136,11 @@ fn claim(bench: &Bench, store: &Store) -> Res<f64> {
 
 /// Enqueues runs for a worker in another process, and compares the time at which each began with that of the commit, or with
 /// that at which a delayed one was due.
-fn wake(bench: &Bench, report: &mut Report) -> Res<()> {
+fn wake(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let path = bench.file("wake.db")?;
     let opened = disk::open(&path, Synchronous::Full)?;
     let mut child = start(WORK_CHILD, &path)?;
-    let (mut waits, mut late, mut dice) = (Vec::new(), Vec::new(), Dice(7));
+    let (mut waits, mut late, mut dice) = (Vec::new(), Vec::new(), SeededNumbers(7));
     for n in 0..bench.runs(100, 5) {
         std::thread::sleep(Duration::from_millis(30 + dice.below(40)));
         opened.store.queue(FLOW).enqueue(format!("now-{n}"), 0)?;
@@ -150,7 +150,7 @@ fn wake(bench: &Bench, report: &mut Report) -> Res<()> {
         late.push((due.as_micros(), format!("later-{n}")));
     }
     let clock = clock()?;
-    let began = |expected: &[(i64, String)]| -> Res<Vec<f64>> {
+    let began = |expected: &[(i64, String)]| -> Result<Vec<f64>> {
         let mut costs = Vec::new();
         for (since, thread) in expected {
             let thread = opened.store.thread(thread)?;
@@ -171,7 +171,7 @@ fn wake(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// Runs queued workflows of five tasks on eight threads, and one after another without a worker.
-fn throughput(bench: &Bench, report: &mut Report) -> Res<()> {
+fn throughput(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (flow, runs) = (five_tasks()?, bench.runs(800, 20));
     let opened = disk::open(&bench.file("flows.db")?, Synchronous::Full)?;
     for n in 0..runs {
@@ -189,7 +189,7 @@ fn throughput(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 /// Runs workflows one after another at FULL. Returns the median in microseconds, and the bytes of the file for each.
-pub(crate) fn alone(path: &Path, flow: &Flow, runs: usize) -> Res<(f64, f64)> {
+pub(crate) fn alone(path: &Path, flow: &FiveTaskGraph, runs: usize) -> Result<(f64, f64)> {
     let opened = disk::open(path, Synchronous::Full)?;
     let mut costs = Vec::new();
     for n in 0..runs {
@@ -203,7 +203,7 @@ pub(crate) fn alone(path: &Path, flow: &Flow, runs: usize) -> Res<(f64, f64)> {
 
 /// Lets a process begin many runs and die in the third task of each, and measures the time until a worker has ended all of
 /// them. Their first two tasks do not run again.
-fn recovery(bench: &Bench, report: &mut Report) -> Res<()> {
+fn recovery(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let runs = bench.runs(1_000, 30);
     let path = bench.file("recovery.db")?;
     let opened = disk::open(&path, Synchronous::Full)?;
@@ -229,7 +229,7 @@ fn recovery(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn until(longest: Duration, mut holds: impl FnMut() -> Res<bool>) -> Res<()> {
+fn until(longest: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let begin = Instant::now();
     while !holds()? {
         if begin.elapsed() > longest {
@@ -241,7 +241,7 @@ fn until(longest: Duration, mut holds: impl FnMut() -> Res<bool>) -> Res<()> {
 }
 
 /// Starts a process, and returns when it says that it is ready.
-fn start(role: &str, path: &Path) -> Res<Child> {
+fn start(role: &str, path: &Path) -> Result<Child> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg(role)
         .arg(path)
@@ -254,13 +254,13 @@ fn start(role: &str, path: &Path) -> Res<Child> {
     Ok(child)
 }
 
-fn say_ready() -> Res<()> {
+fn say_ready() -> Result<()> {
     println!("ready");
     Ok(std::io::stdout().flush()?)
 }
 
 /// The process with a worker: works until its input ends.
-pub(crate) fn work_child(args: Vec<String>) -> Res<()> {
+pub(crate) fn work_child(args: Vec<String>) -> Result<()> {
     let path = args.into_iter().next().ok_or("the child takes a path")?;
     let opened = disk::open(&PathBuf::from(path), Synchronous::Full)?;
     let (flow, control) = (clock()?, RunControl::new());
@@ -275,11 +275,11 @@ pub(crate) fn work_child(args: Vec<String>) -> Res<()> {
 }
 
 /// The process that is killed: begins every run of the queue, up to its third task.
-pub(crate) fn crash_child(args: Vec<String>) -> Res<()> {
+pub(crate) fn crash_child(args: Vec<String>) -> Result<()> {
     let path = args.into_iter().next().ok_or("the child takes a path")?;
     let opened = disk::open(&PathBuf::from(path), Synchronous::Full)?;
     let due = opened.store.threads_with(ThreadQuery::new().queue(FLOW).limit(usize::MAX))?;
-    let begin = |runs: &[ThreadInfo]| -> Res<()> {
+    let begin = |runs: &[ThreadInfo]| -> Result<()> {
         let hung = Arc::default();
         let flow = hanging_tasks(&hung)?;
         for (n, info) in runs.iter().enumerate() {

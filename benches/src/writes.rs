@@ -9,11 +9,11 @@ use rusqlite::types::Value;
 
 use crate::append::TEXT_BYTES;
 use crate::disk::{self, same};
-use crate::figures::Report;
-use crate::raw::{self, FRAMES, Writer, lock};
+use crate::figures::FigureReport;
+use crate::raw::{self, FRAMES, RawWriter, lock};
 use crate::stats::{Side, interleave, median, text, timed};
 use crate::turns::{self, THREAD};
-use crate::{Bench, Res};
+use crate::{Bench, Result};
 
 /// Appends of a round.
 const BLOCK: usize = 100;
@@ -39,7 +39,7 @@ const COUNTERS: [(&str, &str); 8] = [
 const IDS: [(&str, &str); 2] = [("checkpoint", "id"), ("payload", "item_id")];
 
 /// Measures `append_message_us_10k` and `undo_us`.
-pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, turns) = turns::lengths(bench);
     let (path, copy) = (bench.file("writes.db")?, bench.file("by-hand.db")?);
     turns::build(&path, turns)?;
@@ -94,14 +94,14 @@ struct HandRow {
 
 /// A file in which the rows of an append are written by hand.
 struct AppendByHand {
-    writer: Writer,
+    writer: RawWriter,
     rows: Vec<HandRow>,
     appended: u64,
 }
 
 impl AppendByHand {
     /// Learns the rows of the newest append of a file, and opens it.
-    fn open(path: &Path) -> Res<Self> {
+    fn open(path: &Path) -> Result<Self> {
         let conn = raw::writing(path, Synchronous::Normal)?;
         let mut rows = Vec::new();
         for (table, newest) in ROWS {
@@ -124,10 +124,10 @@ impl AppendByHand {
                 rows.push(HandRow { insert: insert.clone(), values, counters, ids });
             }
         }
-        Ok(Self { writer: Writer::new(path, conn)?, rows, appended: 0 })
+        Ok(Self { writer: RawWriter::new(path, conn)?, rows, appended: 0 })
     }
 
-    fn append(&mut self) -> Res<()> {
+    fn append(&mut self) -> Result<()> {
         let conn = lock(&self.writer.conn)?;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for row in &mut self.rows {
@@ -154,7 +154,7 @@ impl AppendByHand {
     }
 
     /// Copies the log into the file. Returns the number of appends.
-    fn close(&mut self) -> Res<u64> {
+    fn close(&mut self) -> Result<u64> {
         self.writer.close()?;
         Ok(self.appended)
     }

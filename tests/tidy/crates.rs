@@ -221,10 +221,10 @@ pub(crate) fn maxima(path: &str, text: &str) -> Vec<Violation> {
     limits.map(|item| Violation::of(path, item.line, format!("`{}` belongs into limits.rs", item.name))).collect()
 }
 
-/// The name of a type is used once in the published crates; each crate has an `Error` and a `Result`.
+/// The name of a type is used once in the workspace, tests not counted; each crate has an `Error` and a `Result`.
 pub(crate) fn type_names(files: &Files) -> Vec<Violation> {
     let mut found: BTreeMap<String, Vec<(String, usize)>> = BTreeMap::new();
-    for (path, text) in files.iter().filter(|(path, _)| is_published(path)) {
+    for (path, text) in files.iter().filter(|(path, _)| is_published(path) || is_program(path)) {
         for item in items::of(path, text).into_iter().filter(|item| item.kind == Kind::Type) {
             found.entry(item.name).or_default().push((path.clone(), item.line));
         }
@@ -244,6 +244,12 @@ pub(crate) fn type_names(files: &Files) -> Vec<Violation> {
 /// Returns true for a source file that is published: of a library or of the command.
 pub(crate) fn is_published(path: &str) -> bool {
     (is_library(path) || path.starts_with("crates/annals-cli/src/")) && path.ends_with(".rs") && !is_test_file(path)
+}
+
+/// Returns true for a source file of a program that is never published: the harnesses and the figures.
+fn is_program(path: &str) -> bool {
+    let of_programs = ["crates/annals-sim/src/", "crates/annals-parity/src/", "benches/"];
+    of_programs.iter().any(|start| path.starts_with(start)) && path.ends_with(".rs") && !is_test_file(path)
 }
 
 /// Returns true for a file of a published library.
@@ -425,8 +431,10 @@ mod tests {
             ("src/a.rs", "struct Share;\nstruct B;\n#[cfg(test)]\nmod tests { struct B; }"),
             ("crates/annals-cli/src/a.rs", "enum C {}\n\npub(crate) trait Share {}"),
             ("crates/annals-cli/tests/a.rs", "struct C;"),
+            ("crates/annals-sim/src/a.rs", "struct D;"),
+            ("benches/src/a.rs", "\ntype D = u8;\ntype Result = D;"),
         ]);
-        assert_eq!(found(&type_names(&planted)), [("src/a.rs", 1)]);
+        assert_eq!(found(&type_names(&planted)), [("crates/annals-sim/src/a.rs", 1), ("src/a.rs", 1)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 pub(crate) const MAXIMA: &[&str] = &[];
 
 /// Names of more than one type.
-pub(crate) const TYPE_NAMES: &[&str] = &[];
+pub(crate) const TYPE_NAMES: &[&str] = &["Driver", "Res"];
 
 /// Public structs that literals make.
 pub(crate) const OPEN_STRUCTS: &[&str] = &["CachedHead", "CheckpointRef"];

@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::driver::Driver;
 use crate::expr::{Env, eval, message, text};
 use crate::functional::EntryGraph;
-use crate::policy::Shared;
+use crate::policy::GraphParts;
 use crate::program::{Failure, World, command, outputs, targets};
 use crate::scenario::{BranchDef, GraphDef, Options};
 use crate::subgraphs::{Inside, persistence};
@@ -290,7 +290,7 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World,
         graph = graph.cache(&cache);
     }
     let mut inside = BTreeMap::new();
-    let shared = Shared { graph: name, channels: &channels, tasks: &tasks, world };
+    let shared = GraphParts { graph: name, channels: &channels, tasks: &tasks, world };
     graph = graph.node_defaults(shared.defaults(def.other.get("node_defaults")));
     for node in &def.nodes {
         if let Some(name) = node.other.get("subgraph").and_then(Json::as_str) {

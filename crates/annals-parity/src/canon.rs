@@ -7,16 +7,16 @@ use serde_json::{Map, Value as Json};
 /// Replaces every identifier between sigils, `«kind:id»`, by `kind#n`: numbered for each kind in the order in which
 /// they appear, with the members of objects in the order of their names.
 pub(crate) fn canonical(trace: &Json) -> Json {
-    Names::default().walk(trace)
+    CanonNames::default().walk(trace)
 }
 
 #[derive(Default)]
-struct Names {
+struct CanonNames {
     known: HashMap<String, String>,
     counts: HashMap<String, usize>,
 }
 
-impl Names {
+impl CanonNames {
     fn walk(&mut self, json: &Json) -> Json {
         match json {
             Json::String(text) => self.text(text).into(),

@@ -24,10 +24,10 @@ use crate::trace::plain;
 type Op = Map<String, Json>;
 
 /// The started tasks of a program, by the name of their list.
-pub(crate) type Started = HashMap<String, Vec<Slot>>;
+pub(crate) type StartedTasks = HashMap<String, Vec<StartedTask>>;
 
 /// A started task.
-pub(crate) enum Slot {
+pub(crate) enum StartedTask {
     Started(annals_graph::task::Started<Value>),
     Ended(Json),
     Failed(Failure),
@@ -198,7 +198,7 @@ impl Program {
                 if self.world.driver() == Driver::Async {
                     started.ended().await;
                 }
-                let slot = Slot::Started(started);
+                let slot = StartedTask::Started(started);
                 gathered.started.entry(text("into").to_owned()).or_default().push(slot);
                 return Ok(());
             }
@@ -255,18 +255,18 @@ impl Program {
         }
     }
 
-    async fn wait(&self, slot: &mut Slot) -> Result<Json, BoxError> {
-        let (known, result) = match std::mem::replace(slot, Slot::Gone) {
-            Slot::Started(task) => match self.result_of(task).await {
-                Ok(value) => (Slot::Ended(plain(&value)), Ok(plain(&value))),
+    async fn wait(&self, slot: &mut StartedTask) -> Result<Json, BoxError> {
+        let (known, result) = match std::mem::replace(slot, StartedTask::Gone) {
+            StartedTask::Started(task) => match self.result_of(task).await {
+                Ok(value) => (StartedTask::Ended(plain(&value)), Ok(plain(&value))),
                 Err(error) => match error.downcast_ref::<Failure>() {
-                    Some(failure) => (Slot::Failed(failure.clone()), Err(error)),
-                    None => (Slot::Gone, Err(error)),
+                    Some(failure) => (StartedTask::Failed(failure.clone()), Err(error)),
+                    None => (StartedTask::Gone, Err(error)),
                 },
             },
-            Slot::Ended(value) => (Slot::Ended(value.clone()), Ok(value)),
-            Slot::Failed(failure) => (Slot::Failed(failure.clone()), Err(failure.into())),
-            Slot::Gone => (Slot::Gone, Err("the task was waited for".into())),
+            StartedTask::Ended(value) => (StartedTask::Ended(value.clone()), Ok(value)),
+            StartedTask::Failed(failure) => (StartedTask::Failed(failure.clone()), Err(failure.into())),
+            StartedTask::Gone => (StartedTask::Gone, Err("the task was waited for".into())),
         };
         *slot = known;
         result

@@ -21,14 +21,14 @@ use crate::scenario::{NodeDef, TaskDef};
 use crate::trace::plain;
 
 /// The parts that the programs of a graph share.
-pub(crate) struct Shared<'a> {
+pub(crate) struct GraphParts<'a> {
     pub(crate) graph: &'a str,
     pub(crate) channels: &'a Arc<Channels>,
     pub(crate) tasks: &'a Arc<Vec<TaskDef>>,
     pub(crate) world: &'a World,
 }
 
-impl Shared<'_> {
+impl GraphParts<'_> {
     /// Returns the program of a node.
     pub(crate) fn program(&self, node: &str, ops: Vec<Map<String, Json>>) -> Program {
         Program {

@@ -18,7 +18,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::build::{Built, Channels};
 use crate::driver::Driver;
 use crate::expr::{Env, eval, members, text, truthy};
-use crate::functional::Started;
+use crate::functional::StartedTasks;
 use crate::scenario::TaskDef;
 
 /// The state that the nodes of a scenario share.
@@ -136,7 +136,7 @@ pub(crate) struct Gathered {
     set: Option<Map<String, Json>>,
     commands: Vec<Json>,
     /// The started tasks, by list.
-    pub(crate) started: Started,
+    pub(crate) started: StartedTasks,
 }
 
 impl Program {

@@ -17,7 +17,7 @@ use crate::expr::{Env, eval};
 use crate::program::World;
 use crate::scenario::{GraphDef, MODES, Options, Scenario};
 use crate::subgraphs::{build_used, routed};
-use crate::trace::{Place, error, interrupts, plain, snapshot};
+use crate::trace::{StoredConfig, error, interrupts, plain, snapshot};
 
 /// The reason for which a step ends early.
 pub(crate) enum Stop {
@@ -46,7 +46,7 @@ fn class(class: &str) -> Stop {
 /// The meaning of a label.
 #[derive(Clone, Default)]
 struct Labelled {
-    places: Vec<Place>,
+    places: Vec<StoredConfig>,
     list: bool,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Follows a reference to a stored configuration.
-    fn resolve(&self, reference: &str) -> Result<Place, Stop> {
+    fn resolve(&self, reference: &str) -> Result<StoredConfig, Stop> {
         let end = reference.find(['.', '[']).unwrap_or(reference.len());
         // The outcome of an earlier step may differ from that in the reference.
         let unknown = || Stop::Error(json!({"class": "unknown", "text": format!("no place {reference}")}));
@@ -200,7 +200,7 @@ impl<'a> Runner<'a> {
         while !rest.is_empty() {
             place = if let Some(after) = rest.strip_prefix(".parent") {
                 rest = after;
-                Place { checkpoint: place.parent, parent: None, ..place }
+                StoredConfig { checkpoint: place.parent, parent: None, ..place }
             } else {
                 let (index, after) =
                     rest.strip_prefix(".tasks[").and_then(|r| r.split_once(']')).ok_or_else(unknown)?;
@@ -276,7 +276,7 @@ impl<'a> Runner<'a> {
         built.input(value).map_err(|failure| Stop::Error(failure.to_json()))
     }
 
-    fn label(&mut self, step: &Record, places: Vec<Place>, list: bool) {
+    fn label(&mut self, step: &Record, places: Vec<StoredConfig>, list: bool) {
         if let Some(label) = step.get("label").and_then(Json::as_str) {
             self.labels.insert(label.to_owned(), Labelled { places, list });
         }
@@ -414,7 +414,7 @@ impl<'a> Runner<'a> {
         let parent = made.record().parent;
         let CheckpointRef { thread, namespace, checkpoint } = made.point();
         let (thread, ns) = (thread.as_str().into(), namespace.as_str().into());
-        let place = Place { thread, ns, checkpoint: Some(*checkpoint), parent, tasks: Vec::new() };
+        let place = StoredConfig { thread, ns, checkpoint: Some(*checkpoint), parent, tasks: Vec::new() };
         record.insert("config".into(), place.to_json());
         self.label(step, vec![place], false);
         Ok(())

@@ -17,7 +17,7 @@ use crate::driver::Driver;
 use crate::program::{Program, World};
 use crate::scenario::{GraphDef, Options, Scenario};
 use crate::steps::On;
-use crate::trace::{Place, interrupts, metadata, plain, sigil, stored_error, written};
+use crate::trace::{StoredConfig, interrupts, metadata, plain, sigil, stored_error, written};
 
 /// The subgraphs of a graph, by the names of their nodes.
 pub(crate) type Inside = Arc<BTreeMap<String, Built>>;
@@ -149,15 +149,15 @@ pub(crate) fn shown<S>(
     built: Option<&Built>,
     thread: &str,
     values: Json,
-) -> (Json, Place) {
-    let mut place = Place {
+) -> (Json, StoredConfig) {
+    let mut place = StoredConfig {
         thread: thread.to_owned(),
         ns: snapshot.namespace.to_string(),
         checkpoint: snapshot.checkpoint,
         parent: snapshot.parent,
         tasks: Vec::new(),
     };
-    let parent = snapshot.parent.map(|parent| Place { checkpoint: Some(parent), ..place.clone() }.to_json());
+    let parent = snapshot.parent.map(|parent| StoredConfig { checkpoint: Some(parent), ..place.clone() }.to_json());
     let mut tasks = Vec::new();
     for task in &snapshot.tasks {
         let (json, inside) = shown_task(task, built, thread);
@@ -172,7 +172,7 @@ pub(crate) fn shown<S>(
     (shown, place)
 }
 
-fn shown_task(task: &TaskView, built: Option<&Built>, thread: &str) -> (Json, Option<Place>) {
+fn shown_task(task: &TaskView, built: Option<&Built>, thread: &str) -> (Json, Option<StoredConfig>) {
     let path = match &task.kind {
         TaskKind::Push { index } => json!(["push", index]),
         TaskKind::Pull { .. } => json!(["pull", task.name]),
@@ -194,7 +194,7 @@ fn shown_task(task: &TaskView, built: Option<&Built>, thread: &str) -> (Json, Op
         }
         Some(state) => {
             let ns = state.namespace().to_string();
-            let place = Place { thread: thread.to_owned(), ns, ..Place::default() };
+            let place = StoredConfig { thread: thread.to_owned(), ns, ..StoredConfig::default() };
             (place.to_json(), Some(place))
         }
     };

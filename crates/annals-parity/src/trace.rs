@@ -186,17 +186,17 @@ pub(crate) fn stored_error(text: &str) -> Json {
 
 /// A stored configuration.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct StoredConfig {
     pub(crate) thread: String,
     pub(crate) ns: String,
     pub(crate) checkpoint: Option<CheckpointId>,
     /// The parent checkpoint, if the place is a snapshot with one.
     pub(crate) parent: Option<CheckpointId>,
     /// The places of the subgraphs of its tasks.
-    pub(crate) tasks: Vec<Option<Place>>,
+    pub(crate) tasks: Vec<Option<StoredConfig>>,
 }
 
-impl Place {
+impl StoredConfig {
     /// Returns the place in the format of a trace.
     pub(crate) fn to_json(&self) -> Json {
         let checkpoint = self.checkpoint.map_or(Json::Null, |id| sigil("ckpt", id));
@@ -230,7 +230,7 @@ pub(crate) fn metadata<S>(snapshot: &StateSnapshot<S>) -> Json {
 }
 
 /// Returns a snapshot in the format of a trace.
-pub(crate) fn snapshot<B: Shape>(state: &StateSnapshot<B::State>, built: &B, thread: &Thread) -> (Json, Place) {
+pub(crate) fn snapshot<B: Shape>(state: &StateSnapshot<B::State>, built: &B, thread: &Thread) -> (Json, StoredConfig) {
     // A thread without checkpoints has no values; its typed state has the initial ones.
     let values = state.checkpoint.map_or_else(|| json!({}), |_| built.shown(&state.values));
     crate::subgraphs::shown(state, Some(&built.built()), thread.id().as_str(), values)

@@ -35,13 +35,13 @@ annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writ
 The result is one line of JSON. The exit status is 1 if a store was not as it must be.";
 
 /// The arguments.
-struct Args {
+struct CommandArgs {
     verb: String,
     count: Option<u64>,
     options: BTreeMap<String, String>,
 }
 
-impl Args {
+impl CommandArgs {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let verb = words.next().ok_or(USAGE)?;
         let (mut count, mut options) = (None, BTreeMap::new());
@@ -92,7 +92,7 @@ pub(crate) fn main() -> ExitCode {
     // The cases report panics themselves.
     std::panic::set_hook(Box::new(|_| {}));
     let begin = SystemClock.elapsed();
-    match Args::parse(&mut words).and_then(|args| run(&args)) {
+    match CommandArgs::parse(&mut words).and_then(|args| run(&args)) {
         Ok((mut result, good)) => {
             result["seconds"] = json!((SystemClock.elapsed() - begin).as_secs_f64());
             print(&result.to_string());
@@ -144,7 +144,7 @@ fn told(done: Result<(), String>) -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<(Value, bool), String> {
+fn run(args: &CommandArgs) -> Result<(Value, bool), String> {
     match args.verb.as_str() {
         "cuts" => run_cuts(args),
         "controls" => run_controls(args),
@@ -156,14 +156,14 @@ fn run(args: &Args) -> Result<(Value, bool), String> {
     }
 }
 
-fn run_cuts(args: &Args) -> Result<(Value, bool), String> {
+fn run_cuts(args: &CommandArgs) -> Result<(Value, bool), String> {
     let per_trace = args.number("cuts-per-trace")?.unwrap_or(100).max(1);
     let wanted = args.count.unwrap_or(2_000).div_ceil(per_trace);
     let places = match args.number("stride")? {
-        Some(stride) => cuts::Places::Every(stride.max(1) as usize),
-        None => cuts::Places::Random(per_trace as usize),
+        Some(stride) => cuts::CutPlaces::Every(stride.max(1) as usize),
+        None => cuts::CutPlaces::Random(per_trace as usize),
     };
-    let plan = cuts::Plan {
+    let plan = cuts::CutPlan {
         seed: args.number("seed")?.unwrap_or(1),
         traces: args.number("traces")?.unwrap_or(wanted),
         places,
@@ -192,13 +192,13 @@ fn run_cuts(args: &Args) -> Result<(Value, bool), String> {
 /// Cuts within which a control must be found.
 const CONTROL_CUTS: u64 = 1_000;
 
-fn run_controls(args: &Args) -> Result<(Value, bool), String> {
+fn run_controls(args: &CommandArgs) -> Result<(Value, bool), String> {
     let seed = args.number("seed")?.unwrap_or(1);
     let per_trace = args.number("cuts-per-trace")?.unwrap_or(100).max(1) as usize;
     let mut results = serde_json::Map::new();
     let mut good = true;
     for control in
-        controls::Control::ALL.into_iter().filter(|(_, name)| args.text("only").is_none_or(|only| only == *name))
+        controls::TraceControl::ALL.into_iter().filter(|(_, name)| args.text("only").is_none_or(|only| only == *name))
     {
         let result = controls::run(control, seed, CONTROL_CUTS, per_trace)?;
         good &= result.found_after.is_some();
@@ -214,9 +214,10 @@ fn run_controls(args: &Args) -> Result<(Value, bool), String> {
         results.insert(result.name.to_owned(), details);
     }
     for (control, name) in
-        kills::Control::ALL.into_iter().filter(|(_, name)| args.text("only").is_none_or(|only| only == *name))
+        kills::WorkerControl::ALL.into_iter().filter(|(_, name)| args.text("only").is_none_or(|only| only == *name))
     {
-        let plan = kills::Plan { seed, kills: CONTROL_CUTS, stops: 0, stop: Duration::ZERO, control: Some(control) };
+        let plan =
+            kills::KillPlan { seed, kills: CONTROL_CUTS, stops: 0, stop: Duration::ZERO, control: Some(control) };
         let counts = kills::run(&plan)?;
         let is_found = counts.lost + counts.wrong > 0;
         good &= is_found;
@@ -234,9 +235,9 @@ fn run_controls(args: &Args) -> Result<(Value, bool), String> {
     Ok((json!({ "controls_run": all, "controls_found": found, "seed": seed, "controls": results }), good))
 }
 
-fn run_kills(args: &Args) -> Result<(Value, bool), String> {
+fn run_kills(args: &CommandArgs) -> Result<(Value, bool), String> {
     let kills = args.count.unwrap_or(500);
-    let plan = kills::Plan {
+    let plan = kills::KillPlan {
         seed: args.number("seed")?.unwrap_or(1),
         kills,
         stops: args.number("stops")?.unwrap_or(kills.div_ceil(500)),
@@ -267,8 +268,8 @@ fn run_kills(args: &Args) -> Result<(Value, bool), String> {
     Ok((result, counts.lost + counts.wrong == 0))
 }
 
-fn run_faults(args: &Args) -> Result<(Value, bool), String> {
-    let plan = faults::Plan {
+fn run_faults(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let plan = faults::FaultPlan {
         seed: args.number("seed")?.unwrap_or(1),
         stride: args.number("stride")?.unwrap_or(1).max(1),
         jobs: args.jobs()?,
@@ -311,8 +312,8 @@ fn run_faults(args: &Args) -> Result<(Value, bool), String> {
     Ok((result, good))
 }
 
-fn run_flips(args: &Args) -> Result<(Value, bool), String> {
-    let plan = flips::Plan {
+fn run_flips(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let plan = flips::FlipPlan {
         seed: args.number("seed")?.unwrap_or(1),
         stride: args.number("stride")?.unwrap_or(1).max(1) as usize,
         first: args.number("first")?.unwrap_or(0) as usize,
@@ -343,9 +344,9 @@ fn run_flips(args: &Args) -> Result<(Value, bool), String> {
     judge(args, result, &shares, counts.run)
 }
 
-fn run_forgeries(args: &Args) -> Result<(Value, bool), String> {
+fn run_forgeries(args: &CommandArgs) -> Result<(Value, bool), String> {
     let nth = args.number("nth")?;
-    let plan = forgeries::Plan {
+    let plan = forgeries::ForgeryPlan {
         seed: args.number("seed")?.unwrap_or(1),
         first: nth.unwrap_or(0),
         count: nth.map_or(args.count.unwrap_or(10_000), |_| 1),
@@ -374,7 +375,7 @@ fn run_forgeries(args: &Args) -> Result<(Value, bool), String> {
 }
 
 /// Adds the counts of known defects to a result: without a file of bounds each of them is a failure.
-fn judge(args: &Args, mut result: Value, shares: &[(&str, u64)], run: u64) -> Result<(Value, bool), String> {
+fn judge(args: &CommandArgs, mut result: Value, shares: &[(&str, u64)], run: u64) -> Result<(Value, bool), String> {
     for (name, count) in shares {
         result[name] = json!(count);
     }

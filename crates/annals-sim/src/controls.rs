@@ -2,14 +2,14 @@
 
 use annals::store::Synchronous;
 
-use crate::cuts::{Counts, Places, Replay};
-use crate::log::Op;
-use crate::proxy::Upkeep;
-use crate::trace::{Kind, Trace};
+use crate::cuts::{Counts, CutPlaces, CutReplay};
+use crate::log::DiskOp;
+use crate::proxy::FileUpkeep;
+use crate::trace::{Trace, WorkloadKind};
 
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Control {
+pub(crate) enum TraceControl {
     /// Every fifth sync is left out.
     DroppedSync,
     /// A call is acknowledged when it begins.
@@ -28,7 +28,7 @@ pub(crate) enum Control {
     UnsyncedCompaction,
 }
 
-impl Control {
+impl TraceControl {
     /// All of them, with their names.
     pub(crate) const ALL: [(Self, &'static str); 8] = [
         (Self::DroppedSync, "dropped-sync"),
@@ -46,10 +46,10 @@ impl Control {
     }
 
     /// Returns whether the fault can occur in workloads of a kind.
-    fn concerns(self, kind: Kind) -> bool {
+    fn concerns(self, kind: WorkloadKind) -> bool {
         match self {
-            Self::UnsyncedMigration | Self::UnfinishedMigration => kind == Kind::Migration,
-            Self::UnsyncedCompaction => kind == Kind::Compaction,
+            Self::UnsyncedMigration | Self::UnfinishedMigration => kind == WorkloadKind::Migration,
+            Self::UnsyncedCompaction => kind == WorkloadKind::Compaction,
             _ => true,
         }
     }
@@ -57,24 +57,24 @@ impl Control {
     /// Plants the fault into a trace.
     fn plant(self, trace: &mut Trace) {
         let spans = match self {
-            Self::UnsyncedMigration => trace.spans(|upkeep| upkeep == Upkeep::Migrate),
-            _ => trace.spans(|upkeep| upkeep != Upkeep::Migrate),
+            Self::UnsyncedMigration => trace.spans(|upkeep| upkeep == FileUpkeep::Migrate),
+            _ => trace.spans(|upkeep| upkeep != FileUpkeep::Migrate),
         };
         let ops = std::mem::take(&mut trace.ops);
         trace.ops = match self {
             Self::NormalForFull | Self::UnfinishedMigration => ops,
-            Self::LyingSync => ops.into_iter().filter(|op| !matches!(op, Op::Sync { .. })).collect(),
+            Self::LyingSync => ops.into_iter().filter(|op| !matches!(op, DiskOp::Sync { .. })).collect(),
             Self::DroppedSync => {
                 let mut syncs = 0;
-                let stays = |op: &Op| {
-                    syncs += u64::from(matches!(op, Op::Sync { .. }));
-                    !matches!(op, Op::Sync { .. }) || syncs % 5 != 0
+                let stays = |op: &DiskOp| {
+                    syncs += u64::from(matches!(op, DiskOp::Sync { .. }));
+                    !matches!(op, DiskOp::Sync { .. }) || syncs % 5 != 0
                 };
                 ops.into_iter().filter(stays).collect()
             }
             Self::UnsyncedMigration | Self::UnsyncedCompaction => {
-                let is_left_out = |(at, op): &(usize, Op)| {
-                    matches!(op, Op::Sync { .. }) && spans.iter().any(|span| span.contains(at))
+                let is_left_out = |(at, op): &(usize, DiskOp)| {
+                    matches!(op, DiskOp::Sync { .. }) && spans.iter().any(|span| span.contains(at))
                 };
                 ops.into_iter().enumerate().filter(|op| !is_left_out(op)).map(|(_, op)| op).collect()
             }
@@ -85,30 +85,32 @@ impl Control {
     }
 }
 
-fn early(ops: Vec<Op>) -> Vec<Op> {
+fn early(ops: Vec<DiskOp>) -> Vec<DiskOp> {
     let acknowledged: Vec<(u8, u32)> = ops
         .iter()
         .filter_map(|op| match op {
-            Op::Ack { process, fact } => Some((*process, *fact)),
+            DiskOp::Ack { process, fact } => Some((*process, *fact)),
             _ => None,
         })
         .collect();
-    let with_ack = |op: Op| {
+    let with_ack = |op: DiskOp| {
         let ack = match op {
-            Op::Begin { process, fact } if acknowledged.contains(&(process, fact)) => Some(Op::Ack { process, fact }),
+            DiskOp::Begin { process, fact } if acknowledged.contains(&(process, fact)) => {
+                Some(DiskOp::Ack { process, fact })
+            }
             _ => None,
         };
         std::iter::once(op).chain(ack)
     };
-    ops.into_iter().filter(|op| !matches!(op, Op::Ack { .. })).flat_map(with_ack).collect()
+    ops.into_iter().filter(|op| !matches!(op, DiskOp::Ack { .. })).flat_map(with_ack).collect()
 }
 
-fn swapped(mut ops: Vec<Op>) -> Vec<Op> {
+fn swapped(mut ops: Vec<DiskOp>) -> Vec<DiskOp> {
     let mut last: Option<usize> = None;
     for at in 0..ops.len() {
-        let Op::Sync { ino, .. } = ops[at] else { continue };
+        let DiskOp::Sync { ino, .. } = ops[at] else { continue };
         last = match last {
-            Some(before) if !matches!(ops[before], Op::Sync { ino: other, .. } if other == ino) => {
+            Some(before) if !matches!(ops[before], DiskOp::Sync { ino: other, .. } if other == ino) => {
                 ops.swap(before, at);
                 None
             }
@@ -129,22 +131,22 @@ pub(crate) struct ControlResult {
 
 /// Runs a control until its fault is found, or for `cuts` cuts. The workloads are those of seeds from `seed` on.
 pub(crate) fn run(
-    (control, name): (Control, &'static str),
+    (control, name): (TraceControl, &'static str),
     seed: u64,
     cuts: u64,
     per_trace: usize,
 ) -> Result<ControlResult, String> {
     let mut counts = Counts::default();
     let mut found_after = None;
-    for seed in (seed..).filter(|seed| control.concerns(Kind::of(*seed))) {
+    for seed in (seed..).filter(|seed| control.concerns(WorkloadKind::of(*seed))) {
         if counts.run >= cuts || found_after.is_some() {
             break;
         }
         let mut trace = Trace::record(seed, control.synchronous())?;
         control.plant(&mut trace);
-        let mut replay = Replay::new(&trace, seed, Some(name))?;
-        replay.migrates(control != Control::UnfinishedMigration);
-        replay.run(Places::Random(per_trace))?;
+        let mut replay = CutReplay::new(&trace, seed, Some(name))?;
+        replay.migrates(control != TraceControl::UnfinishedMigration);
+        replay.run(CutPlaces::Random(per_trace))?;
         counts.add(replay.counts);
         if counts.bad() > 0 {
             found_after = Some(counts.run);

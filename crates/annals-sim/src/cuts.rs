@@ -13,12 +13,12 @@ use annals::store::{Batch, NewCheckpoint, OpenOptions, Source, Store, Synchronou
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::disk::{CutMode, Disk, Image};
-use crate::log::{Log, Name, Op, STORE};
-use crate::observe::{self, Deadline, View};
-use crate::proxy::Upkeep;
+use crate::log::{DiskOp, Log, STORE, StoreFile};
+use crate::observe::{self, Deadline, StoreView};
+use crate::proxy::FileUpkeep;
 use crate::rng::Rng;
-use crate::trace::{Scratch, Trace, Verdict};
-use crate::watch::Watch;
+use crate::trace::{CutVerdict, ScratchFolder, Trace};
+use crate::watch::FolderWatch;
 
 /// The counts of a run of cuts.
 #[derive(Clone, Debug, Default)]
@@ -81,15 +81,15 @@ impl Counts {
 
 /// The content of a store after a cut.
 #[derive(Clone, Debug)]
-enum Seen {
+enum CutContent {
     Unopened(String),
     Problem(String),
-    View(View),
+    View(StoreView),
 }
 
 /// The places of the cuts of a trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Places {
+pub(crate) enum CutPlaces {
     /// So many random ones, in the modes in turn. Half of them are in work on the file, if the trace has such.
     Random(usize),
     /// After every n-th operation, in each mode.
@@ -97,14 +97,14 @@ pub(crate) enum Places {
 }
 
 /// Replays cuts of one trace.
-pub(crate) struct Replay<'a> {
+pub(crate) struct CutReplay<'a> {
     trace: &'a Trace,
     seed: u64,
-    scratch: Scratch,
+    scratch: ScratchFolder,
     /// The cuts by the hash of their files.
-    seen: HashMap<u64, Arc<Seen>>,
+    seen: HashMap<u64, Arc<CutContent>>,
     /// The cuts by the hash of what SQLite recovers from their files.
-    recovered: HashMap<u64, Arc<Seen>>,
+    recovered: HashMap<u64, Arc<CutContent>>,
     /// The fault that the trace was given, for the command that repeats a failure.
     control: Option<&'static str>,
     /// True if a file of an older format is migrated when it is opened.
@@ -122,10 +122,10 @@ const OPEN_EVERY: u64 = 32;
 /// Offset of the format in the file: SQLite's `user_version`, whose last byte holds it.
 const FORMAT_AT: usize = 63;
 
-impl<'a> Replay<'a> {
+impl<'a> CutReplay<'a> {
     /// Prepares to replay a trace.
     pub(crate) fn new(trace: &'a Trace, seed: u64, control: Option<&'static str>) -> Result<Self, String> {
-        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         let counts = Counts { traces: 1, ops: trace.ops.len() as u64, ..Counts::default() };
         let (seen, recovered) = (HashMap::new(), HashMap::new());
         Ok(Self { trace, seed, scratch, seen, recovered, control, migrates: true, repeat: String::new(), counts })
@@ -137,11 +137,11 @@ impl<'a> Replay<'a> {
     }
 
     /// Cuts at places that the seed of the trace decides.
-    pub(crate) fn run(&mut self, places: Places) -> Result<(), String> {
+    pub(crate) fn run(&mut self, places: CutPlaces) -> Result<(), String> {
         let (migrations, compactions) = (self.trace.spans(is_migration), self.trace.spans(|work| !is_migration(work)));
         self.repeat = match places {
-            Places::Random(count) => format!("--cuts-per-trace {count}"),
-            Places::Every(stride) => format!("--stride {stride}"),
+            CutPlaces::Random(count) => format!("--cuts-per-trace {count}"),
+            CutPlaces::Every(stride) => format!("--stride {stride}"),
         };
         let mut disk = Disk::with(&self.trace.before, self.seed);
         let mut done = 0;
@@ -157,15 +157,15 @@ impl<'a> Replay<'a> {
     }
 
     /// Returns the places in their order, each with a number that decides the mode and the randomness of the cut.
-    fn places(&self, places: Places, one: &[Range<usize>], other: &[Range<usize>]) -> Vec<(usize, usize)> {
+    fn places(&self, places: CutPlaces, one: &[Range<usize>], other: &[Range<usize>]) -> Vec<(usize, usize)> {
         let end = self.trace.ops.len() + 1;
         let modes = CutMode::ALL.len();
         let count = match places {
-            Places::Every(stride) => {
+            CutPlaces::Every(stride) => {
                 let every = (0..end).step_by(stride);
                 return every.flat_map(|place| (0..modes).map(move |mode| (place, place * modes + mode))).collect();
             }
-            Places::Random(count) => count,
+            CutPlaces::Random(count) => count,
         };
         let mut rng = Rng::stream(self.seed, 2);
         let work: Vec<&Range<usize>> = one.iter().chain(other).collect();
@@ -197,7 +197,7 @@ impl<'a> Replay<'a> {
     /// Cuts the recovery from a cut: the writes of the first open may be lost as well.
     fn cut_recovery(&mut self, image: &Image, place: usize, rng: &mut Rng) -> Result<(), String> {
         let log = Arc::new(Log::memory());
-        let watched = Watch::register(self.scratch.path(), Some(Arc::clone(&log)));
+        let watched = FolderWatch::register(self.scratch.path(), Some(Arc::clone(&log)));
         lay(self.scratch.path(), image)?;
         // The reads after it write nothing, and its error is found by a look.
         _ = catch_unwind(AssertUnwindSafe(|| drop(Store::open_with(self.scratch.store(), self.options()))));
@@ -205,7 +205,7 @@ impl<'a> Replay<'a> {
         let ops = log.take();
         let mut disk = Disk::with(image, rng.next());
         let end = rng.below(ops.len() + 1);
-        ops[..end].iter().for_each(|op: &Op| disk.apply(op));
+        ops[..end].iter().for_each(|op: &DiskOp| disk.apply(op));
         let again = disk.cut(CutMode::ALL[rng.below(CutMode::ALL.len())], rng);
         self.counts.run += 1;
         self.counts.in_recovery += 1;
@@ -216,7 +216,7 @@ impl<'a> Replay<'a> {
 
     /// Reads the files of a cut. Equal files are read once, and so are files from which SQLite
     /// recovers equal content.
-    fn look(&mut self, image: &Image) -> Result<(Arc<Seen>, bool), String> {
+    fn look(&mut self, image: &Image) -> Result<(Arc<CutContent>, bool), String> {
         let hash = hash_of(image);
         if let Some(seen) = self.seen.get(&hash) {
             return Ok((Arc::clone(seen), false));
@@ -224,7 +224,7 @@ impl<'a> Replay<'a> {
         let folder = self.scratch.path();
         lay(folder, image)?;
         let content = recover(folder, image);
-        if self.trace.before[Name::Main as usize].is_some() {
+        if self.trace.before[StoreFile::Main as usize].is_some() {
             let has_older_format = |content: &Vec<u8>| content.get(FORMAT_AT) == Some(&1);
             self.counts.left_older += u64::from(content.as_ref().is_some_and(has_older_format));
         }
@@ -252,23 +252,23 @@ impl<'a> Replay<'a> {
         OpenOptions::new().synchronous(Synchronous::Full).head_cache_bytes(0).migrate(self.migrates)
     }
 
-    fn judge(&mut self, seen: &Seen, place: usize, how: &str) {
+    fn judge(&mut self, seen: &CutContent, place: usize, how: &str) {
         let problem = match seen {
-            Seen::Unopened(error) => {
+            CutContent::Unopened(error) => {
                 self.counts.unopened += 1;
                 format!("did not open: {error}")
             }
-            Seen::Problem(problem) => {
+            CutContent::Problem(problem) => {
                 self.counts.torn += 1;
                 problem.clone()
             }
-            Seen::View(view) => match self.trace.judge(view, place) {
-                Verdict::Good => return,
-                Verdict::Lost(entity, count) => {
+            CutContent::View(view) => match self.trace.judge(view, place) {
+                CutVerdict::Good => return,
+                CutVerdict::Lost(entity, count) => {
                     self.counts.lost += 1;
                     format!("{entity} lost {count} acknowledged changes")
                 }
-                Verdict::Wrong(problem) => {
+                CutVerdict::Wrong(problem) => {
                     self.counts.torn += 1;
                     problem
                 }
@@ -295,7 +295,7 @@ fn hash_of(image: &Image) -> u64 {
 pub(crate) fn lay(folder: &Path, image: &Image) -> Result<(), String> {
     // Shared memory never survives.
     _ = std::fs::remove_file(folder.join(format!("{STORE}-shm")));
-    for (name, content) in Name::ALL.into_iter().zip(image) {
+    for (name, content) in StoreFile::ALL.into_iter().zip(image) {
         let path = folder.join(name.file());
         match content {
             Some(content) => std::fs::write(&path, content).map_err(|error| error.to_string())?,
@@ -305,15 +305,15 @@ pub(crate) fn lay(folder: &Path, image: &Image) -> Result<(), String> {
     Ok(())
 }
 
-fn is_migration(upkeep: Upkeep) -> bool {
-    upkeep == Upkeep::Migrate
+fn is_migration(upkeep: FileUpkeep) -> bool {
+    upkeep == FileUpkeep::Migrate
 }
 
 /// Lets SQLite recover the files of a cut, and returns the pages of the store: those in the log replace those in the file,
 /// and torn frames are dropped. The result is `None` for files that the library has to open in any case.
 fn recover(folder: &Path, image: &Image) -> Option<Vec<u8>> {
-    let main = image[Name::Main as usize].as_ref()?;
-    if main.is_empty() || image[Name::Journal as usize].is_some() {
+    let main = image[StoreFile::Main as usize].as_ref()?;
+    if main.is_empty() || image[StoreFile::Journal as usize].is_some() {
         return None;
     }
     let path = folder.join(STORE);
@@ -331,9 +331,9 @@ fn recover(folder: &Path, image: &Image) -> Option<Vec<u8>> {
 fn content_key(image: &Image, content: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(&xxh3_64(content).to_le_bytes());
-    let log_bytes = image[Name::Wal as usize].as_ref().map(|log| u8::from(!log.is_empty()));
+    let log_bytes = image[StoreFile::Wal as usize].as_ref().map(|log| u8::from(!log.is_empty()));
     hash.update(&[log_bytes.map_or(2, |has_bytes| has_bytes)]);
-    for name in [Name::UnfinishedCopy, Name::Copy] {
+    for name in [StoreFile::UnfinishedCopy, StoreFile::Copy] {
         let copy = image[name as usize].as_ref().map_or(0, |copy| xxh3_64(copy));
         hash.update(&copy.to_le_bytes());
     }
@@ -341,19 +341,19 @@ fn content_key(image: &Image, content: &[u8]) -> u64 {
 }
 
 /// Opens the store in a folder and reads everything; makes a commit as well, if it is told to.
-fn open_and_look(folder: &Path, options: OpenOptions, commits: bool) -> Seen {
+fn open_and_look(folder: &Path, options: OpenOptions, commits: bool) -> CutContent {
     let path = folder.join(STORE);
     let opened = catch_unwind(AssertUnwindSafe(|| {
         let store = match Store::open_with(&path, options) {
             Ok(store) => store,
-            Err(error) => return Seen::Unopened(format!("{}: {error}", error.code())),
+            Err(error) => return CutContent::Unopened(format!("{}: {error}", error.code())),
         };
         if let Some(problem) = left_by_migration(folder, &store) {
-            return Seen::Problem(problem);
+            return CutContent::Problem(problem);
         }
-        look(&store, commits).unwrap_or_else(Seen::Problem)
+        look(&store, commits).unwrap_or_else(CutContent::Problem)
     }));
-    opened.unwrap_or_else(|_| Seen::Problem("panic".into()))
+    opened.unwrap_or_else(|_| CutContent::Problem("panic".into()))
 }
 
 /// Returns the problem of a migration that an open did or finished: it leaves no copy, and a file without problems.
@@ -361,11 +361,11 @@ pub(crate) fn left_by_migration(folder: &Path, store: &Store) -> Option<String> 
     if let Some(migration) = store.migration().filter(|it| !it.problems.is_empty() || it.retained.is_some()) {
         return Some(format!("a migration left problems: {migration:?}"));
     }
-    let left = [Name::UnfinishedCopy, Name::Copy].into_iter().find(|name| folder.join(name.file()).exists());
+    let left = [StoreFile::UnfinishedCopy, StoreFile::Copy].into_iter().find(|name| folder.join(name.file()).exists());
     left.map(|name| format!("{} is left", name.file()))
 }
 
-fn look(store: &Store, commits: bool) -> Result<Seen, String> {
+fn look(store: &Store, commits: bool) -> Result<CutContent, String> {
     let report = store.check().map_err(|error| format!("check: {error}"))?;
     if let Some(problem) = report.problems.first() {
         return Err(format!("check finds {problem}"));
@@ -387,21 +387,21 @@ fn look(store: &Store, commits: bool) -> Result<Seen, String> {
             return Err(format!("check finds {problem} after a commit"));
         }
     }
-    Ok(Seen::View(view))
+    Ok(CutContent::View(view))
 }
 
 /// The workloads to be cut, and the number of cuts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct CutPlan {
     /// The seed of the first workload; those after it count up.
     pub(crate) seed: u64,
     pub(crate) traces: u64,
-    pub(crate) places: Places,
+    pub(crate) places: CutPlaces,
     pub(crate) jobs: usize,
 }
 
 /// Records workloads and cuts them, on several threads.
-pub(crate) fn run(plan: Plan, synchronous: Synchronous) -> Counts {
+pub(crate) fn run(plan: CutPlan, synchronous: Synchronous) -> Counts {
     let next = std::sync::atomic::AtomicU64::new(0);
     let work = || {
         let mut counts = Counts::default();
@@ -427,9 +427,9 @@ pub(crate) fn run(plan: Plan, synchronous: Synchronous) -> Counts {
     counts
 }
 
-fn one(seed: u64, places: Places, synchronous: Synchronous) -> Result<Counts, String> {
+fn one(seed: u64, places: CutPlaces, synchronous: Synchronous) -> Result<Counts, String> {
     let trace = Trace::record(seed, synchronous)?;
-    let mut replay = Replay::new(&trace, seed, None)?;
+    let mut replay = CutReplay::new(&trace, seed, None)?;
     replay.run(places)?;
     Ok(replay.counts)
 }

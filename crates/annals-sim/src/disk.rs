@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::log::{NAMES, Name, Op};
+use crate::log::{DiskOp, NAMES, StoreFile};
 use crate::rng::Rng;
 
 /// Bytes that a disk writes whole or not at all.
@@ -35,14 +35,14 @@ impl CutMode {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum DiskChange {
     Write { offset: u64, bytes: Arc<[u8]> },
     Truncate(u64),
 }
 
 #[derive(Clone, Debug)]
 struct Pending {
-    change: Change,
+    change: DiskChange,
     /// Set by a sync that failed: whether the change is on the disk.
     fate: Option<bool>,
 }
@@ -54,7 +54,7 @@ struct Inode {
     pending: Vec<Pending>,
 }
 
-/// The contents of the files by [`Name`], `None` for a name that is not there.
+/// The contents of the files by [`StoreFile`], `None` for a name that is not there.
 pub(crate) type Image = [Option<Vec<u8>>; NAMES];
 
 /// A disk after some operations of a log.
@@ -65,7 +65,7 @@ pub(crate) struct Disk {
     names: [Option<usize>; NAMES],
     durable_names: [Option<usize>; NAMES],
     /// Changes of names that no sync of the folder has made durable.
-    pending_names: Vec<(Name, Option<usize>)>,
+    pending_names: Vec<(StoreFile, Option<usize>)>,
     rng: Rng,
 }
 
@@ -85,7 +85,7 @@ impl Disk {
     /// Makes a disk with durable files.
     pub(crate) fn with(image: &Image, seed: u64) -> Self {
         let mut disk = Self::new(seed);
-        for (name, content) in Name::ALL.into_iter().zip(image) {
+        for (name, content) in StoreFile::ALL.into_iter().zip(image) {
             let Some(content) = content else { continue };
             disk.names[name as usize] = Some(disk.inodes.len());
             disk.inodes.push(Inode { durable: content.clone(), live: content.clone(), pending: Vec::new() });
@@ -95,31 +95,31 @@ impl Disk {
     }
 
     /// Makes the next operation of the log.
-    pub(crate) fn apply(&mut self, op: &Op) {
+    pub(crate) fn apply(&mut self, op: &DiskOp) {
         match op {
-            Op::Found { name, ino, size } => self.find(*name, *ino, *size),
-            Op::Create { name, ino } => {
+            DiskOp::Found { name, ino, size } => self.find(*name, *ino, *size),
+            DiskOp::Create { name, ino } => {
                 let inode = self.add(*ino);
                 self.name(*name, Some(inode));
             }
-            Op::Write { ino, offset, bytes } => {
-                self.change(*ino, Change::Write { offset: *offset, bytes: Arc::clone(bytes) });
+            DiskOp::Write { ino, offset, bytes } => {
+                self.change(*ino, DiskChange::Write { offset: *offset, bytes: Arc::clone(bytes) });
             }
-            Op::Truncate { ino, size } => self.change(*ino, Change::Truncate(*size)),
-            Op::Sync { ino, folder } => self.sync(*ino, *folder),
-            Op::SyncFailed { ino } => {
+            DiskOp::Truncate { ino, size } => self.change(*ino, DiskChange::Truncate(*size)),
+            DiskOp::Sync { ino, folder } => self.sync(*ino, *folder),
+            DiskOp::SyncFailed { ino } => {
                 let pending = self.by_number.get(ino).map(|inode| &mut self.inodes[*inode].pending);
                 for pending in pending.into_iter().flatten().filter(|pending| pending.fate.is_none()) {
                     pending.fate = Some(self.rng.chance(50));
                 }
             }
-            Op::Delete { name, syncs_folder } => {
+            DiskOp::Delete { name, syncs_folder } => {
                 self.name(*name, None);
                 if *syncs_folder {
                     self.sync_names();
                 }
             }
-            Op::Begin { .. } | Op::Ack { .. } | Op::Fail { .. } => {}
+            DiskOp::Begin { .. } | DiskOp::Ack { .. } | DiskOp::Fail { .. } => {}
         }
     }
 
@@ -129,14 +129,14 @@ impl Disk {
         self.inodes.len() - 1
     }
 
-    fn find(&mut self, name: Name, ino: u64, size: u64) {
+    fn find(&mut self, name: StoreFile, ino: u64, size: u64) {
         match (name, self.by_number.get(&ino).copied()) {
             // A migration makes it anew.
-            (Name::UnfinishedCopy, _) => {
+            (StoreFile::UnfinishedCopy, _) => {
                 let inode = self.add(ino);
                 return self.name(name, Some(inode));
             }
-            (Name::Copy, Some(inode)) => return self.publish(inode),
+            (StoreFile::Copy, Some(inode)) => return self.publish(inode),
             _ => {}
         }
         if let Some(known) = self.names[name as usize] {
@@ -156,16 +156,16 @@ impl Disk {
         let copy = &mut self.inodes[inode];
         copy.durable.clone_from(&copy.live);
         copy.pending.clear();
-        (self.names[Name::UnfinishedCopy as usize], self.names[Name::Copy as usize]) = (None, Some(inode));
+        (self.names[StoreFile::UnfinishedCopy as usize], self.names[StoreFile::Copy as usize]) = (None, Some(inode));
         self.sync_names();
     }
 
-    fn name(&mut self, name: Name, inode: Option<usize>) {
+    fn name(&mut self, name: StoreFile, inode: Option<usize>) {
         self.names[name as usize] = inode;
         self.pending_names.push((name, inode));
     }
 
-    fn change(&mut self, ino: u64, change: Change) {
+    fn change(&mut self, ino: u64, change: DiskChange) {
         let Some(inode) = self.by_number.get(&ino).map(|inode| &mut self.inodes[*inode]) else { return };
         make(&mut inode.live, &change);
         inode.pending.push(Pending { change, fate: None });
@@ -227,10 +227,10 @@ impl Inode {
     }
 }
 
-fn make(content: &mut Vec<u8>, change: &Change) {
+fn make(content: &mut Vec<u8>, change: &DiskChange) {
     match change {
-        Change::Truncate(size) => content.resize(*size as usize, 0),
-        Change::Write { offset, bytes } => {
+        DiskChange::Truncate(size) => content.resize(*size as usize, 0),
+        DiskChange::Write { offset, bytes } => {
             let (begin, end) = (*offset as usize, *offset as usize + bytes.len());
             if content.len() < end {
                 content.resize(end, 0);
@@ -241,8 +241,8 @@ fn make(content: &mut Vec<u8>, change: &Change) {
 }
 
 /// Makes some sectors of a write. The file may have its new size although none of them is there.
-fn tear(content: &mut Vec<u8>, change: &Change, percent: usize, rng: &mut Rng) {
-    let Change::Write { offset, bytes } = change else {
+fn tear(content: &mut Vec<u8>, change: &DiskChange, percent: usize, rng: &mut Rng) {
+    let DiskChange::Write { offset, bytes } = change else {
         if rng.chance(percent) {
             make(content, change);
         }
@@ -257,7 +257,7 @@ fn tear(content: &mut Vec<u8>, change: &Change, percent: usize, rng: &mut Rng) {
         let next = ((at / SECTOR + 1) * SECTOR).min(end);
         if rng.chance(percent) {
             let part = bytes[(at - offset) as usize..(next - offset) as usize].into();
-            make(content, &Change::Write { offset: at, bytes: part });
+            make(content, &DiskChange::Write { offset: at, bytes: part });
         }
         at = next;
     }
@@ -267,21 +267,21 @@ fn tear(content: &mut Vec<u8>, change: &Change, percent: usize, rng: &mut Rng) {
 mod tests {
     use super::*;
 
-    fn write(ino: u64, offset: u64, bytes: &[u8]) -> Op {
-        Op::Write { ino, offset, bytes: bytes.into() }
+    fn write(ino: u64, offset: u64, bytes: &[u8]) -> DiskOp {
+        DiskOp::Write { ino, offset, bytes: bytes.into() }
     }
 
-    fn disk(ops: &[Op]) -> Disk {
+    fn disk(ops: &[DiskOp]) -> Disk {
         let mut disk = Disk::new(1);
         ops.iter().for_each(|op| disk.apply(op));
         disk
     }
 
-    const MAIN: Op = Op::Found { name: Name::Main, ino: 1, size: 0 };
+    const MAIN: DiskOp = DiskOp::Found { name: StoreFile::Main, ino: 1, size: 0 };
 
     #[test]
     fn synced_writes_survive_and_others_may_not() {
-        let disk = disk(&[MAIN, write(1, 0, b"aa"), Op::Sync { ino: 1, folder: false }, write(1, 1, b"bb")]);
+        let disk = disk(&[MAIN, write(1, 0, b"aa"), DiskOp::Sync { ino: 1, folder: false }, write(1, 1, b"bb")]);
         let mut rng = Rng::new(1);
         assert_eq!(disk.cut(CutMode::Nothing, &mut rng)[0].as_deref(), Some(&b"aa"[..]));
         assert_eq!(disk.cut(CutMode::Everything, &mut rng)[0].as_deref(), Some(&b"abb"[..]));
@@ -307,33 +307,33 @@ mod tests {
 
     #[test]
     fn names_need_a_sync_of_the_folder() {
-        let create = Op::Create { name: Name::Wal, ino: 2 };
+        let create = DiskOp::Create { name: StoreFile::Wal, ino: 2 };
         let data = [MAIN, create, write(2, 0, b"w")];
         let mut rng = Rng::new(3);
         assert_eq!(disk(&data).cut(CutMode::Nothing, &mut rng)[1], None);
         let found = (0..50).filter(|_| disk(&data).cut(CutMode::Subset, &mut rng)[1].is_some()).count();
         assert!((10..40).contains(&found), "{found}");
         let mut synced = disk(&data);
-        synced.apply(&Op::Sync { ino: 2, folder: true });
-        synced.apply(&Op::Delete { name: Name::Wal, syncs_folder: false });
+        synced.apply(&DiskOp::Sync { ino: 2, folder: true });
+        synced.apply(&DiskOp::Delete { name: StoreFile::Wal, syncs_folder: false });
         assert_eq!(synced.cut(CutMode::Nothing, &mut rng)[1].as_deref(), Some(&b"w"[..]), "the name comes back");
-        synced.apply(&Op::Delete { name: Name::Journal, syncs_folder: true });
+        synced.apply(&DiskOp::Delete { name: StoreFile::Journal, syncs_folder: true });
         assert_eq!(synced.cut(CutMode::Nothing, &mut rng)[1], None, "one sync of the folder is for all names");
     }
 
     #[test]
     fn a_copy_is_durable_when_it_is_opened_under_its_name() {
-        let found = |name| Op::Found { name, ino: 2, size: 0 };
-        let mut disk = disk(&[MAIN, found(Name::UnfinishedCopy), write(2, 0, b"copy")]);
-        let (unfinished, copy) = (Name::UnfinishedCopy as usize, Name::Copy as usize);
+        let found = |name| DiskOp::Found { name, ino: 2, size: 0 };
+        let mut disk = disk(&[MAIN, found(StoreFile::UnfinishedCopy), write(2, 0, b"copy")]);
+        let (unfinished, copy) = (StoreFile::UnfinishedCopy as usize, StoreFile::Copy as usize);
         let mut rng = Rng::new(5);
         let cut = disk.cut(CutMode::Nothing, &mut rng);
         assert_eq!((&cut[unfinished], &cut[copy]), (&None, &None));
-        disk.apply(&found(Name::Copy));
+        disk.apply(&found(StoreFile::Copy));
         let cut = disk.cut(CutMode::Nothing, &mut rng);
         assert_eq!((&cut[unfinished], cut[copy].as_deref()), (&None, Some(&b"copy"[..])));
         // The next attempt makes another one under the same name.
-        disk.apply(&Op::Found { name: Name::UnfinishedCopy, ino: 3, size: 0 });
+        disk.apply(&DiskOp::Found { name: StoreFile::UnfinishedCopy, ino: 3, size: 0 });
         let cut = disk.cut(CutMode::Everything, &mut rng);
         assert_eq!((cut[unfinished].as_deref(), cut[copy].as_deref()), (Some(&b""[..]), Some(&b"copy"[..])));
     }
@@ -343,10 +343,10 @@ mod tests {
         let (mut lost, mut survived) = (0, 0);
         for seed in 0..50 {
             let mut disk = Disk::new(seed);
-            for op in [MAIN, write(1, 0, b"a"), Op::SyncFailed { ino: 1 }, write(1, 1, b"b")] {
+            for op in [MAIN, write(1, 0, b"a"), DiskOp::SyncFailed { ino: 1 }, write(1, 1, b"b")] {
                 disk.apply(&op);
             }
-            disk.apply(&Op::Sync { ino: 1, folder: false });
+            disk.apply(&DiskOp::Sync { ino: 1, folder: false });
             match disk.cut(CutMode::Nothing, &mut Rng::new(1))[0].as_deref() {
                 Some(b"\0b") => lost += 1,
                 Some(b"ab") => survived += 1,

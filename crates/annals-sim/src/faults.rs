@@ -15,14 +15,14 @@ use annals::store::{OpenOptions, Store, StoreError, Synchronous};
 
 use crate::cuts::lay;
 use crate::disk::{CutMode, Disk};
-use crate::log::{Log, Op, STORE};
+use crate::log::{DiskOp, Log, STORE};
 use crate::model;
 use crate::observe::{self, Deadline};
-use crate::proxy::{Calls, Job, JobOutcome};
+use crate::proxy::{Calls, StoreCall, StoreCallOutcome};
 use crate::rng::Rng;
-use crate::trace::{Kind, Scratch};
-use crate::watch::{FAULT_KINDS, Fault, FaultKind, Watch};
-use crate::workload::{self, Shape};
+use crate::trace::{ScratchFolder, WorkloadKind};
+use crate::watch::{FAULT_KINDS, FaultKind, FolderWatch, InjectedFault};
+use crate::workload::{self, WorkloadShape};
 
 /// Time that a run may take: a caller waits that long at most for a lock that is not there.
 const SLOW: Duration = Duration::from_secs(30);
@@ -89,7 +89,7 @@ impl FaultCounts {
 
 /// The faults to be injected.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct FaultPlan {
     pub(crate) seed: u64,
     /// Every so many calls of a kind.
     pub(crate) stride: u64,
@@ -100,22 +100,22 @@ pub(crate) struct Plan {
     pub(crate) nth: Option<u64>,
 }
 
-fn shape(seed: u64) -> Shape {
-    let shape = Kind::Single.shape(seed, 0, Synchronous::Full);
-    Shape { acts: 8, rounds: 2, busy_ms: 20, ..shape }
+fn shape(seed: u64) -> WorkloadShape {
+    let shape = WorkloadKind::Single.shape(seed, 0, Synchronous::Full);
+    WorkloadShape { acts: 8, rounds: 2, busy_ms: 20, ..shape }
 }
 
 /// Runs the workload with every kind of fault, transient and persistent, at every `stride`-th call.
-pub(crate) fn run(plan: &Plan) -> Result<FaultCounts, String> {
+pub(crate) fn run(plan: &FaultPlan) -> Result<FaultCounts, String> {
     let kinds = FAULT_KINDS.iter().filter(|kind| plan.only.as_ref().is_none_or(|only| only == kind.name));
     let calls = count_calls(plan.seed)?;
-    let mut cases: Vec<Fault> = Vec::new();
+    let mut cases: Vec<InjectedFault> = Vec::new();
     for kind in kinds {
         let last = calls.iter().find(|(name, _)| *name == kind.name).map_or(0, |(_, count)| *count);
         // The kinds begin at different calls, so that a stride does not pass over the same ones in all of them.
         let first = 1 + cases.len() as u64 % plan.stride.min(last.max(1));
         for nth in (first..=last).step_by(plan.stride as usize).filter(|nth| plan.nth.is_none_or(|only| only == *nth)) {
-            cases.extend([false, true].map(|persistent| Fault { kind: *kind, nth, persistent }));
+            cases.extend([false, true].map(|persistent| InjectedFault { kind: *kind, nth, persistent }));
         }
     }
     let next = std::sync::atomic::AtomicUsize::new(0);
@@ -139,9 +139,9 @@ pub(crate) fn run(plan: &Plan) -> Result<FaultCounts, String> {
 
 /// Counts the calls of each kind in a run without a fault.
 fn count_calls(seed: u64) -> Result<Vec<(&'static str, u64)>, String> {
-    let scratch = Scratch::new().map_err(|error| error.to_string())?;
+    let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
     let log = Arc::new(Log::memory());
-    let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+    let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
     let failures = workload::run(&scratch.store(), &shape(seed), &Calls::new(log, 0, true));
     match failures.first() {
         Some(failure) => Err(format!("a call failed without a fault: {failure}")),
@@ -149,10 +149,10 @@ fn count_calls(seed: u64) -> Result<Vec<(&'static str, u64)>, String> {
     }
 }
 
-fn one(seed: u64, fault: Fault) -> Result<FaultCounts, String> {
-    let scratch = Scratch::new().map_err(|error| error.to_string())?;
+fn one(seed: u64, fault: InjectedFault) -> Result<FaultCounts, String> {
+    let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
     let log = Arc::new(Log::memory());
-    let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+    let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
     watched.set_fault(Some(fault));
     let calls = Calls::new(Arc::clone(&log), 0, true);
     let begin = SystemClock.elapsed();
@@ -167,9 +167,9 @@ fn one(seed: u64, fault: Fault) -> Result<FaultCounts, String> {
     kind.fired = u64::from(fired);
     for (_, outcome) in &jobs {
         match outcome {
-            JobOutcome::Acknowledged => kind.acknowledged += 1,
-            JobOutcome::Refused(_) => kind.refused += 1,
-            JobOutcome::Unknown(_) | JobOutcome::Open => kind.unknown += 1,
+            StoreCallOutcome::Acknowledged => kind.acknowledged += 1,
+            StoreCallOutcome::Refused(_) => kind.refused += 1,
+            StoreCallOutcome::Unknown(_) | StoreCallOutcome::Open => kind.unknown += 1,
         }
     }
     let mut problems = Vec::new();
@@ -207,7 +207,7 @@ fn one(seed: u64, fault: Fault) -> Result<FaultCounts, String> {
     Ok(counts)
 }
 
-fn repeat(seed: u64, kind: FaultKind, fault: Fault) -> String {
+fn repeat(seed: u64, kind: FaultKind, fault: InjectedFault) -> String {
     let lasts = if fault.persistent { "persistent" } else { "transient" };
     format!("annals-sim faults --seed {seed} --only {} --nth {} ({lasts})", kind.name, fault.nth)
 }
@@ -223,7 +223,12 @@ enum Judged {
     Broken(String),
 }
 
-fn judge(scratch: &Scratch, ops: &[Op], jobs: &[(Job, JobOutcome)], seed: u64) -> Result<Judged, String> {
+fn judge(
+    scratch: &ScratchFolder,
+    ops: &[DiskOp],
+    jobs: &[(StoreCall, StoreCallOutcome)],
+    seed: u64,
+) -> Result<Judged, String> {
     let possible = match model::possible(jobs) {
         Ok(possible) => possible,
         Err(problem) => return Ok(Judged::Lied(problem)),
@@ -239,13 +244,13 @@ fn judge(scratch: &Scratch, ops: &[Op], jobs: &[(Job, JobOutcome)], seed: u64) -
         return Ok(bad);
     }
     // In a folder of its own, which no handle of the run has open.
-    let after_cut = Scratch::new().map_err(|error| error.to_string())?;
-    let is_call = |op: &Op| matches!(op, Op::Begin { .. } | Op::Ack { .. } | Op::Fail { .. });
+    let after_cut = ScratchFolder::new().map_err(|error| error.to_string())?;
+    let is_call = |op: &DiskOp| matches!(op, DiskOp::Begin { .. } | DiskOp::Ack { .. } | DiskOp::Fail { .. });
     let closing = ops.iter().rposition(is_call).map_or(ops.len(), |last| last + 1);
     let mut disk = Disk::new(seed);
     ops[..closing].iter().for_each(|op| disk.apply(op));
     let mut rng = Rng::stream(seed, 3);
-    let is_acknowledged = jobs.iter().any(|(_, outcome)| *outcome == JobOutcome::Acknowledged);
+    let is_acknowledged = jobs.iter().any(|(_, outcome)| *outcome == StoreCallOutcome::Acknowledged);
     let mut judged = Judged::Good;
     for mode in [CutMode::Everything, CutMode::Nothing, CutMode::Torn(50), CutMode::Subset] {
         let image = disk.cut(mode, &mut rng);
@@ -255,7 +260,7 @@ fn judge(scratch: &Scratch, ops: &[Op], jobs: &[(Job, JobOutcome)], seed: u64) -
             continue;
         }
         if let Some(bad) = look(after_cut.path(), &format!("after a cut before closing ({mode:?})")) {
-            let sync_failed = ops[..closing].iter().any(|op| matches!(op, Op::SyncFailed { .. }));
+            let sync_failed = ops[..closing].iter().any(|op| matches!(op, DiskOp::SyncFailed { .. }));
             return Ok(match bad {
                 Judged::Lied(problem) | Judged::Broken(problem) if sync_failed && mode != CutMode::Everything => {
                     Judged::LostAfterFailedSync(problem)
@@ -273,7 +278,7 @@ fn is_refused(folder: &Path) -> bool {
     matches!(opened, Err(StoreError::NotAStore { .. } | StoreError::Corrupt { .. }))
 }
 
-fn view_of(folder: &Path) -> Result<observe::View, String> {
+fn view_of(folder: &Path) -> Result<observe::StoreView, String> {
     let options = OpenOptions::new().head_cache_bytes(0);
     let opened = Store::open_with(folder.join(STORE), options);
     let store = opened.map_err(|error| format!("it does not open: {}: {error}", error.code()))?;

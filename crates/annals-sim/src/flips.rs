@@ -14,11 +14,11 @@ use annals::rusqlite::{Connection, OpenFlags};
 use annals::store::{OpenOptions, Store, Synchronous};
 
 use crate::log::Log;
-use crate::observe::{self, Deadline, Unreadable, View};
+use crate::observe::{self, Deadline, StoreView, Unreadable};
 use crate::proxy::Calls;
 use crate::spent::Spent;
-use crate::trace::{Kind, Scratch};
-use crate::workload::{self, Shape};
+use crate::trace::{ScratchFolder, WorkloadKind};
+use crate::workload::{self, WorkloadShape};
 
 /// The masks by which a byte is changed.
 const MASKS: [u8; 2] = [0x01, 0x80];
@@ -71,7 +71,7 @@ impl FlipCounts {
 
 /// The bytes to be flipped.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct FlipPlan {
     pub(crate) seed: u64,
     /// Every so many bytes.
     pub(crate) stride: usize,
@@ -85,16 +85,16 @@ pub(crate) struct Plan {
 }
 
 /// A store that is flipped.
-struct Target {
+struct FlippedStore {
     content: Vec<u8>,
-    view: View,
+    view: StoreView,
     /// The table or index of each page.
     pages: Vec<String>,
 }
 
 /// Writes a store and flips its bytes. Returns the counts and the size of the file.
-pub(crate) fn run(plan: &Plan) -> Result<(FlipCounts, usize), String> {
-    let target = Target::make(plan.seed)?;
+pub(crate) fn run(plan: &FlipPlan) -> Result<(FlipCounts, usize), String> {
+    let target = FlippedStore::make(plan.seed)?;
     let size = target.content.len();
     let is_of = |offset: &usize| plan.only.as_deref().is_none_or(|name| target.page(*offset) == name);
     let offsets = (plan.first..size).filter(is_of).step_by(plan.stride.max(1)).take(plan.count);
@@ -103,7 +103,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(FlipCounts, usize), String> {
     let (done, begun) = (AtomicU64::new(0), SystemClock.elapsed());
     let beats: Vec<AtomicU64> = (0..plan.jobs.max(1)).map(|_| AtomicU64::new(0)).collect();
     let work = |beat: &AtomicU64| {
-        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         std::fs::write(scratch.store(), &target.content).map_err(|error| error.to_string())?;
         let file = FileOptions::new().write(true).open(scratch.store()).map_err(|error| error.to_string())?;
         let mut counts = FlipCounts::default();
@@ -141,14 +141,14 @@ pub(crate) fn run(plan: &Plan) -> Result<(FlipCounts, usize), String> {
     Ok((counts, size))
 }
 
-fn shape(seed: u64) -> Shape {
-    let shape = Kind::Single.shape(seed, 0, Synchronous::Full);
-    Shape { acts: 10, rounds: 1, text_max: 5_000, waits: true, ..shape }
+fn shape(seed: u64) -> WorkloadShape {
+    let shape = WorkloadKind::Single.shape(seed, 0, Synchronous::Full);
+    WorkloadShape { acts: 10, rounds: 1, text_max: 5_000, waits: true, ..shape }
 }
 
-impl Target {
+impl FlippedStore {
     fn make(seed: u64) -> Result<Self, String> {
-        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         let calls = Calls::new(Arc::new(Log::memory()), 0, false);
         if let Some(failure) = workload::run(&scratch.store(), &shape(seed), &calls).first() {
             return Err(format!("a call failed without a fault: {failure}"));
@@ -164,7 +164,7 @@ impl Target {
         Ok(Self { content, view, pages })
     }
 
-    fn flip(&self, scratch: &Scratch, file: &File, offset: usize, mask: u8) -> Result<FlipCounts, String> {
+    fn flip(&self, scratch: &ScratchFolder, file: &File, offset: usize, mask: u8) -> Result<FlipCounts, String> {
         let put = |byte: u8| file.write_all_at(&[byte], offset as u64).map_err(|error| error.to_string());
         put(self.content[offset] ^ mask)?;
         let begin = Spent::now();
@@ -204,7 +204,7 @@ impl Target {
     }
 
     /// Names the entities whose data differ or are missing.
-    fn differing(&self, view: &View) -> String {
+    fn differing(&self, view: &StoreView) -> String {
         let names = self.view.keys().chain(view.keys()).filter(|name| self.view.get(*name) != view.get(*name));
         let names: BTreeSet<String> = names
             .map(|name| if view.contains_key(name) { format!(", {name}") } else { format!(", no {name}") })
@@ -212,7 +212,7 @@ impl Target {
         names.into_iter().collect()
     }
 
-    fn classify(&self, counts: &mut FlipCounts, view: Result<View, Unreadable>) -> &'static str {
+    fn classify(&self, counts: &mut FlipCounts, view: Result<StoreView, Unreadable>) -> &'static str {
         match view {
             Ok(view) if view == self.view => {
                 counts.same = 1;
@@ -237,7 +237,7 @@ impl Target {
 /// The content of a flipped store.
 struct Read {
     opens: bool,
-    view: Result<View, Unreadable>,
+    view: Result<StoreView, Unreadable>,
     /// True if `check` found a problem or failed.
     finds: bool,
 }
@@ -247,7 +247,7 @@ fn open(path: &Path) -> Result<Store, annals::store::StoreError> {
 }
 
 fn read(path: &Path) -> Read {
-    let Ok(store) = open(path) else { return Read { opens: false, view: Ok(View::new()), finds: true } };
+    let Ok(store) = open(path) else { return Read { opens: false, view: Ok(StoreView::new()), finds: true } };
     let view = observe::everything(&store, Deadline::after(HUNG / 2));
     let finds = store.check().map_or(true, |report| !report.problems.is_empty());
     Read { opens: true, view, finds }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 /// The store's file, or one beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum StoreFile {
     Main,
     Wal,
     Journal,
@@ -22,13 +22,13 @@ pub(crate) enum Name {
     Copy,
 }
 
-/// Number of the variants of [`Name`].
-pub(crate) const NAMES: usize = Name::Copy as usize + 1;
+/// Number of the variants of [`StoreFile`].
+pub(crate) const NAMES: usize = StoreFile::Copy as usize + 1;
 
 /// The name of the store's file in every folder.
 pub(crate) const STORE: &str = "n.db";
 
-impl Name {
+impl StoreFile {
     /// All of them.
     pub(crate) const ALL: [Self; NAMES] = [Self::Main, Self::Wal, Self::Journal, Self::UnfinishedCopy, Self::Copy];
 
@@ -51,11 +51,11 @@ impl Name {
 
 /// An operation on the disk, or the begin or the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum DiskOp {
     /// A file was opened that another layer had made: it is durable with its size of zeros, but for a copy.
-    Found { name: Name, ino: u64, size: u64 },
+    Found { name: StoreFile, ino: u64, size: u64 },
     /// A file was made.
-    Create { name: Name, ino: u64 },
+    Create { name: StoreFile, ino: u64 },
     /// Bytes were written.
     Write { ino: u64, offset: u64, bytes: Arc<[u8]> },
     /// The size was set.
@@ -65,7 +65,7 @@ pub(crate) enum Op {
     /// A sync that failed.
     SyncFailed { ino: u64 },
     /// A name was removed.
-    Delete { name: Name, syncs_folder: bool },
+    Delete { name: StoreFile, syncs_folder: bool },
     /// A call of the workload began.
     Begin { process: u8, fact: u32 },
     /// A call of the workload was acknowledged.
@@ -82,7 +82,7 @@ pub(crate) struct Log {
 
 #[derive(Debug)]
 enum Sink {
-    Memory(Vec<Op>),
+    Memory(Vec<DiskOp>),
     Shared(File),
 }
 
@@ -99,7 +99,7 @@ impl Log {
     }
 
     /// Runs a step that pushes its operations, while no other thread or process does.
-    pub(crate) fn record<T>(&self, step: impl FnOnce(&mut Vec<Op>) -> T) -> T {
+    pub(crate) fn record<T>(&self, step: impl FnOnce(&mut Vec<DiskOp>) -> T) -> T {
         match &mut *self.sink.lock() {
             Sink::Memory(ops) => step(ops),
             Sink::Shared(file) => {
@@ -116,7 +116,7 @@ impl Log {
     }
 
     /// Takes the operations so far from a log in memory.
-    pub(crate) fn take(&self) -> Vec<Op> {
+    pub(crate) fn take(&self) -> Vec<DiskOp> {
         match &mut *self.sink.lock() {
             Sink::Memory(ops) => std::mem::take(ops),
             Sink::Shared(_) => Vec::new(),
@@ -124,7 +124,7 @@ impl Log {
     }
 }
 
-fn encode(op: &Op, out: &mut Vec<u8>) {
+fn encode(op: &DiskOp, out: &mut Vec<u8>) {
     let mut put = |tag: u8, numbers: [u64; 3], bytes: &[u8]| {
         out.push(tag);
         numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
@@ -132,21 +132,21 @@ fn encode(op: &Op, out: &mut Vec<u8>) {
         out.extend(bytes);
     };
     match op {
-        Op::Found { name, ino, size } => put(0, [*name as u64, *ino, *size], &[]),
-        Op::Create { name, ino } => put(1, [*name as u64, *ino, 0], &[]),
-        Op::Write { ino, offset, bytes } => put(2, [*ino, *offset, 0], bytes),
-        Op::Truncate { ino, size } => put(3, [*ino, *size, 0], &[]),
-        Op::Sync { ino, folder } => put(4, [*ino, u64::from(*folder), 0], &[]),
-        Op::SyncFailed { ino } => put(5, [*ino, 0, 0], &[]),
-        Op::Delete { name, syncs_folder } => put(6, [*name as u64, u64::from(*syncs_folder), 0], &[]),
-        Op::Begin { process, fact } => put(7, [u64::from(*process), u64::from(*fact), 0], &[]),
-        Op::Ack { process, fact } => put(8, [u64::from(*process), u64::from(*fact), 0], &[]),
-        Op::Fail { process, fact } => put(9, [u64::from(*process), u64::from(*fact), 0], &[]),
+        DiskOp::Found { name, ino, size } => put(0, [*name as u64, *ino, *size], &[]),
+        DiskOp::Create { name, ino } => put(1, [*name as u64, *ino, 0], &[]),
+        DiskOp::Write { ino, offset, bytes } => put(2, [*ino, *offset, 0], bytes),
+        DiskOp::Truncate { ino, size } => put(3, [*ino, *size, 0], &[]),
+        DiskOp::Sync { ino, folder } => put(4, [*ino, u64::from(*folder), 0], &[]),
+        DiskOp::SyncFailed { ino } => put(5, [*ino, 0, 0], &[]),
+        DiskOp::Delete { name, syncs_folder } => put(6, [*name as u64, u64::from(*syncs_folder), 0], &[]),
+        DiskOp::Begin { process, fact } => put(7, [u64::from(*process), u64::from(*fact), 0], &[]),
+        DiskOp::Ack { process, fact } => put(8, [u64::from(*process), u64::from(*fact), 0], &[]),
+        DiskOp::Fail { process, fact } => put(9, [u64::from(*process), u64::from(*fact), 0], &[]),
     }
 }
 
 /// Reads a log that processes have appended to.
-pub(crate) fn read_shared(path: &Path) -> io::Result<Vec<Op>> {
+pub(crate) fn read_shared(path: &Path) -> io::Result<Vec<DiskOp>> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
     let mut rest = &bytes[..];
@@ -157,7 +157,7 @@ pub(crate) fn read_shared(path: &Path) -> io::Result<Vec<Op>> {
     Ok(ops)
 }
 
-fn decode(rest: &mut &[u8]) -> Option<Op> {
+fn decode(rest: &mut &[u8]) -> Option<DiskOp> {
     let mut take = |count: usize| {
         let (taken, after) = rest.split_at_checked(count)?;
         *rest = after;
@@ -167,19 +167,19 @@ fn decode(rest: &mut &[u8]) -> Option<Op> {
     let mut number = || Some(u64::from_le_bytes(take(8)?.try_into().ok()?));
     let (a, b, c, length) = (number()?, number()?, number()?, number()?);
     let bytes = take(usize::try_from(length).ok()?)?;
-    let name = || Name::ALL.get(usize::try_from(a).ok()?).copied();
+    let name = || StoreFile::ALL.get(usize::try_from(a).ok()?).copied();
     let fact = || Some((u8::try_from(a).ok()?, u32::try_from(b).ok()?));
     Some(match tag {
-        0 => Op::Found { name: name()?, ino: b, size: c },
-        1 => Op::Create { name: name()?, ino: b },
-        2 => Op::Write { ino: a, offset: b, bytes: bytes.into() },
-        3 => Op::Truncate { ino: a, size: b },
-        4 => Op::Sync { ino: a, folder: b != 0 },
-        5 => Op::SyncFailed { ino: a },
-        6 => Op::Delete { name: name()?, syncs_folder: b != 0 },
-        7 => fact().map(|(process, fact)| Op::Begin { process, fact })?,
-        8 => fact().map(|(process, fact)| Op::Ack { process, fact })?,
-        9 => fact().map(|(process, fact)| Op::Fail { process, fact })?,
+        0 => DiskOp::Found { name: name()?, ino: b, size: c },
+        1 => DiskOp::Create { name: name()?, ino: b },
+        2 => DiskOp::Write { ino: a, offset: b, bytes: bytes.into() },
+        3 => DiskOp::Truncate { ino: a, size: b },
+        4 => DiskOp::Sync { ino: a, folder: b != 0 },
+        5 => DiskOp::SyncFailed { ino: a },
+        6 => DiskOp::Delete { name: name()?, syncs_folder: b != 0 },
+        7 => fact().map(|(process, fact)| DiskOp::Begin { process, fact })?,
+        8 => fact().map(|(process, fact)| DiskOp::Ack { process, fact })?,
+        9 => fact().map(|(process, fact)| DiskOp::Fail { process, fact })?,
         _ => return None,
     })
 }
@@ -191,21 +191,21 @@ mod tests {
     #[test]
     fn operations_are_read_as_they_were_written() {
         let ops = [
-            Op::Found { name: Name::Main, ino: 7, size: 3 },
-            Op::Create { name: Name::Wal, ino: 8 },
-            Op::Write { ino: 8, offset: 32, bytes: [1, 2, 3][..].into() },
-            Op::Truncate { ino: 8, size: 0 },
-            Op::Sync { ino: 8, folder: true },
-            Op::SyncFailed { ino: 7 },
-            Op::Delete { name: Name::Journal, syncs_folder: false },
-            Op::Begin { process: 1, fact: 4 },
-            Op::Ack { process: 1, fact: 4 },
-            Op::Fail { process: 1, fact: 5 },
+            DiskOp::Found { name: StoreFile::Main, ino: 7, size: 3 },
+            DiskOp::Create { name: StoreFile::Wal, ino: 8 },
+            DiskOp::Write { ino: 8, offset: 32, bytes: [1, 2, 3][..].into() },
+            DiskOp::Truncate { ino: 8, size: 0 },
+            DiskOp::Sync { ino: 8, folder: true },
+            DiskOp::SyncFailed { ino: 7 },
+            DiskOp::Delete { name: StoreFile::Journal, syncs_folder: false },
+            DiskOp::Begin { process: 1, fact: 4 },
+            DiskOp::Ack { process: 1, fact: 4 },
+            DiskOp::Fail { process: 1, fact: 5 },
         ];
         let mut bytes = Vec::new();
         ops.iter().for_each(|op| encode(op, &mut bytes));
         let mut rest = &bytes[..];
-        let read: Vec<Op> = std::iter::from_fn(|| decode(&mut rest)).collect();
+        let read: Vec<DiskOp> = std::iter::from_fn(|| decode(&mut rest)).collect();
         assert_eq!(read, ops);
         assert!(decode(&mut &bytes[..bytes.len() - 1][..9]).is_none());
     }

@@ -7,16 +7,16 @@ use annals::base::ThreadId;
 use annals::store::{Backend, CheckpointRef, KvChange, MemoryBackend, OpenOptions, PruneSpan, Store, StoreError};
 use parking_lot::Mutex;
 
-use crate::observe::{self, Deadline, Ledger, View};
-use crate::proxy::{Job, JobOutcome, LedgerEntry, Upkeep};
+use crate::observe::{self, Deadline, LedgerRows, StoreView};
+use crate::proxy::{FileUpkeep, LedgerEntry, StoreCall, StoreCallOutcome};
 
 /// A call and its effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fact {
+pub(crate) struct CallEffect {
     /// The entities that it changes, with their hashes afterwards; 0 for one that is gone. None if it was refused.
     pub(crate) effects: Vec<(String, u64)>,
     /// The work on the file, of a call that changes no entity.
-    pub(crate) upkeep: Option<Upkeep>,
+    pub(crate) upkeep: Option<FileUpkeep>,
 }
 
 /// The model.
@@ -24,7 +24,7 @@ struct Model {
     store: Store,
     backend: Arc<MemoryBackend>,
     /// The rows of the application's table.
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<LedgerRows>,
 }
 
 impl Model {
@@ -34,19 +34,21 @@ impl Model {
         Self { store, backend, ledger: Mutex::default() }
     }
 
-    fn apply(&self, job: &Job) -> Result<(), String> {
+    fn apply(&self, job: &StoreCall) -> Result<(), String> {
         let result = match job {
-            Job::Commit(batch) => {
+            StoreCall::Commit(batch) => {
                 let mut alone = (**batch).clone();
                 alone.chain = None;
                 self.backend.commit(&alone)
             }
-            Job::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
-            Job::Kv(changes) => self.backend.beside().commit_kv(changes),
-            Job::Prune(point) => self.prune(point),
-            Job::PruneNamespaces(thread, namespaces) => self.backend.prune_namespaces(thread, namespaces).map(|_| ()),
-            Job::Ledger(entry) => self.account(entry),
-            Job::Upkeep(_) => Ok(()),
+            StoreCall::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
+            StoreCall::Kv(changes) => self.backend.beside().commit_kv(changes),
+            StoreCall::Prune(point) => self.prune(point),
+            StoreCall::PruneNamespaces(thread, namespaces) => {
+                self.backend.prune_namespaces(thread, namespaces).map(|_| ())
+            }
+            StoreCall::Ledger(entry) => self.account(entry),
+            StoreCall::Upkeep(_) => Ok(()),
         };
         result.map_err(|error| error.to_string())
     }
@@ -73,7 +75,7 @@ impl Model {
         Ok(())
     }
 
-    fn view(&self) -> Result<View, String> {
+    fn view(&self) -> Result<StoreView, String> {
         let deadline = Deadline::after(Duration::from_secs(60));
         let mut view = observe::everything(&self.store, deadline).map_err(|error| error.to_string())?;
         view.extend(observe::of_ledger(&self.ledger.lock()));
@@ -95,21 +97,21 @@ impl Model {
 }
 
 /// Returns the entities that a call changes.
-pub(crate) fn entities(job: &Job) -> Vec<String> {
+pub(crate) fn entities(job: &StoreCall) -> Vec<String> {
     let mut names: Vec<String> = match job {
-        Job::Commit(batch) => batch.parts().map(|part| format!("t:{}", part.thread)).collect(),
-        Job::Delete(threads) => threads.iter().map(|thread| format!("t:{thread}")).collect(),
-        Job::Kv(changes) => {
+        StoreCall::Commit(batch) => batch.parts().map(|part| format!("t:{}", part.thread)).collect(),
+        StoreCall::Delete(threads) => threads.iter().map(|thread| format!("t:{thread}")).collect(),
+        StoreCall::Kv(changes) => {
             let namespaces = changes.iter().map(KvChange::namespace);
             namespaces.map(|namespace| format!("k:{}", namespace.labels().next().unwrap_or_default())).collect()
         }
-        Job::Prune(point) => vec![format!("t:{}", point.thread)],
-        Job::PruneNamespaces(thread, _) => vec![format!("t:{thread}")],
-        Job::Ledger(entry) => {
+        StoreCall::Prune(point) => vec![format!("t:{}", point.thread)],
+        StoreCall::PruneNamespaces(thread, _) => vec![format!("t:{thread}")],
+        StoreCall::Ledger(entry) => {
             let batch = entry.batch.iter().map(|batch| format!("t:{}", batch.thread));
             batch.chain([format!("a:{}", entry.actor)]).collect()
         }
-        Job::Upkeep(_) => Vec::new(),
+        StoreCall::Upkeep(_) => Vec::new(),
     };
     names.sort();
     names.dedup();
@@ -120,18 +122,18 @@ pub(crate) fn entities(job: &Job) -> Vec<String> {
 ///
 /// # Errors
 /// If the model refuses a call that the file accepted.
-pub(crate) fn facts(jobs: &[(Job, JobOutcome)]) -> Result<Vec<Fact>, String> {
+pub(crate) fn facts(jobs: &[(StoreCall, StoreCallOutcome)]) -> Result<Vec<CallEffect>, String> {
     let model = Model::new();
-    let fact = |(job, outcome): &(Job, JobOutcome)| {
-        if let Job::Upkeep(upkeep) = job {
-            return Ok(Fact { upkeep: Some(*upkeep), ..Fact::default() });
+    let fact = |(job, outcome): &(StoreCall, StoreCallOutcome)| {
+        if let StoreCall::Upkeep(upkeep) = job {
+            return Ok(CallEffect { upkeep: Some(*upkeep), ..CallEffect::default() });
         }
-        if *outcome != JobOutcome::Acknowledged {
-            return Ok(Fact::default());
+        if *outcome != StoreCallOutcome::Acknowledged {
+            return Ok(CallEffect::default());
         }
         model.apply(job).map_err(|error| format!("the model refuses {job:?}: {error}"))?;
         let effects = entities(job).into_iter().map(|entity| Ok((entity.clone(), model.hash(&entity)?)));
-        Ok(Fact { effects: effects.collect::<Result<_, String>>()?, upkeep: None })
+        Ok(CallEffect { effects: effects.collect::<Result<_, String>>()?, upkeep: None })
     };
     jobs.iter().map(fact).collect()
 }
@@ -144,8 +146,8 @@ pub(crate) const UNKNOWN_MAX: usize = 8;
 ///
 /// # Errors
 /// If there is none: the model refuses a call that the file accepted, whatever the unknown calls did.
-pub(crate) fn possible(jobs: &[(Job, JobOutcome)]) -> Result<Vec<View>, String> {
-    let is_unknown = |at: &usize| matches!(jobs[*at].1, JobOutcome::Unknown(_));
+pub(crate) fn possible(jobs: &[(StoreCall, StoreCallOutcome)]) -> Result<Vec<StoreView>, String> {
+    let is_unknown = |at: &usize| matches!(jobs[*at].1, StoreCallOutcome::Unknown(_));
     let unknown: Vec<usize> = (0..jobs.len()).filter(is_unknown).take(UNKNOWN_MAX).collect();
     let (mut views, mut refusal) = (Vec::new(), String::new());
     for chosen in 0..1_u32 << unknown.len() {
@@ -153,7 +155,7 @@ pub(crate) fn possible(jobs: &[(Job, JobOutcome)]) -> Result<Vec<View>, String> 
         let written =
             |at: usize| unknown.iter().position(|known| *known == at).is_some_and(|bit| chosen >> bit & 1 == 1);
         let outcome = jobs.iter().enumerate().try_for_each(|(at, (job, outcome))| {
-            let applies = *outcome == JobOutcome::Acknowledged || written(at);
+            let applies = *outcome == StoreCallOutcome::Acknowledged || written(at);
             if applies { model.apply(job) } else { Ok(()) }
         });
         match outcome {
@@ -169,8 +171,8 @@ pub(crate) fn possible(jobs: &[(Job, JobOutcome)]) -> Result<Vec<View>, String> 
 }
 
 /// Compares a view with those that are possible; returns the entities that differ from the nearest one.
-pub(crate) fn differences(view: &View, possible: &[View]) -> Vec<String> {
-    let from = |other: &View| -> Vec<String> {
+pub(crate) fn differences(view: &StoreView, possible: &[StoreView]) -> Vec<String> {
+    let from = |other: &StoreView| -> Vec<String> {
         let changed = other.iter().filter_map(|(entity, hash)| match view.get(entity) {
             Some(found) if found == hash => None,
             Some(_) => Some(format!("{entity} is another")),
@@ -188,8 +190,9 @@ mod tests {
 
     #[test]
     fn the_nearest_view_names_the_differences() {
-        let view =
-            |names: &[(&str, u64)]| -> View { names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect() };
+        let view = |names: &[(&str, u64)]| -> StoreView {
+            names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect()
+        };
         let possible = [view(&[("t:a", 1), ("t:b", 2)]), view(&[("t:a", 3)])];
         assert!(differences(&view(&[("t:a", 3)]), &possible).is_empty());
         assert_eq!(differences(&view(&[("t:a", 1)]), &possible), ["t:b is gone"]);

@@ -17,10 +17,10 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::sql;
 
 /// The hash of each entity that holds something: `t:` and a thread, `k:` and the first label of a namespace.
-pub(crate) type View = BTreeMap<String, u64>;
+pub(crate) type StoreView = BTreeMap<String, u64>;
 
 /// The rows of the application's table, by actor: number and text.
-pub(crate) type Ledger = BTreeMap<String, Vec<(i64, String)>>;
+pub(crate) type LedgerRows = BTreeMap<String, Vec<(i64, String)>>;
 
 /// The failure of a read.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Hash {
 }
 
 /// Reads everything in a store.
-pub(crate) fn everything(store: &Store, deadline: Deadline) -> Result<View, Unreadable> {
+pub(crate) fn everything(store: &Store, deadline: Deadline) -> Result<StoreView, Unreadable> {
     let timers = store.timers(None)?;
     let mut view = key_values(store)?;
     for record in threads(store, deadline)? {
@@ -111,9 +111,9 @@ pub(crate) fn everything(store: &Store, deadline: Deadline) -> Result<View, Unre
 }
 
 /// Reads everything in a file, and the application's table.
-pub(crate) fn with_ledger(store: &Store, deadline: Deadline) -> Result<View, Unreadable> {
+pub(crate) fn with_ledger(store: &Store, deadline: Deadline) -> Result<StoreView, Unreadable> {
     let mut view = everything(store, deadline)?;
-    let mut ledger = Ledger::new();
+    let mut ledger = LedgerRows::new();
     let rows = store.transaction(|tx| {
         tx.execute_batch(sql::LEDGER)?;
         tx.query(sql::LEDGER_ROWS, (), |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))
@@ -126,7 +126,7 @@ pub(crate) fn with_ledger(store: &Store, deadline: Deadline) -> Result<View, Unr
 }
 
 /// Returns one hash for each actor with rows in the application's table: `a:` and the actor.
-pub(crate) fn of_ledger(ledger: &Ledger) -> View {
+pub(crate) fn of_ledger(ledger: &LedgerRows) -> StoreView {
     let hash_of = |rows: &Vec<(i64, String)>| {
         let mut hash = Hash::new();
         rows.iter().for_each(|row| hash.add(row));
@@ -136,7 +136,7 @@ pub(crate) fn of_ledger(ledger: &Ledger) -> View {
 }
 
 /// Returns one hash of all that a store shows.
-pub(crate) fn hash_of(view: &View) -> u64 {
+pub(crate) fn hash_of(view: &StoreView) -> u64 {
     let mut hash = Hash::new();
     view.iter().for_each(|entity| hash.add(&entity));
     hash.end()
@@ -166,7 +166,7 @@ pub(crate) fn thread(store: &Store, id: &ThreadId, deadline: Deadline) -> Result
 }
 
 /// Reads the key-value memory.
-pub(crate) fn key_values(store: &Store) -> Result<View, Unreadable> {
+pub(crate) fn key_values(store: &Store) -> Result<StoreView, Unreadable> {
     let mut hashes: BTreeMap<String, Hash> = BTreeMap::new();
     let never = Timestamp::from_micros(0);
     store.backend().beside().kv_entries(None, never, &mut |record| {

@@ -7,9 +7,9 @@ use annals::store::Store;
 
 use crate::cuts::lay;
 use crate::disk::Image;
-use crate::log::Name;
-use crate::observe::{self, Deadline, View};
-use crate::trace::Scratch;
+use crate::log::StoreFile;
+use crate::observe::{self, Deadline, StoreView};
+use crate::trace::ScratchFolder;
 
 /// The file of format 1.
 const FORMAT_1: &[u8] = include_bytes!("../../../tests/compat/format-1.db");
@@ -17,16 +17,16 @@ const FORMAT_1: &[u8] = include_bytes!("../../../tests/compat/format-1.db");
 /// Returns the files before a migration.
 pub(crate) fn image() -> Image {
     let mut image = Image::default();
-    image[Name::Main as usize] = Some(FORMAT_1.to_vec());
+    image[StoreFile::Main as usize] = Some(FORMAT_1.to_vec());
     image
 }
 
 /// Returns the files before a migration, and the content that a store shows after one without an interruption. The tests
 /// of the engine compare it with the content that the last build of format 1 showed.
-pub(crate) fn file() -> Result<(Image, View), String> {
-    static SHOWN: OnceLock<Result<View, String>> = OnceLock::new();
+pub(crate) fn file() -> Result<(Image, StoreView), String> {
+    static SHOWN: OnceLock<Result<StoreView, String>> = OnceLock::new();
     let shown = SHOWN.get_or_init(|| {
-        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         lay(scratch.path(), &image())?;
         let store = Store::open(scratch.store()).map_err(|error| error.to_string())?;
         observe::everything(&store, Deadline::after(Duration::from_secs(60))).map_err(|error| error.to_string())

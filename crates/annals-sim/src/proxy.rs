@@ -18,14 +18,14 @@ use annals::store::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::log::{Log, Name, Op};
+use crate::log::{DiskOp, Log, StoreFile};
 
 /// Checkpoints that one call prunes: fewer than a transaction of the store takes.
 const PRUNED_AT_ONCE: u64 = 2;
 
 /// A call that changes the store.
 #[derive(Clone, Debug)]
-pub(crate) enum Job {
+pub(crate) enum StoreCall {
     Commit(Box<Batch>),
     Delete(Vec<ThreadId>),
     Kv(Vec<KvChange>),
@@ -34,7 +34,7 @@ pub(crate) enum Job {
     PruneNamespaces(ThreadId, Vec<(Namespace, CheckpointId)>),
     /// A transaction on the tables of the application.
     Ledger(LedgerEntry),
-    Upkeep(Upkeep),
+    Upkeep(FileUpkeep),
 }
 
 /// A row of the application's table, and the batch that is committed with it.
@@ -50,7 +50,7 @@ pub(crate) struct LedgerEntry {
 
 /// Work on the file that changes nothing that the store shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Upkeep {
+pub(crate) enum FileUpkeep {
     /// The open that brings the file to the newest format.
     Migrate,
     Compact,
@@ -59,7 +59,7 @@ pub(crate) enum Upkeep {
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum JobOutcome {
+pub(crate) enum StoreCallOutcome {
     /// It has not ended.
     Open,
     /// It was acknowledged.
@@ -77,7 +77,7 @@ pub(crate) struct Calls {
     process: u8,
     /// True if submitted batches are waited for at once, so that their outcomes are known.
     waits: bool,
-    jobs: Mutex<Vec<(Job, JobOutcome)>>,
+    jobs: Mutex<Vec<(StoreCall, StoreCallOutcome)>>,
     submitted: Mutex<Vec<(u32, CommitHandle)>>,
     /// Number of proxies whose files are open.
     open: Mutex<usize>,
@@ -99,14 +99,14 @@ impl Calls {
     }
 
     /// Returns the calls with their outcomes.
-    pub(crate) fn take(&self) -> Vec<(Job, JobOutcome)> {
+    pub(crate) fn take(&self) -> Vec<(StoreCall, StoreCallOutcome)> {
         self.settle();
         std::mem::take(&mut *self.jobs.lock())
     }
 
     /// Returns the number of calls whose outcome is unknown.
     pub(crate) fn unknown(&self) -> usize {
-        self.jobs.lock().iter().filter(|(_, outcome)| matches!(outcome, JobOutcome::Unknown(_))).count()
+        self.jobs.lock().iter().filter(|(_, outcome)| matches!(outcome, StoreCallOutcome::Unknown(_))).count()
     }
 
     /// Waits until every proxy has closed its file.
@@ -117,13 +117,13 @@ impl Calls {
         }
     }
 
-    fn begin(&self, job: Job) -> u32 {
+    fn begin(&self, job: StoreCall) -> u32 {
         self.settle();
         self.log.record(|ops| {
             let mut jobs = self.jobs.lock();
             let fact = jobs.len() as u32;
-            jobs.push((job, JobOutcome::Open));
-            ops.push(Op::Begin { process: self.process, fact });
+            jobs.push((job, StoreCallOutcome::Open));
+            ops.push(DiskOp::Begin { process: self.process, fact });
             fact
         })
     }
@@ -132,23 +132,23 @@ impl Calls {
         self.close(
             fact,
             match result {
-                Ok(()) => JobOutcome::Acknowledged,
-                Err(error @ StoreError::OutcomeUnknown { .. }) => JobOutcome::Unknown(error.to_string()),
-                Err(error) => JobOutcome::Refused(error.to_string()),
+                Ok(()) => StoreCallOutcome::Acknowledged,
+                Err(error @ StoreError::OutcomeUnknown { .. }) => StoreCallOutcome::Unknown(error.to_string()),
+                Err(error) => StoreCallOutcome::Refused(error.to_string()),
             },
         );
     }
 
-    fn close(&self, fact: u32, outcome: JobOutcome) {
+    fn close(&self, fact: u32, outcome: StoreCallOutcome) {
         self.log.record(|ops| {
             let process = self.process;
-            let acknowledged = outcome == JobOutcome::Acknowledged;
-            ops.push(if acknowledged { Op::Ack { process, fact } } else { Op::Fail { process, fact } });
+            let acknowledged = outcome == StoreCallOutcome::Acknowledged;
+            ops.push(if acknowledged { DiskOp::Ack { process, fact } } else { DiskOp::Fail { process, fact } });
             self.jobs.lock()[fact as usize].1 = outcome;
         });
     }
 
-    fn make<T>(&self, job: Job, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn make<T>(&self, job: StoreCall, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let fact = self.begin(job);
         let result = call();
         self.end(fact, result.as_ref().map(|_| ()));
@@ -156,11 +156,15 @@ impl Calls {
     }
 
     /// Makes a call that consists of parts, in their order. After a cut, or an error, the first of them may be done.
-    fn make_in_parts<T>(&self, jobs: Vec<Job>, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn make_in_parts<T>(
+        &self,
+        jobs: Vec<StoreCall>,
+        call: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let facts: Vec<u32> = jobs.into_iter().map(|job| self.begin(job)).collect();
         let result = call();
-        let unknown = |error: &StoreError| JobOutcome::Unknown(error.to_string());
-        let outcome = result.as_ref().map_or_else(unknown, |_| JobOutcome::Acknowledged);
+        let unknown = |error: &StoreError| StoreCallOutcome::Unknown(error.to_string());
+        let outcome = result.as_ref().map_or_else(unknown, |_| StoreCallOutcome::Acknowledged);
         facts.into_iter().for_each(|fact| self.close(fact, outcome.clone()));
         result
     }
@@ -171,10 +175,10 @@ impl Calls {
         path: &Path,
         open: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let opened = self.make(Job::Upkeep(Upkeep::Migrate), open)?;
+        let opened = self.make(StoreCall::Upkeep(FileUpkeep::Migrate), open)?;
         // The library removes the copy itself, below no call of SQLite.
-        if !path.with_file_name(Name::Copy.file()).exists() {
-            self.log.record(|ops| ops.push(Op::Delete { name: Name::Copy, syncs_folder: true }));
+        if !path.with_file_name(StoreFile::Copy.file()).exists() {
+            self.log.record(|ops| ops.push(DiskOp::Delete { name: StoreFile::Copy, syncs_folder: true }));
         }
         Ok(opened)
     }
@@ -232,7 +236,7 @@ impl Proxy {
         entry: LedgerEntry,
         call: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.calls.make(Job::Ledger(entry), call)
+        self.calls.make(StoreCall::Ledger(entry), call)
     }
 
     /// Returns the checkpoints of a span that are not pruned, oldest first.
@@ -262,11 +266,11 @@ impl Drop for Proxy {
 
 impl Backend for Proxy {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.calls.make(Job::Commit(Box::new(batch.clone())), || self.inner.commit(batch))
+        self.calls.make(StoreCall::Commit(Box::new(batch.clone())), || self.inner.commit(batch))
     }
 
     fn submit(&self, batch: Batch) -> CommitHandle {
-        let fact = self.calls.begin(Job::Commit(Box::new(batch.clone())));
+        let fact = self.calls.begin(StoreCall::Commit(Box::new(batch.clone())));
         let handle = self.inner.submit(batch);
         if self.calls.waits {
             self.inner.write_submitted();
@@ -315,15 +319,15 @@ impl Backend for Proxy {
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
-        self.calls.make(Job::Delete(threads.to_vec()), || self.inner.delete_threads(threads))
+        self.calls.make(StoreCall::Delete(threads.to_vec()), || self.inner.delete_threads(threads))
     }
 
     fn reclaim(&self) -> Result<Erasure, StoreError> {
-        self.calls.make(Job::Upkeep(Upkeep::Reclaim), || self.inner.reclaim())
+        self.calls.make(StoreCall::Upkeep(FileUpkeep::Reclaim), || self.inner.reclaim())
     }
 
     fn compact(&self) -> Result<Compaction, StoreError> {
-        self.calls.make(Job::Upkeep(Upkeep::Compact), || self.inner.compact())
+        self.calls.make(StoreCall::Upkeep(FileUpkeep::Compact), || self.inner.compact())
     }
 
     fn transact(
@@ -344,7 +348,7 @@ impl Backend for Proxy {
             let mut first = span.first;
             while first <= span.last {
                 let part = PruneSpan::new(span.branch, first, span.last.min(first + PRUNED_AT_ONCE - 1));
-                let jobs = self.points(thread, &part)?.into_iter().map(Job::Prune).collect();
+                let jobs = self.points(thread, &part)?.into_iter().map(StoreCall::Prune).collect();
                 sum.add(self.calls.make_in_parts(jobs, || self.inner.prune(thread, &[part]))?);
                 first = part.last + 1;
             }
@@ -361,7 +365,7 @@ impl Backend for Proxy {
         thread: &ThreadId,
         namespaces: &[(Namespace, CheckpointId)],
     ) -> Result<Pruned, StoreError> {
-        let job = Job::PruneNamespaces(thread.clone(), namespaces.to_vec());
+        let job = StoreCall::PruneNamespaces(thread.clone(), namespaces.to_vec());
         self.calls.make_in_parts(vec![job], || self.inner.prune_namespaces(thread, namespaces))
     }
 
@@ -492,7 +496,7 @@ impl Backend for Proxy {
 
 impl Beside for Proxy {
     fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
-        self.calls.make(Job::Kv(changes.to_vec()), || self.inner.beside().commit_kv(changes))
+        self.calls.make(StoreCall::Kv(changes.to_vec()), || self.inner.beside().commit_kv(changes))
     }
 
     fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {

@@ -11,31 +11,31 @@ use annals::store::Synchronous;
 
 use crate::cuts::lay;
 use crate::disk::Image;
-use crate::log::{self, Log, Op, STORE};
-use crate::model::{self, Fact};
-use crate::observe::View;
+use crate::log::{self, DiskOp, Log, STORE};
+use crate::model::{self, CallEffect};
+use crate::observe::StoreView;
 use crate::older;
-use crate::proxy::{Calls, Upkeep};
+use crate::proxy::{Calls, FileUpkeep};
 use crate::rng::Rng;
-use crate::watch::Watch;
-use crate::workload::{self, Shape};
+use crate::watch::FolderWatch;
+use crate::workload::{self, WorkloadShape};
 
 /// A recorded workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     /// The files before the first operation, and the content that a store shows of them.
     pub(crate) before: Image,
-    shown_before: View,
-    pub(crate) ops: Vec<Op>,
+    shown_before: StoreView,
+    pub(crate) ops: Vec<DiskOp>,
     /// The calls of each process.
-    pub(crate) facts: [Vec<Fact>; 2],
+    pub(crate) facts: [Vec<CallEffect>; 2],
     /// The begin and the acknowledgement of each call in `ops`, and its effects, by entity.
-    pub(crate) entities: BTreeMap<String, Vec<Change>>,
+    pub(crate) entities: BTreeMap<String, Vec<EntityChange>>,
 }
 
 /// A change of an entity.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
+pub(crate) struct EntityChange {
     begin: usize,
     ack: usize,
     /// The hash of the entity afterwards, 0 if it is gone.
@@ -46,7 +46,7 @@ pub(crate) struct Change {
 
 /// The verdict on a store after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CutVerdict {
     Good,
     /// Acknowledged changes are not there: the entity, and their number.
     Lost(String, usize),
@@ -56,9 +56,9 @@ pub(crate) enum Verdict {
 
 /// A folder that is removed when it is dropped: in memory where the machine has such a place.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct ScratchFolder(PathBuf);
 
-impl Scratch {
+impl ScratchFolder {
     /// Makes an empty folder.
     pub(crate) fn new() -> std::io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -86,7 +86,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         // A folder that stays is small, and the next start of the machine removes it.
         _ = std::fs::remove_dir_all(&self.0);
@@ -104,7 +104,7 @@ pub(crate) fn remove_store(path: &Path) {
 
 /// The kinds of workloads, which seeds take in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WorkloadKind {
     /// One actor.
     Single,
     /// Three actors on one handle: group commit.
@@ -119,7 +119,7 @@ pub(crate) enum Kind {
     Migration,
 }
 
-impl Kind {
+impl WorkloadKind {
     /// Returns the kind of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         match seed % 16 {
@@ -133,9 +133,9 @@ impl Kind {
     }
 
     /// Returns the workload of a seed for one of the processes.
-    pub(crate) fn shape(self, seed: u64, process: u8, synchronous: Synchronous) -> Shape {
+    pub(crate) fn shape(self, seed: u64, process: u8, synchronous: Synchronous) -> WorkloadShape {
         let mut rng = Rng::stream(seed, 1);
-        let mut shape = Shape {
+        let mut shape = WorkloadShape {
             seed,
             process,
             actors: 1,
@@ -169,16 +169,16 @@ impl Trace {
     /// # Errors
     /// If a call failed without a fault of the disk, or the model refuses a call that the file accepted.
     pub(crate) fn record(seed: u64, synchronous: Synchronous) -> Result<Self, String> {
-        let scratch = Scratch::new().map_err(|error| error.to_string())?;
-        let kind = Kind::of(seed);
-        if kind == Kind::Processes {
+        let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
+        let kind = WorkloadKind::of(seed);
+        if kind == WorkloadKind::Processes {
             return Self::of_processes(seed, synchronous, &scratch);
         }
         let shape = kind.shape(seed, 0, synchronous);
         let (before, shown_before) = if shape.migrates { older::file()? } else { Default::default() };
         lay(scratch.path(), &before)?;
         let log = Arc::new(Log::memory());
-        let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+        let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
         let calls = Calls::new(Arc::clone(&log), 0, false);
         let failures = workload::run(&scratch.store(), &shape, &calls);
         drop(watched);
@@ -190,7 +190,7 @@ impl Trace {
     }
 
     /// Records two processes: this one, and this program again with the verb `writer`.
-    fn of_processes(seed: u64, synchronous: Synchronous, scratch: &Scratch) -> Result<Self, String> {
+    fn of_processes(seed: u64, synchronous: Synchronous, scratch: &ScratchFolder) -> Result<Self, String> {
         let failed = |error: std::io::Error| error.to_string();
         let shared = scratch.path().join("log");
         let child = Command::new(std::env::current_exe().map_err(failed)?)
@@ -213,26 +213,27 @@ impl Trace {
     }
 
     /// Makes a trace of a log and the calls in it.
-    pub(crate) fn new(ops: Vec<Op>, facts: [Vec<Fact>; 2]) -> Self {
+    pub(crate) fn new(ops: Vec<DiskOp>, facts: [Vec<CallEffect>; 2]) -> Self {
         let mut trace =
-            Self { before: Image::default(), shown_before: View::new(), ops, facts, entities: BTreeMap::new() };
+            Self { before: Image::default(), shown_before: StoreView::new(), ops, facts, entities: BTreeMap::new() };
         trace.index();
         trace
     }
 
     /// Returns the operations between the begin and the end of each call that works on the file.
-    pub(crate) fn spans(&self, is_asked: impl Fn(Upkeep) -> bool) -> Vec<Range<usize>> {
+    pub(crate) fn spans(&self, is_asked: impl Fn(FileUpkeep) -> bool) -> Vec<Range<usize>> {
         let (mut spans, mut open) = (Vec::new(), None);
         for (at, op) in self.ops.iter().enumerate() {
-            let (Op::Begin { process, fact } | Op::Ack { process, fact } | Op::Fail { process, fact }) = op else {
+            let (DiskOp::Begin { process, fact } | DiskOp::Ack { process, fact } | DiskOp::Fail { process, fact }) = op
+            else {
                 continue;
             };
             // Of the second process, the effects of its calls alone are known.
             let known = self.facts[usize::from(*process)].get(*fact as usize);
             if known.and_then(|known| known.upkeep).is_some_and(&is_asked) {
                 match (op, open) {
-                    (Op::Begin { .. }, None) => open = Some((fact, at)),
-                    (Op::Ack { .. } | Op::Fail { .. }, Some((begun, begin))) if begun == fact => {
+                    (DiskOp::Begin { .. }, None) => open = Some((fact, at)),
+                    (DiskOp::Ack { .. } | DiskOp::Fail { .. }, Some((begun, begin))) if begun == fact => {
                         spans.push(begin..at);
                         open = None;
                     }
@@ -247,24 +248,24 @@ impl Trace {
     pub(crate) fn index(&mut self) {
         let mut acks: BTreeMap<(u8, u32), usize> = BTreeMap::new();
         for (at, op) in self.ops.iter().enumerate() {
-            if let Op::Ack { process, fact } = op {
+            if let DiskOp::Ack { process, fact } = op {
                 acks.insert((*process, *fact), at);
             }
         }
         self.entities.clear();
         for (begin, op) in self.ops.iter().enumerate() {
-            let Op::Begin { process, fact } = op else { continue };
+            let DiskOp::Begin { process, fact } = op else { continue };
             let ack = acks.get(&(*process, *fact)).copied().unwrap_or(usize::MAX);
             let Some(known) = self.facts[usize::from(*process)].get(*fact as usize) else { continue };
             for (entity, after) in &known.effects {
-                let change = Change { begin, ack, after: *after, fact: (*process, *fact) };
+                let change = EntityChange { begin, ack, after: *after, fact: (*process, *fact) };
                 self.entities.entry(entity.clone()).or_default().push(change);
             }
         }
     }
 
     /// Judges the content of a store after a cut behind the first `end` operations.
-    pub(crate) fn judge(&self, view: &View, end: usize) -> Verdict {
+    pub(crate) fn judge(&self, view: &StoreView, end: usize) -> CutVerdict {
         // Calls that were under way, with whether each of their entities shows them.
         let mut shown: BTreeMap<(u8, u32), Vec<(bool, bool)>> = BTreeMap::new();
         for (entity, changes) in &self.entities {
@@ -276,8 +277,8 @@ impl Trace {
             let after = |count: usize| count.checked_sub(1).map_or(before, |last| changes[last].after);
             if !(acknowledged..=begun).any(|count| after(count) == found) {
                 return match (0..acknowledged).rev().find(|count| after(*count) == found) {
-                    Some(count) => Verdict::Lost(entity.clone(), acknowledged - count),
-                    None => Verdict::Wrong(format!("{entity} is none of its states")),
+                    Some(count) => CutVerdict::Lost(entity.clone(), acknowledged - count),
+                    None => CutVerdict::Wrong(format!("{entity} is none of its states")),
                 };
             }
             for (count, change) in changes.iter().enumerate().take(begun).skip(acknowledged) {
@@ -289,32 +290,36 @@ impl Trace {
         }
         let unchanged = || self.shown_before.iter().filter(|(entity, _)| !self.entities.contains_key(*entity));
         if let Some((entity, _)) = unchanged().find(|(entity, _)| !view.contains_key(*entity)) {
-            return Verdict::Lost(entity.clone(), 1);
+            return CutVerdict::Lost(entity.clone(), 1);
         }
         if let Some((entity, _)) = unchanged().find(|(entity, hash)| view.get(*entity) != Some(*hash)) {
-            return Verdict::Wrong(format!("{entity} is another one than before"));
+            return CutVerdict::Wrong(format!("{entity} is another one than before"));
         }
         let is_known = |entity: &String| self.entities.contains_key(entity) || self.shown_before.contains_key(entity);
         if let Some(entity) = view.keys().find(|entity| !is_known(entity)) {
-            return Verdict::Wrong(format!("{entity} was never written"));
+            return CutVerdict::Wrong(format!("{entity} was never written"));
         }
         let half = shown.values().any(|parts| parts.iter().any(|part| part.0) && parts.iter().any(|part| part.1));
-        if half { Verdict::Wrong("a call is there for one thread and not for another".into()) } else { Verdict::Good }
+        if half {
+            CutVerdict::Wrong("a call is there for one thread and not for another".into())
+        } else {
+            CutVerdict::Good
+        }
     }
 }
 
 /// Runs the workload of one of two processes.
 pub(crate) fn writer(
-    scratch: &Scratch,
+    scratch: &ScratchFolder,
     shared: &Path,
     seed: u64,
     process: u8,
     synchronous: Synchronous,
-) -> Result<Vec<Fact>, String> {
+) -> Result<Vec<CallEffect>, String> {
     let log = Arc::new(Log::shared(shared).map_err(|error| error.to_string())?);
-    let _watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+    let _watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
     let calls = Calls::new(log, process, true);
-    let shape = Kind::Processes.shape(seed, process, synchronous);
+    let shape = WorkloadKind::Processes.shape(seed, process, synchronous);
     let failures = workload::run(&scratch.store(), &shape, &calls);
     // A call may find the file locked by the other process, and calls after it may miss that one.
     let is_busy = |failure: &String| failure.contains("Busy") || failure.contains("locked");
@@ -327,23 +332,23 @@ pub(crate) fn writer(
 /// The second process: runs its workload in the folder of the first, and returns its calls as lines of text.
 pub(crate) fn second_process(folder: &Path, seed: u64, synchronous: Synchronous) -> Result<String, String> {
     // The first process removes the folder.
-    let scratch = std::mem::ManuallyDrop::new(Scratch(folder.to_path_buf()));
+    let scratch = std::mem::ManuallyDrop::new(ScratchFolder(folder.to_path_buf()));
     let facts = writer(&scratch, &folder.join("log"), seed, 1, synchronous)?;
-    let line = |fact: &Fact| {
+    let line = |fact: &CallEffect| {
         let effects: Vec<String> = fact.effects.iter().map(|(entity, after)| format!("{entity}\t{after}")).collect();
         effects.join("\t") + "\n"
     };
     Ok(facts.iter().map(line).collect())
 }
 
-fn facts_of_lines(text: &str) -> Result<Vec<Fact>, String> {
+fn facts_of_lines(text: &str) -> Result<Vec<CallEffect>, String> {
     let fact = |line: &str| {
         let fields: Vec<&str> = line.split('\t').filter(|field| !field.is_empty()).collect();
         let effect = |pair: &[&str]| match pair {
             [entity, after] => Ok(((*entity).to_owned(), after.parse().map_err(|_| format!("not a hash: {after}"))?)),
             _ => Err(format!("not the effects of a call: {line}")),
         };
-        Ok(Fact { effects: fields.chunks(2).map(effect).collect::<Result<_, String>>()?, upkeep: None })
+        Ok(CallEffect { effects: fields.chunks(2).map(effect).collect::<Result<_, String>>()?, upkeep: None })
     };
     text.lines().map(fact).collect()
 }
@@ -354,13 +359,13 @@ mod tests {
     use super::*;
 
     /// Records a workload; files are numbered in the order in which they are made.
-    fn recorded(seed: u64) -> Vec<Op> {
+    fn recorded(seed: u64) -> Vec<DiskOp> {
         crate::vfs::install();
         crate::vfs::seed_randomness(seed);
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let log = Arc::new(Log::memory());
-        let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
-        let shape = Shape { waits: true, ..Kind::Single.shape(seed, 0, Synchronous::Full) };
+        let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
+        let shape = WorkloadShape { waits: true, ..WorkloadKind::Single.shape(seed, 0, Synchronous::Full) };
         let failures = workload::run(&scratch.store(), &shape, &Calls::new(Arc::clone(&log), 0, true));
         drop(watched);
         assert!(failures.is_empty(), "{failures:?}");
@@ -375,11 +380,12 @@ mod tests {
         let mut ops = log.take();
         for op in &mut ops {
             match op {
-                Op::Found { ino, .. } | Op::Create { ino, .. } | Op::Write { ino, .. } | Op::Truncate { ino, .. } => {
-                    number(ino)
-                }
-                Op::Sync { ino, .. } | Op::SyncFailed { ino } => number(ino),
-                Op::Delete { .. } | Op::Begin { .. } | Op::Ack { .. } | Op::Fail { .. } => {}
+                DiskOp::Found { ino, .. }
+                | DiskOp::Create { ino, .. }
+                | DiskOp::Write { ino, .. }
+                | DiskOp::Truncate { ino, .. } => number(ino),
+                DiskOp::Sync { ino, .. } | DiskOp::SyncFailed { ino } => number(ino),
+                DiskOp::Delete { .. } | DiskOp::Begin { .. } | DiskOp::Ack { .. } | DiskOp::Fail { .. } => {}
             }
         }
         ops
@@ -401,23 +407,23 @@ mod tests {
 
     #[test]
     fn a_change_that_was_lost_or_torn_is_judged_so() {
-        let effects = |names: &[(&str, u64)]| Fact {
+        let effects = |names: &[(&str, u64)]| CallEffect {
             effects: names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect(),
             upkeep: None,
         };
-        let call = |fact| [Op::Begin { process: 0, fact }, Op::Ack { process: 0, fact }];
+        let call = |fact| [DiskOp::Begin { process: 0, fact }, DiskOp::Ack { process: 0, fact }];
         let ops = [call(0), call(1)].concat();
         let facts = vec![effects(&[("t:a", 1), ("t:b", 2)]), effects(&[("t:a", 3), ("t:b", 0)])];
         let trace = Trace::new(ops, [facts, Vec::new()]);
         let view = |names: &[(&str, u64)]| names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect();
-        assert_eq!(trace.judge(&view(&[("t:a", 1), ("t:b", 2)]), 2), Verdict::Good);
-        assert_eq!(trace.judge(&view(&[]), 2), Verdict::Lost("t:a".into(), 1));
-        assert_eq!(trace.judge(&view(&[]), 1), Verdict::Good);
-        assert!(matches!(trace.judge(&view(&[("t:a", 1)]), 1), Verdict::Wrong(_)), "one thread without the other");
-        assert!(matches!(trace.judge(&view(&[("t:a", 3), ("t:b", 2)]), 3), Verdict::Wrong(_)), "half of a call");
-        assert_eq!(trace.judge(&view(&[("t:a", 3)]), 3), Verdict::Good);
-        assert!(matches!(trace.judge(&view(&[("t:a", 7), ("t:b", 2)]), 2), Verdict::Wrong(_)), "an unknown state");
+        assert_eq!(trace.judge(&view(&[("t:a", 1), ("t:b", 2)]), 2), CutVerdict::Good);
+        assert_eq!(trace.judge(&view(&[]), 2), CutVerdict::Lost("t:a".into(), 1));
+        assert_eq!(trace.judge(&view(&[]), 1), CutVerdict::Good);
+        assert!(matches!(trace.judge(&view(&[("t:a", 1)]), 1), CutVerdict::Wrong(_)), "one thread without the other");
+        assert!(matches!(trace.judge(&view(&[("t:a", 3), ("t:b", 2)]), 3), CutVerdict::Wrong(_)), "half of a call");
+        assert_eq!(trace.judge(&view(&[("t:a", 3)]), 3), CutVerdict::Good);
+        assert!(matches!(trace.judge(&view(&[("t:a", 7), ("t:b", 2)]), 2), CutVerdict::Wrong(_)), "an unknown state");
         let stranger = view(&[("t:a", 1), ("t:b", 2), ("t:c", 1)]);
-        assert!(matches!(trace.judge(&stranger, 2), Verdict::Wrong(_)), "a thread that was never written");
+        assert!(matches!(trace.judge(&stranger, 2), CutVerdict::Wrong(_)), "a thread that was never written");
     }
 }

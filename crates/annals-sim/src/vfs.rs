@@ -1,4 +1,4 @@
-//! A layer below SQLite: a VFS that forwards every call to that of the operating system and shows it to a [`Watch`].
+//! A layer below SQLite: a VFS that forwards every call to that of the operating system and shows it to a [`FolderWatch`].
 //!
 //! It is registered as the default VFS, so that the store opens its files through it without knowing. Only files in a
 //! folder that is watched are shown; all others pass through. Shared memory is forwarded unmodified: its pages are mapped
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::rusqlite::ffi;
 
-use crate::watch::{Call, FileHandle, Watch};
+use crate::watch::{FileCall, FileHandle, FolderWatch};
 
 /// The memory of an open file, before the file of the operating system. SQLite aligns it to 8 bytes, not more.
 #[repr(C)]
@@ -147,7 +147,7 @@ unsafe extern "C" fn vfs_open(
         let real = real(file);
         (*real).pMethods = ptr::null();
         let path = path(name);
-        let opened = Watch::open(path, flags, || forward!(xOpen(name, real, flags, out_flags)));
+        let opened = FolderWatch::open(path, flags, || forward!(xOpen(name, real, flags, out_flags)));
         match opened {
             Ok(handle) => {
                 (*shim).handle = Box::into_raw(Box::new(handle));
@@ -167,12 +167,12 @@ unsafe extern "C" fn vfs_open(
 
 unsafe extern "C" fn vfs_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_dir: c_int) -> c_int {
     // SAFETY: `name` ends with a NUL.
-    unsafe { Watch::delete(path(name), sync_dir != 0, || forward!(xDelete(name, sync_dir))) }
+    unsafe { FolderWatch::delete(path(name), sync_dir != 0, || forward!(xDelete(name, sync_dir))) }
 }
 
 unsafe extern "C" fn vfs_access(_: *mut ffi::sqlite3_vfs, name: *const c_char, flags: c_int, out: *mut c_int) -> c_int {
     // SAFETY: `name` ends with a NUL; the rest is forwarded.
-    unsafe { Watch::call_on(path(name), Call::Access, || forward!(xAccess(name, flags, out))) }
+    unsafe { FolderWatch::call_on(path(name), FileCall::Access, || forward!(xAccess(name, flags, out))) }
 }
 
 unsafe extern "C" fn vfs_full_pathname(
@@ -267,7 +267,7 @@ unsafe extern "C" fn file_read(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     // SAFETY: the file is open; the rest is forwarded.
-    unsafe { handle(file).call(Call::Read, || forward_file!(file, xRead(out, length, offset))) }
+    unsafe { handle(file).call(FileCall::Read, || forward_file!(file, xRead(out, length, offset))) }
 }
 
 unsafe extern "C" fn file_write(
@@ -297,22 +297,22 @@ unsafe extern "C" fn file_sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut ffi::sqlite3_int64) -> c_int {
     // SAFETY: the file is open.
-    unsafe { handle(file).call(Call::FileSize, || forward_file!(file, xFileSize(out))) }
+    unsafe { handle(file).call(FileCall::FileSize, || forward_file!(file, xFileSize(out))) }
 }
 
 unsafe extern "C" fn file_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: the file is open.
-    unsafe { handle(file).call(Call::Lock, || forward_file!(file, xLock(level))) }
+    unsafe { handle(file).call(FileCall::Lock, || forward_file!(file, xLock(level))) }
 }
 
 unsafe extern "C" fn file_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: the file is open.
-    unsafe { handle(file).call(Call::Unlock, || forward_file!(file, xUnlock(level))) }
+    unsafe { handle(file).call(FileCall::Unlock, || forward_file!(file, xUnlock(level))) }
 }
 
 unsafe extern "C" fn file_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
     // SAFETY: the file is open.
-    unsafe { handle(file).call(Call::ReservedLock, || forward_file!(file, xCheckReservedLock(out))) }
+    unsafe { handle(file).call(FileCall::ReservedLock, || forward_file!(file, xCheckReservedLock(out))) }
 }
 
 unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, op: c_int, argument: *mut c_void) -> c_int {
@@ -339,7 +339,7 @@ unsafe extern "C" fn file_shm_map(
 ) -> c_int {
     // SAFETY: the file is open; SQLite expects a null pointer beside an error.
     unsafe {
-        handle(file).call(Call::ShmMap, || forward_file!(file, xShmMap(page, size, extend, out))).also(|code| {
+        handle(file).call(FileCall::ShmMap, || forward_file!(file, xShmMap(page, size, extend, out))).also(|code| {
             if code != ffi::SQLITE_OK && code != ffi::SQLITE_READONLY {
                 *out = ptr::null_mut();
             }
@@ -351,7 +351,7 @@ unsafe extern "C" fn file_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, 
     // SAFETY: the file is open. An unlock is not made to fail: SQLite ignores its result, and a lock without an owner
     // would stay.
     unsafe {
-        let call = if flags & ffi::SQLITE_SHM_UNLOCK == 0 { Call::ShmLock } else { Call::ShmUnlock };
+        let call = if flags & ffi::SQLITE_SHM_UNLOCK == 0 { FileCall::ShmLock } else { FileCall::ShmUnlock };
         handle(file).call(call, || forward_file!(file, xShmLock(offset, n, flags)))
     }
 }

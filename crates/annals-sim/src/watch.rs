@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use annals::rusqlite::ffi;
 use parking_lot::{Mutex, RwLock};
 
-use crate::log::{Log, Name, Op};
+use crate::log::{DiskOp, Log, StoreFile};
 
 /// A call on a file or on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum FileCall {
     Open,
     Delete,
     Access,
@@ -30,8 +30,8 @@ pub(crate) enum Call {
     ShmUnlock,
 }
 
-/// Number of the variants of [`Call`].
-const CALLS: usize = Call::ShmUnlock as usize + 1;
+/// Number of the variants of [`FileCall`].
+const CALLS: usize = FileCall::ShmUnlock as usize + 1;
 
 /// An error of the disk, of the memory or of the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,43 +39,43 @@ pub(crate) struct FaultKind {
     /// Its name on the command line.
     pub(crate) name: &'static str,
     /// The call that fails.
-    pub(crate) call: Call,
+    pub(crate) call: FileCall,
     /// The result code.
     code: c_int,
     /// True if half of the bytes of a write reach the file before it fails.
     half: bool,
 }
 
-const fn kind(name: &'static str, call: Call, code: c_int) -> FaultKind {
+const fn kind(name: &'static str, call: FileCall, code: c_int) -> FaultKind {
     FaultKind { name, call, code, half: false }
 }
 
 /// Every kind of fault.
 pub(crate) const FAULT_KINDS: &[FaultKind] = &[
-    kind("write", Call::Write, ffi::SQLITE_IOERR_WRITE),
-    FaultKind { half: true, ..kind("write-half", Call::Write, ffi::SQLITE_IOERR_WRITE) },
-    kind("full", Call::Write, ffi::SQLITE_FULL),
-    FaultKind { half: true, ..kind("full-half", Call::Write, ffi::SQLITE_FULL) },
-    kind("fsync", Call::Sync, ffi::SQLITE_IOERR_FSYNC),
-    kind("read", Call::Read, ffi::SQLITE_IOERR_READ),
-    kind("read-nomem", Call::Read, ffi::SQLITE_IOERR_NOMEM),
-    kind("truncate", Call::Truncate, ffi::SQLITE_IOERR_TRUNCATE),
-    kind("delete", Call::Delete, ffi::SQLITE_IOERR_DELETE),
-    kind("cantopen", Call::Open, ffi::SQLITE_CANTOPEN),
-    kind("open-nomem", Call::Open, ffi::SQLITE_NOMEM),
-    kind("access", Call::Access, ffi::SQLITE_IOERR_ACCESS),
-    kind("fstat", Call::FileSize, ffi::SQLITE_IOERR_FSTAT),
-    kind("lock", Call::Lock, ffi::SQLITE_IOERR_LOCK),
-    kind("lock-busy", Call::Lock, ffi::SQLITE_BUSY),
-    kind("reserved-lock", Call::ReservedLock, ffi::SQLITE_IOERR_CHECKRESERVEDLOCK),
-    kind("shm-map", Call::ShmMap, ffi::SQLITE_IOERR_SHMMAP),
-    kind("shm-lock", Call::ShmLock, ffi::SQLITE_IOERR_SHMLOCK),
-    kind("shm-busy", Call::ShmLock, ffi::SQLITE_BUSY),
+    kind("write", FileCall::Write, ffi::SQLITE_IOERR_WRITE),
+    FaultKind { half: true, ..kind("write-half", FileCall::Write, ffi::SQLITE_IOERR_WRITE) },
+    kind("full", FileCall::Write, ffi::SQLITE_FULL),
+    FaultKind { half: true, ..kind("full-half", FileCall::Write, ffi::SQLITE_FULL) },
+    kind("fsync", FileCall::Sync, ffi::SQLITE_IOERR_FSYNC),
+    kind("read", FileCall::Read, ffi::SQLITE_IOERR_READ),
+    kind("read-nomem", FileCall::Read, ffi::SQLITE_IOERR_NOMEM),
+    kind("truncate", FileCall::Truncate, ffi::SQLITE_IOERR_TRUNCATE),
+    kind("delete", FileCall::Delete, ffi::SQLITE_IOERR_DELETE),
+    kind("cantopen", FileCall::Open, ffi::SQLITE_CANTOPEN),
+    kind("open-nomem", FileCall::Open, ffi::SQLITE_NOMEM),
+    kind("access", FileCall::Access, ffi::SQLITE_IOERR_ACCESS),
+    kind("fstat", FileCall::FileSize, ffi::SQLITE_IOERR_FSTAT),
+    kind("lock", FileCall::Lock, ffi::SQLITE_IOERR_LOCK),
+    kind("lock-busy", FileCall::Lock, ffi::SQLITE_BUSY),
+    kind("reserved-lock", FileCall::ReservedLock, ffi::SQLITE_IOERR_CHECKRESERVEDLOCK),
+    kind("shm-map", FileCall::ShmMap, ffi::SQLITE_IOERR_SHMMAP),
+    kind("shm-lock", FileCall::ShmLock, ffi::SQLITE_IOERR_SHMLOCK),
+    kind("shm-busy", FileCall::ShmLock, ffi::SQLITE_BUSY),
 ];
 
 /// A fault at the n-th call of its kind, counted from 1.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct InjectedFault {
     pub(crate) kind: FaultKind,
     pub(crate) nth: u64,
     /// True if all later calls of the kind fail as well; of a lock that is taken, [`BUSY_CALLS`] of them.
@@ -87,30 +87,30 @@ const BUSY_CALLS: u64 = 20;
 
 /// A folder that is watched as long as it is registered.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct FolderWatch {
     folder: PathBuf,
     log: Option<Arc<Log>>,
-    fault: Mutex<Option<Fault>>,
+    fault: Mutex<Option<InjectedFault>>,
     counts: [AtomicU64; CALLS],
     fired: AtomicU64,
 }
 
 /// The folders that are watched.
-static WATCHED: RwLock<Vec<Arc<Watch>>> = RwLock::new(Vec::new());
+static WATCHED: RwLock<Vec<Arc<FolderWatch>>> = RwLock::new(Vec::new());
 
 /// An open file of SQLite.
 #[derive(Debug)]
 pub(crate) struct FileHandle {
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<FolderWatch>>,
     /// The file's number on the disk, if its operations are recorded.
     ino: Option<u64>,
     /// True until the first sync of a WAL or journal that may have been made: that one syncs the folder as well.
     syncs_folder: AtomicBool,
 }
 
-impl Watch {
+impl FolderWatch {
     /// Watches a folder. Files in it that are opened from now on are recorded in `log`, if there is one.
-    pub(crate) fn register(folder: &Path, log: Option<Arc<Log>>) -> Registered {
+    pub(crate) fn register(folder: &Path, log: Option<Arc<Log>>) -> WatchGuard {
         let watch = Arc::new(Self {
             folder: folder.to_path_buf(),
             log,
@@ -119,7 +119,7 @@ impl Watch {
             fired: AtomicU64::new(0),
         });
         WATCHED.write().push(Arc::clone(&watch));
-        Registered(watch)
+        WatchGuard(watch)
     }
 
     fn of(path: Option<&Path>) -> Option<Arc<Self>> {
@@ -129,14 +129,14 @@ impl Watch {
     }
 
     /// Sets the fault to come, or none, and counts the calls anew.
-    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+    pub(crate) fn set_fault(&self, fault: Option<InjectedFault>) {
         *self.fault.lock() = fault;
         self.counts.iter().for_each(|count| count.store(0, Ordering::SeqCst));
         self.fired.store(0, Ordering::SeqCst);
     }
 
     /// Returns the number of calls since the fault was set.
-    pub(crate) fn calls(&self, call: Call) -> u64 {
+    pub(crate) fn calls(&self, call: FileCall) -> u64 {
         self.counts[call as usize].load(Ordering::SeqCst)
     }
 
@@ -145,7 +145,7 @@ impl Watch {
         self.fired.load(Ordering::SeqCst)
     }
 
-    fn hit(&self, call: Call) -> Option<FaultKind> {
+    fn hit(&self, call: FileCall) -> Option<FaultKind> {
         let count = self.counts[call as usize].fetch_add(1, Ordering::SeqCst) + 1;
         let fault = (*self.fault.lock()).filter(|fault| fault.kind.call == call)?;
         let lasts = match (fault.persistent, fault.kind.code) {
@@ -166,10 +166,11 @@ impl Watch {
         let plain = |watch| FileHandle { watch, ino: None, syncs_folder: AtomicBool::new(false) };
         let as_result = |code| if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) };
         let Some(known) = &watch else { return as_result(real()).map(|()| plain(None)) };
-        if let Some(kind) = known.hit(Call::Open) {
+        if let Some(kind) = known.hit(FileCall::Open) {
             return Err(kind.code);
         }
-        let (Some(log), Some((path, name))) = (&known.log, path.and_then(|path| Some((path, Name::of(path)?)))) else {
+        let (Some(log), Some((path, name))) = (&known.log, path.and_then(|path| Some((path, StoreFile::of(path)?))))
+        else {
             return as_result(real()).map(|()| plain(watch));
         };
         let opened = log.record(|ops| {
@@ -177,31 +178,31 @@ impl Watch {
             as_result(real())?;
             let Ok(meta) = std::fs::metadata(path) else { return Err(ffi::SQLITE_IOERR_FSTAT) };
             let (ino, size) = (meta.ino(), meta.len());
-            ops.push(if existed { Op::Found { name, ino, size } } else { Op::Create { name, ino } });
+            ops.push(if existed { DiskOp::Found { name, ino, size } } else { DiskOp::Create { name, ino } });
             Ok(ino)
         });
-        let made = flags & ffi::SQLITE_OPEN_CREATE != 0 && name != Name::Main;
+        let made = flags & ffi::SQLITE_OPEN_CREATE != 0 && name != StoreFile::Main;
         opened.map(|ino| FileHandle { watch, ino: Some(ino), syncs_folder: AtomicBool::new(made) })
     }
 
     /// Deletes a name by `real`.
     pub(crate) fn delete(path: Option<&Path>, syncs_folder: bool, real: impl FnOnce() -> c_int) -> c_int {
         let Some(watch) = Self::of(path) else { return real() };
-        if let Some(kind) = watch.hit(Call::Delete) {
+        if let Some(kind) = watch.hit(FileCall::Delete) {
             return kind.code;
         }
-        let (Some(log), Some(name)) = (&watch.log, path.and_then(Name::of)) else { return real() };
+        let (Some(log), Some(name)) = (&watch.log, path.and_then(StoreFile::of)) else { return real() };
         log.record(|ops| {
             let code = real();
             if code == ffi::SQLITE_OK {
-                ops.push(Op::Delete { name, syncs_folder });
+                ops.push(DiskOp::Delete { name, syncs_folder });
             }
             code
         })
     }
 
     /// Makes any other call on a name by `real`.
-    pub(crate) fn call_on(path: Option<&Path>, call: Call, real: impl FnOnce() -> c_int) -> c_int {
+    pub(crate) fn call_on(path: Option<&Path>, call: FileCall, real: impl FnOnce() -> c_int) -> c_int {
         match Self::of(path).and_then(|watch| watch.hit(call)) {
             Some(kind) => kind.code,
             None => real(),
@@ -215,7 +216,7 @@ impl FileHandle {
     }
 
     /// Makes a call that changes nothing on the disk.
-    pub(crate) fn call(&self, call: Call, real: impl FnOnce() -> c_int) -> c_int {
+    pub(crate) fn call(&self, call: FileCall, real: impl FnOnce() -> c_int) -> c_int {
         match self.watch.as_ref().and_then(|watch| watch.hit(call)) {
             Some(kind) => kind.code,
             None => real(),
@@ -224,7 +225,7 @@ impl FileHandle {
 
     /// Writes bytes.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8], real: impl FnOnce(&[u8]) -> c_int) -> c_int {
-        let fault = self.watch.as_ref().and_then(|watch| watch.hit(Call::Write));
+        let fault = self.watch.as_ref().and_then(|watch| watch.hit(FileCall::Write));
         let bytes = match fault {
             Some(kind) if !kind.half => return kind.code,
             Some(_) => &bytes[..bytes.len() / 2],
@@ -235,7 +236,7 @@ impl FileHandle {
             Some((log, ino)) => log.record(|ops| {
                 let code = real(bytes);
                 if code == ffi::SQLITE_OK {
-                    ops.push(Op::Write { ino, offset, bytes: bytes.into() });
+                    ops.push(DiskOp::Write { ino, offset, bytes: bytes.into() });
                 }
                 code
             }),
@@ -245,14 +246,14 @@ impl FileHandle {
 
     /// Sets the size.
     pub(crate) fn truncate(&self, size: u64, real: impl FnOnce() -> c_int) -> c_int {
-        if let Some(kind) = self.watch.as_ref().and_then(|watch| watch.hit(Call::Truncate)) {
+        if let Some(kind) = self.watch.as_ref().and_then(|watch| watch.hit(FileCall::Truncate)) {
             return kind.code;
         }
         let Some((log, ino)) = self.log() else { return real() };
         log.record(|ops| {
             let code = real();
             if code == ffi::SQLITE_OK {
-                ops.push(Op::Truncate { ino, size });
+                ops.push(DiskOp::Truncate { ino, size });
             }
             code
         })
@@ -260,14 +261,14 @@ impl FileHandle {
 
     /// Makes everything written so far durable. A failed sync is recorded: the kernel forgets that the pages are dirty.
     pub(crate) fn sync(&self, real: impl FnOnce() -> c_int) -> c_int {
-        let fault = self.watch.as_ref().and_then(|watch| watch.hit(Call::Sync));
+        let fault = self.watch.as_ref().and_then(|watch| watch.hit(FileCall::Sync));
         let Some((log, ino)) = self.log() else { return fault.map_or_else(real, |kind| kind.code) };
         log.record(|ops| {
             let code = fault.map_or_else(real, |kind| kind.code);
             if code == ffi::SQLITE_OK {
-                ops.push(Op::Sync { ino, folder: self.syncs_folder.swap(false, Ordering::SeqCst) });
+                ops.push(DiskOp::Sync { ino, folder: self.syncs_folder.swap(false, Ordering::SeqCst) });
             } else {
-                ops.push(Op::SyncFailed { ino });
+                ops.push(DiskOp::SyncFailed { ino });
             }
             code
         })
@@ -276,17 +277,17 @@ impl FileHandle {
 
 /// Ends the watch of a folder when it is dropped. Files that are open stay watched.
 #[derive(Debug)]
-pub(crate) struct Registered(Arc<Watch>);
+pub(crate) struct WatchGuard(Arc<FolderWatch>);
 
-impl std::ops::Deref for Registered {
-    type Target = Watch;
+impl std::ops::Deref for WatchGuard {
+    type Target = FolderWatch;
 
-    fn deref(&self) -> &Watch {
+    fn deref(&self) -> &FolderWatch {
         &self.0
     }
 }
 
-impl Drop for Registered {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         WATCHED.write().retain(|watch| !Arc::ptr_eq(watch, &self.0));
     }

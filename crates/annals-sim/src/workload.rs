@@ -21,7 +21,7 @@ use annals_graph::prelude::*;
 use crate::proxy::{Calls, LedgerEntry, Proxy};
 use crate::rng::Rng;
 use crate::sql;
-use crate::trace::Scratch;
+use crate::trace::ScratchFolder;
 
 /// The timestamp at which every workload begins.
 const BEGIN_US: i64 = 1_790_000_000_000_000;
@@ -47,7 +47,7 @@ impl Clock for ActClock {
 
 /// The size of a workload.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct WorkloadShape {
     pub(crate) seed: u64,
     /// The number of the process: 0, or 1 for the second one on the file.
     pub(crate) process: u8,
@@ -72,7 +72,7 @@ pub(crate) struct Shape {
 }
 
 #[derive(State, Clone, Default, Debug)]
-struct Chat {
+struct WorkloadState {
     #[channel(messages)]
     messages: Messages,
     #[channel(append)]
@@ -101,11 +101,11 @@ struct Deep {
 /// The graphs that the actors run.
 struct Graphs {
     /// Two nodes side by side, and after them two subgraphs: one that retains its state, and one that begins anew in each turn.
-    parallel: CompiledGraph<Chat>,
+    parallel: CompiledGraph<WorkloadState>,
     /// A node that interrupts, beside one that does not.
-    asking: CompiledGraph<Chat>,
+    asking: CompiledGraph<WorkloadState>,
     /// A node that sleeps.
-    napping: CompiledGraph<Chat>,
+    napping: CompiledGraph<WorkloadState>,
 }
 
 fn graphs() -> &'static Graphs {
@@ -116,11 +116,11 @@ fn graphs() -> &'static Graphs {
 impl Graphs {
     fn make() -> Result<Self> {
         let says = |name: &'static str| {
-            move |chat: &Chat| {
+            move |chat: &WorkloadState| {
                 let text = format!("{name} in turn {} after {} messages", chat.turn, chat.messages.len());
                 let id = format!("{name}-{}", chat.turn % 3);
                 let fact = (format!("{name} {}", chat.turn % 4), text.clone());
-                let update = Chat::update().messages([Message::ai(text).with_id(id)]);
+                let update = WorkloadState::update().messages([Message::ai(text).with_id(id)]);
                 Ok(update.log([format!("{name} {}", chat.turn)]).facts([fact]).story(format!("{name}. ")))
             }
         };
@@ -133,7 +133,7 @@ impl Graphs {
             StateGraph::<Deep>::new().node("deep", deep).edge(START, "deep").persistence(persistence).compile()
         };
         let (inner, once) = (inside(Persistence::PerThread)?, inside(Persistence::PerInvocation)?);
-        let parallel = StateGraph::<Chat>::new()
+        let parallel = StateGraph::<WorkloadState>::new()
             .node("left", says("left"))
             .node("right", says("right"))
             .node("inner", inner)
@@ -143,22 +143,22 @@ impl Graphs {
             .join(["left", "right"], "inner")
             .edge("inner", "once")
             .compile()?;
-        let ask = |chat: &Chat, ctx: &Context| {
+        let ask = |chat: &WorkloadState, ctx: &Context| {
             let first = ctx.interrupt(format!("first of turn {}?", chat.turn))?;
             let second = ctx.interrupt("second?")?;
-            Ok(Chat::update().log([format!("asked: {first:?}, {second:?}")]))
+            Ok(WorkloadState::update().log([format!("asked: {first:?}, {second:?}")]))
         };
-        let asking = StateGraph::<Chat>::new()
+        let asking = StateGraph::<WorkloadState>::new()
             .node("ask", ask)
             .node("beside", says("beside"))
             .edge(START, "ask")
             .edge(START, "beside")
             .compile()?;
-        let nap = |chat: &Chat, ctx: &Context| {
+        let nap = |chat: &WorkloadState, ctx: &Context| {
             ctx.sleep_until(Timestamp::from_micros(BEGIN_US + NAP_US * (1 + chat.turn)))?;
-            Ok(Chat::update().log(["awake".to_string()]))
+            Ok(WorkloadState::update().log(["awake".to_string()]))
         };
-        let napping = StateGraph::<Chat>::new().node("nap", nap).edge(START, "nap").compile()?;
+        let napping = StateGraph::<WorkloadState>::new().node("nap", nap).edge(START, "nap").compile()?;
         Ok(Self { parallel, asking, napping })
     }
 }
@@ -221,7 +221,7 @@ enum Phase {
 
 /// A thread of an actor.
 #[derive(Clone, Debug)]
-struct Owned {
+struct OwnedThread {
     name: String,
     phase: Phase,
     turn: i64,
@@ -237,7 +237,7 @@ struct Actor {
     waits: bool,
     compactions: usize,
     freed_max: usize,
-    owned: Vec<Owned>,
+    owned: Vec<OwnedThread>,
     made: usize,
     keys: usize,
     /// The rows that it has written to the application's table.
@@ -249,7 +249,7 @@ struct Actor {
 type Failures = Vec<String>;
 
 impl Actor {
-    fn new(shape: &Shape, number: usize, clock: &ActClock) -> Self {
+    fn new(shape: &WorkloadShape, number: usize, clock: &ActClock) -> Self {
         Self {
             name: format!("p{}a{number}", shape.process),
             rng: Rng::stream(shape.seed, 100 + 10 * u64::from(shape.process) + number as u64),
@@ -281,7 +281,7 @@ impl Actor {
     fn add(&mut self, source: Option<String>) -> usize {
         self.made += 1;
         let name = format!("{}-{}", self.name, self.made);
-        self.owned.push(Owned { name, phase: Phase::Idle, turn: 0, source });
+        self.owned.push(OwnedThread { name, phase: Phase::Idle, turn: 0, source });
         self.owned.len() - 1
     }
 
@@ -349,7 +349,7 @@ impl Actor {
     fn update(&mut self, store: &Store, at: usize) -> Result<()> {
         let text = self.text();
         let id = format!("said-{}", self.rng.below(5));
-        let change = Chat::update().note(text.clone()).messages([Message::human(text).with_id(id)]);
+        let change = WorkloadState::update().note(text.clone()).messages([Message::human(text).with_id(id)]);
         store.thread(&self.owned[at].name)?.update(change)?;
         // An update of the engine leaves no task that is due.
         self.owned[at].phase = Phase::Idle;
@@ -390,7 +390,7 @@ impl Actor {
         }
         let copy = self.add(None);
         let name = self.owned[copy].name.clone();
-        self.owned[copy] = Owned { name: name.clone(), ..self.owned[at].clone() };
+        self.owned[copy] = OwnedThread { name: name.clone(), ..self.owned[at].clone() };
         match thread.copy_to(&name) {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -435,7 +435,7 @@ impl Actor {
         self.made += 1;
         let passing = format!("{}-passing-{}", self.name, self.made);
         let text = "p".repeat(4_096 + self.rng.below(self.freed_max));
-        store.thread(&passing)?.update(Chat::update().note(text))?;
+        store.thread(&passing)?.update(WorkloadState::update().note(text))?;
         self.update(store, at)?;
         let _: Erasure = store.delete_threads([&passing])?;
         if self.rng.chance(50) {
@@ -451,9 +451,11 @@ impl Actor {
     /// Copies the store to a folder without faults. A copy is whole and has the heads of the actor; a failed one leaves no
     /// file.
     fn back_up(&self, store: &Store) -> Result<()> {
-        let scratch = Scratch::new().map_err(|error| StoreError::Read { reason: error.to_string(), source: None })?;
-        let head_of =
-            |store: &Store, owned: &Owned| Ok::<_, StoreError>(store.thread(&owned.name)?.head()?.map(|it| it.id()));
+        let scratch =
+            ScratchFolder::new().map_err(|error| StoreError::Read { reason: error.to_string(), source: None })?;
+        let head_of = |store: &Store, owned: &OwnedThread| {
+            Ok::<_, StoreError>(store.thread(&owned.name)?.head()?.map(|it| it.id()))
+        };
         let heads = |store: &Store| self.owned.iter().map(|owned| head_of(store, owned)).collect::<Result<Vec<_>, _>>();
         let before = heads(store)?;
         if let Err(error) = store.backup(scratch.store()) {
@@ -469,12 +471,19 @@ impl Actor {
     }
 
     /// Runs a graph with a new input. Returns whether it stopped at an interrupt or a sleep.
-    fn run(&mut self, store: &Store, at: usize, graph: &CompiledGraph<Chat>, durability: Durability) -> Result<bool> {
+    fn run(
+        &mut self,
+        store: &Store,
+        at: usize,
+        graph: &CompiledGraph<WorkloadState>,
+        durability: Durability,
+    ) -> Result<bool> {
         let text = self.text();
         let owned = &mut self.owned[at];
         owned.turn += 1;
         let id = format!("human-{}", owned.turn);
-        let input = Chat::update().turn(owned.turn).messages([Message::human(text.clone()).with_id(id.clone())]);
+        let input =
+            WorkloadState::update().turn(owned.turn).messages([Message::human(text.clone()).with_id(id.clone())]);
         let thread = store.thread(&owned.name)?;
         let run = graph.run(&thread).durability(durability);
         // Side by side, nodes store their writes in the order in which they end.
@@ -533,7 +542,7 @@ impl Actor {
             return Ok(());
         }
         let point = &history[self.rng.below(history.len())];
-        let change = Chat::update().note(text).log(["edited".to_string()]);
+        let change = WorkloadState::update().note(text).log(["edited".to_string()]);
         graphs().parallel.update_state(point, change, "left")?;
         Ok(())
     }
@@ -555,7 +564,7 @@ impl Actor {
 }
 
 /// Runs a workload on the file at `path`. Returns the errors that callers were told of.
-pub(crate) fn run(path: &Path, shape: &Shape, calls: &Arc<Calls>) -> Failures {
+pub(crate) fn run(path: &Path, shape: &WorkloadShape, calls: &Arc<Calls>) -> Failures {
     let clock = ActClock(Arc::new(AtomicI64::new(BEGIN_US + i64::from(shape.process))));
     let mut actors: Vec<Actor> = (0..shape.actors).map(|number| Actor::new(shape, number, &clock)).collect();
     let mut failures = Vec::new();

@@ -19,9 +19,9 @@ const TEXT_BYTES: usize = 500;
 /// Opens and reads that are measured.
 const READS: usize = 5;
 
-type Res<T> = Result<T, Box<dyn Error>>;
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-fn main() -> Res<()> {
+fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [folder, events, appends] =
         <[String; 3]>::try_from(args).map_err(|_| "usage: annals-bench-salamander FOLDER EVENTS APPENDS")?;
@@ -82,7 +82,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// Returns the size of all files of a folder.
-fn bytes(folder: &Path) -> Res<u64> {
+fn bytes(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

@@ -5,7 +5,7 @@ use annals::message::blocks::{Annotation, ContentBlock};
 use annals::message::{InvalidToolCall, ToolCall, ToolCallChunk, grounding_citations};
 use serde_json::Value as Json;
 
-use super::{Case, Failure, Handler};
+use super::{FailedCall, FunctionCase, Handler};
 
 pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("content_blocks", |case| {
@@ -17,13 +17,13 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     }),
     ("create_block", create_block),
     ("grounding_citations", |case| {
-        let Value::Map(metadata) = case.input.value() else { return Err(Failure::vector("metadata")) };
+        let Value::Map(metadata) = case.input.value() else { return Err(FailedCall::vector("metadata")) };
         let citations = grounding_citations(&metadata, &mut IdSource::new());
         Ok(citations.into_iter().map(|citation| Value::from(citation).to_json()).collect())
     }),
 ];
 
-fn create_block(case: &Case) -> Result<Json, Failure> {
+fn create_block(case: &FunctionCase) -> Result<Json, FailedCall> {
     let input = case.input.value();
     let factory = input.get("factory").and_then(Value::as_str).unwrap_or_default();
     let positional: &[&str] = match factory {
@@ -47,7 +47,7 @@ fn create_block(case: &Case) -> Result<Json, Failure> {
         "create_plaintext_block" => ContentBlock::create("text-plain", fields, ids)?.into(),
         name => {
             let kind = name.strip_prefix("create_").and_then(|name| name.strip_suffix("_block"));
-            let kind = kind.ok_or_else(|| Failure::vector("factory"))?;
+            let kind = kind.ok_or_else(|| FailedCall::vector("factory"))?;
             Value::from(ContentBlock::create(kind, fields, ids)?)
         }
     };

@@ -2,11 +2,11 @@
 
 use serde_json::Value as Json;
 
-use super::Failure;
+use super::FailedCall;
 
 /// Returns the first difference between the result of a vector and that of the reference. Values are compared by
 /// structure; the order of members does not count, and random ids are equal.
-pub(super) fn problem(vector: &Json, result: Result<Json, Failure>) -> Option<String> {
+pub(super) fn problem(vector: &Json, result: Result<Json, FailedCall>) -> Option<String> {
     match (vector.get("error"), result) {
         (Some(error), Ok(result)) => Some(format!("expected {error}, got {result}")),
         (Some(error), Err(failure)) => {
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn errors_have_a_class_and_a_part_of_their_text() {
         let vector = json!({"error": {"class": "KeyError", "contains": "id"}});
-        assert_eq!(problem(&vector, Err(Failure::new("KeyError", "no id"))), None);
-        assert!(problem(&vector, Err(Failure::new("TypeError", "no id"))).is_some());
+        assert_eq!(problem(&vector, Err(FailedCall::new("KeyError", "no id"))), None);
+        assert!(problem(&vector, Err(FailedCall::new("TypeError", "no id"))).is_some());
         assert!(problem(&vector, Ok(json!(1))).is_some());
     }
 }

@@ -6,28 +6,28 @@ use serde_json::{Value as Json, json};
 
 /// A decoded value of a vector.
 #[derive(Clone, Debug)]
-pub(crate) enum Data {
+pub(crate) enum VectorValue {
     /// A value without tags.
     Value(Value),
     /// `$msg`
     Message(Box<Message>),
     /// A list that contains a tag.
-    List(Vec<Data>),
+    List(Vec<VectorValue>),
     /// `$tuple`
-    Tuple(Vec<Data>),
+    Tuple(Vec<VectorValue>),
     /// An object that contains a tag.
-    Map(Vec<(String, Data)>),
+    Map(Vec<(String, VectorValue)>),
     /// `$overwrite`
-    Overwrite(Box<Data>),
+    Overwrite(Box<VectorValue>),
     /// `$prompt`: its messages.
-    Prompt(Vec<Data>),
+    Prompt(Vec<VectorValue>),
     /// `$type`, `$counter`, `$splitter`: a name, with the tag.
     Named(#[allow(dead_code)] &'static str, String),
     /// `$tool`
     Tool(Value),
 }
 
-impl Data {
+impl VectorValue {
     /// Decodes a value.
     pub(crate) fn decode(json: &Json) -> Result<Self, MessageError> {
         match json {
@@ -65,7 +65,7 @@ impl Data {
     }
 
     /// Returns the items of a list, a tuple or a prompt.
-    pub(crate) fn items(&self) -> Option<Vec<Data>> {
+    pub(crate) fn items(&self) -> Option<Vec<VectorValue>> {
         match self {
             Self::Value(Value::List(items)) => Some(items.iter().cloned().map(Self::Value).collect()),
             Self::List(items) | Self::Tuple(items) | Self::Prompt(items) => Some(items.clone()),
@@ -74,7 +74,7 @@ impl Data {
     }
 
     /// Returns a member of an object.
-    pub(crate) fn get(&self, name: &str) -> Option<Data> {
+    pub(crate) fn get(&self, name: &str) -> Option<VectorValue> {
         match self {
             Self::Value(value) => value.get(name).cloned().map(Self::Value),
             Self::Map(members) => members.iter().find(|(member, _)| member == name).map(|(_, data)| data.clone()),
@@ -113,11 +113,11 @@ impl Data {
     }
 }
 
-fn likes(items: Vec<Data>) -> Vec<MessageLike> {
-    items.into_iter().map(Data::like).collect()
+fn likes(items: Vec<VectorValue>) -> Vec<MessageLike> {
+    items.into_iter().map(VectorValue::like).collect()
 }
 
-impl From<MessageLike> for Data {
+impl From<MessageLike> for VectorValue {
     fn from(like: MessageLike) -> Self {
         let all = |items: Vec<MessageLike>| items.into_iter().map(Self::from).collect();
         match like {
@@ -131,45 +131,47 @@ impl From<MessageLike> for Data {
     }
 }
 
-fn decode_all(items: &[Json]) -> Result<Vec<Data>, MessageError> {
-    items.iter().map(Data::decode).collect()
+fn decode_all(items: &[Json]) -> Result<Vec<VectorValue>, MessageError> {
+    items.iter().map(VectorValue::decode).collect()
 }
 
 /// A list without tags is a plain value.
-fn collapse(items: Vec<Data>) -> Data {
+fn collapse(items: Vec<VectorValue>) -> VectorValue {
     let plain = items.iter().map(|item| match item {
-        Data::Value(value) => Some(value.clone()),
+        VectorValue::Value(value) => Some(value.clone()),
         _ => None,
     });
-    plain.collect::<Option<Vec<_>>>().map_or_else(|| Data::List(items), |items| Data::Value(Value::List(items)))
+    plain
+        .collect::<Option<Vec<_>>>()
+        .map_or_else(|| VectorValue::List(items), |items| VectorValue::Value(Value::List(items)))
 }
 
-fn tagged(tag: &str, inner: &Json) -> Result<Option<Data>, MessageError> {
+fn tagged(tag: &str, inner: &Json) -> Result<Option<VectorValue>, MessageError> {
     let text = || inner.as_str().unwrap_or_default().to_owned();
     let list = || inner.as_array().map_or(&[][..], Vec::as_slice);
     Ok(Some(match tag {
         "$msg" => {
-            let mut messages = messages_from_dict([Data::decode(inner)?.value()])?;
-            Data::Message(Box::new(messages.remove(0)))
+            let mut messages = messages_from_dict([VectorValue::decode(inner)?.value()])?;
+            VectorValue::Message(Box::new(messages.remove(0)))
         }
-        "$tuple" => Data::Tuple(decode_all(list())?),
-        "$bytes" => Data::Value(Value::Bytes(base64(&text()))),
+        "$tuple" => VectorValue::Tuple(decode_all(list())?),
+        "$bytes" => VectorValue::Value(Value::Bytes(base64(&text()))),
         "$prompt" if inner["kind"] == "chat" => {
-            Data::Prompt(decode_all(inner["messages"].as_array().map_or(&[][..], Vec::as_slice))?)
+            VectorValue::Prompt(decode_all(inner["messages"].as_array().map_or(&[][..], Vec::as_slice))?)
         }
-        "$prompt" => {
-            Data::Prompt(vec![Data::Message(Box::new(Message::human(inner["text"].as_str().unwrap_or_default())))])
-        }
-        "$overwrite" => Data::Overwrite(Box::new(Data::decode(inner)?)),
-        "$type" => Data::Named("$type", text()),
-        "$counter" => Data::Named("$counter", text()),
-        "$splitter" => Data::Named("$splitter", text()),
-        "$tool" => Data::Tool(Value::from(inner.clone())),
+        "$prompt" => VectorValue::Prompt(vec![VectorValue::Message(Box::new(Message::human(
+            inner["text"].as_str().unwrap_or_default(),
+        )))]),
+        "$overwrite" => VectorValue::Overwrite(Box::new(VectorValue::decode(inner)?)),
+        "$type" => VectorValue::Named("$type", text()),
+        "$counter" => VectorValue::Named("$counter", text()),
+        "$splitter" => VectorValue::Named("$splitter", text()),
+        "$tool" => VectorValue::Tool(Value::from(inner.clone())),
         "$int" => match Value::from_digits(&text()) {
-            Some(integer) => Data::Value(integer),
+            Some(integer) => VectorValue::Value(integer),
             None => return Ok(None),
         },
-        "$float" => Data::Value(Value::Float(match inner.as_str() {
+        "$float" => VectorValue::Value(Value::Float(match inner.as_str() {
             Some("inf") => f64::INFINITY,
             Some("-inf") => f64::NEG_INFINITY,
             _ => f64::NAN,
@@ -220,10 +222,10 @@ mod tests {
             json!([{"$tuple": ["ai", {"$bytes": "AP8H"}]}, {"$type": "HumanMessage"}]),
             json!({"$overwrite": {"a": {"$counter": "len"}}}),
         ] {
-            assert_eq!(Data::decode(&json).unwrap().encode(), json);
+            assert_eq!(VectorValue::decode(&json).unwrap().encode(), json);
         }
         let message = json!({"$msg": {"type": "human", "data": {"content": "hi"}}});
-        let Data::Message(message) = Data::decode(&message).unwrap() else { panic!("a message") };
+        let VectorValue::Message(message) = VectorValue::decode(&message).unwrap() else { panic!("a message") };
         assert_eq!(message.text(), "hi");
     }
 }

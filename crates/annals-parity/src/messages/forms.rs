@@ -8,8 +8,8 @@ use annals::message::{
 };
 use serde_json::{Value as Json, json};
 
-use super::encode::{Data, encode_message, encode_messages};
-use super::{Case, Failure, Handler};
+use super::encode::{VectorValue, encode_message, encode_messages};
+use super::{FailedCall, FunctionCase, Handler};
 
 pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("construct", construct),
@@ -17,17 +17,19 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("messages_to_dict", |case| Ok(Value::List(messages_to_dict(&case.messages()?)).to_json())),
     ("messages_from_dict", |case| match case.input.value() {
         Value::List(dicts) => Ok(encode_messages(&messages_from_dict(dicts)?)),
-        _ => Err(Failure::vector("list")),
+        _ => Err(FailedCall::vector("list")),
     }),
     ("text", |case| Ok(json!(case.message()?.text()))),
     ("any_message", |case| Ok(encode_message(&any_message(case.input.clone().like())?))),
     ("convert_to_messages", |case| match &case.input {
         // A text is a list of characters.
-        Data::Value(Value::Str(text)) => Ok(encode_messages(&convert_to_messages(text.chars().map(String::from))?)),
+        VectorValue::Value(Value::Str(text)) => {
+            Ok(encode_messages(&convert_to_messages(text.chars().map(String::from))?))
+        }
         _ => Ok(encode_messages(&case.messages()?)),
     }),
     ("dumpd", |case| Ok(dumpd(&case.message()?).to_json())),
-    ("load", |case| Ok(Data::from(load(case.input.value())?).encode())),
+    ("load", |case| Ok(VectorValue::from(load(case.input.value())?).encode())),
     ("checkpoint_dumps", |case| {
         let typed = checkpoint_dumps(&case.input.clone().like())?;
         let hex: String = typed.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -35,14 +37,14 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     }),
     ("checkpoint_roundtrip", |case| {
         let typed = checkpoint_dumps(&case.input.clone().like())?;
-        Ok(Data::from(checkpoint_loads(typed.kind, &typed.bytes)?).encode())
+        Ok(VectorValue::from(checkpoint_loads(typed.kind, &typed.bytes)?).encode())
     }),
     ("ensure_id", |case| {
         let id = case.input.value().as_str().map(str::to_owned);
         Ok(json!(ensure_id(id, &mut IdSource::new())))
     }),
     ("add_notification_metadata", |case| {
-        let source = case.text_arg("source").ok_or_else(|| Failure::vector("source"))?;
+        let source = case.text_arg("source").ok_or_else(|| FailedCall::vector("source"))?;
         let data = case.arg("data").and_then(|data| data.value().as_map().cloned());
         let mut note = Notification::new(source);
         note.data = data;
@@ -62,12 +64,12 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("default_tool_chunk_parser", |case| Ok(Value::List(default_tool_chunk_parser(&case.input.value())?).to_json())),
 ];
 
-fn construct(case: &Case) -> Result<Json, Failure> {
+fn construct(case: &FunctionCase) -> Result<Json, FailedCall> {
     let class = case.input.get("class").map(|class| class.value());
     let class = class.as_ref().and_then(Value::as_str).and_then(MessageClass::of_name);
     let kwargs: Option<Map> = case.input.get("kwargs").and_then(|kwargs| kwargs.value().as_map().cloned());
     match (class, kwargs) {
         (Some(class), Some(kwargs)) => Ok(encode_message(&class.construct(kwargs)?)),
-        _ => Err(Failure::vector("class with arguments")),
+        _ => Err(FailedCall::vector("class with arguments")),
     }
 }

@@ -13,25 +13,26 @@ use annals::state::List;
 use annals_graph::prelude::{Context, DynSchema, DynUpdate, END, START, StateGraph, StreamData, StreamMode};
 use serde_json::{Value as Json, json};
 
-use super::encode::{Data, encode_message, encode_messages};
-use super::{Case, Failure, Handler};
+use super::encode::{VectorValue, encode_message, encode_messages};
+use super::{FailedCall, FunctionCase, Handler};
 
 pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("add_messages", |case| {
-        let side = |name| Ok::<_, Failure>(member(case, name)?.like());
+        let side = |name| Ok::<_, FailedCall>(member(case, name)?.like());
         let merged = reducer(case).merge(side("left")?, side("right")?, &mut IdSource::new())?;
         Ok(encode_messages(&merged))
     }),
     ("add_messages_seq", |case| {
         let (reducer, mut ids) = (reducer(case), IdSource::new());
         let state = member(case, "state")?.like();
-        let add =
-            |state: MessageLike, update: Data| reducer.merge(state, update.like(), &mut ids).map(MessageLike::from);
-        Ok(Data::from(items(case, "updates")?.into_iter().try_fold(state, add)?).encode())
+        let add = |state: MessageLike, update: VectorValue| {
+            reducer.merge(state, update.like(), &mut ids).map(MessageLike::from)
+        };
+        Ok(VectorValue::from(items(case, "updates")?.into_iter().try_fold(state, add)?).encode())
     }),
     ("messages_delta_reducer", |case| {
         let state = member(case, "state")?.like().into_messages()?;
-        let writes = items(case, "writes")?.into_iter().map(Data::like);
+        let writes = items(case, "writes")?.into_iter().map(VectorValue::like);
         Ok(encode_messages(&messages_delta_reducer(state, writes)?))
     }),
     ("messages_delta_channel", messages_delta_channel),
@@ -43,40 +44,40 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
             _ => DeltaReducer::Messages,
         };
         let write = match case.input.clone() {
-            Data::Overwrite(value) => DeltaWrite::Overwrite(value.like()),
+            VectorValue::Overwrite(value) => DeltaWrite::Overwrite(value.like()),
             write => DeltaWrite::Write(write.like()),
         };
         Ok(match ensure_message_ids(write, reducer, &mut IdSource::new())? {
-            DeltaWrite::Overwrite(value) => json!({"$overwrite": Data::from(value).encode()}),
-            DeltaWrite::Write(value) => Data::from(value).encode(),
+            DeltaWrite::Overwrite(value) => json!({"$overwrite": VectorValue::from(value).encode()}),
+            DeltaWrite::Write(value) => VectorValue::from(value).encode(),
         })
     }),
 ];
 
-fn reducer(case: &Case) -> AddMessages {
+fn reducer(case: &FunctionCase) -> AddMessages {
     case.text_arg("format").map_or_else(AddMessages::new, |format| AddMessages::new().with_format(format))
 }
 
-fn member(case: &Case, name: &str) -> Result<Data, Failure> {
-    case.input.get(name).ok_or_else(|| Failure::vector(name))
+fn member(case: &FunctionCase, name: &str) -> Result<VectorValue, FailedCall> {
+    case.input.get(name).ok_or_else(|| FailedCall::vector(name))
 }
 
-fn items(case: &Case, name: &str) -> Result<Vec<Data>, Failure> {
-    member(case, name)?.items().ok_or_else(|| Failure::vector(name))
+fn items(case: &FunctionCase, name: &str) -> Result<Vec<VectorValue>, FailedCall> {
+    member(case, name)?.items().ok_or_else(|| FailedCall::vector(name))
 }
 
 /// A list or an object as the write of a node.
-fn update(data: &Data) -> DynUpdate {
+fn update(data: &VectorValue) -> DynUpdate {
     match data {
-        Data::Overwrite(value) => DynUpdate::new().overwrite("messages", value.value()),
+        VectorValue::Overwrite(value) => DynUpdate::new().overwrite("messages", value.value()),
         // A pair of role and content stands for one message, where a list stands for several.
-        Data::Tuple(_) => DynUpdate::new().set("messages", Value::List(vec![data.value()])),
+        VectorValue::Tuple(_) => DynUpdate::new().set("messages", Value::List(vec![data.value()])),
         data => DynUpdate::new().set("messages", data.value()),
     }
 }
 
 /// A failure of a graph, or of the message in it.
-fn run_failure(error: annals_graph::Error) -> Failure {
+fn run_failure(error: annals_graph::Error) -> FailedCall {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(inner) = cause {
         if let Some(message) = inner.downcast_ref::<MessageError>() {
@@ -85,12 +86,12 @@ fn run_failure(error: annals_graph::Error) -> Failure {
         cause = inner.source();
     }
     let class = error.as_run().map_or("Exception", |run| run.class());
-    Failure::new(class, error.to_string())
+    FailedCall::new(class, error.to_string())
 }
 
 /// A graph that does not compile.
-fn refused(error: impl Error) -> Failure {
-    Failure::new("Exception", error.to_string())
+fn refused(error: impl Error) -> FailedCall {
+    FailedCall::new("Exception", error.to_string())
 }
 
 /// Returns the messages of a state.
@@ -99,7 +100,7 @@ fn state_messages(state: &DynState) -> Vec<Message> {
 }
 
 /// A chain of nodes, each of which returns one output.
-fn messages_state(case: &Case) -> Result<Json, Failure> {
+fn messages_state(case: &FunctionCase) -> Result<Json, FailedCall> {
     let mut graph = StateGraph::with_schema(DynSchema::new().messages("messages").build());
     let mut last = START.to_owned();
     for (at, output) in items(case, "outputs")?.into_iter().enumerate() {
@@ -113,7 +114,7 @@ fn messages_state(case: &Case) -> Result<Json, Failure> {
 }
 
 /// One superstep for each batch, with one node for each of its writes.
-fn messages_delta_channel(case: &Case) -> Result<Json, Failure> {
+fn messages_delta_channel(case: &FunctionCase) -> Result<Json, FailedCall> {
     let schema = DynSchema::new().delta_messages("messages").build();
     let mut graph = StateGraph::with_schema(schema).node("begin", |_: &DynState| Ok(())).edge(START, "begin");
     let mut before = vec!["begin".to_owned()];
@@ -132,7 +133,7 @@ fn messages_delta_channel(case: &Case) -> Result<Json, Failure> {
 }
 
 /// A graph whose only node pushes a message.
-fn push_message(case: &Case) -> Result<Json, Failure> {
+fn push_message(case: &FunctionCase) -> Result<Json, FailedCall> {
     let pushed = case.input.clone().like();
     let channel =
         case.given("state_key").map_or(Some("messages".to_owned()), |key| key.value().as_str().map(str::to_owned));
@@ -157,6 +158,6 @@ fn push_message(case: &Case) -> Result<Json, Failure> {
         }
     }
     let returned = returned.lock().ok().and_then(|mut returned| returned.take());
-    let returned = returned.ok_or_else(|| Failure::vector("message that was pushed"))?;
+    let returned = returned.ok_or_else(|| FailedCall::vector("message that was pushed"))?;
     Ok(json!({"returned": encode_message(&returned), "streamed": streamed, "state": encode_messages(&state)}))
 }

@@ -7,8 +7,8 @@ use annals::message::{
 };
 use serde_json::Value as Json;
 
-use super::encode::{Data, encode_message};
-use super::{Case, Failure, Handler};
+use super::encode::{VectorValue, encode_message};
+use super::{FailedCall, FunctionCase, Handler};
 
 pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("merge_dicts", |case| {
@@ -22,7 +22,7 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     }),
     ("merge_obj", |case| match <[Value; 2]>::try_from(arguments(case)?) {
         Ok([left, right]) => Ok(merge_obj(left, right)?.to_json()),
-        Err(_) => Err(Failure::vector("two values")),
+        Err(_) => Err(FailedCall::vector("two values")),
     }),
     ("merge_content", |case| {
         let content = |value: Value| if value.is_null() { Ok(Content::default()) } else { Content::try_from(value) };
@@ -34,31 +34,34 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("add_chunks", add_chunks),
 ];
 
-fn arguments(case: &Case) -> Result<Vec<Value>, Failure> {
-    let items = case.input.items().ok_or_else(|| Failure::vector("arguments"))?;
-    Ok(items.iter().map(Data::value).collect())
+fn arguments(case: &FunctionCase) -> Result<Vec<Value>, FailedCall> {
+    let items = case.input.items().ok_or_else(|| FailedCall::vector("arguments"))?;
+    Ok(items.iter().map(VectorValue::value).collect())
 }
 
 fn fold<T>(
     items: impl IntoIterator<Item = T>,
     merge: fn(T, T) -> Result<T, MessageError>,
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>, FailedCall> {
     let mut items = items.into_iter();
     let Some(first) = items.next() else { return Ok(None) };
     Ok(Some(items.try_fold(first, merge)?))
 }
 
-fn combine(case: &Case, operation: fn(&Value, &Value) -> Result<Value, MessageError>) -> Result<Json, Failure> {
+fn combine(
+    case: &FunctionCase,
+    operation: fn(&Value, &Value) -> Result<Value, MessageError>,
+) -> Result<Json, FailedCall> {
     match arguments(case)?.as_slice() {
         [left, right] => Ok(operation(left, right)?.to_json()),
-        _ => Err(Failure::vector("two counts")),
+        _ => Err(FailedCall::vector("two counts")),
     }
 }
 
-fn add_chunks(case: &Case) -> Result<Json, Failure> {
-    let items = case.input.items().ok_or_else(|| Failure::vector("operands"))?;
-    let mut likes = items.into_iter().map(Data::like);
-    let Some(MessageLike::Message(first)) = likes.next() else { return Err(Failure::vector("first piece")) };
+fn add_chunks(case: &FunctionCase) -> Result<Json, FailedCall> {
+    let items = case.input.items().ok_or_else(|| FailedCall::vector("operands"))?;
+    let mut likes = items.into_iter().map(VectorValue::like);
+    let Some(MessageLike::Message(first)) = likes.next() else { return Err(FailedCall::vector("first piece")) };
     let sum = match case.text_arg("mode").as_deref() {
         Some("list") => first.plus(MessageLike::List(likes.collect()))?,
         Some("tuple") => first.plus(MessageLike::Tuple(likes.collect()))?,

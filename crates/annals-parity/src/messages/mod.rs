@@ -18,32 +18,32 @@ use serde_json::{Value as Json, json};
 
 use crate::{Res, files};
 use compare::problem;
-use encode::Data;
+use encode::VectorValue;
 
 /// The file with the names of the vectors that still fail.
 const OPEN: &str = "open.txt";
 
 /// Carries out one function.
-type Handler = fn(&Case) -> Result<Json, Failure>;
+type Handler = fn(&FunctionCase) -> Result<Json, FailedCall>;
 
 /// The functions, one table for each file beside this one.
 const TABLES: &[&[(&str, Handler)]] =
     &[blocks::FUNCTIONS, forms::FUNCTIONS, lists::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS, tools::FUNCTIONS];
 
 /// The arguments of a function.
-pub(crate) struct Case {
-    pub(crate) input: Data,
-    args: Data,
+pub(crate) struct FunctionCase {
+    pub(crate) input: VectorValue,
+    args: VectorValue,
 }
 
 /// A failed call, in the format of the vectors.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct FailedCall {
     class: String,
     message: String,
 }
 
-impl Failure {
+impl FailedCall {
     pub(crate) fn new(class: impl Into<String>, message: impl Into<String>) -> Self {
         Self { class: class.into(), message: message.into() }
     }
@@ -54,25 +54,25 @@ impl Failure {
     }
 }
 
-impl<E: Into<MessageError>> From<E> for Failure {
+impl<E: Into<MessageError>> From<E> for FailedCall {
     fn from(error: E) -> Self {
         let error = error.into();
         Self::new(error.class().as_str(), error.to_string())
     }
 }
 
-impl Case {
+impl FunctionCase {
     fn of(vector: &Json) -> Result<Self, MessageError> {
-        Ok(Self { input: Data::decode(&vector["input"])?, args: Data::decode(&vector["args"])? })
+        Ok(Self { input: VectorValue::decode(&vector["input"])?, args: VectorValue::decode(&vector["args"])? })
     }
 
     /// Returns an argument, if it is given and not null.
-    pub(crate) fn arg(&self, name: &str) -> Option<Data> {
+    pub(crate) fn arg(&self, name: &str) -> Option<VectorValue> {
         self.args.get(name).filter(|data| !data.is_null())
     }
 
     /// Returns an argument that is given, null or not.
-    pub(crate) fn given(&self, name: &str) -> Option<Data> {
+    pub(crate) fn given(&self, name: &str) -> Option<VectorValue> {
         self.args.get(name)
     }
 
@@ -87,35 +87,35 @@ impl Case {
     }
 
     /// Returns the message that is the input.
-    pub(crate) fn message(&self) -> Result<Message, Failure> {
+    pub(crate) fn message(&self) -> Result<Message, FailedCall> {
         match &self.input {
-            Data::Message(message) => Ok((**message).clone()),
-            _ => Err(Failure::vector("message")),
+            VectorValue::Message(message) => Ok((**message).clone()),
+            _ => Err(FailedCall::vector("message")),
         }
     }
 
     /// Returns the messages that the input represents.
-    pub(crate) fn messages(&self) -> Result<Vec<Message>, Failure> {
+    pub(crate) fn messages(&self) -> Result<Vec<Message>, FailedCall> {
         Ok(self.input.clone().like().into_messages()?)
     }
 
     /// Returns the text that is the input.
-    pub(crate) fn text(&self) -> Result<String, Failure> {
+    pub(crate) fn text(&self) -> Result<String, FailedCall> {
         match self.input.value() {
             Value::Str(text) => Ok(text),
-            _ => Err(Failure::vector("text")),
+            _ => Err(FailedCall::vector("text")),
         }
     }
 }
 
 /// Calls the function of a vector.
-fn call(vector: &Json) -> Result<Json, Failure> {
+fn call(vector: &Json) -> Result<Json, FailedCall> {
     let name = vector["function"].as_str().unwrap_or_default();
     let found = TABLES.iter().flat_map(|table| table.iter()).find(|(function, _)| *function == name);
     let Some((_, handler)) = found else {
-        return Err(Failure::new("Unsupported", format!("the runner does not know function {name}")));
+        return Err(FailedCall::new("Unsupported", format!("the runner does not know function {name}")));
     };
-    handler(&Case::of(vector)?)
+    handler(&FunctionCase::of(vector)?)
 }
 
 fn vectors(folder: &Path) -> Res<Vec<(String, Vec<Json>)>> {

@@ -10,8 +10,8 @@ use annals::message::{
 };
 use serde_json::{Value as Json, json};
 
-use super::encode::{Data, encode_message, encode_messages};
-use super::{Case, Failure, Handler};
+use super::encode::{VectorValue, encode_message, encode_messages};
+use super::{FailedCall, FunctionCase, Handler};
 
 pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("get_buffer_string", buffer),
@@ -57,15 +57,15 @@ fn json_of(map: Map) -> Json {
     Value::Map(map).to_json()
 }
 
-fn block(case: &Case) -> Result<Map, Failure> {
-    case.input.value().as_map().cloned().ok_or_else(|| Failure::vector("block"))
+fn block(case: &FunctionCase) -> Result<Map, FailedCall> {
+    case.input.value().as_map().cloned().ok_or_else(|| FailedCall::vector("block"))
 }
 
-fn parsed<T: std::str::FromStr<Err = MessageError>>(case: &Case, name: &str) -> Result<Option<T>, Failure> {
+fn parsed<T: std::str::FromStr<Err = MessageError>>(case: &FunctionCase, name: &str) -> Result<Option<T>, FailedCall> {
     Ok(case.text_arg(name).map(|text| text.parse()).transpose()?)
 }
 
-fn buffer(case: &Case) -> Result<Json, Failure> {
+fn buffer(case: &FunctionCase) -> Result<Json, FailedCall> {
     let mut options = BufferOptions::new();
     if let Some(format) = parsed(case, "format")? {
         options = options.format(format);
@@ -87,28 +87,28 @@ fn buffer(case: &Case) -> Result<Json, Failure> {
 }
 
 /// Returns the items of an argument that is one value or a list of values.
-fn many(case: &Case, name: &str) -> Vec<Data> {
+fn many(case: &FunctionCase, name: &str) -> Vec<VectorValue> {
     case.arg(name).map(|data| data.items().unwrap_or_else(|| vec![data])).unwrap_or_default()
 }
 
-fn texts(case: &Case, name: &str) -> Vec<String> {
+fn texts(case: &FunctionCase, name: &str) -> Vec<String> {
     many(case, name).iter().filter_map(|data| data.value().as_str().map(str::to_owned)).collect()
 }
 
-fn types(case: &Case, name: &str) -> Result<Vec<TypeFilter>, Failure> {
-    let filter = |data: Data| match data {
-        Data::Named("$type", name) if name == "BaseMessage" => Ok(TypeFilter::Any),
-        Data::Named("$type", name) if name == "BaseMessageChunk" => Ok(TypeFilter::AnyChunk),
-        Data::Named("$type", name) => match MessageClass::of_name(&name) {
+fn types(case: &FunctionCase, name: &str) -> Result<Vec<TypeFilter>, FailedCall> {
+    let filter = |data: VectorValue| match data {
+        VectorValue::Named("$type", name) if name == "BaseMessage" => Ok(TypeFilter::Any),
+        VectorValue::Named("$type", name) if name == "BaseMessageChunk" => Ok(TypeFilter::AnyChunk),
+        VectorValue::Named("$type", name) => match MessageClass::of_name(&name) {
             Some(class) => Ok(TypeFilter::from(class)),
-            None => Err(Failure::vector("known class")),
+            None => Err(FailedCall::vector("known class")),
         },
-        other => other.value().as_str().map(TypeFilter::from).ok_or_else(|| Failure::vector("type")),
+        other => other.value().as_str().map(TypeFilter::from).ok_or_else(|| FailedCall::vector("type")),
     };
     many(case, name).into_iter().map(filter).collect()
 }
 
-fn filter(case: &Case) -> Result<Json, Failure> {
+fn filter(case: &FunctionCase) -> Result<Json, FailedCall> {
     let mut options = FilterOptions::new()
         .include_names(texts(case, "include_names"))
         .exclude_names(texts(case, "exclude_names"))
@@ -128,9 +128,9 @@ fn words(message: &Message) -> i64 {
 }
 
 /// Returns the counter of a vector. One that can count message by message does.
-fn counter(case: &Case) -> Result<TokenCounter<'static>, Failure> {
+fn counter(case: &FunctionCase) -> Result<TokenCounter<'static>, FailedCall> {
     let name = match case.arg("token_counter") {
-        Some(Data::Named("$counter", name)) => name,
+        Some(VectorValue::Named("$counter", name)) => name,
         Some(other) => return Ok(TokenCounter::try_from(&other.value())?),
         None => return Ok(TokenCounter::default()),
     };
@@ -148,7 +148,7 @@ fn counter(case: &Case) -> Result<TokenCounter<'static>, Failure> {
         }
         "per_message_words" => TokenCounter::each(words),
         "count_tokens_approximately" => TokenCounter::approximate(CountOptions::new()),
-        _ => return Err(Failure::vector("known counter")),
+        _ => return Err(FailedCall::vector("known counter")),
     })
 }
 
@@ -161,7 +161,7 @@ fn pieces(text: &str, separator: &str) -> Vec<String> {
     pieces
 }
 
-fn splitter(name: &str) -> Result<fn(&str) -> Vec<String>, Failure> {
+fn splitter(name: &str) -> Result<fn(&str) -> Vec<String>, FailedCall> {
     Ok(match name {
         "spaces" => |text| pieces(text, " "),
         "newlines" => |text| pieces(text, "\n"),
@@ -169,15 +169,15 @@ fn splitter(name: &str) -> Result<fn(&str) -> Vec<String>, Failure> {
         "chars" => |text| text.chars().map(String::from).collect(),
         "whole" => |text| vec![text.to_owned()],
         "none" => |_| Vec::new(),
-        _ => return Err(Failure::vector("known splitter")),
+        _ => return Err(FailedCall::vector("known splitter")),
     })
 }
 
 /// Checks and reads the arguments in the order of the reference, which decides the error of several bad ones.
-fn trim(case: &Case) -> Result<Json, Failure> {
+fn trim(case: &FunctionCase) -> Result<Json, FailedCall> {
     let max_tokens = case.arg("max_tokens").and_then(|max| max.value().as_int());
     let strategy = parsed::<TrimStrategy>(case, "strategy");
-    let mut options = TrimOptions::new(max_tokens.ok_or_else(|| Failure::vector("max_tokens"))?)
+    let mut options = TrimOptions::new(max_tokens.ok_or_else(|| FailedCall::vector("max_tokens"))?)
         .strategy(strategy.as_ref().ok().copied().flatten().unwrap_or_default())
         .allow_partial(case.flag("allow_partial").unwrap_or(false))
         .include_system(case.flag("include_system").unwrap_or(false))
@@ -187,13 +187,13 @@ fn trim(case: &Case) -> Result<Json, Failure> {
     let messages = case.messages()?;
     options = options.counter(counter(case)?);
     strategy?;
-    if let Some(Data::Named("$splitter", name)) = case.arg("text_splitter") {
+    if let Some(VectorValue::Named("$splitter", name)) = case.arg("text_splitter") {
         options = options.text_splitter(splitter(&name)?);
     }
     Ok(encode_messages(&trim_messages(&messages, &options)?))
 }
 
-fn count(case: &Case) -> Result<Json, Failure> {
+fn count(case: &FunctionCase) -> Result<Json, FailedCall> {
     let mut options = CountOptions::new();
     let number = |name: &str| match case.arg(name).map(|data| data.value()) {
         Some(Value::Int(n)) => Some(n as f64),
@@ -214,7 +214,7 @@ fn count(case: &Case) -> Result<Json, Failure> {
         .use_usage_metadata_scaling(case.flag("use_usage_metadata_scaling").unwrap_or(false));
     for tool in many(case, "tools") {
         options = match (&tool, tool.value()) {
-            (Data::Tool(tool), _) => {
+            (VectorValue::Tool(tool), _) => {
                 let text = |name| tool.get(name).and_then(Value::as_str).unwrap_or_default();
                 let schema = tool.get("args_schema").and_then(Value::as_map).cloned().unwrap_or_default();
                 options.tool(text("name"), text("description"), &schema)
@@ -225,7 +225,7 @@ fn count(case: &Case) -> Result<Json, Failure> {
     Ok(json!(count_tokens_approximately(&case.messages()?, &options)?))
 }
 
-fn to_openai(case: &Case) -> Result<Json, Failure> {
+fn to_openai(case: &FunctionCase) -> Result<Json, FailedCall> {
     let mut options = OpenAiOptions::new()
         .include_id(case.flag("include_id").unwrap_or(false))
         .pass_through_unknown_blocks(case.flag("pass_through_unknown_blocks").unwrap_or(true));
@@ -234,7 +234,7 @@ fn to_openai(case: &Case) -> Result<Json, Failure> {
     }
     // A pair represents two messages here.
     let messages = match case.input.items() {
-        Some(items) => MessageLike::List(items.into_iter().map(Data::like).collect()).into_messages()?,
+        Some(items) => MessageLike::List(items.into_iter().map(VectorValue::like).collect()).into_messages()?,
         None => case.messages()?,
     };
     let objects = convert_to_openai_messages(&messages, &options)?;

@@ -44,17 +44,17 @@ impl Counters {
 }
 
 /// The state that the nodes of a run share.
-struct Session {
+struct AgentRun {
     agent: Value,
     name: String,
     run: Value,
     run_id: String,
     conversation_id: String,
-    told: Mutex<Told>,
+    told: Mutex<RunRecord>,
 }
 
 /// The record of the run so far.
-struct Told {
+struct RunRecord {
     script: std::vec::IntoIter<Value>,
     saw: Vec<Value>,
     events: Vec<Value>,
@@ -69,13 +69,13 @@ fn error(class: &str) -> Box<dyn std::error::Error + Send + Sync> {
     class.into()
 }
 
-impl Session {
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+impl AgentRun {
+    fn told(&self) -> std::sync::MutexGuard<'_, RunRecord> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the instructions in force, made anew.
-    fn instructions(&self, told: &mut Told) -> Option<String> {
+    fn instructions(&self, told: &mut RunRecord) -> Option<String> {
         let dynamic = get(&self.agent, "dynamic_instructions").as_list().unwrap_or_default();
         let said = [get(&self.agent, "instructions"), get(&self.run, "instructions")].into_iter().cloned();
         let made: Vec<Value> = said
@@ -89,12 +89,12 @@ impl Session {
     }
 
     /// Returns a request of this run.
-    fn request(&self, parts: Vec<RequestPart>, told: &mut Told) -> ModelRequest {
+    fn request(&self, parts: Vec<RequestPart>, told: &mut RunRecord) -> ModelRequest {
         self.complete(ModelRequest::new(parts), told)
     }
 
     /// Completes a request for this run.
-    fn complete(&self, mut request: ModelRequest, told: &mut Told) -> ModelRequest {
+    fn complete(&self, mut request: ModelRequest, told: &mut RunRecord) -> ModelRequest {
         request.instructions = self.instructions(told);
         let now: DateTime = DefaultSource::new(&SystemClock, &mut told.ids).now().into();
         request.timestamp.get_or_insert(now);
@@ -126,7 +126,7 @@ impl Session {
     }
 
     /// Returns the next response of the script.
-    fn answer(&self, told: &mut Told) -> Res<ModelResponse> {
+    fn answer(&self, told: &mut RunRecord) -> Res<ModelResponse> {
         let Some(mut form) = told.script.next() else { return Err("the script is over".into()) };
         let mut response = if let Some(chunks) = form.get("chunks").and_then(Value::as_list) {
             streamed(chunks, self.is_structured(), &mut told.ids, &mut told.events)?
@@ -185,7 +185,7 @@ impl Session {
     fn call(
         &self,
         call: &ToolCallPart,
-        told: &mut Told,
+        told: &mut RunRecord,
         beside: &mut Vec<RequestPart>,
     ) -> Result<ToolReturnPart, String> {
         let timestamp = DefaultSource::new(&SystemClock, &mut told.ids).now().into();
@@ -317,7 +317,7 @@ fn process(mut history: Vec<ModelMessage>, processor: &Value) -> Vec<ModelMessag
 }
 
 /// The agent as a graph: calls of the model and reactions to its responses take turns.
-fn graph(session: &Arc<Session>) -> Res<CompiledGraph<Conversation>> {
+fn graph(session: &Arc<AgentRun>) -> Res<CompiledGraph<Conversation>> {
     let of = || Arc::clone(session);
     let (asks, reacts, first, second, third) = (of(), of(), of(), of(), of());
     let graph = StateGraph::<Conversation>::new()
@@ -386,10 +386,17 @@ fn one_run(agent: Value, name: String, run: &Value, past: &[Past], counters: &mu
     let refused = run_id.is_empty() || history.iter().any(|message| message.run_id() == Some(&run_id));
     let script = get(run, "script").as_list().unwrap_or_default().to_vec().into_iter();
     let (usage, retries) = (RunUsage::default(), BTreeMap::new());
-    let told =
-        Told { script, saw: Vec::new(), events: Vec::new(), usage, retries, counters: std::mem::take(counters), ids };
+    let told = RunRecord {
+        script,
+        saw: Vec::new(),
+        events: Vec::new(),
+        usage,
+        retries,
+        counters: std::mem::take(counters),
+        ids,
+    };
     let run = run.clone();
-    let session = Arc::new(Session { agent, name, run, run_id, conversation_id, told: Mutex::new(told) });
+    let session = Arc::new(AgentRun { agent, name, run, run_id, conversation_id, told: Mutex::new(told) });
     if refused {
         let record = object([("error", "UserError".into()), ("model_saw", Value::List(Vec::new()))]);
         std::mem::swap(counters, &mut session.told().counters);
@@ -401,7 +408,7 @@ fn one_run(agent: Value, name: String, run: &Value, past: &[Past], counters: &mu
 }
 
 /// Plays one run and returns the record that the reference gives of it.
-fn play(session: &Arc<Session>, history: Vec<ModelMessage>) -> Res<(Value, Past)> {
+fn play(session: &Arc<AgentRun>, history: Vec<ModelMessage>) -> Res<(Value, Past)> {
     let prompt = get(&session.run, "prompt");
     let (history, next) = {
         let told = &mut *session.told();
@@ -457,9 +464,9 @@ fn play(session: &Arc<Session>, history: Vec<ModelMessage>) -> Res<(Value, Past)
 /// Returns the request with which a run starts, if it has one of its own; a request at the end of the history that is
 /// sent again is completed there.
 fn begin(
-    session: &Session,
+    session: &AgentRun,
     history: &mut Vec<ModelMessage>,
-    told: &mut Told,
+    told: &mut RunRecord,
 ) -> Result<Vec<ModelMessage>, &'static str> {
     let prompt = get(&session.run, "prompt").as_str().map(UserContent::from);
     let timestamp = DefaultSource::new(&SystemClock, &mut told.ids).now().into();

@@ -25,7 +25,7 @@ pub(super) fn problem(vector: &Value, result: &Value) -> Option<String> {
         differences(&named(ok), &named(result.get("ok").unwrap_or(&Value::Null)), "", &mut found);
     } else {
         let of_runs = vector.get("op").and_then(Value::as_str) == Some("agent_trace");
-        let named = |value| walk(value, None, &mut Names { of_runs, ..Names::default() });
+        let named = |value| walk(value, None, &mut GeneratedNames { of_runs, ..GeneratedNames::default() });
         differences(&named(expected), &named(result), "", &mut found);
     }
     (!found.is_empty()).then(|| {
@@ -38,13 +38,13 @@ pub(super) fn problem(vector: &Value, result: &Value) -> Option<String> {
 
 /// The names of generated values, by kind.
 #[derive(Default)]
-struct Names {
+struct GeneratedNames {
     /// True if ids of runs and of conversations are generated as well.
     of_runs: bool,
     seen: BTreeMap<&'static str, BTreeMap<String, usize>>,
 }
 
-impl Names {
+impl GeneratedNames {
     fn name(&mut self, kind: &'static str, text: &str) -> Value {
         let seen = self.seen.entry(kind).or_default();
         let next = seen.len();
@@ -54,10 +54,10 @@ impl Names {
 
 /// Names generated values: timestamps, and ids of tool calls.
 fn named(value: &Value) -> Value {
-    walk(value, None, &mut Names::default())
+    walk(value, None, &mut GeneratedNames::default())
 }
 
-fn walk(value: &Value, name: Option<&str>, names: &mut Names) -> Value {
+fn walk(value: &Value, name: Option<&str>, names: &mut GeneratedNames) -> Value {
     match value {
         Value::Map(map) => {
             let mut members: Vec<(&String, &Value)> = map.iter().collect();

@@ -8,9 +8,9 @@ use super::ops::{dumped, get};
 use crate::Res;
 
 /// A clock that stands.
-struct At(Timestamp);
+struct StandingClock(Timestamp);
 
-impl Clock for At {
+impl Clock for StandingClock {
     fn now(&self) -> Timestamp {
         self.0
     }
@@ -35,7 +35,7 @@ pub(super) fn result(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) 
 
 fn read(messages: &Value, input: &Value) -> Res<Vec<ModelMessage>> {
     let now = get(input, "now").as_str().and_then(DateTime::parse).map(DateTime::timestamp).unwrap_or_default();
-    let (clock, mut ids) = (At(now), IdSource::new());
+    let (clock, mut ids) = (StandingClock(now), IdSource::new());
     let messages = messages.as_list().unwrap_or_default().iter().cloned().map(Message::try_from);
     let messages = messages.collect::<Result<Vec<_>, _>>()?;
     Ok(from_langchain(&messages, &mut DefaultSource::new(&clock, &mut ids))?)

@@ -15,12 +15,12 @@ use crate::trace::remove_store;
 pub(super) struct Base {
     sound: Vec<u8>,
     loose: Vec<u8>,
-    tables: Vec<Table>,
+    tables: Vec<ForgedTable>,
     /// The rows of the schema: type, name and text.
     schema: Vec<(String, String, Option<String>)>,
 }
 
-struct Table {
+struct ForgedTable {
     name: String,
     columns: Vec<String>,
     /// The columns of the primary key.
@@ -71,7 +71,8 @@ impl Base {
             let schema = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
             let schema: Vec<(String, String, Option<String>)> = schema.collect::<rusqlite::Result<_>>()?;
             let tables = schema.iter().filter(|(kind, name, _)| kind == "table" && !name.starts_with("sqlite_"));
-            let tables: Vec<Table> = tables.map(|(_, name, _)| table(&conn, name)).collect::<rusqlite::Result<_>>()?;
+            let tables: Vec<ForgedTable> =
+                tables.map(|(_, name, _)| table(&conn, name)).collect::<rusqlite::Result<_>>()?;
             conn.execute_batch(
                 "UPDATE sqlite_schema SET sql = replace(replace(sql, 'STRICT, WITHOUT', 'WITHOUT'), ') STRICT', ')') \
                  WHERE type = 'table'",
@@ -118,8 +119,8 @@ impl Base {
     }
 
     /// Returns a table that has rows.
-    fn table(&self, rng: &mut Rng) -> &Table {
-        let filled: Vec<&Table> = self.tables.iter().filter(|table| table.rows > 0).collect();
+    fn table(&self, rng: &mut Rng) -> &ForgedTable {
+        let filled: Vec<&ForgedTable> = self.tables.iter().filter(|table| table.rows > 0).collect();
         filled[rng.below(filled.len())]
     }
 
@@ -170,12 +171,12 @@ impl Base {
     fn value(
         &self,
         conn: &Connection,
-        table: &Table,
+        table: &ForgedTable,
         column: &str,
         key: &[Value],
         rng: &mut Rng,
     ) -> rusqlite::Result<(Value, &'static str)> {
-        let of = |table: &Table, column: &str, key: &[Value]| -> rusqlite::Result<Value> {
+        let of = |table: &ForgedTable, column: &str, key: &[Value]| -> rusqlite::Result<Value> {
             let read = format!("SELECT \"{column}\" FROM \"{}\" WHERE {}", table.name, table.condition());
             conn.query_row(&read, params_from_iter(key), |row| row.get(0))
         };
@@ -293,17 +294,17 @@ impl Base {
     }
 }
 
-fn table(conn: &Connection, name: &str) -> rusqlite::Result<Table> {
+fn table(conn: &Connection, name: &str) -> rusqlite::Result<ForgedTable> {
     let mut rows = conn.prepare("SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid")?;
     let columns = rows.query_map([name], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let columns: Vec<(String, i64)> = columns.collect::<rusqlite::Result<_>>()?;
     let key = columns.iter().filter(|(_, place)| *place > 0).map(|(name, _)| name.clone()).collect();
     let rows: i64 = conn.query_row(&format!("SELECT count(*) FROM \"{name}\""), [], |row| row.get(0))?;
     let columns = columns.into_iter().map(|(name, _)| name).collect();
-    Ok(Table { name: name.to_owned(), columns, key, rows: rows as usize })
+    Ok(ForgedTable { name: name.to_owned(), columns, key, rows: rows as usize })
 }
 
-impl Table {
+impl ForgedTable {
     fn condition(&self) -> String {
         let parts: Vec<String> =
             self.key.iter().enumerate().map(|(at, key)| format!("\"{key}\" IS ?{}", at + 1)).collect();

@@ -19,12 +19,12 @@ use annals::store::{OpenOptions, Store, Synchronous};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::log::Log;
-use crate::observe::{self, Deadline, Unreadable, View};
+use crate::observe::{self, Deadline, StoreView, Unreadable};
 use crate::proxy::Calls;
 use crate::rng::Rng;
 use crate::spent::Spent;
-use crate::trace::{Kind, Scratch};
-use crate::workload::{self, Shape};
+use crate::trace::{ScratchFolder, WorkloadKind};
+use crate::workload::{self, WorkloadShape};
 use forge::{Base, Forged};
 
 /// Time on a processor that all reads of a file may take.
@@ -119,7 +119,7 @@ impl ForgeryCounts {
 
 /// The cases of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ForgeryPlan {
     pub(crate) seed: u64,
     pub(crate) first: u64,
     pub(crate) count: u64,
@@ -127,7 +127,7 @@ pub(crate) struct Plan {
 }
 
 /// Makes and reads forged files in child processes.
-pub(crate) fn run(plan: &Plan) -> Result<ForgeryCounts, String> {
+pub(crate) fn run(plan: &ForgeryPlan) -> Result<ForgeryCounts, String> {
     let next = std::sync::atomic::AtomicU64::new(plan.first);
     let end = plan.first + plan.count;
     let work = || -> Result<ForgeryCounts, String> {
@@ -220,7 +220,7 @@ pub(crate) fn work(words: &[String]) -> Result<(), String> {
     let (seed, first, end) = (number(seed)?, number(first)?, number(end)?);
     let limit = Rlimit { current: Some(MEMORY_MAX), maximum: getrlimit(Resource::Data).maximum };
     setrlimit(Resource::Data, limit).map_err(|error| error.to_string())?;
-    let target = Target::make(seed)?;
+    let target = ForgedStore::make(seed)?;
     for case in first..end {
         say(&format!("R {}", target.case(seed, case)?));
     }
@@ -236,21 +236,21 @@ fn say(line: &str) {
 }
 
 /// The store that is forged.
-struct Target {
+struct ForgedStore {
     base: Base,
-    view: View,
-    scratch: Scratch,
+    view: StoreView,
+    scratch: ScratchFolder,
 }
 
-fn shape(seed: u64) -> Shape {
-    let shape = Kind::Single.shape(seed, 0, Synchronous::Full);
-    Shape { acts: 12, rounds: 1, text_max: 2_500, waits: true, ..shape }
+fn shape(seed: u64) -> WorkloadShape {
+    let shape = WorkloadKind::Single.shape(seed, 0, Synchronous::Full);
+    WorkloadShape { acts: 12, rounds: 1, text_max: 2_500, waits: true, ..shape }
 }
 
-impl Target {
+impl ForgedStore {
     fn make(seed: u64) -> Result<Self, String> {
         crate::vfs::seed_randomness(seed);
-        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         let calls = Calls::new(Arc::new(Log::memory()), 0, false);
         if let Some(failure) = workload::run(&scratch.store(), &shape(seed), &calls).first() {
             return Err(format!("a call failed without a fault: {failure}"));
@@ -314,7 +314,7 @@ impl Target {
     }
 }
 
-fn open(scratch: &Scratch, read_only: bool) -> Result<Store, annals::store::StoreError> {
+fn open(scratch: &ScratchFolder, read_only: bool) -> Result<Store, annals::store::StoreError> {
     let options = OpenOptions::new().read_only(read_only).head_cache_bytes(0).busy_timeout_ms(100);
     Store::open_with(scratch.store(), options)
 }

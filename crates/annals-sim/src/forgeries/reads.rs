@@ -10,7 +10,7 @@ use annals_graph::prelude::*;
 
 use super::open;
 use crate::observe::Deadline;
-use crate::trace::Scratch;
+use crate::trace::ScratchFolder;
 
 /// Checkpoints that are read of each namespace.
 const CHECKPOINTS: usize = 12;
@@ -63,7 +63,7 @@ fn snapshot_reads(snapshot: &Snapshot) -> Result<(), StoreError> {
 }
 
 /// Opens the file for writing, and changes, forks and deletes threads.
-pub(super) fn write(scratch: &Scratch) {
+pub(super) fn write(scratch: &ScratchFolder) {
     let Ok(store) = open(scratch, false) else { return };
     for (place, record) in store.threads().unwrap_or_default().into_iter().enumerate() {
         let Ok(thread) = store.thread(record.id.as_str()) else { continue };

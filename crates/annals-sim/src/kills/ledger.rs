@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tally::{Author, Kind, Seen};
+use super::tally::{Author, EntityKind, SeenCalls};
 
 /// The reports of one worker.
 #[derive(Clone, Debug, Default)]
@@ -13,12 +13,12 @@ pub(super) struct Reports {
     pub(super) acknowledged: u64,
     /// Complete passes of a reader.
     pub(super) passes: u64,
-    pub(super) busy: Vec<Refusal>,
+    pub(super) busy: Vec<LockRefusal>,
 }
 
 /// A call that was refused because of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct LockRefusal {
     /// The entity, or the name of the call.
     pub(super) call: String,
     pub(super) waited_ms: u64,
@@ -44,7 +44,7 @@ pub(super) struct Ledger {
 
 /// The verdict on an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum EntityVerdict {
     Good,
     /// A proven call is not there.
     Lost(String),
@@ -60,7 +60,7 @@ impl Ledger {
         let reports = self.workers.entry(author).or_default();
         match (words[0], words.get(1).copied().unwrap_or_default()) {
             ("B", entity) => {
-                reports.step = format!("commit to {:?}", Kind::of(entity)).to_lowercase();
+                reports.step = format!("commit to {:?}", EntityKind::of(entity)).to_lowercase();
                 self.begin(author, entity, number(2));
             }
             ("A", entity) => {
@@ -70,10 +70,10 @@ impl Ledger {
             ("F", entity) => {
                 if words.get(3) == Some(&"busy") {
                     let holder = words.get(5).and_then(|holder| holder.parse().ok());
-                    reports.busy.push(Refusal { call: entity.to_owned(), waited_ms: number(4) as u64, holder });
+                    reports.busy.push(LockRefusal { call: entity.to_owned(), waited_ms: number(4) as u64, holder });
                 }
                 // A turn of a graph has several commits.
-                if Kind::of(entity) != Kind::Walk {
+                if EntityKind::of(entity) != EntityKind::Walk {
                     self.refused.insert((entity.to_owned(), number(2), author));
                 }
             }
@@ -90,7 +90,7 @@ impl Ledger {
     fn begin(&mut self, author: Author, entity: &str, n: i64) {
         self.refused.remove(&(entity.to_owned(), n, author));
         self.begun.entry(entity.to_owned()).or_default().insert((n, author));
-        if Kind::of(entity) == Kind::Shared {
+        if EntityKind::of(entity) == EntityKind::Shared {
             return;
         }
         // All others that wrote to it have ended. Lines of readers about this very call may come first.
@@ -114,38 +114,38 @@ impl Ledger {
     }
 
     /// Judges what an entity shows after all processes that wrote to it have ended.
-    pub(super) fn judge(&self, entity: &str, seen: &Seen) -> Verdict {
+    pub(super) fn judge(&self, entity: &str, seen: &SeenCalls) -> EntityVerdict {
         match self.origin(entity, seen) {
-            Verdict::Good => judge_proven(entity, seen, &self.proven(entity)),
+            EntityVerdict::Good => judge_proven(entity, seen, &self.proven(entity)),
             verdict => verdict,
         }
     }
 
     /// Judges whether all that an entity shows was begun and not refused.
-    pub(super) fn origin(&self, entity: &str, seen: &Seen) -> Verdict {
+    pub(super) fn origin(&self, entity: &str, seen: &SeenCalls) -> EntityVerdict {
         for (n, author) in seen.calls() {
             if !self.begun.get(entity).is_some_and(|begun| begun.contains(&(n, author))) {
-                return Verdict::Wrong(format!("call {n} of {entity} by {author} was never begun"));
+                return EntityVerdict::Wrong(format!("call {n} of {entity} by {author} was never begun"));
             }
             if self.refused.contains(&(entity.to_owned(), n, author)) {
-                return Verdict::Wrong(format!("call {n} of {entity} by {author} was refused and is there"));
+                return EntityVerdict::Wrong(format!("call {n} of {entity} by {author} was refused and is there"));
             }
         }
-        Verdict::Good
+        EntityVerdict::Good
     }
 }
 
 /// Judges a read: it must show the calls that were proven before it.
-pub(super) fn judge_proven(entity: &str, seen: &Seen, proven: &BTreeMap<i64, Author>) -> Verdict {
+pub(super) fn judge_proven(entity: &str, seen: &SeenCalls, proven: &BTreeMap<i64, Author>) -> EntityVerdict {
     let shown: BTreeMap<i64, Author> = seen.calls().collect();
     // An entity without a history shows its last call alone.
     for (n, author) in proven.range(seen.first..) {
         match shown.get(n) {
             Some(found) if found == author => {}
-            found => return Verdict::Lost(format!("call {n} of {entity} by {author}: there is {found:?}")),
+            found => return EntityVerdict::Lost(format!("call {n} of {entity} by {author}: there is {found:?}")),
         }
     }
-    Verdict::Good
+    EntityVerdict::Good
 }
 
 #[cfg(test)]
@@ -158,17 +158,17 @@ mod tests {
         ledger
     }
 
-    fn seen(authors: &[Author]) -> Seen {
-        Seen { first: 1, authors: authors.to_vec() }
+    fn seen(authors: &[Author]) -> SeenCalls {
+        SeenCalls { first: 1, authors: authors.to_vec() }
     }
 
     #[test]
     fn calls_are_judged_by_the_reports_of_their_authors() {
         let ledger = ledger(&[(1, "B own-0 1"), (1, "A own-0 1"), (1, "B own-0 2"), (2, "B own-0 2")]);
-        assert_eq!(ledger.judge("own-0", &seen(&[1])), Verdict::Good);
-        assert_eq!(ledger.judge("own-0", &seen(&[1, 2])), Verdict::Good);
-        assert!(matches!(ledger.judge("own-0", &seen(&[])), Verdict::Lost(_)));
-        assert!(matches!(ledger.judge("own-0", &seen(&[1, 3])), Verdict::Wrong(_)));
+        assert_eq!(ledger.judge("own-0", &seen(&[1])), EntityVerdict::Good);
+        assert_eq!(ledger.judge("own-0", &seen(&[1, 2])), EntityVerdict::Good);
+        assert!(matches!(ledger.judge("own-0", &seen(&[])), EntityVerdict::Lost(_)));
+        assert!(matches!(ledger.judge("own-0", &seen(&[1, 3])), EntityVerdict::Wrong(_)));
         assert!(ledger.problems.is_empty());
     }
 
@@ -176,10 +176,10 @@ mod tests {
     fn a_refused_call_must_not_be_there_and_a_seen_one_must() {
         let refused =
             ledger(&[(1, "B shared 1"), (1, "F shared 1 busy 300 77"), (2, "B shared 1"), (3, "S shared 1 2")]);
-        assert!(matches!(refused.judge("shared", &seen(&[1])), Verdict::Wrong(_)));
-        assert!(matches!(refused.judge("shared", &seen(&[])), Verdict::Lost(_)));
-        assert_eq!(refused.judge("shared", &seen(&[2])), Verdict::Good);
-        let refusal = Refusal { call: "shared".into(), waited_ms: 300, holder: Some(77) };
+        assert!(matches!(refused.judge("shared", &seen(&[1])), EntityVerdict::Wrong(_)));
+        assert!(matches!(refused.judge("shared", &seen(&[])), EntityVerdict::Lost(_)));
+        assert_eq!(refused.judge("shared", &seen(&[2])), EntityVerdict::Good);
+        let refusal = LockRefusal { call: "shared".into(), waited_ms: 300, holder: Some(77) };
         assert_eq!(refused.workers[&1].busy, [refusal]);
     }
 
@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn entities_without_a_history_are_judged_by_their_last_call() {
         let ledger = ledger(&[(1, "B pair-0 1"), (1, "A pair-0 1"), (1, "B pair-0 2"), (1, "A pair-0 2")]);
-        assert_eq!(ledger.judge("pair-0", &Seen { first: 2, authors: vec![1] }), Verdict::Good);
-        assert!(matches!(ledger.judge("pair-0", &Seen { first: 1, authors: vec![1] }), Verdict::Lost(_)));
-        assert!(matches!(ledger.judge("pair-0", &Seen::default()), Verdict::Lost(_)));
+        assert_eq!(ledger.judge("pair-0", &SeenCalls { first: 2, authors: vec![1] }), EntityVerdict::Good);
+        assert!(matches!(ledger.judge("pair-0", &SeenCalls { first: 1, authors: vec![1] }), EntityVerdict::Lost(_)));
+        assert!(matches!(ledger.judge("pair-0", &SeenCalls::default()), EntityVerdict::Lost(_)));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use annals::store::Store;
 
-use super::Role;
+use super::WorkerRole;
 use super::round::Round;
 use crate::cuts::{lay, left_by_migration};
 use crate::observe::{self, Deadline};
@@ -20,7 +20,7 @@ impl Round {
         let (image, shown) = older::file()?;
         lay(self.scratch.path(), &image)?;
         self.ledger.lock().migrated = observe::hash_of(&shown);
-        (0..OPENERS).try_for_each(|slot| self.add(Role::Opener, slot))
+        (0..OPENERS).try_for_each(|slot| self.add(WorkerRole::Opener, slot))
     }
 
     /// Kills so many processes, until one has migrated the file, and starts another one in the place of each.

@@ -21,7 +21,7 @@ use round::Round;
 
 /// The work of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum WorkerRole {
     /// Commits to entities of its own and to one that all writers share.
     Writer,
     /// Copies the WAL, makes backups, deletes threads, reclaims their space, compacts and checks the file.
@@ -34,7 +34,7 @@ enum Role {
 
 /// A planted fault of a worker, which the parent process must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Control {
+pub(crate) enum WorkerControl {
     /// A call is acknowledged before its commit.
     EarlyAck,
     /// The two threads of a pair are written in two commits.
@@ -49,7 +49,7 @@ pub(crate) enum Control {
     CopiedCompaction,
 }
 
-impl Control {
+impl WorkerControl {
     /// All of them, with their names.
     pub(crate) const ALL: [(Self, &'static str); 6] = [
         (Self::EarlyAck, "killed-early-ack"),
@@ -61,13 +61,17 @@ impl Control {
     ];
 }
 
-const ROLES: [(Role, &str); 4] =
-    [(Role::Writer, "writer"), (Role::Maintainer, "maintainer"), (Role::Reader, "reader"), (Role::Opener, "opener")];
+const ROLES: [(WorkerRole, &str); 4] = [
+    (WorkerRole::Writer, "writer"),
+    (WorkerRole::Maintainer, "maintainer"),
+    (WorkerRole::Reader, "reader"),
+    (WorkerRole::Opener, "opener"),
+];
 
 /// The arguments of a worker.
 #[derive(Clone, Debug)]
-struct Job {
-    role: Role,
+struct WorkerArgs {
+    role: WorkerRole,
     folder: PathBuf,
     /// The place of a writer among the writers: those that follow it go on with its entities.
     slot: usize,
@@ -77,10 +81,10 @@ struct Job {
     seed: u64,
     /// Milliseconds that a call waits for a lock.
     busy_ms: u64,
-    control: Option<Control>,
+    control: Option<WorkerControl>,
 }
 
-impl Job {
+impl WorkerArgs {
     fn store(&self) -> PathBuf {
         self.folder.join(STORE)
     }
@@ -88,7 +92,7 @@ impl Job {
     fn to_words(&self) -> Vec<String> {
         let role = ROLES.iter().find(|(role, _)| *role == self.role).map_or("", |(_, name)| name);
         let control =
-            Control::ALL.iter().find(|(control, _)| Some(*control) == self.control).map_or("-", |(_, name)| name);
+            WorkerControl::ALL.iter().find(|(control, _)| Some(*control) == self.control).map_or("-", |(_, name)| name);
         let numbers = [self.slot as u64, self.writers as u64, u64::from(self.author), self.seed, self.busy_ms];
         let mut words = vec![role.to_owned(), self.folder.display().to_string(), control.to_owned()];
         words.extend(numbers.iter().map(u64::to_string));
@@ -100,7 +104,7 @@ impl Job {
         Some(Self {
             role: ROLES.iter().find(|(_, name)| name == role)?.0,
             folder: PathBuf::from(folder),
-            control: Control::ALL.iter().find(|(_, name)| name == control).map(|(control, _)| *control),
+            control: WorkerControl::ALL.iter().find(|(_, name)| name == control).map(|(control, _)| *control),
             slot: slot.parse().ok()?,
             writers: writers.parse().ok()?,
             author: author.parse().ok()?,
@@ -113,19 +117,19 @@ impl Job {
 /// Runs a worker, whose arguments a parent process has given. Returns whether it found no problem; `None` if they are
 /// not those of a worker.
 pub(crate) fn work(words: &[String]) -> Option<bool> {
-    Job::parse(words).map(|job| worker::run(&job))
+    WorkerArgs::parse(words).map(|job| worker::run(&job))
 }
 
 /// The kills and stops of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct KillPlan {
     pub(crate) seed: u64,
     pub(crate) kills: u64,
     /// Workers that are stopped while they hold the write lock.
     pub(crate) stops: u64,
     /// The time for which they are stopped.
     pub(crate) stop: Duration,
-    pub(crate) control: Option<Control>,
+    pub(crate) control: Option<WorkerControl>,
 }
 
 /// The counts of a run.
@@ -179,9 +183,9 @@ enum RoundKind {
 }
 
 impl RoundKind {
-    fn of(number: u64, control: Option<Control>) -> Self {
+    fn of(number: u64, control: Option<WorkerControl>) -> Self {
         match control {
-            Some(Control::CopiedMigration) => Self::Migration,
+            Some(WorkerControl::CopiedMigration) => Self::Migration,
             None if !number.is_multiple_of(MIGRATIONS + 1) => Self::Migration,
             _ => Self::Kills,
         }
@@ -189,7 +193,7 @@ impl RoundKind {
 }
 
 /// Kills and stops workers.
-pub(crate) fn run(plan: &Plan) -> Result<KillCounts, String> {
+pub(crate) fn run(plan: &KillPlan) -> Result<KillCounts, String> {
     let mut counts = KillCounts::default();
     let (mut number, mut stops) = (0, 0);
     while counts.run < plan.kills || stops < plan.stops {

@@ -12,7 +12,7 @@ use annals::base::{Clock as _, SystemClock};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Job;
+use super::WorkerArgs;
 use super::ledger::Ledger;
 
 /// The bytes of the `-shm` file whose locks are those of a commit, of a copy of the WAL, and of its recovery.
@@ -22,17 +22,17 @@ const RECOVERY_LOCK: u64 = 122;
 
 /// A running worker.
 #[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) job: Job,
+pub(super) struct WorkerProcess {
+    pub(super) job: WorkerArgs,
     child: Child,
     /// The end of the input tells the worker to end.
     input: Option<ChildStdin>,
     lines: Option<JoinHandle<()>>,
 }
 
-impl Worker {
+impl WorkerProcess {
     /// Starts a worker; its lines go to the ledger.
-    pub(super) fn start(job: Job, ledger: &Arc<Mutex<Ledger>>) -> Result<Self, String> {
+    pub(super) fn start(job: WorkerArgs, ledger: &Arc<Mutex<Ledger>>) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a worker does not start: {error}");
         let mut child = Command::new(std::env::current_exe().map_err(failed)?)
             .arg("worker")
@@ -124,7 +124,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         if self.lines.is_some() {
             self.kill();

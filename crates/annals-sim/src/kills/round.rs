@@ -9,13 +9,13 @@ use annals::base::{Clock as _, SystemClock};
 use annals::store::{OpenOptions, Store};
 use parking_lot::Mutex;
 
-use super::ledger::{Ledger, Reports, Verdict, judge_proven};
-use super::process::{Worker, lock_of, ranges_of};
-use super::tally::{self, Author, Kind};
-use super::{Control, Job, KillCounts, Plan, Role, RoundKind};
+use super::ledger::{EntityVerdict, Ledger, Reports, judge_proven};
+use super::process::{WorkerProcess, lock_of, ranges_of};
+use super::tally::{self, Author, EntityKind};
+use super::{KillCounts, KillPlan, RoundKind, WorkerArgs, WorkerControl, WorkerRole};
 use crate::log::STORE;
 use crate::rng::Rng;
-use crate::trace::{Scratch, remove_store};
+use crate::trace::{ScratchFolder, remove_store};
 
 /// The processes of a round.
 const WRITERS: usize = 3;
@@ -37,15 +37,15 @@ const FAILURES_MAX: usize = 10;
 #[derive(Debug)]
 pub(super) struct Round {
     kind: RoundKind,
-    pub(super) scratch: Scratch,
+    pub(super) scratch: ScratchFolder,
     seed: u64,
     pub(super) rng: Rng,
     pub(super) ledger: Arc<Mutex<Ledger>>,
-    pub(super) workers: Vec<Worker>,
+    pub(super) workers: Vec<WorkerProcess>,
     /// The number of workers that were started.
     started: Author,
     busy_ms: u64,
-    control: Option<Control>,
+    control: Option<WorkerControl>,
     pub(super) counts: KillCounts,
     lost: Vec<String>,
     wrong: Vec<String>,
@@ -53,10 +53,10 @@ pub(super) struct Round {
 
 impl Round {
     /// Makes a file and starts the workers.
-    pub(super) fn start(plan: &Plan, seed: u64, kind: RoundKind) -> Result<Self, String> {
+    pub(super) fn start(plan: &KillPlan, seed: u64, kind: RoundKind) -> Result<Self, String> {
         let mut round = Self {
             kind,
-            scratch: Scratch::new().map_err(|error| error.to_string())?,
+            scratch: ScratchFolder::new().map_err(|error| error.to_string())?,
             seed,
             rng: Rng::new(seed),
             ledger: Arc::default(),
@@ -75,20 +75,20 @@ impl Round {
         // A reader finds a file.
         drop(Store::open(round.scratch.store()).map_err(|error| error.to_string())?);
         for slot in 0..WRITERS {
-            round.add(Role::Writer, slot)?;
+            round.add(WorkerRole::Writer, slot)?;
         }
         for slot in 0..MAINTAINERS {
-            round.add(Role::Maintainer, slot)?;
+            round.add(WorkerRole::Maintainer, slot)?;
         }
         for slot in 0..READERS {
-            round.add(Role::Reader, slot)?;
+            round.add(WorkerRole::Reader, slot)?;
         }
         Ok(round)
     }
 
-    pub(super) fn add(&mut self, role: Role, slot: usize) -> Result<(), String> {
+    pub(super) fn add(&mut self, role: WorkerRole, slot: usize) -> Result<(), String> {
         self.started += 1;
-        let job = Job {
+        let job = WorkerArgs {
             role,
             folder: self.scratch.path().to_path_buf(),
             slot,
@@ -98,7 +98,7 @@ impl Round {
             busy_ms: self.busy_ms,
             control: self.control,
         };
-        self.workers.push(Worker::start(job, &self.ledger)?);
+        self.workers.push(WorkerProcess::start(job, &self.ledger)?);
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Round {
                 ended.push(self.kill_one(victim));
             }
             if count > 1 || self.rng.chance(25) {
-                ended.iter().filter(|job| job.role == Role::Writer).for_each(|job| self.look(job));
+                ended.iter().filter(|job| job.role == WorkerRole::Writer).for_each(|job| self.look(job));
             }
             for job in ended {
                 self.add(job.role, job.slot)?;
@@ -141,7 +141,7 @@ impl Round {
         }
     }
 
-    pub(super) fn kill_one(&mut self, mut victim: Worker) -> Job {
+    pub(super) fn kill_one(&mut self, mut victim: WorkerProcess) -> WorkerArgs {
         // It stands still while its locks are read.
         victim.stop();
         let lock = lock_of(&self.scratch.store(), victim.id());
@@ -159,7 +159,7 @@ impl Round {
     }
 
     /// Reads the entities of a killed writer, before another one goes on with them.
-    fn look(&mut self, job: &Job) {
+    fn look(&mut self, job: &WorkerArgs) {
         let store = match Store::open_with(self.scratch.store(), OpenOptions::new().read_only(self.rng.chance(50))) {
             Ok(store) => store,
             Err(error) => return self.wrong.push(format!("the file does not open after a kill: {error}")),
@@ -181,11 +181,11 @@ impl Round {
         }
     }
 
-    fn note(&mut self, verdict: Verdict) {
+    fn note(&mut self, verdict: EntityVerdict) {
         match verdict {
-            Verdict::Good => {}
-            Verdict::Lost(what) => self.lost.push(what),
-            Verdict::Wrong(what) => self.wrong.push(what),
+            EntityVerdict::Good => {}
+            EntityVerdict::Lost(what) => self.lost.push(what),
+            EntityVerdict::Wrong(what) => self.wrong.push(what),
         }
     }
 
@@ -210,7 +210,7 @@ impl Round {
         let begin = SystemClock.elapsed();
         let acknowledged = |ledger: &Ledger, author| ledger.workers.get(&author).map_or(0, |one| one.acknowledged);
         let writers: Vec<Author> =
-            self.workers.iter().filter(|one| one.job.role == Role::Writer).map(|one| one.job.author).collect();
+            self.workers.iter().filter(|one| one.job.role == WorkerRole::Writer).map(|one| one.job.author).collect();
         while let Some(author) = {
             let ledger = self.ledger.lock();
             writers
@@ -233,7 +233,7 @@ impl Round {
         while SystemClock.elapsed() - begin < PATIENCE {
             let place = self.rng.below(self.workers.len());
             let one = &self.workers[place];
-            if one.job.role != Role::Reader {
+            if one.job.role != WorkerRole::Reader {
                 one.stop();
                 if lock_of(&self.scratch.store(), one.id()) == Some("write") {
                     return Some(place);
@@ -254,15 +254,15 @@ impl Round {
         stopped: Author,
         before: &BTreeMap<Author, Reports>,
         after: &BTreeMap<Author, Reports>,
-    ) -> Option<&Worker> {
+    ) -> Option<&WorkerProcess> {
         self.workers.iter().find(|one| {
             let reports = |of: &BTreeMap<Author, Reports>| of.get(&one.job.author).cloned().unwrap_or_default();
             let (before, after) = (reports(before), reports(after));
             match one.job.role {
                 _ if one.job.author == stopped => false,
-                Role::Writer => after.busy.len() == before.busy.len(),
-                Role::Reader => after.passes == before.passes,
-                Role::Maintainer | Role::Opener => false,
+                WorkerRole::Writer => after.busy.len() == before.busy.len(),
+                WorkerRole::Reader => after.passes == before.passes,
+                WorkerRole::Maintainer | WorkerRole::Opener => false,
             }
         })
     }
@@ -292,7 +292,7 @@ impl Round {
                     self.wrong.push(format!("{refusal:?}: {told}"));
                 }
             }
-            if one.job.role == Role::Writer && after.acknowledged > before.acknowledged {
+            if one.job.role == WorkerRole::Writer && after.acknowledged > before.acknowledged {
                 self.wrong.push(format!("process {author} commits: {told}"));
             }
         }
@@ -301,7 +301,7 @@ impl Round {
     /// Closes the workers and compares all that the file shows with the ledger. Returns whether something was not as it
     /// must be.
     pub(super) fn end(mut self, counts: &mut KillCounts) -> bool {
-        self.workers.iter_mut().for_each(Worker::close);
+        self.workers.iter_mut().for_each(WorkerProcess::close);
         for mut one in std::mem::take(&mut self.workers) {
             self.wrong.extend(one.wait(PATIENCE));
         }
@@ -340,9 +340,9 @@ impl Round {
         self.verify_backups()
     }
 
-    fn verify_store(&mut self, store: &Store) -> Result<(), tally::Failure> {
+    fn verify_store(&mut self, store: &Store) -> Result<(), tally::ReadFailure> {
         let is_clean = |when: &str| match store.check()?.problems.first() {
-            Some(problem) => Err(tally::Failure::Wrong(format!("check finds {problem} {when}"))),
+            Some(problem) => Err(tally::ReadFailure::Wrong(format!("check finds {problem} {when}"))),
             None => Ok(()),
         };
         is_clean("at the end")?;
@@ -361,17 +361,17 @@ impl Round {
         is_clean("after the deleted threads were erased")?;
         let pending = store.check()?.erasing;
         if pending > 0 {
-            return Err(tally::Failure::Wrong(format!("{pending} deleted threads are not erased")));
+            return Err(tally::ReadFailure::Wrong(format!("{pending} deleted threads are not erased")));
         }
         Ok(())
     }
 
     /// Deleted threads are gone, and those whose deletion was not acknowledged are there or gone with their forks.
-    fn verify_deleted(&mut self, store: &Store) -> Result<(), tally::Failure> {
+    fn verify_deleted(&mut self, store: &Store) -> Result<(), tally::ReadFailure> {
         let threads = store.threads()?;
         let names: Vec<&str> = threads.iter().map(|record| record.id.as_str()).collect();
         for name in &names {
-            if Kind::of(name) == Kind::Passing {
+            if EntityKind::of(name) == EntityKind::Passing {
                 tally::read(store, name)?;
             }
         }
@@ -401,7 +401,7 @@ impl Round {
             let read = || {
                 let copy = Store::open_with(&path, OpenOptions::new().read_only(true))?;
                 if let Some(problem) = copy.check()?.problems.first() {
-                    return Err(tally::Failure::Wrong(format!("check finds {problem}")));
+                    return Err(tally::ReadFailure::Wrong(format!("check finds {problem}")));
                 }
                 let entities = tally::entities(WRITERS);
                 entities.into_iter().map(|entity| Ok((tally::read(&copy, &entity)?, entity))).collect()

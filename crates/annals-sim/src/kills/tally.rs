@@ -16,7 +16,7 @@ pub(super) type Author = u32;
 
 /// A thread that is written without a graph.
 #[derive(State, Clone, Default, Debug)]
-pub(super) struct Tally {
+pub(super) struct TallyState {
     #[channel(messages)]
     messages: Messages,
     #[channel(append)]
@@ -29,7 +29,7 @@ pub(super) struct Tally {
 
 /// A thread on which a graph runs.
 #[derive(State, Clone, Default, Debug)]
-pub(super) struct Walk {
+pub(super) struct WalkState {
     #[channel(append)]
     authors: List<i64>,
     #[channel(append)]
@@ -40,12 +40,12 @@ pub(super) struct Walk {
 
 /// The calls that a state shows: the authors of those from `first` on, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct SeenCalls {
     pub(super) first: i64,
     pub(super) authors: Vec<Author>,
 }
 
-impl Seen {
+impl SeenCalls {
     /// Returns the number of the last call, 0 if there is none.
     pub(super) fn last(&self) -> i64 {
         self.first.max(1) + self.authors.len() as i64 - 1
@@ -68,20 +68,20 @@ impl Seen {
 
 /// The failure of a read.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ReadFailure {
     /// An error of the library.
     Error(Box<annals_graph::Error>),
     /// The store shows something that no call has written.
     Wrong(String),
 }
 
-impl<E: Into<annals_graph::Error>> From<E> for Failure {
+impl<E: Into<annals_graph::Error>> From<E> for ReadFailure {
     fn from(error: E) -> Self {
         Self::Error(Box::new(error.into()))
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for ReadFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Error(error) => write!(f, "{:?}: {error}", error.kind()),
@@ -90,15 +90,15 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl Failure {
+impl ReadFailure {
     /// Returns whether a thread or a checkpoint is not there.
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Error(error) if error.kind() == annals::ErrorKind::NotFound)
     }
 }
 
-fn ensure(holds: bool, problem: impl FnOnce() -> String) -> Result<(), Failure> {
-    if holds { Ok(()) } else { Err(Failure::Wrong(problem())) }
+fn ensure(holds: bool, problem: impl FnOnce() -> String) -> Result<(), ReadFailure> {
+    if holds { Ok(()) } else { Err(ReadFailure::Wrong(problem())) }
 }
 
 /// Returns the text of a call. Most are short, some are stored as a blob.
@@ -118,7 +118,7 @@ fn text(entity: &str, n: i64, author: Author) -> String {
 
 /// The kinds of entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntityKind {
     /// A thread of one writer.
     Own,
     /// A thread of all writers.
@@ -133,7 +133,7 @@ pub(super) enum Kind {
     Passing,
 }
 
-impl Kind {
+impl EntityKind {
     /// Returns the kind of an entity by its name.
     pub(super) fn of(entity: &str) -> Self {
         match entity.split('-').next() {
@@ -154,25 +154,25 @@ pub(super) fn entities(writers: usize) -> Vec<String> {
 }
 
 /// Reads an entity and verifies that it is whole.
-pub(super) fn read(store: &Store, entity: &str) -> Result<Seen, Failure> {
-    match Kind::of(entity) {
-        Kind::Pair => read_pair(store, entity),
-        Kind::Memory => read_memory(store, entity),
-        Kind::Walk => match store.thread(entity)?.head()? {
+pub(super) fn read(store: &Store, entity: &str) -> Result<SeenCalls, ReadFailure> {
+    match EntityKind::of(entity) {
+        EntityKind::Pair => read_pair(store, entity),
+        EntityKind::Memory => read_memory(store, entity),
+        EntityKind::Walk => match store.thread(entity)?.head()? {
             Some(head) => verify_walk(entity, &head.state()?),
-            None => Ok(Seen::default()),
+            None => Ok(SeenCalls::default()),
         },
-        Kind::Own | Kind::Shared | Kind::Passing => match store.thread(entity)?.head()? {
+        EntityKind::Own | EntityKind::Shared | EntityKind::Passing => match store.thread(entity)?.head()? {
             Some(head) => verify_tally(entity, &head.state()?),
-            None => Ok(Seen::default()),
+            None => Ok(SeenCalls::default()),
         },
     }
 }
 
 /// Returns the change of a call.
-pub(super) fn tally_change(entity: &str, n: i64, author: Author) -> impl annals::state::IntoUpdate<Tally> {
+pub(super) fn tally_change(entity: &str, n: i64, author: Author) -> impl annals::state::IntoUpdate<TallyState> {
     let text = text(entity, n, author);
-    Tally::update()
+    TallyState::update()
         .messages([Message::human(text.clone()).with_id(format!("{n}"))])
         .log([format!("{n} {author}")])
         .turn(n)
@@ -180,13 +180,13 @@ pub(super) fn tally_change(entity: &str, n: i64, author: Author) -> impl annals:
 }
 
 /// Verifies the state of a thread that is written without a graph.
-pub(super) fn verify_tally(entity: &str, tally: &Tally) -> Result<Seen, Failure> {
+pub(super) fn verify_tally(entity: &str, tally: &TallyState) -> Result<SeenCalls, ReadFailure> {
     // A fork has the state of the thread before the point.
     let entity = entity.split('.').next().unwrap_or(entity);
     let mut authors = Vec::new();
     for (n, line) in (1..).zip(tally.log.iter()) {
         let author = line.strip_prefix(&format!("{n} ")).and_then(|author| author.parse().ok());
-        authors.push(author.ok_or_else(|| Failure::Wrong(format!("line {n} of {entity} is {line:?}")))?);
+        authors.push(author.ok_or_else(|| ReadFailure::Wrong(format!("line {n} of {entity} is {line:?}")))?);
     }
     let count = authors.len();
     ensure(tally.turn == count as i64, || format!("{entity} has {count} lines in turn {}", tally.turn))?;
@@ -200,13 +200,14 @@ pub(super) fn verify_tally(entity: &str, tally: &Tally) -> Result<Seen, Failure>
     if let Some(author) = authors.last() {
         ensure(tally.note == text(entity, count as i64, *author), || format!("the note of {entity} is another one"))?;
     }
-    Ok(Seen { first: 1, authors })
+    Ok(SeenCalls { first: 1, authors })
 }
 
 /// Returns the graph of the walks: two nodes side by side, and one after them.
-pub(super) fn walk_graph() -> Result<CompiledGraph<Walk>> {
-    let node = |name: &'static str| move |walk: &Walk| Ok(Walk::update().log([format!("{name} {}", walk.turn)]));
-    let graph = StateGraph::<Walk>::new()
+pub(super) fn walk_graph() -> Result<CompiledGraph<WalkState>> {
+    let node =
+        |name: &'static str| move |walk: &WalkState| Ok(WalkState::update().log([format!("{name} {}", walk.turn)]));
+    let graph = StateGraph::<WalkState>::new()
         .node("left", node("left"))
         .node("right", node("right"))
         .node("end", node("end"))
@@ -218,11 +219,11 @@ pub(super) fn walk_graph() -> Result<CompiledGraph<Walk>> {
 }
 
 /// Returns the input of a turn.
-pub(super) fn walk_input(n: i64, author: Author) -> impl annals::state::IntoUpdate<Walk> {
-    Walk::update().turn(n).authors([i64::from(author)])
+pub(super) fn walk_input(n: i64, author: Author) -> impl annals::state::IntoUpdate<WalkState> {
+    WalkState::update().turn(n).authors([i64::from(author)])
 }
 
-fn verify_walk(entity: &str, walk: &Walk) -> Result<Seen, Failure> {
+fn verify_walk(entity: &str, walk: &WalkState) -> Result<SeenCalls, ReadFailure> {
     let authors: Vec<Author> = walk.authors.iter().map(|author| *author as Author).collect();
     let turn = walk.turn;
     ensure(turn == authors.len() as i64, || format!("{entity} has {} inputs in turn {turn}", authors.len()))?;
@@ -238,11 +239,11 @@ fn verify_walk(entity: &str, walk: &Walk) -> Result<Seen, Failure> {
     ensure(is_right && lines.len() <= begun && lines.len() + 3 >= begun, || {
         format!("{entity} has in turn {turn} the lines {:?}", &lines[lines.len().saturating_sub(4)..])
     })?;
-    Ok(Seen { first: 1, authors })
+    Ok(SeenCalls { first: 1, authors })
 }
 
 /// Returns whether the last turn of a walk has ended.
-pub(super) fn walk_has_ended(walk: &Walk) -> bool {
+pub(super) fn walk_has_ended(walk: &WalkState) -> bool {
     walk.log.len() as i64 == 3 * walk.turn
 }
 
@@ -252,7 +253,7 @@ pub(super) fn sides(entity: &str) -> [String; 2] {
 }
 
 /// Returns the batches of a call, one for each thread of a pair.
-pub(super) fn pair_batches(store: &Store, entity: &str, n: i64, author: Author) -> Result<Vec<Batch>, Failure> {
+pub(super) fn pair_batches(store: &Store, entity: &str, n: i64, author: Author) -> Result<Vec<Batch>, ReadFailure> {
     let one = |side: String| {
         let thread = store.thread(&side)?;
         let head = thread.head()?;
@@ -271,21 +272,21 @@ pub(super) fn pair_batches(store: &Store, entity: &str, n: i64, author: Author) 
 }
 
 /// Returns the last call on a thread of a pair.
-fn pair_call(entity: &str, record: &ThreadRecord) -> Result<(i64, Author), Failure> {
+fn pair_call(entity: &str, record: &ThreadRecord) -> Result<(i64, Author), ReadFailure> {
     let metadata = record.head.metadata.as_deref().unwrap_or_default();
     let author = metadata.strip_prefix("{\"author\":").and_then(|rest| rest.strip_suffix('}'));
     let author = author.and_then(|author| author.parse().ok());
-    Ok((record.head.step, author.ok_or_else(|| Failure::Wrong(format!("{entity} has the metadata {metadata}")))?))
+    Ok((record.head.step, author.ok_or_else(|| ReadFailure::Wrong(format!("{entity} has the metadata {metadata}")))?))
 }
 
-fn read_pair(store: &Store, entity: &str) -> Result<Seen, Failure> {
+fn read_pair(store: &Store, entity: &str) -> Result<SeenCalls, ReadFailure> {
     // One transaction reads a page, so both threads are there as one commit left them.
     let page = store.backend().threads(Some(&ThreadId::new(entity).map_err(StoreError::from)?), 2)?;
     let names = sides(entity);
     let found: Vec<&ThreadRecord> = page.iter().filter(|record| names.contains(&record.id.to_string())).collect();
     let [left, right] = found[..] else {
         ensure(found.is_empty(), || format!("{entity} has one thread of two"))?;
-        return Ok(Seen::default());
+        return Ok(SeenCalls::default());
     };
     let ((n, author), other) = (pair_call(entity, left)?, pair_call(entity, right)?);
     ensure((n, author) == other, || format!("{entity} has call {n} by {author} on one side, {other:?} on the other"))?;
@@ -295,7 +296,7 @@ fn read_pair(store: &Store, entity: &str) -> Result<Seen, Failure> {
         let is_right = value.as_ref().and_then(Value::as_str) == Some(&*text(entity, n, author));
         ensure(is_right, || format!("the text of {} is not that of call {n}", record.id))?;
     }
-    Ok(Seen { first: n, authors: vec![author] })
+    Ok(SeenCalls { first: n, authors: vec![author] })
 }
 
 fn memory_namespace(entity: &str) -> Result<KvNamespace, StoreError> {
@@ -303,7 +304,12 @@ fn memory_namespace(entity: &str) -> Result<KvNamespace, StoreError> {
 }
 
 /// Returns the changes of a call, one for each key.
-pub(super) fn memory_changes(store: &Store, entity: &str, n: i64, author: Author) -> Result<Vec<KvChange>, Failure> {
+pub(super) fn memory_changes(
+    store: &Store,
+    entity: &str,
+    n: i64,
+    author: Author,
+) -> Result<Vec<KvChange>, ReadFailure> {
     let members = [
         ("n".to_owned(), Value::from(n)),
         ("author".to_owned(), Value::from(i64::from(author))),
@@ -317,7 +323,7 @@ pub(super) fn memory_changes(store: &Store, entity: &str, n: i64, author: Author
     ["a", "b"].into_iter().map(put).collect()
 }
 
-fn read_memory(store: &Store, entity: &str) -> Result<Seen, Failure> {
+fn read_memory(store: &Store, entity: &str) -> Result<SeenCalls, ReadFailure> {
     let mut found: Vec<Value> = Vec::new();
     store.backend().beside().kv_entries(Some(&memory_namespace(entity)?), store.now(), &mut |record| {
         found.push(record.value.decode()?);
@@ -325,23 +331,23 @@ fn read_memory(store: &Store, entity: &str) -> Result<Seen, Failure> {
     })?;
     let [a, b] = &found[..] else {
         ensure(found.is_empty(), || format!("{entity} has {} keys of two", found.len()))?;
-        return Ok(Seen::default());
+        return Ok(SeenCalls::default());
     };
     ensure(a == b, || format!("the keys of {entity} differ"))?;
     let number = |name: &str| a.get(name).and_then(Value::as_int);
     let (Some(n), Some(author)) = (number("n"), number("author")) else {
-        return Err(Failure::Wrong(format!("{entity} has a value without a number")));
+        return Err(ReadFailure::Wrong(format!("{entity} has a value without a number")));
     };
     let is_right = a.get("text").and_then(Value::as_str) == Some(&*text(entity, n, author as Author));
     ensure(is_right, || format!("the text of {entity} is not that of call {n}"))?;
-    Ok(Seen { first: n, authors: vec![author as Author] })
+    Ok(SeenCalls { first: n, authors: vec![author as Author] })
 }
 
 /// Verifies the whole history of an entity: each checkpoint has one call more than the one before it.
-pub(super) fn verify_history(store: &Store, entity: &str, last: i64) -> Result<(), Failure> {
-    let threads = match Kind::of(entity) {
-        Kind::Memory => return Ok(()),
-        Kind::Pair => sides(entity).to_vec(),
+pub(super) fn verify_history(store: &Store, entity: &str, last: i64) -> Result<(), ReadFailure> {
+    let threads = match EntityKind::of(entity) {
+        EntityKind::Memory => return Ok(()),
+        EntityKind::Pair => sides(entity).to_vec(),
         _ => vec![entity.to_owned()],
     };
     for name in threads {
@@ -350,9 +356,9 @@ pub(super) fn verify_history(store: &Store, entity: &str, last: i64) -> Result<(
         for snapshot in thread.history()? {
             let snapshot = snapshot?;
             steps += 1;
-            match Kind::of(entity) {
-                Kind::Walk => _ = verify_walk(entity, &snapshot.state()?)?,
-                Kind::Pair => {
+            match EntityKind::of(entity) {
+                EntityKind::Walk => _ = verify_walk(entity, &snapshot.state()?)?,
+                EntityKind::Pair => {
                     let n = last + 1 - steps;
                     ensure(snapshot.step() == n, || format!("{name} has step {} in place {n}", snapshot.step()))?;
                 }
@@ -364,7 +370,7 @@ pub(super) fn verify_history(store: &Store, entity: &str, last: i64) -> Result<(
                 _ => _ = snapshot.get("turn")?,
             }
         }
-        let is_walk = Kind::of(entity) == Kind::Walk;
+        let is_walk = EntityKind::of(entity) == EntityKind::Walk;
         ensure(is_walk || steps == last, || format!("{name} has {steps} checkpoints after call {last}"))?;
     }
     Ok(())
@@ -376,11 +382,11 @@ mod tests {
 
     #[test]
     fn a_state_continues_those_before_it() {
-        let seen = |first, authors: &[Author]| Seen { first, authors: authors.to_vec() };
-        assert!(seen(1, &[7, 8]).continues(&seen(1, &[7])) && seen(1, &[7]).continues(&Seen::default()));
+        let seen = |first, authors: &[Author]| SeenCalls { first, authors: authors.to_vec() };
+        assert!(seen(1, &[7, 8]).continues(&seen(1, &[7])) && seen(1, &[7]).continues(&SeenCalls::default()));
         assert!(!seen(1, &[7]).continues(&seen(1, &[7, 8])), "it went back");
         assert!(!seen(1, &[7, 9, 9]).continues(&seen(1, &[7, 8])), "a call is another one");
         assert!(seen(5, &[3]).continues(&seen(4, &[2])) && !seen(5, &[3]).continues(&seen(5, &[2])));
-        assert_eq!((seen(5, &[3]).last(), Seen::default().last()), (5, 0));
+        assert_eq!((seen(5, &[3]).last(), SeenCalls::default().last()), (5, 0));
     }
 }

@@ -14,8 +14,8 @@ use annals::store::{Backend, Batch, OpenOptions, SqliteBackend, StoreError};
 use annals_graph::Durability;
 use annals_graph::prelude::*;
 
-use super::tally::{self, Failure, Kind, Seen, Tally, Walk};
-use super::{Control, Job, Role};
+use super::tally::{self, EntityKind, ReadFailure, SeenCalls, TallyState, WalkState};
+use super::{WorkerArgs, WorkerControl, WorkerRole};
 use crate::observe::{self, Deadline};
 use crate::rng::Rng;
 use crate::trace::remove_store;
@@ -33,7 +33,7 @@ fn say(line: &str) {
 }
 
 /// Runs a worker until it is told to end. Returns whether it found no problem.
-pub(super) fn run(job: &Job) -> bool {
+pub(super) fn run(job: &WorkerArgs) -> bool {
     std::panic::set_hook(Box::new(|panic| say(&format!("X panic: {panic}"))));
     std::thread::spawn(|| {
         // The end of the input and an error mean the same.
@@ -41,10 +41,10 @@ pub(super) fn run(job: &Job) -> bool {
         ENDS.store(true, Ordering::SeqCst);
     });
     let done = match job.role {
-        Role::Writer => Worker::open(job).and_then(|mut worker| worker.repeat(Worker::write)),
-        Role::Maintainer => Worker::open(job).and_then(|mut worker| worker.repeat(Worker::maintain)),
-        Role::Reader => read_until_the_end(job),
-        Role::Opener => open_until_the_end(job),
+        WorkerRole::Writer => ChildWorker::open(job).and_then(|mut worker| worker.repeat(ChildWorker::write)),
+        WorkerRole::Maintainer => ChildWorker::open(job).and_then(|mut worker| worker.repeat(ChildWorker::maintain)),
+        WorkerRole::Reader => read_until_the_end(job),
+        WorkerRole::Opener => open_until_the_end(job),
     };
     if let Err(failure) = &done {
         say(&format!("X {failure}"));
@@ -52,13 +52,13 @@ pub(super) fn run(job: &Job) -> bool {
     done.is_ok()
 }
 
-fn options(job: &Job) -> OpenOptions {
+fn options(job: &WorkerArgs) -> OpenOptions {
     OpenOptions::new().busy_timeout_ms(job.busy_ms)
 }
 
 /// Opens the store. Another process may hold a lock for longer than the limit.
-fn open(job: &Job, options: &OpenOptions) -> Result<Arc<SqliteBackend>, Failure> {
-    say(if job.role == Role::Opener { "V migrate" } else { "V open" });
+fn open(job: &WorkerArgs, options: &OpenOptions) -> Result<Arc<SqliteBackend>, ReadFailure> {
+    say(if job.role == WorkerRole::Opener { "V migrate" } else { "V open" });
     loop {
         match SqliteBackend::open(&job.store(), options) {
             Err(StoreError::Busy { .. }) if !ENDS.load(Ordering::SeqCst) => {}
@@ -67,25 +67,25 @@ fn open(job: &Job, options: &OpenOptions) -> Result<Arc<SqliteBackend>, Failure>
     }
 }
 
-struct Worker<'a> {
-    job: &'a Job,
+struct ChildWorker<'a> {
+    job: &'a WorkerArgs,
     backend: Arc<SqliteBackend>,
     store: Store,
-    graph: CompiledGraph<Walk>,
+    graph: CompiledGraph<WalkState>,
     rng: Rng,
     /// The number of threads and copies that it has made.
     made: usize,
 }
 
-impl<'a> Worker<'a> {
-    fn open(job: &'a Job) -> Result<Self, Failure> {
+impl<'a> ChildWorker<'a> {
+    fn open(job: &'a WorkerArgs) -> Result<Self, ReadFailure> {
         let backend = open(job, &options(job))?;
         let store = Store::with_backend(Arc::clone(&backend) as Arc<dyn Backend>, options(job));
         let rng = Rng::stream(job.seed, u64::from(job.author));
         Ok(Self { job, backend, store, graph: tally::walk_graph()?, rng, made: 0 })
     }
 
-    fn repeat(&mut self, mut step: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn repeat(&mut self, mut step: impl FnMut(&mut Self) -> Result<(), ReadFailure>) -> Result<(), ReadFailure> {
         while !ENDS.load(Ordering::SeqCst) {
             step(self)?;
             std::thread::sleep(Duration::from_micros(self.rng.below(800) as u64));
@@ -94,7 +94,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn write(&mut self) -> Result<(), Failure> {
+    fn write(&mut self) -> Result<(), ReadFailure> {
         let slot = self.job.slot;
         match self.rng.below(100) {
             0..35 => self.add(&format!("own-{slot}")),
@@ -107,24 +107,27 @@ impl<'a> Worker<'a> {
     }
 
     /// Makes the next call on an entity that is not of a graph.
-    fn add(&mut self, entity: &str) -> Result<(), Failure> {
+    fn add(&mut self, entity: &str) -> Result<(), ReadFailure> {
         let author = self.job.author;
-        if Kind::of(entity) == Kind::Own && self.job.control == Some(Control::Rewound) && self.rng.chance(10) {
+        if EntityKind::of(entity) == EntityKind::Own
+            && self.job.control == Some(WorkerControl::Rewound)
+            && self.rng.chance(10)
+        {
             _ = self.store.delete_thread(entity)?;
         }
-        let (head, n) = match Kind::of(entity) {
-            Kind::Own | Kind::Shared => self.head_of(entity)?,
+        let (head, n) = match EntityKind::of(entity) {
+            EntityKind::Own | EntityKind::Shared => self.head_of(entity)?,
             _ => (None, tally::read(&self.store, entity)?.last() + 1),
         };
         let (store, control) = (self.store.clone(), self.job.control);
-        self.call(entity, n, move || match Kind::of(entity) {
-            Kind::Pair => commit_pair(&store, tally::pair_batches(&store, entity, n, author)?, control),
-            Kind::Memory => {
+        self.call(entity, n, move || match EntityKind::of(entity) {
+            EntityKind::Pair => commit_pair(&store, tally::pair_batches(&store, entity, n, author)?, control),
+            EntityKind::Memory => {
                 let changes = tally::memory_changes(&store, entity, n, author)?;
                 Ok(store.backend().beside().commit_kv(&changes)?)
             }
             _ => {
-                let thread = store.thread(entity)?.with_state::<Tally>();
+                let thread = store.thread(entity)?.with_state::<TallyState>();
                 thread.update_at(head, tally::tally_change(entity, n, author))?;
                 Ok(())
             }
@@ -132,21 +135,21 @@ impl<'a> Worker<'a> {
     }
 
     /// Returns the head of a thread and the number of the next call.
-    fn head_of(&self, entity: &str) -> Result<(Option<CheckpointId>, i64), Failure> {
+    fn head_of(&self, entity: &str) -> Result<(Option<CheckpointId>, i64), ReadFailure> {
         let Some(head) = self.store.thread(entity)?.head()? else { return Ok((None, 1)) };
         Ok((Some(head.id()), tally::verify_tally(entity, &head.state()?)?.last() + 1))
     }
 
     /// Makes a call and reports it. A refusal that the documentation allows is reported, others are failures.
-    fn call(&self, entity: &str, n: i64, make: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    fn call(&self, entity: &str, n: i64, make: impl FnOnce() -> Result<(), ReadFailure>) -> Result<(), ReadFailure> {
         say(&format!("B {entity} {n}"));
         let control = self.job.control;
-        if control == Some(Control::EarlyAck) {
+        if control == Some(WorkerControl::EarlyAck) {
             say(&format!("A {entity} {n}"));
         }
         let begin = SystemClock.elapsed();
         let failure = match make() {
-            Ok(()) if control == Some(Control::FalseRefusal) => {
+            Ok(()) if control == Some(WorkerControl::FalseRefusal) => {
                 say(&format!("F {entity} {n} conflict"));
                 return Ok(());
             }
@@ -156,15 +159,15 @@ impl<'a> Worker<'a> {
             }
             Err(failure) => failure,
         };
-        let Failure::Error(error) = &failure else { return Err(failure) };
+        let ReadFailure::Error(error) = &failure else { return Err(failure) };
         match error.as_store() {
             Some(StoreError::Busy { waited_ms, holder }) => {
                 // Each commit of a turn of a graph has a limit of its own.
-                let is_one_commit = Kind::of(entity) != Kind::Walk;
+                let is_one_commit = EntityKind::of(entity) != EntityKind::Walk;
                 let measured = (SystemClock.elapsed() - begin).as_millis() as u64;
                 say_busy(entity, n, if is_one_commit { measured.max(*waited_ms) } else { *waited_ms }, *holder);
             }
-            Some(StoreError::Conflict { .. }) if Kind::of(entity) == Kind::Shared => {
+            Some(StoreError::Conflict { .. }) if EntityKind::of(entity) == EntityKind::Shared => {
                 say(&format!("F {entity} {n} conflict"));
                 return Ok(());
             }
@@ -172,17 +175,17 @@ impl<'a> Worker<'a> {
         }
         // A turn of a graph has several commits, and those before the refused one stay.
         let is_there = tally::read(&self.store, entity)?.calls().any(|call| call == (n, self.job.author));
-        if is_there && Kind::of(entity) != Kind::Walk {
-            return Err(Failure::Wrong(format!("call {n} of {entity} was refused and is there")));
+        if is_there && EntityKind::of(entity) != EntityKind::Walk {
+            return Err(ReadFailure::Wrong(format!("call {n} of {entity} was refused and is there")));
         }
         Ok(())
     }
 
     /// Ends the turn that another process has left, or runs one.
-    fn walk(&mut self, entity: &str) -> Result<(), Failure> {
+    fn walk(&mut self, entity: &str) -> Result<(), ReadFailure> {
         let durability = [Durability::Sync, Durability::Async, Durability::Exit][self.rng.below(3)];
         let thread = self.store.thread(entity)?;
-        let state: Walk = thread.head()?.map_or(Ok(Walk::default()), |head| head.state())?;
+        let state: WalkState = thread.head()?.map_or(Ok(WalkState::default()), |head| head.state())?;
         let run = self.graph.run(&thread).durability(durability);
         if tally::walk_has_ended(&state) {
             let (n, author) = (state.turn + 1, self.job.author);
@@ -193,14 +196,14 @@ impl<'a> Worker<'a> {
         }
         match run.invoke(Input::Continue) {
             Ok(outcome) if !tally::walk_has_ended(outcome.state()) => {
-                Err(Failure::Wrong(format!("a run went on with {entity}, and its turn has not ended")))
+                Err(ReadFailure::Wrong(format!("a run went on with {entity}, and its turn has not ended")))
             }
             done => unless_busy("continue", done.map(|_| ())).map(|_| ()),
         }
     }
 
     /// Makes a thread with a fork, and deletes both.
-    fn pass(&mut self, length: usize) -> Result<(), Failure> {
+    fn pass(&mut self, length: usize) -> Result<(), ReadFailure> {
         self.made += 1;
         let name = format!("passing-{}-{}", self.job.author, self.made);
         let fork = format!("{name}.fork");
@@ -224,13 +227,13 @@ impl<'a> Worker<'a> {
         say(&format!("d {fork}"));
         for name in [&name, &fork] {
             if self.store.thread(name)?.head()?.is_some() {
-                return Err(Failure::Wrong(format!("{name} was deleted and is shown")));
+                return Err(ReadFailure::Wrong(format!("{name} was deleted and is shown")));
             }
         }
         Ok(())
     }
 
-    fn maintain(&mut self) -> Result<(), Failure> {
+    fn maintain(&mut self) -> Result<(), ReadFailure> {
         match self.rng.below(100) {
             0..15 => {
                 say("V copy-wal");
@@ -249,7 +252,7 @@ impl<'a> Worker<'a> {
             67..75 => {
                 say("V check");
                 if let Some(problem) = self.store.check()?.problems.first() {
-                    return Err(Failure::Wrong(format!("check finds {problem}")));
+                    return Err(ReadFailure::Wrong(format!("check finds {problem}")));
                 }
             }
             _ => self.pass(40)?,
@@ -257,24 +260,24 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<(), ReadFailure> {
         say("V compact");
-        if self.job.control == Some(Control::CopiedCompaction) {
+        if self.job.control == Some(WorkerControl::CopiedCompaction) {
             self.made += 1;
             let copy = self.job.folder.join(format!("compact-{}-{}.db", self.job.author, self.made));
             self.store.backup(&copy)?;
-            return std::fs::rename(&copy, self.job.store()).map_err(|error| Failure::Wrong(error.to_string()));
+            return std::fs::rename(&copy, self.job.store()).map_err(|error| ReadFailure::Wrong(error.to_string()));
         }
         unless_busy("compact", self.store.compact()).map(|_| ())
     }
 
     /// Copies the store to a new file, and verifies the copy.
-    fn back_up(&mut self) -> Result<(), Failure> {
+    fn back_up(&mut self) -> Result<(), ReadFailure> {
         self.made += 1;
         let path = self.job.folder.join(format!("copy-{}-{}.db", self.job.author, self.made));
         let entities = tally::entities(self.job.writers);
         let last = |store: &Store| {
-            let read = |entity: &String| Ok::<_, Failure>(tally::read(store, entity)?.last());
+            let read = |entity: &String| Ok::<_, ReadFailure>(tally::read(store, entity)?.last());
             entities.iter().map(read).collect::<Result<Vec<i64>, _>>()
         };
         let before = last(&self.store)?;
@@ -285,11 +288,13 @@ impl<'a> Worker<'a> {
         say("V verify-backup");
         let copy = Store::open_with(&path, OpenOptions::new().read_only(true))?;
         if let Some(problem) = copy.check()?.problems.first() {
-            return Err(Failure::Wrong(format!("check of a backup finds {problem}")));
+            return Err(ReadFailure::Wrong(format!("check of a backup finds {problem}")));
         }
         for ((entity, before), after) in entities.iter().zip(before).zip(last(&copy)?) {
             if after < before {
-                return Err(Failure::Wrong(format!("a backup has call {after} of {entity}, and {before} was there")));
+                return Err(ReadFailure::Wrong(format!(
+                    "a backup has call {after} of {entity}, and {before} was there"
+                )));
             }
         }
         drop(copy);
@@ -299,12 +304,12 @@ impl<'a> Worker<'a> {
 }
 
 /// Reports a call that another process kept from its lock, and returns `None` for it.
-fn unless_busy<T, E: Into<annals_graph::Error>>(call: &str, result: Result<T, E>) -> Result<Option<T>, Failure> {
+fn unless_busy<T, E: Into<annals_graph::Error>>(call: &str, result: Result<T, E>) -> Result<Option<T>, ReadFailure> {
     match result.map_err(Into::into) {
         Ok(value) => Ok(Some(value)),
         Err(error) => {
             let Some(StoreError::Busy { waited_ms, holder }) = error.as_store() else {
-                return Err(Failure::Error(Box::new(error)));
+                return Err(ReadFailure::Error(Box::new(error)));
             };
             say_busy(call, 0, *waited_ms, *holder);
             Ok(None)
@@ -319,8 +324,8 @@ fn say_busy(entity: &str, n: i64, waited_ms: u64, holder: Option<u32>) {
 }
 
 /// Commits the changes of a pair in one batch.
-fn commit_pair(store: &Store, batches: Vec<Batch>, control: Option<Control>) -> Result<(), Failure> {
-    if control == Some(Control::HalfCommit) {
+fn commit_pair(store: &Store, batches: Vec<Batch>, control: Option<WorkerControl>) -> Result<(), ReadFailure> {
+    if control == Some(WorkerControl::HalfCommit) {
         for batch in &batches {
             store.commit(batch)?;
         }
@@ -331,10 +336,10 @@ fn commit_pair(store: &Store, batches: Vec<Batch>, control: Option<Control>) -> 
 
 /// Reads everything again and again: with a handle that stays open for reading or for writing, or with a new one for
 /// each pass.
-fn read_until_the_end(job: &Job) -> Result<(), Failure> {
+fn read_until_the_end(job: &WorkerArgs) -> Result<(), ReadFailure> {
     let options = options(job).head_cache_bytes(0).read_only(!job.author.is_multiple_of(3));
     let reopens = job.author % 3 == 1;
-    let mut known: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut known: BTreeMap<String, SeenCalls> = BTreeMap::new();
     let mut open_store = None;
     while !ENDS.load(Ordering::SeqCst) {
         let store = match open_store.take() {
@@ -351,20 +356,20 @@ fn read_until_the_end(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_all(job: &Job, store: &Store, known: &mut BTreeMap<String, Seen>) -> Result<(), Failure> {
+fn read_all(job: &WorkerArgs, store: &Store, known: &mut BTreeMap<String, SeenCalls>) -> Result<(), ReadFailure> {
     for entity in tally::entities(job.writers) {
         let seen = tally::read(store, &entity)?;
         let before = known.get(&entity).cloned().unwrap_or_default();
         if !seen.continues(&before) {
             let (from, to) = (before.last(), seen.last());
-            return Err(Failure::Wrong(format!("{entity} went back or was changed, from call {from} to {to}")));
+            return Err(ReadFailure::Wrong(format!("{entity} went back or was changed, from call {from} to {to}")));
         }
         if let Some((n, author)) = seen.calls().last().filter(|_| seen.last() > before.last()) {
             say(&format!("S {entity} {n} {author}"));
         }
         known.insert(entity, seen);
     }
-    for record in store.threads()?.iter().filter(|record| Kind::of(record.id.as_str()) == Kind::Passing) {
+    for record in store.threads()?.iter().filter(|record| EntityKind::of(record.id.as_str()) == EntityKind::Passing) {
         match tally::read(store, record.id.as_str()) {
             // It was deleted in the meantime.
             Err(failure) if failure.is_not_found() => {}
@@ -375,16 +380,16 @@ fn read_all(job: &Job, store: &Store, known: &mut BTreeMap<String, Seen>) -> Res
 }
 
 /// Opens the store for writing again and again, and reads everything. The first open migrates the file.
-fn open_until_the_end(job: &Job) -> Result<(), Failure> {
+fn open_until_the_end(job: &WorkerArgs) -> Result<(), ReadFailure> {
     while !ENDS.load(Ordering::SeqCst) {
-        if job.control == Some(Control::CopiedMigration) {
+        if job.control == Some(WorkerControl::CopiedMigration) {
             migrate_a_copy(job)?;
         }
         let options = options(job).head_cache_bytes(0);
         let store = Store::with_backend(open(job, &options)?, options);
         say("V read");
         let shown = observe::everything(&store, Deadline::after(Duration::from_secs(60)));
-        let hash = observe::hash_of(&shown.map_err(|error| Failure::Wrong(error.to_string()))?);
+        let hash = observe::hash_of(&shown.map_err(|error| ReadFailure::Wrong(error.to_string()))?);
         say(&format!("M {hash}"));
         drop(store);
         std::thread::sleep(Duration::from_millis(5));
@@ -393,9 +398,9 @@ fn open_until_the_end(job: &Job) -> Result<(), Failure> {
 }
 
 /// A planted fault: migrates a copy of the file and writes it over the file.
-fn migrate_a_copy(job: &Job) -> Result<(), Failure> {
+fn migrate_a_copy(job: &WorkerArgs) -> Result<(), ReadFailure> {
     use std::os::unix::fs::FileExt as _;
-    let failed = |error: std::io::Error| Failure::Wrong(error.to_string());
+    let failed = |error: std::io::Error| ReadFailure::Wrong(error.to_string());
     let copy = job.folder.join(format!("copy-{}", job.author));
     say("V migrate");
     std::fs::copy(job.store(), &copy).map_err(failed)?;
