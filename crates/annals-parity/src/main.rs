@@ -15,6 +15,8 @@ mod messages;
 mod persistence;
 mod policy;
 mod program;
+#[cfg(test)]
+mod proxy;
 mod pydantic_ai;
 mod scenario;
 mod steps;
@@ -176,14 +178,19 @@ fn files(place: &Path) -> Res<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs a scenario. Under the blocking driver it runs in a node of another graph: there the tasks of a superstep run
-/// one after another on the thread of that node, in task order, as in the traces.
+/// Runs a scenario on a new store.
 fn run_one(scenario: Scenario, options: Options) -> Res<Result<Json, Vec<String>>> {
     let folder = tempfile::tempdir()?;
     let store = match options.sqlite {
         true => Store::open(folder.path().join("threads.annals"))?,
         false => Store::memory(),
     };
+    run_on_store(scenario, options, store)
+}
+
+/// Runs a scenario. Under the blocking driver it runs in a node of another graph: there the tasks of a superstep run
+/// one after another on the thread of that node, in task order, as in the traces.
+fn run_on_store(scenario: Scenario, options: Options, store: Store) -> Res<Result<Json, Vec<String>>> {
     if options.driver == Driver::Async {
         return Ok(steps::Runner::new(&scenario, options, store).run().map_err(|what| vec![what]));
     }

@@ -17,7 +17,7 @@ use crate::{Res, files, run_one};
 /// The file with the names of the scenarios that still fail.
 const OPEN: &str = "open.txt";
 /// The file with the names of the scenarios that differ on purpose, each with the reason.
-const DIFFER: &str = "differ.txt";
+pub(crate) const DIFFER: &str = "differ.txt";
 /// The maximum number of differences that are shown for a trace.
 const DIFFERENCES_MAX: usize = 3;
 
@@ -64,9 +64,19 @@ fn category(name: &str) -> &'static str {
 
 /// A scenario with its trace.
 #[derive(Clone, Debug, Deserialize)]
-struct Vector {
+pub(crate) struct Vector {
     scenario: Json,
-    trace: Json,
+    pub(crate) trace: Json,
+}
+
+impl Vector {
+    pub(crate) fn name(&self) -> &str {
+        self.scenario["name"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn scenario(&self) -> Res<Scenario> {
+        Ok(serde_json::from_value(self.scenario.clone())?)
+    }
 }
 
 /// Packs scenarios and their traces into one file for each category, a line for each scenario, and returns their
@@ -128,7 +138,7 @@ impl Report {
 }
 
 /// Reads a list of scenarios: the first word of each line. A list that is not there is empty.
-fn names(list: &Path) -> Res<BTreeSet<String>> {
+pub(crate) fn names(list: &Path) -> Res<BTreeSet<String>> {
     let text = match std::fs::read_to_string(list) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         text => text?,
@@ -142,34 +152,47 @@ fn names(list: &Path) -> Res<BTreeSet<String>> {
 
 /// Runs all vectors of a folder with each of the options, several at a time.
 pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> Res<Report> {
+    let vectors = read_vectors(folder)?;
+    let (open, differ) = (names(&folder.join(OPEN))?, names(&folder.join(DIFFER))?);
+    let failed = each_vector(&vectors, |vector| {
+        let what: String = options.iter().filter_map(|(way, options)| problem(vector, way, *options)).collect();
+        (!what.is_empty()).then_some(what)
+    });
+    Ok(Report { run: vectors.len(), failed, open, differ })
+}
+
+/// Reads the vectors of a folder.
+pub(crate) fn read_vectors(folder: &Path) -> Res<Vec<Vector>> {
     let mut vectors = Vec::new();
     for path in files(folder)? {
         vectors.extend(serde_json::from_slice::<Vec<Vector>>(&std::fs::read(&path)?)?);
     }
-    let (open, differ) = (names(&folder.join(OPEN))?, names(&folder.join(DIFFER))?);
-    let report = Mutex::new(Report { run: vectors.len(), open, differ, ..Report::default() });
-    let next = AtomicUsize::new(0);
+    Ok(vectors)
+}
+
+/// Runs vectors, several at a time. Returns their problems by their names.
+pub(crate) fn each_vector(
+    vectors: &[Vector],
+    problem: impl Fn(&Vector) -> Option<String> + Sync,
+) -> BTreeMap<String, String> {
+    let (failed, next) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
     let work = || {
         while let Some(vector) = vectors.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let what: String = options.iter().filter_map(|(way, options)| problem(vector, way, *options)).collect();
-            if !what.is_empty() {
-                let name = vector.scenario["name"].as_str().unwrap_or_default().to_owned();
-                report.lock().unwrap_or_else(PoisonError::into_inner).failed.insert(name, what);
+            if let Some(what) = problem(vector) {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).insert(vector.name().to_owned(), what);
             }
         }
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
-    Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(&work)));
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the differences of the trace of a scenario.
 fn problem(vector: &Vector, way: &str, options: Options) -> Option<String> {
-    let trace = serde_json::from_value::<Scenario>(vector.scenario.clone()).map_err(Into::into).and_then(|scenario| {
-        match scenario::unsupported(&scenario)? {
-            missing if missing.is_empty() => run_one(scenario, options),
-            missing => Ok(Err(missing.into_iter().collect())),
-        }
+    let trace = vector.scenario().and_then(|scenario| match scenario::unsupported(&scenario)? {
+        missing if missing.is_empty() => run_one(scenario, options),
+        missing => Ok(Err(missing.into_iter().collect())),
     });
     let trace = match trace {
         Ok(Ok(trace)) => canonical(&trace),

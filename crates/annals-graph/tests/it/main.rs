@@ -36,7 +36,6 @@ mod outside;
 mod partials;
 mod paths;
 mod policies;
-mod proxy;
 mod pushed_calls;
 mod pushing;
 mod queue_limits;

@@ -1,359 +1,79 @@
-//! A backend of another crate: a recording proxy on the public trait, around each backend, and the calls that the executor
-//! makes of it.
-//!
-//! The proxy forwards every call and records it: the batches with their sizes, the reads with the rows they returned. So
-//! the tests assert the number of commits and reads that `docs/architecture.md` promises, which no result of a run shows.
-//! The proxy can also fail a commit, before or after the backend has written it.
+//! The calls that the executor makes of its backend: the number of commits and reads that `docs/architecture.md` promises,
+//! which no result of a run shows, and the errors of commits that fail.
 
-use std::sync::{Arc, Mutex};
-
-use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
-use annals::store::backend::Erasure;
 use annals::store::batch::{ChangeValue, Data, ItemOp};
-use annals::store::{
-    Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
-    ItemRange, ItemRow, LeaseRecord, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, StoredHead, ThreadInfo,
-    ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord, WriteValue,
-};
+use annals::store::{Batch, NewWrites, Payload, WriteValue};
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
-use annals_graph::{Durability, ErrorKind};
-use macro_rules_attribute::apply;
+use annals_graph::{Durability, ErrorKind, IntoInput, Run, block_on};
 
-use crate::lines::{EVERY_WAY, Log, line, run_on, start};
-use crate::places::place_backend;
+use super::{Fault, Place, Read, Recorder};
 
-/// A batch that the executor has committed.
-#[derive(Clone, Debug)]
-struct Committed {
-    batch: Batch,
-    /// True if the batch was submitted to the background writer.
-    submitted: bool,
-}
-
-/// A read of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Read {
-    /// The method of [`Backend`].
-    of: &'static str,
-    /// The checkpoint that was named, if one was.
-    at: Option<CheckpointId>,
-    /// The number of records, rows or ids that it returned.
-    rows: usize,
-}
-
-/// A failure of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// The batch is not written.
-    Before,
-    /// The batch is written, and its outcome is reported as unknown.
-    After,
-}
-
-#[derive(Debug, Default)]
-struct Recorded {
-    commits: Vec<Committed>,
-    reads: Vec<Read>,
-    /// The failure of a commit, and the number of commits before it.
-    fault: Option<(usize, Fault)>,
-    /// The batch that was submitted last.
-    last: Option<CommitHandle>,
-}
-
-/// A backend that records the calls it forwards.
-#[derive(Debug)]
-struct Recorder {
-    inner: Arc<dyn Backend>,
-    recorded: Mutex<Recorded>,
-}
-
-impl Recorder {
-    /// Makes a store on a proxy around the backend of the test.
-    fn store() -> (Arc<Self>, Store) {
-        let proxy = Arc::new(Self { inner: place_backend(), recorded: Mutex::default() });
-        let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Backend>, OpenOptions::new());
-        (proxy, store)
-    }
-
-    /// Takes the batches that were committed since the last call.
-    fn commits(&self) -> Vec<Committed> {
-        std::mem::take(&mut self.recorded.lock().unwrap().commits)
-    }
-
-    /// Takes the batches since the last call, as the steps of their checkpoints.
-    fn steps(&self) -> Vec<String> {
-        self.commits().iter().map(|committed| shown(&committed.batch)).collect()
-    }
-
-    /// Takes the reads since the last call.
-    fn reads(&self) -> Vec<Read> {
-        std::mem::take(&mut self.recorded.lock().unwrap().reads)
-    }
-
-    /// Takes the reads since the last call, by their methods.
-    fn names(&self) -> Vec<&'static str> {
-        self.reads().iter().map(|read| read.of).collect()
-    }
-
-    /// Drops the records so far.
-    fn forget(&self) {
-        *self.recorded.lock().unwrap() = Recorded::default();
-    }
-
-    /// Fails the commit after the next `before` ones.
-    fn fail(&self, before: usize, fault: Fault) {
-        self.recorded.lock().unwrap().fault = Some((before, fault));
-    }
-
-    /// Records a batch. Returns the failure that it meets.
-    fn record(&self, batch: &Batch, submitted: bool) -> Option<Fault> {
-        let mut recorded = self.recorded.lock().unwrap();
-        recorded.commits.push(Committed { batch: batch.clone(), submitted });
-        match recorded.fault {
-            Some((0, fault)) => {
-                recorded.fault = None;
-                Some(fault)
+/// Makes the tests `NAME::memory` and `NAME::file` of functions with a place.
+macro_rules! on_each_backend {
+    ($($name:ident,)*) => {
+        $(mod $name {
+            #[test]
+            fn memory() {
+                super::$name(super::Place::Memory);
             }
-            Some((before, fault)) => {
-                recorded.fault = Some((before - 1, fault));
-                None
-            }
-            None => None,
-        }
-    }
 
-    /// Fails a batch, after those that were submitted before it.
-    fn failed(&self, batch: &Batch, fault: Fault) -> Result<(), StoreError> {
-        let last = self.recorded.lock().unwrap().last.take();
-        last.iter().for_each(CommitHandle::wait_until_settled);
-        batch.write_in_chain(|| match fault {
-            Fault::Before => Err(StoreError::Busy { waited_ms: 7, holder: None }),
-            Fault::After => {
-                let mut alone = batch.clone();
-                alone.chain = None;
-                self.inner.commit(&alone)?;
-                Err(StoreError::OutcomeUnknown { reason: "the proxy does not say".into() })
+            #[test]
+            fn file() {
+                super::$name(super::Place::File);
             }
-        })
-    }
-
-    /// Records a read.
-    fn read<T>(
-        &self,
-        of: &'static str,
-        at: Option<CheckpointId>,
-        result: Result<T, StoreError>,
-        rows: impl FnOnce(&T) -> usize,
-    ) -> Result<T, StoreError> {
-        let rows = result.as_ref().map_or(0, rows);
-        self.recorded.lock().unwrap().reads.push(Read { of, at, rows });
-        result
-    }
+        })*
+    };
 }
 
-impl Backend for Recorder {
-    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        match self.record(batch, false) {
-            Some(fault) => self.failed(batch, fault),
-            None => self.inner.commit(batch),
-        }
-    }
+on_each_backend! {
+    a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one,
+    a_second_turn_reads_the_id_of_the_head_and_not_its_state,
+    a_turn_writes_what_it_changes_however_long_the_thread_is,
+    the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_superstep,
+    the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other,
+    an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone,
+    an_edit_is_one_commit_and_reads_no_state,
+    a_fork_is_one_checkpoint_without_a_value,
+    a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once,
+    a_commit_that_was_not_written_is_an_error_after_which_the_run_continues,
+    a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe,
+}
 
-    fn submit(&self, batch: Batch) -> CommitHandle {
-        match self.record(&batch, true) {
-            Some(fault) => CommitHandle::settled(self.failed(&batch, fault)),
-            None => {
-                let handle = self.inner.submit(batch);
-                self.recorded.lock().unwrap().last = Some(handle.clone());
-                handle
-            }
-        }
-    }
+/// A state of lines.
+#[derive(State, Clone, Default, Debug, PartialEq)]
+struct Log {
+    #[channel(append)]
+    lines: List<String>,
+}
 
-    fn write_submitted(&self) {
-        self.inner.write_submitted();
-    }
+fn line(text: impl Into<String>) -> LogUpdate {
+    Log::update().lines([text.into()])
+}
 
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
+/// Returns an input without a line.
+fn start() -> Input {
+    IntoInput::<Log, _>::into_input(Log::update())
+}
 
-    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.read("head", None, self.inner.head(thread, namespace), |found| usize::from(found.is_some()))
-    }
+/// Both drivers with every durability.
+const EVERY_WAY: [(usize, Durability); 6] = [
+    (0, Durability::Sync),
+    (0, Durability::Async),
+    (0, Durability::Exit),
+    (1, Durability::Sync),
+    (1, Durability::Async),
+    (1, Durability::Exit),
+];
 
-    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
-        self.read("head_id", None, self.inner.head_id(thread, namespace), |found| usize::from(found.is_some()))
-    }
-
-    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
-        let found = self.inner.head_with_writes(thread, namespace);
-        self.read("head_with_writes", None, found, |found| found.as_ref().map_or(0, |head| 1 + head.writes.len()))
-    }
-
-    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
-        let found = self.inner.checkpoint(at);
-        self.read("checkpoint", Some(at.checkpoint), found, |found| usize::from(found.is_some()))
-    }
-
-    fn checkpoints_by_prefix(
-        &self,
-        thread: &ThreadId,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.read("checkpoints_by_prefix", None, self.inner.checkpoints_by_prefix(thread, prefix, limit), Vec::len)
-    }
-
-    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.read("checkpoints", None, self.inner.checkpoints(query), Vec::len)
-    }
-
-    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
-        self.read("state", Some(at.checkpoint), self.inner.state(at), |state| state.channels.len())
-    }
-
-    fn read_state(
-        &self,
-        at: &CheckpointRef,
-        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut rows = 0;
-        let result = self.inner.read_state(at, &mut |part| {
-            rows += usize::from(matches!(part, StatePart::Item(_)));
-            visit(part)
-        });
-        self.read("read_state", Some(at.checkpoint), result, |()| rows)
-    }
-
-    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
-        self.read("ancestors", Some(at.checkpoint), self.inner.ancestors(at, ordinals), Vec::len)
-    }
-
-    fn items(
-        &self,
-        at: &CheckpointRef,
-        channel: &str,
-        range: ItemRange,
-        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut rows = 0;
-        let result = self.inner.items(at, channel, range, &mut |row| {
-            rows += 1;
-            visit(row)
-        });
-        self.read("items", Some(at.checkpoint), result, |()| rows)
-    }
-
-    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
-        let found = self.inner.list_reference(at, channel);
-        self.read("list_reference", Some(at.checkpoint), found, |found| usize::from(found.is_some()))
-    }
-
-    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
-        self.read("writes", Some(at.checkpoint), self.inner.writes(at), Vec::len)
-    }
-
-    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
-        self.read("threads", None, self.inner.threads(after, limit), Vec::len)
-    }
-
-    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
-        self.inner.thread_size(thread)
-    }
-
-    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
-        self.read("namespaces", None, self.inner.namespaces(thread), Vec::len)
-    }
-
-    fn last_of_run(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-        run: &RunId,
-    ) -> Result<Option<CheckpointRecord>, StoreError> {
-        let found = self.inner.last_of_run(thread, namespace, run);
-        self.read("last_of_run", None, found, |found| usize::from(found.is_some()))
-    }
-
-    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        self.read("search", None, self.inner.search(query), |page| page.hits.len())
-    }
-
-    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
-        self.read("lease", None, self.inner.lease(thread), |lease| usize::from(lease.is_some()))
-    }
-
-    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
-        self.read("timers", None, self.inner.timers(due_by, limit), Vec::len)
-    }
-
-    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
-        self.read("timers_of", None, self.inner.timers_of(thread, namespace), Vec::len)
-    }
-
-    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
-        self.inner.operate(operation)
-    }
-
-    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
-        self.inner.operations(query)
-    }
-
-    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        self.inner.fields(thread)
-    }
-
-    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
-        self.inner.branches(thread, namespace)
-    }
-
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-        self.inner.list_threads(query)
-    }
-
-    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
-        self.inner.thread_info(thread)
-    }
-
-    fn rebuild_threads(&self) -> Result<(), StoreError> {
-        self.inner.rebuild_threads()
-    }
-
-    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
-        self.inner.forks(thread)
-    }
-
-    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
-        self.inner.forked_from(thread)
-    }
-
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
-        self.inner.delete_threads(threads)
-    }
-
-    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
-        self.inner.erase_trash(now)
-    }
-
-    fn reclaim(&self) -> Result<Erasure, StoreError> {
-        self.inner.reclaim()
-    }
-
-    fn beside(&self) -> &dyn Beside {
-        self.inner.beside()
-    }
-
-    fn check(&self) -> Result<CheckReport, StoreError> {
-        self.inner.check()
-    }
+/// Runs on one of the drivers.
+fn run_on(driver: usize, run: Run<'_, Log>, input: Input) -> Result<Outcome<Log>> {
+    if driver == 0 { run.invoke(input) } else { block_on(run.ainvoke(input)) }
 }
 
 /// Returns a batch as text: for each namespace the steps of the checkpoints, and the number of tasks whose writes come
 /// alone (`w`).
-fn shown(batch: &Batch) -> String {
+pub(super) fn shown(batch: &Batch) -> String {
     let part = |part: &Batch| {
         let steps: Vec<_> = part.checkpoints.iter().map(|checkpoint| checkpoint.step.to_string()).collect();
         let writes = if part.writes.is_empty() { String::new() } else { format!("w{}", part.writes.len()) };
@@ -426,11 +146,10 @@ fn remembering() -> CompiledGraph<Log> {
     StateGraph::<Log>::new().node("outer", outer).edge(START, "outer").compile().unwrap()
 }
 
-#[apply(each_backend)]
-fn a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one() {
+fn a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one(place: Place) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store();
+        let (proxy, store) = Recorder::store(place);
         let thread = store.thread("t").unwrap();
         let run = |input| run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
         run(start());
@@ -450,11 +169,10 @@ fn a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one() {
     }
 }
 
-#[apply(each_backend)]
-fn a_second_turn_reads_the_id_of_the_head_and_not_its_state() {
+fn a_second_turn_reads_the_id_of_the_head_and_not_its_state(place: Place) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store();
+        let (proxy, store) = Recorder::store(place);
         let thread = store.thread("t").unwrap();
         let run = || run_on(driver, graph.run(&thread).durability(durability), start()).unwrap();
         run();
@@ -471,11 +189,10 @@ fn a_second_turn_reads_the_id_of_the_head_and_not_its_state() {
     }
 }
 
-#[apply(each_backend)]
-fn a_turn_writes_what_it_changes_however_long_the_thread_is() {
+fn a_turn_writes_what_it_changes_however_long_the_thread_is(place: Place) {
     let graph = chain();
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
-        let (proxy, store) = Recorder::store();
+        let (proxy, store) = Recorder::store(place);
         let thread = store.thread("t").unwrap();
         let turn = || {
             proxy.commits();
@@ -490,8 +207,7 @@ fn a_turn_writes_what_it_changes_however_long_the_thread_is() {
     }
 }
 
-#[apply(each_backend)]
-fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_superstep() {
+fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_superstep(place: Place) {
     let node = |name: &'static str| move |_: &Log| Ok(line(name));
     let mut graph = StateGraph::<Log>::new();
     for name in ["a", "b", "c"] {
@@ -499,7 +215,7 @@ fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_super
     }
     let graph = graph.compile().unwrap();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store();
+        let (proxy, store) = Recorder::store(place);
         let thread = store.thread("t").unwrap();
         // One after another; side by side, tasks that end at the same time share a commit.
         run_on(driver, graph.run(&thread).durability(durability).concurrency_max(1), start()).unwrap();
@@ -516,11 +232,10 @@ fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_super
     }
 }
 
-#[apply(each_backend)]
-fn the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other() {
+fn the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other(place: Place) {
     let graph = remembering();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store();
+        let (proxy, store) = Recorder::store(place);
         let thread = store.thread("t").unwrap();
         let run = || run_on(driver, graph.run(&thread).durability(durability), start()).unwrap();
         run();
@@ -547,11 +262,10 @@ fn the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other() {
     }
 }
 
-#[apply(each_backend)]
-fn an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone() {
+fn an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone(place: Place) {
     let graph = asking();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store();
+        let (proxy, store) = Recorder::store(place);
         let thread = store.thread("t").unwrap();
         let run = |input| run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
         assert_eq!(run(start()).interrupts().len(), 1);
@@ -569,9 +283,8 @@ fn an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone() {
     }
 }
 
-#[apply(each_backend)]
-fn an_edit_is_one_commit_and_reads_no_state() {
-    let (graph, (proxy, store)) = (asking(), Recorder::store());
+fn an_edit_is_one_commit_and_reads_no_state(place: Place) {
+    let (graph, (proxy, store)) = (asking(), Recorder::store(place));
     let thread = store.thread("t").unwrap();
     graph.run(&thread).durability(Durability::Sync).invoke(start()).unwrap();
     proxy.forget();
@@ -587,9 +300,8 @@ fn an_edit_is_one_commit_and_reads_no_state() {
     assert!(!reads.iter().any(is_of_state), "the head that the edit made is cached: {reads:?}");
 }
 
-#[apply(each_backend)]
-fn a_fork_is_one_checkpoint_without_a_value() {
-    let (graph, (proxy, store)) = (chain(), Recorder::store());
+fn a_fork_is_one_checkpoint_without_a_value(place: Place) {
+    let (graph, (proxy, store)) = (chain(), Recorder::store(place));
     let thread = store.thread("t").unwrap();
     graph.run(&thread).durability(Durability::Sync).invoke(line("x")).unwrap();
     let before_c = thread.at("~1").unwrap();
@@ -607,9 +319,8 @@ fn a_fork_is_one_checkpoint_without_a_value() {
     assert_eq!(thread.head().unwrap().unwrap().step(), 3);
 }
 
-#[apply(each_backend)]
-fn a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once() {
-    let (graph, (proxy, store)) = (chain(), Recorder::store());
+fn a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once(place: Place) {
+    let (graph, (proxy, store)) = (chain(), Recorder::store(place));
     let thread = store.thread("t").unwrap();
     for _ in 0..20 {
         graph.run(&thread).durability(Durability::Sync).invoke(line("x")).unwrap();
@@ -630,13 +341,12 @@ fn a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once() {
     assert_eq!(reads.iter().map(|read| (read.of, read.rows)).collect::<Vec<_>>(), [("items", 2)]);
 }
 
-#[apply(each_backend)]
-fn a_commit_that_was_not_written_is_an_error_after_which_the_run_continues() {
+fn a_commit_that_was_not_written_is_an_error_after_which_the_run_continues(place: Place) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
         let commits = if durability == Durability::Exit { 1 } else { 4 };
         for at in 0..commits {
-            let (proxy, store) = Recorder::store();
+            let (proxy, store) = Recorder::store(place);
             let thread = store.thread("t").unwrap();
             let run = |input| run_on(driver, graph.run(&thread).durability(durability), input);
             proxy.fail(at, Fault::Before);
@@ -656,13 +366,12 @@ fn a_commit_that_was_not_written_is_an_error_after_which_the_run_continues() {
     }
 }
 
-#[apply(each_backend)]
-fn a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe() {
+fn a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe(place: Place) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
         let commits = if durability == Durability::Exit { 1 } else { 4 };
         for at in 0..commits {
-            let (proxy, store) = Recorder::store();
+            let (proxy, store) = Recorder::store(place);
             let thread = store.thread("t").unwrap();
             let run = |input| run_on(driver, graph.run(&thread).durability(durability), input);
             proxy.fail(at, Fault::After);
