@@ -1,6 +1,5 @@
 //! A run that has begun, whichever driver goes on with it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{Clock, Encoded, Namespace, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
-use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store, StoreError};
+use crate::store::{Batch, Cache, CacheKey, Store, StoreError};
 use crate::task::Context;
 
 use super::events::{EndReport, RunEventKind};
@@ -212,68 +211,5 @@ impl Begun {
                 return wanted;
             }
         }
-    }
-}
-
-/// The commits of a run that it has not waited for. If it is dropped before, whoever loads a head next waits for them.
-pub(super) struct Tickets {
-    own: VecDeque<CommitHandle>,
-    /// The one that is awaited.
-    awaited: Option<CommitHandle>,
-    store: Option<Store>,
-    host: Arc<RunHost>,
-    inside: bool,
-}
-
-impl Drop for Tickets {
-    fn drop(&mut self) {
-        let Some(store) = &self.store else { return };
-        store.abandon_commits(self.own.drain(..).chain(self.awaited.take()));
-        if !self.inside {
-            store.abandon_commits(self.host.tickets.lock().drain(..));
-        }
-    }
-}
-
-impl Tickets {
-    pub(super) fn new(begun: &Begun) -> Self {
-        let (store, host) = (begun.store.clone(), Arc::clone(&begun.host));
-        Self { own: VecDeque::new(), awaited: None, store, host, inside: begun.inside }
-    }
-
-    /// Hands a batch to the background writer and waits for it.
-    ///
-    /// # Errors
-    /// That of the batch.
-    pub(super) async fn write(&mut self, store: &Store, batch: Batch) -> Result<(), StoreError> {
-        let ticket = self.host.submit_batch(store, batch);
-        self.awaited = Some(ticket.clone());
-        ticket.await
-    }
-
-    /// Hands a batch to the background writer.
-    ///
-    /// # Errors
-    /// That of an earlier batch.
-    pub(super) fn submit(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
-        while self.own.front().is_some_and(CommitHandle::is_settled) {
-            if let Some(ticket) = self.own.pop_front() {
-                ticket.wait()?;
-            }
-        }
-        self.own.push_back(self.host.submit_batch(store, batch));
-        Ok(())
-    }
-
-    /// Gathers what has to be waited for at the end of a run, in order: nothing inside another one, which does it once for
-    /// all. Returns it; whoever is dropped while it waits leaves the rest.
-    pub(super) fn at_end(&mut self, begun: &Begun) -> &mut VecDeque<CommitHandle> {
-        let mut shared = begun.host.tickets.lock();
-        if begun.inside {
-            shared.extend(self.own.drain(..));
-        } else {
-            self.own.extend(shared.drain(..));
-        }
-        &mut self.own
     }
 }

@@ -10,9 +10,10 @@ use crate::graph::Work;
 use crate::store::{Batch, CommitHandle};
 
 use super::attempt::{attempt, attempt_here, closed, wait_before};
-use super::begun::{Begun, Tickets};
+use super::begun::Begun;
 use super::cache::look_up;
-use super::feed::{Fact, FeedReader, while_polled};
+use super::commits::PendingCommits;
+use super::feed::{FeedReader, Notice, while_polled};
 use super::host::RunHost;
 use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, run_here};
@@ -21,10 +22,10 @@ use super::share::SharedTasks;
 /// A run on the calling thread.
 pub(super) struct Driver {
     run: Begun,
-    tickets: Tickets,
+    commits: PendingCommits,
     due: VecDeque<Box<TaskJob>>,
     running: usize,
-    /// True if the machine has received a fact since it was last asked for effects.
+    /// True if the machine has received a notice since it was last asked for effects.
     told: bool,
     feed: FeedReader,
     /// The error that ends the run, held until the events before it are returned.
@@ -35,8 +36,8 @@ impl Driver {
     /// Makes the driver of a run.
     pub(super) fn new(run: Begun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
-        let tickets = Tickets::new(&run);
-        Self { run, tickets, due: VecDeque::new(), running: 0, told: true, feed: FeedReader(feed), failed: None }
+        let commits = PendingCommits::new(&run);
+        Self { run, commits, due: VecDeque::new(), running: 0, told: true, feed: FeedReader(feed), failed: None }
     }
 
     /// Runs until there is an event, or until the run ends (`None`) with all its batches committed. Events before a
@@ -120,7 +121,7 @@ impl Driver {
         }
     }
 
-    /// Waits for one fact. Returns whether the run goes on.
+    /// Waits for one notice. Returns whether the run goes on.
     fn wait(&mut self) -> Result<bool, Error> {
         if self.due.is_empty() && self.running == 0 {
             let ended = !matches!(self.run.machine.status(), Status::Running);
@@ -150,24 +151,24 @@ impl Driver {
         {
             self.spawn(job);
         }
-        let mut fact = Some(self.feed.0.wait());
+        let mut notice = Some(self.feed.0.wait());
         // Tasks that have ended meanwhile share the commit.
-        while let Some(next) = fact {
+        while let Some(next) = notice {
             match next {
-                Fact::Ended(slot, outcome) => {
+                Notice::Ended(slot, outcome) => {
                     debug_assert!(self.running > 0, "a task that ends was started");
                     self.running -= 1;
                     self.task_done(slot, outcome);
                 }
                 // It is handed out first, so that the queue stays bounded.
-                Fact::Shown(event) => {
+                Notice::Shown(event) => {
                     self.run.machine.show(event);
                     break;
                 }
                 // The waiting caller polls the call.
-                Fact::Called(_) => {}
+                Notice::Called(_) => {}
             }
-            fact = self.feed.0.poll();
+            notice = self.feed.0.poll();
         }
         Ok(true)
     }
@@ -179,7 +180,7 @@ impl Driver {
         let run = || run_here(|| run_task(job, host));
         let outcome = if self.run.inside { run() } else { while_polled(run) };
         if self.run.host.wants != EventMask::default() {
-            while let Some(Fact::Shown(event)) = self.feed.0.poll() {
+            while let Some(Notice::Shown(event)) = self.feed.0.poll() {
                 self.run.machine.show(event);
             }
         }
@@ -208,7 +209,7 @@ impl Driver {
         let (feed, host) = (Arc::clone(&self.feed.0), Arc::clone(&self.run.host));
         Pool::shared().spawn(Box::new(move || {
             let slot = job.slot;
-            feed.push(Fact::Ended(slot, run_task(job, &host)));
+            feed.push(Notice::Ended(slot, run_task(job, &host)));
         }));
     }
 
@@ -220,7 +221,7 @@ impl Driver {
         let Some(store) = self.run.store.clone() else { return Ok(()) };
         let goes_on = match self.run.next_commit(batch) {
             Some(batch) if self.run.host.awaits_commit() => self.run.commit_awaited(&store, batch)?,
-            Some(batch) => self.tickets.submit(&store, batch).map(|()| true)?,
+            Some(batch) => self.commits.submit(&store, batch).map(|()| true)?,
             None => true,
         };
         if goes_on {
@@ -230,14 +231,14 @@ impl Driver {
     }
 
     fn wait_for_commits(&mut self) -> Result<(), Error> {
-        let tickets = self.tickets.at_end(&self.run);
-        if let (Some(store), false) = (&self.run.store, tickets.iter().all(CommitHandle::is_settled)) {
+        let commits = self.commits.at_end(&self.run);
+        if let (Some(store), false) = (&self.run.store, commits.iter().all(CommitHandle::is_settled)) {
             store.backend().write_submitted();
         }
-        while let Some(ticket) = tickets.front() {
-            ticket.wait()?;
-            debug_assert!(ticket.is_settled(), "a commit that was waited for is settled");
-            tickets.pop_front();
+        while let Some(handle) = commits.front() {
+            handle.wait()?;
+            debug_assert!(handle.is_settled(), "a commit that was waited for is settled");
+            commits.pop_front();
         }
         self.run.host.verify_commits()?;
         if let (Some(store), Some(batch)) = (&self.run.store, self.run.release()) {

@@ -25,7 +25,7 @@ use crate::task::{Call, CallOutcome, CallValue, CallWork, Called, Context, Funct
 use super::attempt::{LeavesCalls, WaitResult, wait_for, watch};
 use super::cache::{look_up, look_up_async};
 use super::events::RunEventKind;
-use super::feed::{Fact, is_polled};
+use super::feed::{Notice, is_polled};
 use super::host::RunHost;
 use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, run_here};
@@ -108,7 +108,7 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
             })),
         );
         if is_beside {
-            host.feed.push(Fact::Called(Arc::clone(&running)));
+            host.feed.push(Notice::Called(Arc::clone(&running)));
         }
         return running;
     }
@@ -485,7 +485,10 @@ impl RunHost {
         let store = self.thread.as_ref().ok_or(RunError::NoStore)?.store();
         match (self.is_sync(), blocks) {
             (true, true) => store.commit(&batch)?,
-            (true, false) => self.submit_batch(store, batch).await?,
+            (true, false) => {
+                let handle = self.commits.lock().submit(store, batch);
+                handle.await?;
+            }
             (false, _) => self.submit(store, batch)?,
         }
         Ok(())
@@ -532,14 +535,7 @@ impl RunHost {
     /// # Errors
     /// That of an earlier batch.
     fn submit(&self, store: &Store, batch: Batch) -> Result<(), Error> {
-        let mut tickets = self.tickets.lock();
-        tickets.push(self.submit_batch(store, batch));
-        let settled = tickets.iter().take_while(|ticket| ticket.is_settled()).count();
-        let settled: Vec<_> = tickets.drain(..settled).collect();
-        drop(tickets);
-        for ticket in settled {
-            ticket.wait()?;
-        }
-        Ok(())
+        let settled = self.commits.lock().submit_inside(store, batch);
+        settled.iter().try_for_each(|handle| Ok(handle.wait()?))
     }
 }

@@ -3,17 +3,19 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Namespace, TaskId};
+use crate::base::TaskId;
 use crate::error::Error;
 use crate::exec::{Copied, EditProblem, Editor, NodeEdit, RunError, as_node};
 use crate::graph::{CompiledGraph, END, Graph, IntoOutput, NodeOutput};
 use crate::history::{Snapshot, Thread};
+use crate::run::{RootStart, parent_heads};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{ChannelRecord, ChannelValue, CheckpointRef, ItemRange, Parent, StoreError};
 
 use super::attempt::path_here;
 use super::load::{keep, load};
 use super::place::RunOn;
+use super::reads::decided;
 use super::run::{recording, with_graph};
 use super::snapshot::shown;
 
@@ -197,14 +199,18 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         }
         let store = thread.store();
         let loaded = load(&self.graph, &thread, place.at.as_ref())?;
-        let (addressed, metadata) = (place.at.is_some() || loaded.is_continued, with_graph(None, &self.graph));
-        let mut recording = recording(&thread, addressed, loaded.newest, store.mint_run(), metadata);
+        let from = RootStart::new(place.at.is_some(), false, &loaded);
+        let metadata = with_graph(None, &self.graph);
+        let mut recording = recording(&thread, from.addressed, loaded.newest, store.mint_run(), metadata);
         match loaded.head.checkpoint {
             Some(base) => {
                 let base = store.backend().checkpoint(&thread.point(base.id))?;
                 recording.parents = base.map(|base| base.parents).unwrap_or_default();
             }
-            None => recording.parents = parent_heads(&thread)?,
+            None => {
+                let heads = parent_heads(thread.id().clone(), thread.namespace().clone());
+                recording.parents = decided(heads, &thread)??;
+            }
         }
         let mut editor = Editor::new(&self.graph, loaded.head, recording, store.mint_seed(), store.now(), &path_here);
         for updates in supersteps {
@@ -219,20 +225,6 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         let id = batch.head_after().ok_or(RunError::EmptyInput)?;
         Ok(thread.at(id)?)
     }
-}
-
-/// Returns the heads of the parent graphs. An update that makes the first checkpoint of a subgraph records them, so that a
-/// run which continues there finds the update.
-fn parent_heads(thread: &Thread) -> Result<Arc<[(Namespace, CheckpointId)]>, StoreError> {
-    let segments: Vec<&str> = thread.namespace().segments().collect();
-    let mut heads = Vec::with_capacity(segments.len());
-    for depth in 0..segments.len() {
-        let parent = Namespace::new(segments[..depth].join("|"))?;
-        if let Some(record) = thread.store().backend().head(thread.id(), &parent)? {
-            heads.push((parent, record.point.checkpoint));
-        }
-    }
-    Ok(heads.into())
 }
 
 /// Makes one superstep.

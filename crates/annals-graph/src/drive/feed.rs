@@ -12,8 +12,8 @@ use crate::exec::{Event, TaskOutcome};
 
 use super::call::Running;
 
-/// One of the things a driver waits for.
-pub(super) enum Fact {
+/// A message to the driver that waits for the tasks of a run.
+pub(super) enum Notice {
     /// The task in this slot has ended.
     Ended(usize, TaskOutcome),
     /// Something to show at once.
@@ -22,7 +22,7 @@ pub(super) enum Fact {
     Called(Arc<Running>),
 }
 
-/// A queue of facts. The number of events is bounded. Ends of tasks need no bound, as each task ends once.
+/// A queue of notices. The number of events is bounded. Ends of tasks need no bound, as each task ends once.
 #[derive(Default)]
 pub(super) struct Feed {
     state: Mutex<QueueState>,
@@ -34,10 +34,10 @@ pub(super) struct Feed {
 
 #[derive(Default)]
 struct QueueState {
-    queue: VecDeque<Fact>,
+    queue: VecDeque<Notice>,
     shown: usize,
     closed: bool,
-    /// The waker of the reader that polls for the next fact.
+    /// The waker of the reader that polls for the next notice.
     waker: Option<Waker>,
     /// The number of readers that wait for work of other threads, and cannot read meanwhile.
     lifted: usize,
@@ -78,10 +78,10 @@ impl Feed {
         result
     }
 
-    /// Adds a fact. An event waits for room. Once the queue is closed, facts are dropped.
-    pub(super) fn push(&self, fact: Fact) {
+    /// Adds a notice. An event waits for room. Once the queue is closed, notices are dropped.
+    pub(super) fn push(&self, notice: Notice) {
         let mut state = self.state.lock();
-        if matches!(fact, Fact::Shown(_)) {
+        if matches!(notice, Notice::Shown(_)) {
             while state.shown >= QUEUED_EVENTS_MAX
                 && !state.closed
                 && !self.unbounded
@@ -93,7 +93,7 @@ impl Feed {
             state.shown += 1;
         }
         if !state.closed {
-            state.queue.push_back(fact);
+            state.queue.push_back(notice);
             self.came.notify_one();
             if let Some(waker) = state.waker.take() {
                 waker.wake();
@@ -101,42 +101,42 @@ impl Feed {
         }
     }
 
-    /// Returns the next fact; if there is none, `waker` is woken when one comes.
-    pub(super) fn poll_or_wake(&self, waker: &Waker) -> Option<Fact> {
+    /// Returns the next notice; if there is none, `waker` is woken when one comes.
+    pub(super) fn poll_or_wake(&self, waker: &Waker) -> Option<Notice> {
         let mut state = self.state.lock();
-        let fact = self.take(&mut state);
-        if fact.is_none() {
+        let notice = self.take(&mut state);
+        if notice.is_none() {
             state.waker = Some(waker.clone());
         }
-        fact
+        notice
     }
 
-    /// Waits for the next fact.
-    pub(super) fn wait(&self) -> Fact {
+    /// Waits for the next notice.
+    pub(super) fn wait(&self) -> Notice {
         let mut state = self.state.lock();
         loop {
-            if let Some(fact) = self.take(&mut state) {
-                return fact;
+            if let Some(notice) = self.take(&mut state) {
+                return notice;
             }
             self.came.wait(&mut state);
         }
     }
 
-    /// Returns the next fact, if there is one.
-    pub(super) fn poll(&self) -> Option<Fact> {
+    /// Returns the next notice, if there is one.
+    pub(super) fn poll(&self) -> Option<Notice> {
         self.take(&mut self.state.lock())
     }
 
-    fn take(&self, state: &mut QueueState) -> Option<Fact> {
-        let fact = state.queue.pop_front()?;
-        if matches!(fact, Fact::Shown(_)) {
+    fn take(&self, state: &mut QueueState) -> Option<Notice> {
+        let notice = state.queue.pop_front()?;
+        if matches!(notice, Notice::Shown(_)) {
             state.shown -= 1;
             self.room.notify_one();
         }
-        Some(fact)
+        Some(notice)
     }
 
-    /// Closes the queue: its facts are dropped, and events do not wait any more.
+    /// Closes the queue: its notices are dropped, and events do not wait any more.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -160,8 +160,8 @@ mod tests {
     use crate::base::{Namespace, Value};
     use crate::exec::EventKind;
 
-    fn event(n: i64) -> Fact {
-        Fact::Shown(Event { namespace: Namespace::root(), kind: EventKind::Custom(Value::from(n)) })
+    fn event(n: i64) -> Notice {
+        Notice::Shown(Event { namespace: Namespace::root(), kind: EventKind::Custom(Value::from(n)) })
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         };
         for want in 0..2 {
             match feed.wait() {
-                Fact::Shown(Event { kind: EventKind::Custom(value), .. }) => assert_eq!(value, Value::from(want)),
+                Notice::Shown(Event { kind: EventKind::Custom(value), .. }) => assert_eq!(value, Value::from(want)),
                 _ => panic!("an event was pushed"),
             }
         }

@@ -1,25 +1,25 @@
 //! The part of a driver that the nodes of its run can reach.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::{Clock, Map, Namespace, SystemClock, TaskId, Timestamp};
+use crate::base::{Clock, Map, Namespace, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventKind, EventMask};
 use crate::graph::NodeResult;
 use crate::history::{OnConflict, PartialMessage, Thread};
 use crate::message::Message;
 use crate::run::Session;
-use crate::store::{Batch, CommitHandle, NewWrites, Store, StoreError};
+use crate::store::{Batch, NewWrites, StoreError};
 use crate::task::{Call, Called, Context, Host, LivePart, MessagePart};
 
+use super::commits::RunCommits;
 use super::events::RunEvents;
-use super::feed::{Fact, Feed};
+use super::feed::{Feed, Notice};
 use super::run::Durability;
 use super::timer::{ParkTimer, Timer};
 
@@ -29,8 +29,6 @@ pub(super) struct RunHost {
     pub(super) thread: Option<Thread>,
     pub(super) metadata: Option<String>,
     pub(super) durability: Durability,
-    /// True until the first commit of a run with an idempotency key or a lease: it holds the input and is awaited.
-    pub(super) awaits_input: AtomicBool,
     pub(super) recursion_limit: u64,
     /// The maximum number of tasks that run at the same time.
     pub(super) concurrency_max: usize,
@@ -45,18 +43,14 @@ pub(super) struct RunHost {
     pub(super) feed: Arc<Feed>,
     /// The interval at which messages that are streamed are persisted.
     pub(super) message_interval: Option<Duration>,
-    /// The commits of such messages, by their tasks. They are not commits of the run.
-    pub(super) messages: Mutex<HashMap<TaskId, CommitHandle>>,
     /// The reporter of the run, if something listens.
     pub(super) events: Option<Arc<RunEvents>>,
     /// The result of a race that the run loses.
     pub(super) on_conflict: OnConflict,
     /// The timer, if the caller or the executor has one.
     pub(super) timer: Option<Arc<dyn Timer>>,
-    /// The handles of commits of subgraphs that have not been awaited yet.
-    pub(super) tickets: Mutex<Vec<CommitHandle>>,
-    /// The newest commit of the run that was submitted. Those before it are settled when it is.
-    pub(super) last_submitted: Mutex<Option<CommitHandle>>,
+    /// The commits of the run that the store has.
+    pub(super) commits: Mutex<RunCommits>,
     /// The state that all graphs of the run share.
     pub(super) session: Mutex<Session>,
 }
@@ -70,7 +64,7 @@ impl RunHost {
     /// Returns whether the next commit is awaited before a task starts: each with [`Durability::Sync`], and the one with
     /// the input of a run with an idempotency key or a lease.
     pub(super) fn awaits_commit(&self) -> bool {
-        self.is_sync() || self.awaits_input.swap(false, Ordering::Relaxed)
+        self.is_sync() || std::mem::take(&mut self.commits.lock().awaits_input)
     }
 
     /// Returns whether each commit is awaited: one whose work is retained on a conflict must know its outcome.
@@ -106,20 +100,12 @@ impl RunHost {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Hands a batch to the background writer.
-    pub(super) fn submit_batch(&self, store: &Store, batch: Batch) -> CommitHandle {
-        let mut last = self.last_submitted.lock();
-        let handle = store.submit(batch);
-        *last = Some(handle.clone());
-        handle
-    }
-
     /// Waits until all submitted commits of the run are stored. A caller that `blocks` may write them itself.
     ///
     /// # Errors
     /// That of the first commit that was refused.
     pub(super) async fn wait_for_submitted(&self, blocks: bool) -> Result<(), Error> {
-        let last = self.last_submitted.lock().clone().filter(|last| !last.is_settled());
+        let last = self.commits.lock().unsettled();
         match (last, &self.thread) {
             (Some(last), Some(thread)) if blocks => {
                 thread.store().backend().write_submitted();
@@ -140,7 +126,7 @@ impl RunHost {
     /// Shows an event of a run inside this one, if that is wanted.
     pub(super) fn forward(&self, event: Event) {
         if self.shows(&event.namespace) && self.wants.wants(&event.kind) {
-            self.feed.push(Fact::Shown(event));
+            self.feed.push(Notice::Shown(event));
         }
     }
 
@@ -174,7 +160,7 @@ impl Host for RunHost {
             }
             _ => return,
         };
-        self.feed.push(Fact::Shown(event));
+        self.feed.push(Notice::Shown(event));
     }
 
     fn shows_messages(&self, context: &Context) -> bool {
@@ -198,8 +184,8 @@ impl Host for RunHost {
         if self.durability == Durability::Exit || context.life().is_over() {
             return false;
         }
-        let mut messages = self.messages.lock();
-        if messages.get(&context.task()).is_some_and(|handle| !handle.is_settled()) {
+        let mut commits = self.commits.lock();
+        if commits.persists_message(context.task()) {
             return false;
         }
         let content = PartialMessage::new(channel, message, started, thread.store().now());
@@ -209,7 +195,7 @@ impl Host for RunHost {
         // Refused after the end of the task, it must not end the commits of the run.
         let Some(batch) = self.writes_of(context, writes) else { return false };
         let batch = self.session.lock().leased(batch, false);
-        messages.insert(context.task(), thread.store().submit(batch));
+        commits.persist_message(context.task(), thread.store(), batch);
         true
     }
 

@@ -20,7 +20,7 @@ use super::host::RunHost;
 use super::load;
 use super::nonblocking::{AsyncDriver, block_on};
 use super::pool::unblock;
-use super::reads::decided;
+use super::reads::decided_in_run;
 use super::run::{Input, RunSettings, check_context};
 
 /// Returns the driver of the run of a context; `None` outside a run.
@@ -63,7 +63,7 @@ fn begin_on(
     let (mut resuming, mut recording, mut head) = (false, None, None);
     if let Some(thread) = &thread {
         let decision = host.session.lock().start(graph, context, &subgraph, thread.id());
-        let started: ReadySubgraph = decided(decision, graph, thread, host)??;
+        let started: ReadySubgraph = decided_in_run(decision, graph, thread, host)??;
         resuming = started.begins.resumes;
         recording = Some(host.session.lock().recording(context, thread.id(), &subgraph, &started));
         head = Some(started.loaded.head);

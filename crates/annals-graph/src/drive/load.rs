@@ -5,15 +5,16 @@ use crate::error::Error;
 use crate::exec::{DeltaBase, Head, Loader, RunError};
 use crate::graph::Graph;
 use crate::history::Thread;
-use crate::run::Loaded;
+use crate::run::{Loaded, stored_input};
 use crate::span::span;
 use crate::state::erased::field_of;
 use crate::state::{FieldKind, StateRef};
 use crate::store::{
-    CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, Source, StatePart, StoreError, WriteRecord, WriteValue,
+    CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, StatePart, StoreError, WriteRecord, WriteValue,
 };
 
 use super::host::RunHost;
+use super::reads::decided;
 
 /// Gets the head of a namespace, or of one of its checkpoints.
 pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -> Result<Loaded, Error> {
@@ -135,7 +136,7 @@ fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, E
         }
     }
     if loader.needs_input() {
-        let writes = input_writes(thread, point)?;
+        let writes = decided(stored_input(point.clone()), thread)?;
         loader.input(with_bases(graph, thread, point, writes, None)?)?;
     }
     Ok(loader.finish())
@@ -225,24 +226,4 @@ fn base(
     each_item(thread, &point, &of.channel, |row| Ok(items.item(row.position, row.payload)?))?;
     items.finish(&mut read);
     Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
-}
-
-/// The writes that hold the input of a checkpoint; a fork has those of the original, an update
-/// those of its parent.
-fn input_writes(thread: &Thread, point: &CheckpointRef) -> Result<Vec<WriteRecord>, Error> {
-    let backend = thread.store().backend();
-    let mut at = Some(point.clone());
-    while let Some(point) = at {
-        let Some(record) = backend.checkpoint(&point)? else { break };
-        let input = record.tasks.iter().find(|task| &*task.name == crate::graph::START).map(|task| task.id);
-        let writes: Vec<_> = backend.writes(&point)?.into_iter().filter(|write| Some(write.task) == input).collect();
-        if !writes.is_empty() || !matches!(record.source, Source::Fork | Source::Update) {
-            return Ok(writes);
-        }
-        at = match (record.parent, record.forked_from) {
-            (Some(parent), _) => Some(CheckpointRef { checkpoint: parent, ..point }),
-            (None, forked_from) => forked_from,
-        };
-    }
-    Ok(Vec::new())
 }

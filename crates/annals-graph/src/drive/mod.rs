@@ -14,6 +14,7 @@ mod blocking;
 mod cache;
 mod call;
 mod code;
+mod commits;
 mod edit;
 mod events;
 mod feed;

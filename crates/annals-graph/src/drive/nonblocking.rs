@@ -20,17 +20,18 @@ use crate::store::{Batch, Store};
 use crate::task::Called;
 
 use super::attempt::{attempt, attempt_begun, attempt_here, closed, wait_before};
-use super::begun::{Begun, Tickets};
+use super::begun::Begun;
 use super::cache::look_up_async;
 use super::call::Running;
-use super::feed::{Fact, FeedReader, while_polled};
+use super::commits::PendingCommits;
+use super::feed::{FeedReader, Notice, while_polled};
 use super::pool::{Pool, in_task, run_here, unblock};
 use super::timer::Parked;
 
 /// A run in a future.
 pub(super) struct AsyncDriver {
     run: Begun,
-    tickets: Tickets,
+    commits: PendingCommits,
     due: VecDeque<Box<TaskJob>>,
     running: usize,
     polled: Vec<Polled>,
@@ -76,10 +77,10 @@ impl AsyncDriver {
         if !run.inside {
             run.host.polls.store(true, Ordering::Relaxed);
         }
-        let tickets = Tickets::new(&run);
+        let commits = PendingCommits::new(&run);
         Self {
             run,
-            tickets,
+            commits,
             due: VecDeque::new(),
             running: 0,
             polled: Vec::new(),
@@ -182,20 +183,20 @@ impl AsyncDriver {
         }
     }
 
-    /// Waits for one fact. Returns whether the run goes on.
+    /// Waits for one notice. Returns whether the run goes on.
     async fn wait(&mut self) -> Result<bool, Error> {
         if self.due.is_empty() && self.running == 0 {
             let ended = !matches!(self.run.machine.status(), Status::Running);
             if ended {
-                let tickets = self.tickets.at_end(&self.run);
-                while let Some(ticket) = tickets.front().cloned() {
-                    ticket.await?;
-                    tickets.pop_front();
+                let commits = self.commits.at_end(&self.run);
+                while let Some(handle) = commits.front().cloned() {
+                    handle.await?;
+                    commits.pop_front();
                 }
                 self.run.host.verify_commits()?;
                 if let (Some(store), Some(batch)) = (&self.run.store, self.run.release()) {
                     // If it cannot be stored, the lease expires.
-                    _ = self.tickets.write(store, batch).await;
+                    _ = self.commits.write(store, batch).await;
                 }
                 self.run.report_end();
             }
@@ -206,22 +207,22 @@ impl AsyncDriver {
         {
             self.start(job);
         }
-        let mut fact = Some(poll_fn(|waiting| self.poll_fact(waiting)).await);
+        let mut notice = Some(poll_fn(|waiting| self.poll_fact(waiting)).await);
         // Tasks that have ended meanwhile share the commit.
-        while let Some(next) = fact {
+        while let Some(next) = notice {
             match next {
-                Fact::Ended(slot, outcome) => {
+                Notice::Ended(slot, outcome) => {
                     self.running -= 1;
                     self.run.task_done(slot, outcome);
                 }
                 // It is handed out first, so that the queue stays bounded.
-                Fact::Shown(event) => {
+                Notice::Shown(event) => {
                     self.run.machine.show(event);
                     break;
                 }
-                Fact::Called(call) => self.poll_beside(call),
+                Notice::Called(call) => self.poll_beside(call),
             }
-            fact = self.feed.0.poll();
+            notice = self.feed.0.poll();
         }
         Ok(true)
     }
@@ -230,7 +231,7 @@ impl AsyncDriver {
         self.running += 1;
         let slot = job.slot;
         match open(&mut job) {
-            Opened::Ended(outcome) => self.feed.0.push(Fact::Ended(slot, outcome)),
+            Opened::Ended(outcome) => self.feed.0.push(Notice::Ended(slot, outcome)),
             Opened::Path(wait) => self.poll_task(slot, async move { closed(&job, Closing::Path(wait)).await }),
             Opened::Node { node, input } => {
                 let work = job.graph().nodes[node].body.work.clone();
@@ -245,7 +246,7 @@ impl AsyncDriver {
         match work {
             Work::Blocking(run) if job.after.is_zero() && !job.awaits_paths() => {
                 let feed = Arc::clone(&self.feed.0);
-                let work = move || feed.push(Fact::Ended(slot, attempt_here(&job, input, &run)));
+                let work = move || feed.push(Notice::Ended(slot, attempt_here(&job, input, &run)));
                 // A thread that runs a task does not wait for another one.
                 if in_task() { run_here(work) } else { Pool::shared().spawn(Box::new(work)) }
             }
@@ -284,11 +285,11 @@ impl AsyncDriver {
         self.polled.push(Polled { slot, future: Box::pin(task), waker });
     }
 
-    /// Polls the tasks that were woken until there is a fact.
-    fn poll_fact(&mut self, waiting: &mut Waiting<'_>) -> Poll<Fact> {
+    /// Polls the tasks that were woken until there is a notice.
+    fn poll_fact(&mut self, waiting: &mut Waiting<'_>) -> Poll<Notice> {
         self.woken.0.lock().clone_from(&Some(waiting.waker().clone()));
-        if let Some(fact) = self.feed.0.poll_or_wake(waiting.waker()) {
-            return Poll::Ready(fact);
+        if let Some(notice) = self.feed.0.poll_or_wake(waiting.waker()) {
+            return Poll::Ready(notice);
         }
         for at in 0..self.polled.len() {
             let task = &mut self.polled[at];
@@ -302,12 +303,12 @@ impl AsyncDriver {
                 // Tasks start in order and mostly end in order.
                 self.polled.remove(at);
                 // The events of the task are queued before its end.
-                self.feed.0.push(Fact::Ended(slot, outcome));
+                self.feed.0.push(Notice::Ended(slot, outcome));
             }
             // The events of the task are returned before another task is polled.
-            if let Some(fact) = self.feed.0.poll() {
+            if let Some(notice) = self.feed.0.poll() {
                 waiting.waker().wake_by_ref();
-                return Poll::Ready(fact);
+                return Poll::Ready(notice);
             }
         }
         self.called.retain(|(call, woken)| {
@@ -318,9 +319,9 @@ impl AsyncDriver {
             while_polled(|| Arc::clone(call).poll_end(&mut Waiting::from_waker(&waker))).is_pending()
         });
         match self.feed.0.poll() {
-            Some(fact) => {
+            Some(notice) => {
                 waiting.waker().wake_by_ref();
-                Poll::Ready(fact)
+                Poll::Ready(notice)
             }
             None => Poll::Pending,
         }
@@ -330,7 +331,7 @@ impl AsyncDriver {
         let Some(store) = self.run.store.clone() else { return Ok(()) };
         let goes_on = match self.run.next_commit(batch) {
             Some(batch) if self.run.host.awaits_commit() => self.commit_awaited(&store, batch).await?,
-            Some(batch) => self.tickets.submit(&store, batch).map(|()| true)?,
+            Some(batch) => self.commits.submit(&store, batch).map(|()| true)?,
             None => true,
         };
         if goes_on {
@@ -344,7 +345,7 @@ impl AsyncDriver {
         let (mut attempt, retains) = (1, self.run.host.retains());
         loop {
             let mut retained = self.run.retained(&batch);
-            let Err(refused) = self.tickets.write(store, batch).await else { return Ok(true) };
+            let Err(refused) = self.commits.write(store, batch).await else { return Ok(true) };
             let is_raised = retained.as_mut().is_some_and(|again| self.run.raise(again, &refused, attempt));
             match retained {
                 Some(again) if is_raised => batch = again,

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace};
 use crate::error::Error;
 use crate::history::{Snapshot, Thread};
-use crate::store::{CheckpointRef, StoreError};
+use crate::run::RootPoint;
+use crate::store::CheckpointRef;
 use crate::task::Context;
+
+use super::reads::decided;
 
 /// A place on which a graph can be run: `&Thread`, `&Snapshot` to continue from an old checkpoint, `&Context` for a
 /// graph that a node calls, or `()` for no store.
@@ -40,28 +43,10 @@ impl RunPlace {
             return Ok(self.clone());
         };
         let mut place = Self::new(Some(thread.with_namespace(Namespace::root())), None, None);
-        let Some(point) = &self.at else { return Ok(place) };
-        let not_found =
-            || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: point.checkpoint.to_string() };
-        let backend = thread.store().backend();
-        let record = backend.checkpoint(point)?.ok_or_else(not_found)?;
-        let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) else {
-            return Ok(place);
-        };
-        let root = CheckpointRef { namespace: Namespace::root(), checkpoint: *root, ..point.clone() };
-        let own = (point.namespace.clone(), point.checkpoint);
-        let mut named: Vec<_> = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().collect();
-        named.push(own);
-        // The run that made this checkpoint of the outermost graph may have named other subgraphs. They are named again,
-        // also if a later run, which named none, has made the checkpoint of the subgraph.
-        if let Some(fork) = backend.checkpoint(&root)?.filter(|root| root.run.is_some()) {
-            for name in fork.parents.iter() {
-                if named.iter().all(|(of, _)| *of != name.0) {
-                    named.push(name.clone());
-                }
-            }
+        if let Some(point) = &self.at {
+            let root = decided(RootPoint::decide(point.clone()), thread)??;
+            (place.at, place.named) = (root.at, root.named);
         }
-        (place.at, place.named) = (Some(root), named.into());
         Ok(place)
     }
 }

@@ -10,8 +10,24 @@ use crate::store::{CheckpointRecord, CheckpointRef, StoreError, WriteRecord};
 use super::host::RunHost;
 use super::load;
 
+/// Makes a decision from the records that the store holds of a thread.
+pub(super) fn decided<T>(mut decision: Decision<T>, thread: &Thread) -> Result<T, Error> {
+    let mut walk = None;
+    loop {
+        let need = match decision.poll() {
+            Step::Decided(decided) => return Ok(decided),
+            Step::Needs(need) => need,
+        };
+        match from_log(need, thread, &mut walk)? {
+            Ok(found) => decision.handle(found),
+            Err(Need::Writes(point)) => decision.handle(Found::Writes(thread.store().backend().writes(&point)?)),
+            Err(need) => unreachable!("a decision outside a run asks for records: {need:?}"),
+        }
+    }
+}
+
 /// Makes a decision about a subgraph from the records that the store and the session hold of its run.
-pub(super) fn decided<T>(
+pub(super) fn decided_in_run<T>(
     mut decision: Decision<T>,
     graph: &Graph,
     thread: &Thread,
@@ -23,16 +39,17 @@ pub(super) fn decided<T>(
             Step::Decided(decided) => return Ok(decided),
             Step::Needs(need) => need,
         };
-        let backend = thread.store().backend();
+        let need = match from_log(need, thread, &mut walk)? {
+            Ok(found) => {
+                decision.handle(found);
+                continue;
+            }
+            Err(need) => need,
+        };
         decision.handle(match need {
             Need::Settle => {
                 settle(thread, host)?;
                 Found::Settled
-            }
-            Need::Head(of, namespace) => Found::Head(backend.head_id(&of, &namespace)?),
-            Need::Checkpoint(point) => Found::Checkpoint(backend.checkpoint(&point)?.map(Box::new)),
-            Need::Older(of, namespace, than) => {
-                Found::Checkpoint(HistoryWalk::next(&mut walk, thread, of, namespace, than)?.map(Box::new))
             }
             Need::Writes(point) => Found::Writes(match host.writes(thread, &point) {
                 // The commit of the checkpoint is on its way, so no other run has added writes.
@@ -44,19 +61,29 @@ pub(super) fn decided<T>(
                 None => Found::Head(None),
             },
             Need::Load(at) => Found::Loaded(Box::new(load::load_begun(graph, thread, at.as_ref(), host)?)),
-            Need::LoadNewest => Found::Loaded(Box::new(load::load(graph, thread, None)?)),
+            _ => Found::Loaded(Box::new(load::load(graph, thread, None)?)),
         });
     }
 }
 
+/// Reads the records that a decision needs of the log. Returns any other need.
+fn from_log(need: Need, thread: &Thread, walk: &mut Option<HistoryWalk>) -> Result<Result<Found, Need>, Error> {
+    let backend = thread.store().backend();
+    Ok(Ok(match need {
+        Need::Head(of, namespace) => Found::Head(backend.head_id(&of, &namespace)?),
+        Need::Checkpoint(point) => Found::Checkpoint(backend.checkpoint(&point)?.map(Box::new)),
+        Need::Older(of, namespace, than) => {
+            Found::Checkpoint(HistoryWalk::next(walk, thread, of, namespace, than)?.map(Box::new))
+        }
+        other => return Ok(Err(other)),
+    }))
+}
+
 /// Waits until the commits of a run can be read.
 fn settle(thread: &Thread, host: &RunHost) -> Result<(), Error> {
-    let tickets = std::mem::take(&mut *host.tickets.lock());
+    let inside = std::mem::take(&mut host.commits.lock().inside);
     thread.store().backend().write_submitted();
-    for ticket in tickets {
-        ticket.wait()?;
-    }
-    Ok(())
+    inside.iter().try_for_each(|handle| Ok(handle.wait()?))
 }
 
 /// A walk through the history of a namespace.

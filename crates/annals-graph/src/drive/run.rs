@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::base::limits::{LEASE_DEFAULT, RECURSION_LIMIT_DEFAULT};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, DEFAULT_NAME, Entry, Graph, input_writes};
 use crate::history::{OnConflict, Thread};
-use crate::run::{Loaded, Session};
+use crate::run::{Loaded, RootStart, Session};
 use crate::state::erased::{field_of, resolve};
 use crate::state::{IntoUpdate, StateError, Writes};
 use crate::store::{CheckpointRef, Kv, LeaseGroup};
@@ -23,6 +23,7 @@ use crate::task::{Host, RunControl, Scope};
 use super::begun::Begun;
 use super::blocking::Driver;
 use super::code::{verify_code, with_code};
+use super::commits::RunCommits;
 use super::events::{EndReport, Listener, RunEvent, RunEvents, begin_kind};
 use super::feed::Feed;
 use super::host::RunHost;
@@ -708,25 +709,23 @@ pub(super) fn begin(
     let place = &place.outermost()?;
     let (run, earlier) = settings.run_id(place.thread.as_ref())?;
     let at = earlier.as_ref().map(Earlier::at).or(place.at.as_ref());
-    let mut addressed = place.at.is_some() && earlier.is_none();
-    let (mut claimed, mut given) = (None, None);
+    let named = place.at.is_some() && earlier.is_none();
+    let (mut claimed, mut given, mut from) = (None, None, RootStart::default());
     let (seed, now, store, head, recording) = match &place.thread {
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
             let loaded = load_claimed(graph, thread, at, (settings, &start, earlier.as_ref()), &mut claimed)?;
             let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
-            start = verified_start(thread, start, settings, (run, earlier.as_ref(), addressed), &loaded)?;
-            // The superstep of a head that was moved back was made already: it is made again, as at an old checkpoint.
-            let is_continued = loaded.is_continued && earlier.is_none();
-            addressed |= is_continued;
-            given = outside::given(&loaded, addressed);
-            if !addressed && !settings.allows_changes {
+            from = RootStart::new(named, earlier.is_some(), &loaded);
+            start = verified_start(thread, start, settings, (run, earlier.as_ref(), named), &loaded)?;
+            given = outside::given(&loaded, from.addressed);
+            if !from.addressed && !settings.allows_changes {
                 verify_code(graph, thread, &loaded.head, &start)?;
             }
             let metadata = with_graph(settings.metadata.clone(), graph);
-            let recording = recording(thread, addressed, loaded.newest, run, metadata);
-            let recording = Some(outermost_recording(recording, graph, place, is_continued))
+            let recording = recording(thread, from.addressed, loaded.newest, run, metadata);
+            let recording = Some(outermost_recording(recording, graph, place, from.is_continued))
                 .filter(|_| !matches!(start, RunStart::Show));
             (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, recording)
         }
@@ -734,15 +733,13 @@ pub(super) fn begin(
     debug_assert!(store.is_some() || recording.is_none(), "a run without a store records nothing");
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
     let cancelled = outside::cancelled_end(&start, &head);
-    let resume_values = matches!(&start, RunStart::Command(command) if command.resume.is_some());
     let mut host = settings.host(place.thread.clone(), run, events);
     host.events = RunEvents::new(settings.listener.as_ref(), place.thread.as_ref(), &graph.name, run).map(Arc::new);
     let host = Arc::new(host);
     let begins = begin_kind(&start, host.events.is_some() && head.is_asleep());
-    let is_continued = recording.as_ref().is_some_and(|recording| recording.is_continued);
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
     let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
-    host.session.lock().begin(began, addressed && (!resume_values || is_continued), &place.named);
+    host.session.lock().begin(began, from.replays(&start), &place.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
@@ -750,7 +747,7 @@ pub(super) fn begin(
         saving: host.session.lock().saving(),
         recursion_limit: host.recursion_limit,
         step_timeout: settings.step_timeout(graph),
-        scope: settings.scope(graph, &host, &start, (addressed, is_continued), given),
+        scope: settings.scope(graph, &host, &start, from, given),
         start,
         events,
         output: settings.output_fields(graph)?,
@@ -769,7 +766,7 @@ fn verified_start(
     thread: &Thread,
     start: RunStart,
     settings: &RunSettings,
-    (run, earlier, addressed): (RunId, Option<&Earlier>, bool),
+    (run, earlier, named): (RunId, Option<&Earlier>, bool),
     loaded: &Loaded,
 ) -> Result<RunStart, Error> {
     let start = match earlier {
@@ -777,7 +774,7 @@ fn verified_start(
         None if run.is_of_key() => start.with_key(&loaded.head, run),
         None => start,
     };
-    outside::verify_continues(thread, &start, loaded, addressed || settings.strict_resume.is_some())?;
+    outside::verify_continues(thread, &start, loaded, named || settings.strict_resume.is_some())?;
     if !loaded.head.recorded.is_empty() || earlier.is_none() {
         settings.verify_free(thread, &start, loaded.lease.as_ref())?;
     }
@@ -826,7 +823,6 @@ impl RunSettings {
             thread,
             metadata: self.metadata.clone(),
             durability: self.durability.unwrap_or_default(),
-            awaits_input: AtomicBool::new(self.key.is_some() || self.lease.is_some()),
             recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
             concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
             wants,
@@ -839,10 +835,8 @@ impl RunSettings {
             message_interval: self.message_interval,
             events: None,
             on_conflict: self.on_conflict,
-            messages: parking_lot::Mutex::default(),
-            tickets: parking_lot::Mutex::default(),
-            last_submitted: parking_lot::Mutex::default(),
-            session: parking_lot::Mutex::new(Session::new(run, self.metadata.clone(), holds)),
+            commits: Mutex::new(RunCommits::new(self.key.is_some() || self.lease.is_some())),
+            session: Mutex::new(Session::new(run, self.metadata.clone(), holds)),
         }
     }
 
@@ -851,7 +845,7 @@ impl RunSettings {
         graph: &Graph,
         host: &Arc<RunHost>,
         start: &RunStart,
-        (addressed, anew): (bool, bool),
+        from: RootStart,
         given: Option<Map>,
     ) -> Arc<Scope> {
         let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
@@ -859,7 +853,8 @@ impl RunSettings {
         scope.value = self.value.clone();
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
-        (scope.exact, scope.addressed, scope.anew, scope.given) = (self.key.is_some(), addressed, anew, given);
+        (scope.exact, scope.given) = (self.key.is_some(), given);
+        (scope.addressed, scope.anew) = (from.addressed, from.is_continued);
         scope.allows_changes = self.allows_changes;
         if let RunStart::Command(Command { resume, .. }) | RunStart::Repeat(resume) = start {
             scope.resume_values = resume.as_ref().and_then(resume_values_by_id).cloned().map(Arc::new);

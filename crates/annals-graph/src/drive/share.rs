@@ -14,7 +14,7 @@ use crate::elapsed::ElapsedTime as Stopwatch;
 use crate::exec::TaskJob;
 
 use super::blocking::run_task;
-use super::feed::{Fact, Feed};
+use super::feed::{Feed, Notice};
 use super::host::RunHost;
 use super::pool::Pool;
 
@@ -64,7 +64,7 @@ impl SharedTasks {
                 Self::call(shared, 2);
             }
             let slot = job.slot;
-            shared.feed.push(Fact::Ended(slot, run_task(job, &shared.host)));
+            shared.feed.push(Notice::Ended(slot, run_task(job, &shared.host)));
         }
     }
 

@@ -7,10 +7,11 @@
 use std::borrow::Cow;
 
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
-use crate::store::{CheckpointRecord, CheckpointRef, Source};
+use crate::graph::START;
+use crate::store::{CheckpointRecord, CheckpointRef, Source, WriteRecord};
 use crate::task::without_tasks;
 
-use super::decision::DecisionLog;
+use super::decision::{Decision, DecisionLog};
 
 /// The checkpoint of a subgraph that a lineage of the outermost graph pins.
 pub(super) struct Pin {
@@ -178,6 +179,27 @@ impl Line<'_> {
         self.counts = goes_on || !(is_fork || is_edit_anew || is_left);
         self.after_fork = is_fork && !goes_on;
     }
+}
+
+/// Decides which writes hold the input of a checkpoint: a fork has those of the original, an update those of its parent.
+pub(crate) fn stored_input(point: CheckpointRef) -> Decision<Vec<WriteRecord>> {
+    Decision::new(|log| async move {
+        let mut at = Some(point);
+        while let Some(point) = at {
+            let Some(record) = log.checkpoint(point.clone()).await else { break };
+            let input = record.tasks.iter().find(|task| &*task.name == START).map(|task| task.id);
+            let writes = log.writes(point.clone()).await;
+            let writes: Vec<_> = writes.into_iter().filter(|write| Some(write.task) == input).collect();
+            if !writes.is_empty() || !matches!(record.source, Source::Fork | Source::Update) {
+                return writes;
+            }
+            at = match (record.parent, record.forked_from) {
+                (Some(parent), _) => Some(CheckpointRef { checkpoint: parent, ..point }),
+                (None, forked_from) => forked_from,
+            };
+        }
+        Vec::new()
+    })
 }
 
 /// Returns whether the namespace of a subgraph that keeps its state is below that of another subgraph.
