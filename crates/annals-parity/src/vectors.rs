@@ -184,7 +184,7 @@ pub(crate) fn each_vector(
         }
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(&work)));
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
     failed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
