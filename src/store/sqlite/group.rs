@@ -11,13 +11,15 @@ use super::open::{self, FilePlace};
 use super::wal::FRAME_BYTES;
 use super::write::Caches;
 use super::writer::reason;
-use super::{schema, sql};
+use super::{schema, sql, write};
 use crate::base::limits::{
     INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX, WAL_MEASURED_BYTES, WAL_TRUNCATE_ATTEMPTS_MAX,
 };
+use crate::base::{Namespace, ThreadId};
 use crate::store::batch::CommitChain;
 use crate::store::chain::repeated;
 use crate::store::error::StoreError;
+use crate::store::record::StoredHead;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi};
 use std::cell::LazyCell;
@@ -114,6 +116,15 @@ impl Core {
         &self.conn
     }
 
+    /// Returns the head of a namespace that this connection has stored last, as [`Caches::bare_head`].
+    pub(super) fn bare_head(&mut self, thread: &ThreadId, namespace: &Namespace) -> Option<StoredHead> {
+        if !self.has_written() {
+            return None;
+        }
+        // A read that fails is repeated, and reported, by the caller.
+        self.caches.bare_head(&self.conn, thread, namespace).ok().flatten()
+    }
+
     /// Refuses further commits while a reader keeps a WAL that is past its limit from being copied. The size is looked at
     /// once in a megabyte.
     pub(super) fn check_wal(&mut self) -> Res<()> {
@@ -183,7 +194,7 @@ impl Core {
             return Verdict { outcomes, closed: Some(closed) };
         }
         debug_assert!(!self.conn.is_autocommit(), "the caller has begun the transaction");
-        if let Err(fault) = self.verify_schema() {
+        if let Err(fault) = self.verify_schema_of_others() {
             self.roll_back();
             return self.refuse(fault, jobs.len());
         }
@@ -218,6 +229,17 @@ impl Core {
             }
             Err(fault) => self.heal(jobs, outcomes, &reason(&fault)),
         }
+    }
+
+    /// Verifies the schema if another connection has committed since it was verified.
+    fn verify_schema_of_others(&mut self) -> Res<()> {
+        if !write::is_current(&self.conn, &mut self.caches)? {
+            // Before the caches read a table again.
+            self.verify_schema()?;
+            write::refresh(&self.conn, &mut self.caches)?;
+            self.caches.is_verified = true;
+        }
+        Ok(())
     }
 
     /// Verifies the schema again if somebody has changed it: a trigger would run with the rows of this group.

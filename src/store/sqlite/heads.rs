@@ -23,7 +23,16 @@ const COLUMNS: usize = 7;
 
 /// The newest checkpoints of namespaces that the writer retains, where they are the heads.
 #[derive(Debug, Default)]
-pub(super) struct RetainedHeads(HashMap<i64, (i64, CheckpointId)>);
+pub(super) struct RetainedHeads(HashMap<i64, RetainedHead>);
+
+/// A head that the writer has stored.
+#[derive(Debug)]
+struct RetainedHead {
+    seq: i64,
+    id: CheckpointId,
+    /// True if no task has stored writes at it.
+    is_bare: bool,
+}
 
 impl RetainedHeads {
     /// Returns the newest checkpoint of a namespace, and its head.
@@ -33,7 +42,7 @@ impl RetainedHeads {
         keys: &Keys,
         namespace: i64,
     ) -> Res<(Option<(i64, CheckpointId)>, Option<CheckpointId>)> {
-        if let Some(&(newest, id)) = self.0.get(&namespace) {
+        if let Some(&RetainedHead { seq: newest, id, .. }) = self.0.get(&namespace) {
             debug_assert_eq!(head(conn, keys, namespace).ok(), Some(Some(id)), "checkpoint {newest} is the head");
             return Ok((Some((newest, id)), Some(id)));
         }
@@ -43,8 +52,20 @@ impl RetainedHeads {
     }
 
     /// Retains the checkpoint that a batch has written last in a namespace: it ends a move of the head.
-    pub(super) fn retain(&mut self, namespace: i64, newest: (i64, CheckpointId)) {
-        self.0.insert(namespace, newest);
+    pub(super) fn retain(&mut self, namespace: i64, (seq, id): (i64, CheckpointId)) {
+        self.0.insert(namespace, RetainedHead { seq, id, is_bare: true });
+    }
+
+    /// Notes that a batch stores writes of tasks in a namespace.
+    pub(super) fn note_writes(&mut self, namespace: i64) {
+        if let Some(head) = self.0.get_mut(&namespace) {
+            head.is_bare = false;
+        }
+    }
+
+    /// Returns the head of a namespace if it is known that no task has stored writes at it.
+    pub(super) fn bare(&self, namespace: i64) -> Option<CheckpointId> {
+        self.0.get(&namespace).filter(|head| head.is_bare).map(|head| head.id)
     }
 
     /// Forgets all heads if there are too many.

@@ -207,6 +207,16 @@ impl SqliteBackend {
         self.eraser.as_ref().ok_or(StoreError::ReadOnly)
     }
 
+    /// Asserts that a head which was returned without reading is that of the file, unless somebody has committed meanwhile.
+    #[cfg(debug_assertions)]
+    fn must_be_head(&self, thread: &ThreadId, namespace: &Namespace, known: &StoredHead) {
+        let read = self.pool.read(|view| view.head_with_writes(thread, namespace));
+        let again = self.writer.as_deref().and_then(|writer| writer.bare_head(thread, namespace));
+        if let (Ok(read), true) = (read, again.as_ref() == Some(known)) {
+            debug_assert_eq!(read.as_ref(), Some(known), "the head that the writer retains");
+        }
+    }
+
     /// Reads a few rows on the connection that writes, if it is idle: it has the pages that it wrote last, while each
     /// commit empties the page caches of the readers. Otherwise, and if it would have to wait for another process, reads
     /// on a reader.
@@ -267,6 +277,11 @@ impl Backend for SqliteBackend {
     }
 
     fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
+        if let Some(head) = self.writer.as_deref().and_then(|writer| writer.bare_head(thread, namespace)) {
+            #[cfg(debug_assertions)]
+            self.must_be_head(thread, namespace, &head);
+            return Ok(Some(head));
+        }
         self.read_near_writer(|view| view.head_with_writes(thread, namespace))
     }
 

@@ -392,6 +392,7 @@ pub(super) const TIMER_PUT: &str = "INSERT INTO timer (namespace, task, checkpoi
      SET checkpoint = excluded.checkpoint, wake_at = excluded.wake_at, xxh3 = excluded.xxh3";
 pub(super) const TIMER_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1 AND task = ?2";
 pub(super) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
+pub(super) const HAS_TIMERS: &str = "SELECT EXISTS (SELECT 1 FROM timer)";
 /// The timers that a superstep passes. Those of other branches stay: their heads may move back.
 pub(super) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
 /// The columns of a timer, in the order in which they are decoded.

@@ -34,11 +34,15 @@ impl Tx<'_> {
             timer_check(&self.caches.keys, place, of.id.as_bytes(), task, wake_at)
         ];
         self.conn.prepare_cached(sql::TIMER_PUT)?.execute(row)?;
+        self.caches.note_timer();
         Ok(())
     }
 
     /// Removes the timers of the checkpoint that the superstep passes.
-    pub(super) fn drop_timers(&self, passed: i64) -> Res<()> {
+    pub(super) fn drop_timers(&mut self, passed: i64) -> Res<()> {
+        if !self.caches.may_have_timers(self.conn)? {
+            return Ok(());
+        }
         self.conn.prepare_cached(sql::TIMERS_PASSED)?.execute([self.namespace, passed])?;
         Ok(())
     }

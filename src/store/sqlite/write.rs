@@ -6,7 +6,7 @@ use super::fault::{Fault, Res, corrupt, invalid};
 use super::heads::{self, RetainedHeads};
 use super::ids::{NewIds, Table, above};
 use super::keys::Keys;
-use super::lease::RetainedLeases;
+use super::lease::{self, RetainedLeases};
 use super::lineage::{BranchRow, INDEX_SNAPSHOT, INTERVAL, VersionRow};
 use super::list_end::ListEnds;
 use super::names::{Kind, Names};
@@ -27,7 +27,7 @@ use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::is_pruned;
-use crate::store::record::{TaskKind, TaskRecord};
+use crate::store::record::{StoredHead, TaskKind, TaskRecord};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -84,6 +84,10 @@ pub(super) struct Caches {
     next_seq: Option<i64>,
     /// True once the present transaction has looked for the commits of others.
     is_refreshed: bool,
+    /// True once the schema was verified since another connection committed last.
+    pub(super) is_verified: bool,
+    /// Whether the file may have timers, once that was read.
+    has_timers: Option<bool>,
     /// The mark of the table of threads, once it was read.
     pub(super) followed: Option<i64>,
     /// The tokens and the costs of the checkpoints that the table of threads does not follow yet.
@@ -99,7 +103,7 @@ impl Caches {
     /// Removes entries that a rolled back transaction or batch may have added.
     pub(super) fn rolled_back(&mut self) {
         (self.next_seq, self.is_refreshed) = (None, false);
-        self.followed = None;
+        (self.followed, self.has_timers) = (None, None);
         self.unfollowed = Unfollowed::default();
         self.ids.forget();
         if self.fresh {
@@ -117,7 +121,7 @@ impl Caches {
         self.lists.clear();
         self.unfollowed = Unfollowed::default();
         self.ids.forget();
-        self.next_seq = None;
+        (self.next_seq, self.has_timers) = (None, None);
     }
 
     /// Removes the names, some of which were erased.
@@ -232,6 +236,40 @@ impl Caches {
             self.namespaces.insert(key, place);
         }
         Ok(place)
+    }
+
+    /// Notes that the file has a timer.
+    pub(super) fn note_timer(&mut self) {
+        self.has_timers = Some(true);
+    }
+
+    /// Returns whether the file may have timers.
+    pub(super) fn may_have_timers(&mut self, conn: &Connection) -> Res<bool> {
+        if let Some(known) = self.has_timers {
+            return Ok(known);
+        }
+        let found = conn.prepare_cached(sql::HAS_TIMERS)?.query_row([], |row| row.get(0))?;
+        self.has_timers = Some(found);
+        Ok(found)
+    }
+
+    /// Returns the head of a namespace, with the last lease of its thread, if this connection has stored it, no task has stored
+    /// writes at it, and no other connection has committed since. `None` if that is not known without reading the head.
+    pub(super) fn bare_head(
+        &mut self,
+        conn: &Connection,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Res<Option<StoredHead>> {
+        let place = self.namespaces.get(&(thread.clone(), namespace.clone())).copied();
+        let Some((number, thread)) = place else { return Ok(None) };
+        let Some(head) = self.heads.bare(number) else { return Ok(None) };
+        let lease = if namespace.is_root() { lease::retained(conn, self, thread)? } else { None };
+        // Last, so that the lease too is that of the version that the caches know.
+        if data_version(conn)? != self.data_version {
+            return Ok(None);
+        }
+        Ok(Some(StoredHead::new(head, false, Vec::new()).with_lease(lease)))
     }
 
     fn known(&mut self, conn: &Connection, seq: i64) -> Res<Arc<Known>> {
@@ -387,12 +425,12 @@ pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
     if std::mem::replace(&mut caches.is_refreshed, true) {
         return Ok(());
     }
-    let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;
+    let version = data_version(conn)?;
     if caches.data_version != version {
         caches.erased();
         caches.no_lists.clear();
         caches.followed = None;
-        caches.data_version = version;
+        (caches.data_version, caches.is_verified) = (version, false);
         let names_erased = caches.ids.names_erased(conn)?;
         if caches.names_erased != names_erased {
             caches.names_erased();
@@ -400,6 +438,18 @@ pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether the schema was verified and no other connection has committed since. Asked once in a transaction.
+pub(super) fn is_current(conn: &Connection, caches: &mut Caches) -> Res<bool> {
+    let is_current = caches.is_verified && data_version(conn)? == caches.data_version;
+    caches.is_refreshed = is_current;
+    Ok(is_current)
+}
+
+/// Returns the number of SQLite that changes when another connection commits.
+fn data_version(conn: &Connection) -> Res<i64> {
+    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
 }
 
 /// Compares the head of each namespace that the batch names with the head it expects.
@@ -492,6 +542,9 @@ impl<'a> Tx<'a> {
 
     fn run(&mut self) -> Res<()> {
         let batch = self.batch;
+        if !batch.writes.is_empty() {
+            self.caches.heads.note_writes(self.namespace);
+        }
         for writes in &batch.writes {
             let of = self.local(&writes.checkpoint)?;
             of.must_be_kept(&batch.thread)?;

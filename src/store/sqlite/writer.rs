@@ -9,8 +9,10 @@ use super::job::{Job, JobRef};
 use super::open::FilePlace;
 use super::wal::Wal;
 use crate::base::limits::{GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QUEUE_BATCHES_MAX, SUBMIT_LINGER};
+use crate::base::{self, Namespace};
 use crate::store::backend::{CommitHandle, CommitSettler};
 use crate::store::error::StoreError;
+use crate::store::record::StoredHead;
 use crate::store::spin::spin_until;
 use crate::store::stats::CommitStats;
 use crate::store::watch::LogSignal;
@@ -240,6 +242,11 @@ impl SqliteWriter {
     pub(super) fn read_if_idle<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
         let core = self.shared.core.try_lock()?;
         core.has_written().then(|| read(core.conn()))
+    }
+
+    /// Returns the head of a namespace without reading it, if it is known; `None` also while a thread commits.
+    pub(super) fn bare_head(&self, thread: &base::ThreadId, namespace: &Namespace) -> Option<StoredHead> {
+        self.shared.core.try_lock()?.bare_head(thread, namespace)
     }
 
     /// Returns the counts of commits and transactions so far.

@@ -110,7 +110,7 @@ fn put(conn: &Connection, caches: &mut Caches, (thread, is_new): (i64, bool), le
 }
 
 /// Returns the lease of a thread, which the writer retains.
-fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> Res<Option<LeaseRecord>> {
+pub(super) fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> Res<Option<LeaseRecord>> {
     if let Some(lease) = caches.leases.0.get(&thread) {
         debug_assert_eq!(read(conn, &caches.keys, thread).ok().as_ref(), Some(lease), "the lease that was retained");
         return Ok(lease.clone());

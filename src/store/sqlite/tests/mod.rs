@@ -14,6 +14,7 @@ mod flips;
 mod forks;
 mod format;
 mod growth;
+mod heads;
 mod identity;
 mod invariants;
 mod leases;
