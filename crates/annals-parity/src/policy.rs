@@ -146,7 +146,8 @@ fn policy(json: &Json) -> RetryPolicy {
             policy.on_if(move |error| class_of(error).is_some_and(|class| classes.contains(&class)))
         }
         None => policy.on_if(|error| {
-            let never = ["ValueError", "RuntimeError", "KeyError", "TypeError"];
+            // With the classes that derive from them.
+            let never = ["ValueError", "RuntimeError", "GraphRecursionError", "KeyError", "TypeError"];
             class_of(error).is_some_and(|class| !never.contains(&class.as_str()))
         }),
     }
@@ -155,7 +156,12 @@ fn policy(json: &Json) -> RetryPolicy {
 /// Returns the class of an error of the runner or of the library.
 fn class_of(error: &(dyn Error + 'static)) -> Option<String> {
     let own = error.downcast_ref::<Failure>().map(|failure| failure.class.clone());
-    own.or_else(|| match error.downcast_ref::<RunError>()? {
+    let of_library = || {
+        // That of a subgraph is an error of the executor as a whole.
+        let of_graph = error.downcast_ref::<annals_graph::Error>().and_then(annals_graph::Error::as_run);
+        error.downcast_ref::<RunError>().or(of_graph)
+    };
+    own.or_else(|| match of_library()? {
         RunError::Node { .. } => None,
         error => Some(error.class().to_owned()),
     })

@@ -280,7 +280,7 @@ fn outside(op: &Map<String, Json>, env: &mut Env, context: &Context) -> Result<(
 /// Returns a failure as an error handler reads it.
 fn error_seen(error: &NodeError) -> Json {
     // In a later run the text alone is left.
-    let failure = error.find::<Failure>().cloned().or_else(|| Failure::parse(&error.message));
+    let failure = error.find::<Failure>().cloned().or_else(|| Failure::parse(crate::trace::innermost(&error.message)));
     let library = || {
         let shown = match error.find::<annals_graph::Error>() {
             Some(inside) => crate::trace::error(inside),

@@ -157,15 +157,20 @@ fn other(text: &str) -> Json {
     json!({"class": "unknown", "text": text})
 }
 
-/// Returns the stored error of a task in the format of a trace. Its text alone is stored.
-pub(crate) fn stored_error(text: &str) -> Json {
+/// Returns the text of the error that the errors of nodes and tasks around it name.
+pub(crate) fn innermost(text: &str) -> &str {
     let mut own = text;
     while let Some((_, inner)) =
         own.split_once(" failed: ").filter(|_| own.starts_with("node ") || own.starts_with("task "))
     {
         own = inner;
     }
-    match Failure::parse(own) {
+    own
+}
+
+/// Returns the stored error of a task in the format of a trace. Its text alone is stored.
+pub(crate) fn stored_error(text: &str) -> Json {
+    match Failure::parse(innermost(text)) {
         Some(failure) => failure.to_json(),
         None if text.contains("run did not end within") => {
             json!({"class": "GraphRecursionError", "code": "GRAPH_RECURSION_LIMIT"})

@@ -39,15 +39,13 @@ impl RunPlace {
 
     /// Returns the place of the outermost graph: its checkpoint at the time, if this is a checkpoint of a subgraph.
     pub(super) fn outermost(&self) -> Result<Self, Error> {
-        let Some(thread) = self.thread.as_ref().filter(|thread| !thread.namespace().is_root()) else {
-            return Ok(self.clone());
+        let Some(thread) = &self.thread else { return Ok(self.clone()) };
+        let root = match &self.at {
+            Some(point) => decided(RootPoint::decide(point.clone()), thread)??,
+            None => RootPoint::default(),
         };
-        let mut place = Self::new(Some(thread.with_namespace(Namespace::root())), None, None);
-        if let Some(point) = &self.at {
-            let root = decided(RootPoint::decide(point.clone()), thread)??;
-            (place.at, place.named) = (root.at, root.named);
-        }
-        Ok(place)
+        let thread = thread.with_namespace(Namespace::root());
+        Ok(Self { named: root.named, ..Self::new(Some(thread), root.at, self.inside.clone()) })
     }
 }
 

@@ -854,6 +854,7 @@ impl RunSettings {
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
         (scope.exact, scope.given) = (self.key.is_some(), given);
+        scope.holds = self.durability == Some(Durability::Exit);
         (scope.addressed, scope.anew) = (from.addressed, from.is_continued);
         scope.allows_changes = self.allows_changes;
         if let RunStart::Command(Command { resume, .. }) | RunStart::Repeat(resume) = start {

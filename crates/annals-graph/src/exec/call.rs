@@ -365,8 +365,12 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
             CallOutcome::Failed(error)
         }
     };
-    if asked.took {
-        writes.push(special(RESUME, &Value::List(asked.resume_values.clone())));
+    let values = match &outcome {
+        CallOutcome::Stopped(Signal::Waiting(interrupts)) => asked.values_at(interrupts),
+        _ => &asked.resume_values,
+    };
+    if asked.took && !values.is_empty() {
+        writes.push(special(RESUME, &Value::List(values.to_vec())));
     }
     drop(asked);
     writes.extend(take_write(&mut job.attempts));

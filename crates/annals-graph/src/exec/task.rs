@@ -355,7 +355,10 @@ pub(super) fn outcome(context: &Context, result: Result<(), RunError>, writes: V
     let resume_values = match failed {
         // Another attempt may use them.
         true if asked.read > 0 => asked.resume_values.clone(),
-        false if asked.took => std::mem::take(&mut asked.resume_values),
+        false if asked.took => match &asked.signal {
+            Some(Signal::Waiting(interrupts)) => asked.values_at(interrupts).to_vec(),
+            _ => std::mem::take(&mut asked.resume_values),
+        },
         _ => Vec::new(),
     };
     match (result, asked.signal.take()) {

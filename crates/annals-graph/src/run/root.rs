@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::RunStart;
-use crate::store::{CheckpointRef, StoreError};
+use crate::store::{CheckpointRef, Source, StoreError};
 
 use super::decision::{Decision, DecisionLog};
 use super::start::Loaded;
 
-/// The checkpoint of the outermost graph that a run begins on whose caller names one of a subgraph.
+/// The checkpoint of the outermost graph that a run begins on whose caller names one.
 #[derive(Default)]
 pub(crate) struct RootPoint {
     /// The checkpoint; `None` for the head of the outermost graph.
@@ -19,16 +19,25 @@ pub(crate) struct RootPoint {
 }
 
 impl RootPoint {
-    /// Decides where the outermost graph begins: at its checkpoint at the time that the named one of a subgraph was made.
+    /// Decides where the outermost graph begins: at the named checkpoint, or at its checkpoint at the time that the named one
+    /// of a subgraph was made.
     pub(crate) fn decide(named: CheckpointRef) -> Decision<Result<Self, StoreError>> {
         Decision::new(|log| async move { Self::of(&log, named).await })
     }
 
     async fn of(log: &DecisionLog, point: CheckpointRef) -> Result<Self, StoreError> {
-        debug_assert!(!point.namespace.is_root(), "a checkpoint of a subgraph");
         let Some(record) = log.checkpoint(point.clone()).await else {
             return Err(StoreError::CheckpointNotFound { thread: point.thread, id: point.checkpoint.to_string() });
         };
+        if point.namespace.is_root() {
+            // A run that forked the graph for checkpoints of subgraphs has named them: who continues the fork means them too.
+            if record.source != Source::Fork || record.run.is_none() || record.parents.is_empty() {
+                return Ok(Self { at: Some(point), ..Self::default() });
+            }
+            let own = (point.namespace.clone(), point.checkpoint);
+            let others = record.parents.iter().filter(|(of, _)| !of.is_root()).cloned();
+            return Ok(Self { named: std::iter::once(own).chain(others).collect(), at: Some(point) });
+        }
         let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) else {
             return Ok(Self::default());
         };
@@ -76,6 +85,8 @@ pub(crate) struct RootStart {
     pub(crate) addressed: bool,
     /// True if the head of the thread was moved to a checkpoint that others continue: its superstep is made again.
     pub(crate) is_continued: bool,
+    /// True if no checkpoint of the thread is newer than the head.
+    is_newest: bool,
 }
 
 impl RootStart {
@@ -83,13 +94,18 @@ impl RootStart {
     /// key makes no superstep a second time.
     pub(crate) fn new(named: bool, repeated: bool, loaded: &Loaded) -> Self {
         let is_continued = loaded.is_continued && !repeated;
-        Self { addressed: named || is_continued, is_continued }
+        let is_newest = loaded.head.checkpoint.map(|checkpoint| checkpoint.id) == loaded.newest;
+        Self { addressed: named || is_continued, is_continued, is_newest }
     }
 
     /// Returns whether the run makes the superstep of its head again, subgraphs included. With resume values it goes on in the
-    /// tasks that have interrupted, unless others continue the head.
+    /// tasks that have interrupted, and an input at the newest checkpoint goes on from there, unless others continue the head.
     pub(crate) fn replays(self, start: &RunStart) -> bool {
-        let resumes = matches!(start, RunStart::Command(command) if command.resume.is_some());
-        self.addressed && (!resumes || self.is_continued)
+        let goes_on = match start {
+            RunStart::Command(command) => command.resume.is_some(),
+            RunStart::Input(_) => self.is_newest,
+            _ => false,
+        };
+        self.addressed && (!goes_on || self.is_continued)
     }
 }

@@ -134,7 +134,8 @@ impl SubgraphStart {
             return Ok(Begins::anew(at));
         };
         if let Some(named) = self.named.filter(|_| self.first) {
-            return Ok(Begins { at: Some(self.point(named)), named: true, resumes: true });
+            // A run with an input gives it to the subgraph, on the named checkpoint.
+            return Ok(Begins { at: Some(self.point(named)), named: true, resumes: self.context.parts().resuming });
         }
         let resuming = self.context.parts().resuming && !self.replays;
         if !keeps && !self.replays {

@@ -193,6 +193,8 @@ pub(crate) struct AttemptLog {
     pub(crate) read: usize,
     /// True if this attempt took a resume value that is not stored yet.
     pub(crate) took: bool,
+    /// The position of the resume value that this attempt took from the run, which has stored it.
+    pub(crate) of_run: Option<usize>,
     /// The ids of the interrupts in which an earlier run fell asleep, with their wake-up times.
     pub(crate) asleep: Vec<(String, Timestamp)>,
     /// The reason for which the task cannot end.
@@ -221,6 +223,19 @@ pub(crate) enum CallBegan {
     On(Option<CheckpointRef>),
     /// The graph continued where it had stopped in an earlier run.
     Resumed,
+}
+
+impl AttemptLog {
+    /// Returns the resume values that are stored with a task which has stopped with these interrupts. At a breakpoint of a
+    /// graph that it called there are none: the value that the run has stored is left out, because the next attempt takes it
+    /// again, at the same interrupt. Stored twice, it would be given to two interrupts.
+    pub(crate) fn values_at(&self, interrupts: &[Interrupt]) -> &[Value] {
+        let all = self.resume_values.as_slice();
+        match (self.of_run, all.split_last()) {
+            (Some(at), Some((_, others))) if interrupts.is_empty() && at == others.len() => others,
+            _ => all,
+        }
+    }
 }
 
 impl Context {
@@ -455,7 +470,7 @@ impl Context {
             match self.0.scope.resume.lock().take() {
                 Some(answer) => {
                     asked.resume_values.push(answer);
-                    asked.took = true;
+                    (asked.took, asked.of_run) = (true, (!self.0.scope.holds).then_some(at));
                 }
                 None => {
                     let id = interrupt_id(&self.namespace(), asked.resume_values.len());

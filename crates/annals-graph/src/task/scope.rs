@@ -75,6 +75,8 @@ pub(crate) struct Scope {
     pub(crate) cache: Option<Cache>,
     /// The resume value that the first interrupt without one takes.
     pub(crate) resume: ResumeOnce,
+    /// True if the run stores nothing before it ends, `resume` included.
+    pub(crate) holds: bool,
     /// Resume values by the ids of their interrupts.
     pub(crate) resume_values: Option<Arc<Map>>,
     /// Resume values that were stored from outside, by the ids of their interrupts; each names its interrupt alone.
@@ -143,6 +145,7 @@ impl Scope {
             kv: None,
             cache: None,
             resume: ResumeOnce::default(),
+            holds: false,
             resume_values: None,
             given: None,
             addressed: false,
