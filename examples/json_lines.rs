@@ -1,7 +1,7 @@
 //! From JSON lines to a store: the log of an agent becomes a thread, grows by appends, and is written as lines again.
 //!
-//! Run it with `cargo run -p annals --example json_lines`; with the path of a file of lines (`role`, `content`) it reads
-//! that one.
+//! Run it with `cargo run -p annals --example json_lines`; with the path of a file of lines (`role`, `content`) it
+//! reads that one.
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 

@@ -1,5 +1,5 @@
-//! Values that grow: the files of a coding agent in a map channel, and its transcript in a text channel. Each commit stores
-//! its changes alone, at any length of the value.
+//! Values that grow: the files of a coding agent in a map channel, and its transcript in a text channel. Each commit
+//! stores its changes alone, at any length of the value.
 //!
 //! Run it with `cargo run -p annals --example long_values`.
 

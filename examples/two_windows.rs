@@ -1,5 +1,5 @@
-//! Two windows on one file: a second process writes to the thread that this one shows, is followed as it commits, and loses
-//! no answer when both write at once.
+//! Two windows on one file: a second process writes to the thread that this one shows, is followed as it commits, and
+//! loses no answer when both write at once.
 //!
 //! Run it with `cargo run -p annals --example two_windows`; the second process is the same program with arguments.
 

@@ -29,7 +29,8 @@ enum EngineError {
 pub enum ErrorKind {
     /// A run on the thread was faster. Nothing was written.
     Conflict,
-    /// Another process is writing, a reader is in the way, or another owner has the lease of the thread; repeating is safe.
+    /// Another process is writing, a reader is in the way, or another owner has the lease of the thread; repeating is
+    /// safe.
     Busy,
     /// It is not known whether the last commit is stored; repeating it is safe.
     OutcomeUnknown,
@@ -82,7 +83,8 @@ impl Error {
         }
     }
 
-    /// Returns the error code of the field, as `INVALID_CONCURRENT_GRAPH_UPDATE`, if it has one; of an error of the store
+    /// Returns the error code of the field, as `INVALID_CONCURRENT_GRAPH_UPDATE`, if it has one; of an error of the
+    /// store
     /// [its own](StoreError::code).
     pub fn code(&self) -> Option<&'static str> {
         match &*self.0 {
@@ -91,8 +93,8 @@ impl Error {
         }
     }
 
-    /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `Exception` where
-    /// it has none.
+    /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `Exception`
+    /// where it has none.
     pub fn class(&self) -> &'static str {
         match &*self.0 {
             EngineError::Store(error) => error.class(),
@@ -176,7 +178,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the message and the chain of sources, with which `fn main() -> annals::Result<()>` ends; with `{:#?}` the fields.
+/// Writes the message and the chain of sources, with which `fn main() -> annals::Result<()>` ends; with `{:#?}` the
+/// fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {

@@ -1,9 +1,9 @@
 //! Embedded, append-only state for agents and workflows.
 //!
 //! One SQLite file holds the history of any number of threads as a log of checkpoints. A checkpoint is never changed: a
-//! past state can be read, compared, continued and forked at any time, and the cost of a write follows its changes, not the
-//! length of the thread. The graph executor `annals-graph` is a client of this crate; a program with a loop of its own
-//! needs this crate alone.
+//! past state can be read, compared, continued and forked at any time, and the cost of a write follows its changes, not
+//! the length of the thread. The graph executor `annals-graph` is a client of this crate; a program with a loop of its
+//! own needs this crate alone.
 //!
 //! # The primary types
 //!
@@ -26,13 +26,13 @@
 //!
 //! - *No graphs*: nodes, interrupts and streams are in `annals-graph`, which re-exports this crate.
 //! - *No change of history.* A stored checkpoint is never edited; a thread is deleted as a whole
-//!   ([`Store::delete_thread`](store::Store::delete_thread)), and checkpoints can be pruned ([`Thread::prune`](history::Thread::prune)).
-//!   Rows that are replaced or deleted: the special writes of a
-//!   task (its error, interrupt, resume values and attempt), the timers of sleeping tasks, the key-value memory, and the
-//!   cache.
+//!   ([`Store::delete_thread`](store::Store::delete_thread)), and checkpoints can be pruned
+//!   ([`Thread::prune`](history::Thread::prune)). Rows that are replaced or deleted: the special writes of a task (its
+//!   error, interrupt, resume values and attempt), the timers of sleeping tasks, the key-value memory, and the cache.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
-//! - *No search by meaning in messages*: [`store::Store::search`] finds words. The key-value memory has it ([`store::Kv::with_index`]).
+//! - *No search by meaning in messages*: [`store::Store::search`] finds words. The key-value memory has it
+//!   ([`store::Kv::with_index`]).
 //!
 //! # Recipes
 //!
@@ -56,8 +56,8 @@
 //!
 //! ## A state and its writes
 //!
-//! Each field is a channel. A change names the fields that it writes; the rules of the channels merge it into the state,
-//! in one commit that is on the disk when `update` returns.
+//! Each field is a channel. A change names the fields that it writes; the rules of the channels merge it into the
+//! state, in one commit that is on the disk when `update` returns.
 //!
 //! ```
 //! use annals::prelude::*;
@@ -92,8 +92,8 @@
 //!
 //! ## A loop with a model
 //!
-//! Messages are merged by id: a known id replaces its message, an unknown one is appended. An append to a conversation of
-//! 10,000 messages writes one message.
+//! Messages are merged by id: a known id replaces its message, an unknown one is appended. An append to a conversation
+//! of 10,000 messages writes one message.
 //!
 //! ```
 //! use annals::prelude::*;
@@ -129,8 +129,8 @@
 //! ## A value that grows
 //!
 //! A channel with a reducer stores its whole value at every change, because a reducer is any function: a list of 3,000
-//! items writes 206 kB for each item that is added. `append`, `messages`, `map` and `text` store what changes. A thread that began
-//! with a reducer goes on with one of them without code.
+//! items writes 206 kB for each item that is added. `append`, `messages`, `map` and `text` store what changes. A thread
+//! that began with a reducer goes on with one of them without code.
 //!
 //! ```
 //! use annals::prelude::*;
@@ -241,8 +241,8 @@
 //!
 //! ## Name a point, and ask who wrote a value
 //!
-//! A point is a text, as a person would type it. Blame, the values over time and the search for a text read the log, not
-//! one state after another.
+//! A point is a text, as a person would type it. Blame, the values over time and the search for a text read the log,
+//! not one state after another.
 //!
 //! ```
 //! use annals::prelude::*;
@@ -299,9 +299,9 @@
 //!
 //! ## Prune a long history
 //!
-//! Nothing is pruned by itself. A [`PrunePolicy`](history::PrunePolicy) says which checkpoints go, and a plan shows them before they
-//! do. The retained checkpoints show the same state as before, and so do those of threads that were forked. Heads, ends of
-//! branches and targets of names are always retained.
+//! Nothing is pruned by itself. A [`PrunePolicy`](history::PrunePolicy) says which checkpoints go, and a plan shows
+//! them before they do. The retained checkpoints show the same state as before, and so do those of threads that were
+//! forked. Heads, ends of branches and targets of names are always retained.
 //!
 //! ```
 //! use annals::history::PrunePolicy;
@@ -326,8 +326,8 @@
 //!
 //! ## A schema made at run time
 //!
-//! A program that learns its channels from a configuration uses [`DynSchema`](state::DynSchema). Its files are those of a
-//! derived state.
+//! A program that learns its channels from a configuration uses [`DynSchema`](state::DynSchema). Its files are those of
+//! a derived state.
 //!
 //! ```
 //! use annals::prelude::*;
@@ -354,8 +354,8 @@
 //!
 //! ## A type that has changed
 //!
-//! Stored values stay as they were written. A [migration](state::Schema::migrate) is asked for a value that does not fit
-//! the present type of its channel.
+//! Stored values stay as they were written. A [migration](state::Schema::migrate) is asked for a value that does not
+//! fit the present type of its channel.
 //!
 //! ```
 //! use annals::prelude::*;
@@ -474,8 +474,9 @@
 //!
 //! ## Back up, check and recover a file
 //!
-//! A backup is a copy of one moment, made while others write. A check verifies every row and cites the invariants of the
-//! format that do not hold; a later one goes on from its end. A recovery writes the sound part of a damaged file to a new one.
+//! A backup is a copy of one moment, made while others write. A check verifies every row and cites the invariants of
+//! the format that do not hold; a later one goes on from its end. A recovery writes the sound part of a damaged file to
+//! a new one.
 //!
 //! ```
 //! use annals::prelude::*;
@@ -504,8 +505,8 @@
 //!
 //! ## Encryption at rest
 //!
-//! With a key and the feature `encryption`, content is sealed before it is stored, and the file is opened with its key alone.
-//! SECURITY.md says what stays visible.
+//! With a key and the feature `encryption`, content is sealed before it is stored, and the file is opened with its key
+//! alone. SECURITY.md says what stays visible.
 //!
 //! ```
 //! # #[cfg(feature = "encryption")] {
@@ -556,8 +557,8 @@
 //!
 //! ## Tables of the program beside it
 //!
-//! The program's own tables belong into a file of their own; [`rusqlite`] is re-exported, so both share one SQLite. An id of
-//! a checkpoint is a text, by which a row names the state it was made from.
+//! The program's own tables belong into a file of their own; [`rusqlite`] is re-exported, so both share one SQLite. An
+//! id of a checkpoint is a text, by which a row names the state it was made from.
 //!
 //! ```
 //! use annals::prelude::*;

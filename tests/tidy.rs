@@ -112,6 +112,11 @@ fn comments_have_a_noun_for_a_subject() {
 }
 
 #[test]
+fn comments_are_no_wider_than_code() {
+    none(rust_files(EVERYTHING).flat_map(|(path, text)| prose::wide(path, text)));
+}
+
+#[test]
 fn dependencies_go_down() {
     none(crates::floors(repository(), crates::LIBRARIES));
 }

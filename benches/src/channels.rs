@@ -1,4 +1,5 @@
-//! Puts into maps and appends to texts of three sizes, beside the same writes with a reducer, which stores the value whole.
+//! Puts into maps and appends to texts of three sizes, beside the same writes with a reducer, which stores the value
+//! whole.
 
 use std::collections::BTreeMap;
 
@@ -67,8 +68,8 @@ pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     Ok(())
 }
 
-/// Measures one kind of write to a value of one size: microseconds and bytes in the file of a commit, and, of a map, the
-/// read of one key.
+/// Measures one kind of write to a value of one size: microseconds and bytes in the file of a commit, and, of a map,
+/// the read of one key.
 fn one(
     bench: &Bench,
     report: &mut FigureReport,

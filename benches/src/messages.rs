@@ -48,12 +48,13 @@ struct MergedChat {
 /// The message that a merge writes.
 #[derive(Clone, Copy)]
 enum Merge {
-    /// The id of any message: where the list is longer than the caches of the CPU, the message and its place in the index
-    /// come from main memory.
+    /// The id of any message: where the list is longer than the caches of the CPU, the message and its place in the
+    /// index come from main memory.
     Any,
     /// The id of one of the last hundred messages.
     Late,
-    /// A message with a new id, which goes to the end. The next merge removes it again, so that the list keeps its length.
+    /// A message with a new id, which goes to the end. The next merge removes it again, so that the list keeps its
+    /// length.
     New,
 }
 
@@ -76,8 +77,8 @@ fn merges(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     Ok(())
 }
 
-/// Merges as many as the list is long, so that none of the other lists is in its place in the caches of the CPU, and then
-/// those that are timed. Returns how many nanoseconds one takes.
+/// Merges as many as the list is long, so that none of the other lists is in its place in the caches of the CPU, and
+/// then those that are timed. Returns how many nanoseconds one takes.
 fn round<W>(length: usize, new: impl FnMut(usize) -> W, mut merge: impl FnMut(Vec<W>) -> Result<()>) -> Result<f64> {
     let (mut new, mut sum) = (new, 0.0);
     for from in (0..length + MERGES).step_by(TOGETHER) {
@@ -96,8 +97,8 @@ fn long_chat(length: usize) -> impl Iterator<Item = Message> {
     (0..length).map(|n| Message::human(text(n as u64, 200)).with_id(message_id(n)))
 }
 
-/// Replaces any message of a plain vector beside a plain hash table, which no clone can share and nothing is told of: what
-/// the memory takes to find a message, compare it and let it go.
+/// Replaces any message of a plain vector beside a plain hash table, which no clone can share and nothing is told of:
+/// what the memory takes to find a message, compare it and let it go.
 fn by_hand(length: usize) -> Side<'static> {
     let mut list: Vec<Arc<Message>> = long_chat(length).map(Arc::new).collect();
     let places: HashMap<String, usize> = (0..length).map(|n| (message_id(n), n)).collect();

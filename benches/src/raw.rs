@@ -1,7 +1,8 @@
 //! Writes the same rows by hand with rusqlite: the bound that the storage engine sets without the library.
 //!
-//! The schema is that of a store of the library. Values that the library computes (sums, packed tasks, anchors) are copied
-//! from a store, so that this side pays for rows only. The WAL is copied behind the writer by the library's rules.
+//! The schema is that of a store of the library. Values that the library computes (sums, packed tasks, anchors) are
+//! copied from a store, so that this side pays for rows only. The WAL is copied behind the writer by the library's
+//! rules.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

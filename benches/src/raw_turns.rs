@@ -43,7 +43,8 @@ const TABLES: [(&str, &str, &str); 10] = [
 /// Each table of which a turn may replace rows, with the columns that name a row.
 const REPLACED: [(&str, &[&str]); 2] = [("thread_state", &["thread"]), ("thread_facet", &["facet", "newest"])];
 
-/// A statement of [`ByHand`] by its position, and its values: all columns of an inserted row, the name of a deleted one.
+/// A statement of [`ByHand`] by its position, and its values: all columns of an inserted row, the name of a deleted
+/// one.
 type StatementRow = (usize, Vec<Value>);
 /// The rows of a transaction.
 type Rows = Vec<StatementRow>;
@@ -255,8 +256,8 @@ fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Result<
     Ok(Costs { turns, by_hand, rows })
 }
 
-/// Copies the whole WAL, so that a block overwrites it from its beginning, as most commits of a long-running process do.
-/// A commit that makes the WAL longer takes half as long again, and the two sides would do that at different times.
+/// Copies the whole WAL, so that a block overwrites it from its beginning, as most commits of a long-running process
+/// do. A commit that makes the WAL longer takes half as long again, and the two sides would do that at different times.
 fn copy_wal(conn: &Connection) -> Result<()> {
     // The thread behind the writer may be copying.
     for _ in 0..100 {

@@ -1,8 +1,8 @@
 //! The appends and reads of an application with a loop of its own, here and with salamander-db.
 //!
-//! Both append messages of 500 bytes to a conversation, each synced; open the file; and rebuild the whole state from it.
-//! The peer is a package outside the workspace, which is built when it is measured. Each of its commits syncs the log and
-//! writes and syncs its catalog anew, which is longer the more events there are.
+//! Both append messages of 500 bytes to a conversation, each synced; open the file; and rebuild the whole state from
+//! it. The peer is a package outside the workspace, which is built when it is measured. Each of its commits syncs the
+//! log and writes and syncs its catalog anew, which is longer the more events there are.
 
 use std::path::Path;
 use std::process::Command;

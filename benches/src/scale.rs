@@ -103,8 +103,8 @@ fn thread_name(n: u64) -> String {
     format!("thread {n:06}")
 }
 
-/// Lists the threads with the newest activity, in a file with 1,000 threads and in a large one: the newest ones, and those with a
-/// filter that few threads fit.
+/// Lists the threads with the newest activity, in a file with 1,000 threads and in a large one: the newest ones, and
+/// those with a filter that few threads fit.
 fn listings(bench: &Bench, report: &mut FigureReport, large: &OpenedStore) -> Result<()> {
     let small = fill(bench, "threads-1k.db", if bench.quick { 200 } else { 1_000 })?;
     for opened in [&small, large] {

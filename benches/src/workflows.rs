@@ -134,8 +134,8 @@ fn claim(bench: &Bench, store: &Store) -> Result<f64> {
     Ok(median(&costs))
 }
 
-/// Enqueues runs for a worker in another process, and compares the time at which each began with that of the commit, or with
-/// that at which a delayed one was due.
+/// Enqueues runs for a worker in another process, and compares the time at which each began with that of the commit, or
+/// with that at which a delayed one was due.
 fn wake(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let path = bench.file("wake.db")?;
     let opened = disk::open(&path, Synchronous::Full)?;
@@ -201,8 +201,8 @@ pub(crate) fn alone(path: &Path, flow: &FiveTaskGraph, runs: usize) -> Result<(f
     Ok((median(&costs), opened.bytes(path)? as f64 / runs as f64))
 }
 
-/// Lets a process begin many runs and die in the third task of each, and measures the time until a worker has ended all of
-/// them. Their first two tasks do not run again.
+/// Lets a process begin many runs and die in the third task of each, and measures the time until a worker has ended all
+/// of them. Their first two tasks do not run again.
 fn recovery(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let runs = bench.runs(1_000, 30);
     let path = bench.file("recovery.db")?;

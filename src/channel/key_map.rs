@@ -17,11 +17,12 @@ use super::shape::positions_of;
 use super::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp};
 use crate::base::limits::MAP_KEY_BYTES_MAX;
 
-/// The value of a map channel: a persistent map from texts to values, shared by its clones. Writes to the channel put and
-/// remove entries ([`MapEntry`]); only these are stored.
+/// The value of a map channel: a persistent map from texts to values, shared by its clones. Writes to the channel put
+/// and remove entries ([`MapEntry`]); only these are stored.
 ///
-/// Iteration is in the order of the keys, compared by their bytes, and sorts them: O(n log n). A key is found in O(log n).
-/// A subgraph with the same channel returns the entries that differ; keys that it removed stay in the map of its parent graph.
+/// Iteration is in the order of the keys, compared by their bytes, and sorts them: O(n log n). A key is found in O(log
+/// n). A subgraph with the same channel returns the entries that differ; keys that it removed stay in the map of its
+/// parent graph.
 ///
 /// # Example
 /// ```
@@ -45,8 +46,8 @@ use crate::base::limits::MAP_KEY_BYTES_MAX;
 /// ```
 pub struct KeyMap<T>(List<MapEntry<T>>);
 
-/// A write to a map channel: a key with the value that is put, or a key that is removed. Removing a key that the map does
-/// not have changes nothing.
+/// A write to a map channel: a key with the value that is put, or a key that is removed. Removing a key that the map
+/// does not have changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry<T> {
     key: Arc<str>,

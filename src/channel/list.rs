@@ -158,8 +158,8 @@ impl<T> List<T> {
         self.items.insert(position, value);
     }
 
-    /// Puts items at positions, as [`insert_at_position`](Self::insert_at_position) does one by one. An empty list that is loaded
-    /// with ascending positions is built in one pass.
+    /// Puts items at positions, as [`insert_at_position`](Self::insert_at_position) does one by one. An empty list that
+    /// is loaded with ascending positions is built in one pass.
     pub(crate) fn load(&mut self, items: Vec<(u64, Arc<T>)>) {
         let ascend = items.is_sorted_by(|a, b| a.0 < b.0);
         match items.last() {

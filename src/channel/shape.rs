@@ -1,7 +1,7 @@
 //! The shapes of a value that is stored item by item: a list, a map, a text.
 //!
-//! The positions of an item name the shape, so that a reader without a schema shows a map as a map and a text as a text.
-//! *Absent:* a shape of a channel without items.
+//! The positions of an item name the shape, so that a reader without a schema shows a map as a map and a text as a
+//! text. *Absent:* a shape of a channel without items.
 
 use std::ops::Range;
 
@@ -48,8 +48,8 @@ impl ListShape {
     }
 }
 
-/// Returns the positions at which the entry of a key may lie. The BLAKE3 hash of the key gives them, so that many keys with
-/// the same positions cannot be found.
+/// Returns the positions at which the entry of a key may lie. The BLAKE3 hash of the key gives them, so that many keys
+/// with the same positions cannot be found.
 pub(crate) fn positions_of(key: &str) -> Range<u64> {
     let [a, b, c, d, e, f, g, h, ..] = checksum(key.as_bytes());
     let hash = u64::from_be_bytes([a, b, c, d, e, f, g, h]);

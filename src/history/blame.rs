@@ -234,8 +234,8 @@ impl ChannelBlame<'_> {
     }
 
     /// Returns the writer of the part of the value at a JSON Pointer (RFC 6901): the checkpoint from which on it has
-    /// its present value; `None` if there is none. The first step into a list channel is the index of an item, and into a
-    /// map channel a key.
+    /// its present value; `None` if there is none. The first step into a list channel is the index of an item, and into
+    /// a map channel a key.
     ///
     /// The values before are read up to that checkpoint.
     ///

@@ -1,8 +1,8 @@
 //! Branches of a thread: the head that moves between them, their names, and the lineages that they share.
 //!
 //! A branch ends at a checkpoint that no other one of its namespace continues. The branch of the head goes on with each
-//! commit; a branch that the head left without giving it a name is abandoned: it is not listed by default, and never lost.
-//! *Absent:* deleting anything.
+//! commit; a branch that the head left without giving it a name is abandoned: it is not listed by default, and never
+//! lost. *Absent:* deleting anything.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -63,8 +63,9 @@ struct BranchNames {
 }
 
 impl Thread {
-    /// Moves the head back to a checkpoint of the thread, in one durable operation; the heads of subgraphs that persist their
-    /// state follow. Nothing is deleted: the checkpoints after it become an abandoned branch with the next commit, and
+    /// Moves the head back to a checkpoint of the thread, in one durable operation; the heads of subgraphs that persist
+    /// their state follow. Nothing is deleted: the checkpoints after it become an abandoned branch with the next
+    /// commit, and
     /// [`Thread::undo`] moves the head to where it was.
     ///
     /// # Errors
@@ -101,8 +102,8 @@ impl Thread {
         self.operate(operation).map(|_| ())
     }
 
-    /// Moves the head to the end of another branch of the thread, which becomes the current one; the heads of subgraphs that
-    /// persist their state follow.
+    /// Moves the head to the end of another branch of the thread, which becomes the current one; the heads of subgraphs
+    /// that persist their state follow.
     ///
     /// # Errors
     /// As [`Thread::rewind_to`]; [`StoreError::FieldConflict`] if another writer renamed the branch.
@@ -151,12 +152,12 @@ impl Thread {
         self.operate(operation).map(|_| ())
     }
 
-    /// Gives the branch of the head a name, in place of the one that it may have. The name follows the head: through commits,
-    /// rewinds and undos, until [`Thread::switch`] leaves the branch.
+    /// Gives the branch of the head a name, in place of the one that it may have. The name follows the head: through
+    /// commits, rewinds and undos, until [`Thread::switch`] leaves the branch.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the thread has no checkpoint, if another branch has this name, or if the name is empty,
-    /// longer than 256 bytes or holds a NUL; [`StoreError::FieldConflict`] if another writer was faster.
+    /// [`StoreError::Invalid`] if the thread has no checkpoint, if another branch has this name, or if the name is
+    /// empty, longer than 256 bytes or holds a NUL; [`StoreError::FieldConflict`] if another writer was faster.
     pub fn name_branch(&self, name: &str) -> Result<(), StoreError> {
         let names = self.branch_names()?;
         let Some(head) = self.root().head()? else {
@@ -177,7 +178,8 @@ impl Thread {
     /// Gives a name to the branch that ends at a checkpoint of the thread. The head stays where it is.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the checkpoint is one of another thread or of a subgraph; else as [`Thread::name_branch`].
+    /// [`StoreError::Invalid`] if the checkpoint is one of another thread or of a subgraph; else as
+    /// [`Thread::name_branch`].
     pub fn name_branch_at(&self, name: &str, snapshot: &Snapshot) -> Result<(), StoreError> {
         self.own(snapshot.point(), "branch")?;
         self.not_taken(&self.branch_names()?, name)?;
@@ -220,8 +222,8 @@ impl Thread {
         Ok(branches)
     }
 
-    /// Returns all branches: those of [`Thread::branches`], then the abandoned ones, newest first. It costs some indexed
-    /// reads for each branch of the log.
+    /// Returns all branches: those of [`Thread::branches`], then the abandoned ones, newest first. It costs some
+    /// indexed reads for each branch of the log.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -315,8 +317,8 @@ impl Thread {
         Err(StoreError::Invalid { field, reason })
     }
 
-    /// Returns the changes that move the head of the thread to a checkpoint, and the heads of subgraphs along; none if all of
-    /// them are there.
+    /// Returns the changes that move the head of the thread to a checkpoint, and the heads of subgraphs along; none if
+    /// all of them are there.
     pub(super) fn head_changes(&self, to: CheckpointId) -> Result<Vec<OperationChange>, StoreError> {
         let root = self.root();
         root.store().settle_abandoned();
@@ -359,9 +361,9 @@ impl MoveTarget {
         Ok(Self { is_end: ends(&branches, at.record()), rest: at.lineage(), read: Vec::new(), at })
     }
 
-    /// Returns the newest checkpoint of a subgraph on which the state at the target rests: it was made while the outermost
-    /// graph stood on the lineage before the target, or at it, if nothing continues that. `Some(None)` if there is none, and
-    /// `None` if no checkpoint of the subgraph names one of the outermost graph.
+    /// Returns the newest checkpoint of a subgraph on which the state at the target rests: it was made while the
+    /// outermost graph stood on the lineage before the target, or at it, if nothing continues that. `Some(None)` if
+    /// there is none, and `None` if no checkpoint of the subgraph names one of the outermost graph.
     fn of_subgraph(&mut self, namespace: &Namespace) -> Result<Option<Option<CheckpointId>>, StoreError> {
         let store = self.at.store().clone();
         let mut query = CheckpointQuery::new(self.at.point().thread.clone(), namespace.clone());
@@ -444,8 +446,8 @@ impl Iterator for Lineage {
 }
 
 impl Snapshot {
-    /// Returns the lineage: this checkpoint, its parent, and so on, across forks. No state is read. Checkpoints that were
-    /// pruned are passed over.
+    /// Returns the lineage: this checkpoint, its parent, and so on, across forks. No state is read. Checkpoints that
+    /// were pruned are passed over.
     ///
     /// # Example
     /// ```
@@ -470,8 +472,8 @@ impl Snapshot {
         Lineage { at: self.clone(), page: VecDeque::new(), below: self.record().ordinal + 1 }
     }
 
-    /// Returns the newest checkpoint that is on the lineages of both, also if they are of two threads; `None` if the two have
-    /// nothing in common. It reads about as many rows as lie between the checkpoints and the one in common.
+    /// Returns the newest checkpoint that is on the lineages of both, also if they are of two threads; `None` if the
+    /// two have nothing in common. It reads about as many rows as lie between the checkpoints and the one in common.
     ///
     /// # Errors
     /// [`StoreError::CheckpointPruned`] if it was pruned; [`StoreError::Read`], [`StoreError::Corrupt`].

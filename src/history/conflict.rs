@@ -1,8 +1,8 @@
 //! Commits that lost a race, stored as a branch.
 //!
-//! A commit names the head it builds on, and is refused if another writer has moved that head. Its changes are still those of
-//! a state that the log holds, so they can be stored as a branch off it. Invariant: the head stays where the other writer
-//! moved it. *Absent:* merging the two.
+//! A commit names the head it builds on, and is refused if another writer has moved that head. Its changes are still
+//! those of a state that the log holds, so they can be stored as a branch off it. Invariant: the head stays where the
+//! other writer moved it. *Absent:* merging the two.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,8 @@ pub enum OnConflict {
     /// Nothing is stored, and the caller gets the conflict.
     #[default]
     Refuse,
-    /// The changes are stored as a branch off the checkpoint that they were made on. The head stays where the other writer
-    /// moved it.
+    /// The changes are stored as a branch off the checkpoint that they were made on. The head stays where the other
+    /// writer moved it.
     Branch,
 }
 
@@ -40,10 +40,10 @@ pub struct StoredBranch {
 }
 
 impl Thread {
-    /// Stores a batch of the root namespace that was refused with a conflict as a branch with a name, off the checkpoint that
-    /// its first one is a child of: for executors. The head stays where it is. The writes of tasks that the batch
-    /// consumes become part of its changes, because the other writer may have stored writes of the same tasks; its other writes,
-    /// and the changes of its operation but for the head, are stored with it.
+    /// Stores a batch of the root namespace that was refused with a conflict as a branch with a name, off the
+    /// checkpoint that its first one is a child of: for executors. The head stays where it is. The writes of tasks that
+    /// the batch consumes become part of its changes, because the other writer may have stored writes of the same
+    /// tasks; its other writes, and the changes of its operation but for the head, are stored with it.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the batch has no checkpoints, is of a subgraph or takes others along;
@@ -114,8 +114,8 @@ impl Thread {
     }
 }
 
-/// Puts the bytes of the writes that a checkpoint consumes into its changes. Returns those that clear a partial message, which
-/// another writer has no use for.
+/// Puts the bytes of the writes that a checkpoint consumes into its changes. Returns those that clear a partial
+/// message, which another writer has no use for.
 fn hold(checkpoint: &mut NewCheckpoint) -> Vec<NewWrites> {
     let consumed: Vec<NewWrites> = std::mem::take(&mut checkpoint.consumed);
     let mut writes: HashMap<(TaskId, i32), &NewWrite> = HashMap::new();

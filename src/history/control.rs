@@ -1,8 +1,8 @@
-//! Runs controlled from outside: cancelled, paused, retried, restarted, waited for. No graph and no types are needed, and the run
-//! may be in another process.
+//! Runs controlled from outside: cancelled, paused, retried, restarted, waited for. No graph and no types are needed,
+//! and the run may be in another process.
 //!
-//! A cancel is a checkpoint without due tasks whose metadata have the reason, so a run under way is refused at its next commit. A
-//! pause is a fact. *Absent:* stopping the run between two commits, which its driver does.
+//! A cancel is a checkpoint without due tasks whose metadata have the reason, so a run under way is refused at its next
+//! commit. A pause is a fact. *Absent:* stopping the run between two commits, which its driver does.
 
 use std::time::Duration;
 
@@ -107,14 +107,14 @@ impl Store {
 }
 
 impl Thread {
-    /// Cancels the thread: its status is `cancelled` with the reason, no task is due, and no worker continues it. A run under way,
-    /// also in another process, ends as cancelled at its next commit; if it has a lease, within 100 ms. The tasks that
-    /// have ended keep their results, and [`Thread::undo`] takes the cancel back. Returns `false`, and stores nothing, if the
-    /// thread is done or cancelled already.
+    /// Cancels the thread: its status is `cancelled` with the reason, no task is due, and no worker continues it. A run
+    /// under way, also in another process, ends as cancelled at its next commit; if it has a lease, within 100 ms. The
+    /// tasks that have ended keep their results, and [`Thread::undo`] takes the cancel back. Returns `false`, and
+    /// stores nothing, if the thread is done or cancelled already.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Invalid`] if the reason is beyond the
-    /// limit of metadata; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
+    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Invalid`] if the reason is beyond
+    /// the limit of metadata; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
     /// [`Backend::commit`](crate::store::Backend::commit).
     ///
     /// # Example
@@ -145,12 +145,13 @@ impl Thread {
         }
     }
 
-    /// Pauses the thread: workers pass it over, and a run with a lease stops at the end of its superstep, within 100 ms of it. The
-    /// status stays as it is; [`ThreadFacts::is_paused`](crate::store::ThreadFacts::is_paused) tells. A run that is started by a
-    /// program is not refused.
+    /// Pauses the thread: workers pass it over, and a run with a lease stops at the end of its superstep, within 100 ms
+    /// of it. The status stays as it is; [`ThreadFacts::is_paused`](crate::store::ThreadFacts::is_paused) tells. A run
+    /// that is started by a program is not refused.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; as [`FactsUpdate::save`](super::FactsUpdate::save).
+    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; as
+    /// [`FactsUpdate::save`](super::FactsUpdate::save).
     pub fn pause(&self) -> Result<(), StoreError> {
         self.facts().paused(true).save()
     }
@@ -164,12 +165,12 @@ impl Thread {
         self.facts().paused(false).save()
     }
 
-    /// Makes the failed tasks of the head due again: the stored errors are cleared, and a worker continues the run. Returns
-    /// `false`, and stores nothing, if no task has failed.
+    /// Makes the failed tasks of the head due again: the stored errors are cleared, and a worker continues the run.
+    /// Returns `false`, and stores nothing, if no task has failed.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Conflict`] if other writers were faster
-    /// 64 times in a row; as [`Backend::commit`](crate::store::Backend::commit).
+    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Conflict`] if other writers were
+    /// faster 64 times in a row; as [`Backend::commit`](crate::store::Backend::commit).
     pub fn retry(&self) -> Result<bool, StoreError> {
         let mut attempt = 1;
         loop {
@@ -207,8 +208,9 @@ impl Thread {
         self.store().commit(&batch).map(|()| true)
     }
 
-    /// Continues the thread from an older checkpoint: a new checkpoint with its state and its due tasks becomes the head, as a
-    /// branch off it, and a worker runs the tasks anew. A run under way gets a conflict. Returns the new checkpoint.
+    /// Continues the thread from an older checkpoint: a new checkpoint with its state and its due tasks becomes the
+    /// head, as a branch off it, and a worker runs the tasks anew. A run under way gets a conflict. Returns the new
+    /// checkpoint.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the checkpoint is of another thread or namespace, or no task is due there;
@@ -235,7 +237,8 @@ impl Thread {
         }
     }
 
-    /// Commits a checkpoint on the head that changes no channel: without tasks, or, for a fork of an older one, with its tasks.
+    /// Commits a checkpoint on the head that changes no channel: without tasks, or, for a fork of an older one, with
+    /// its tasks.
     fn commit_control(
         &self,
         info: &ThreadInfo,
@@ -279,8 +282,8 @@ impl Thread {
         Ok(facts.is_paused.then_some(ControlOrder::Pause))
     }
 
-    /// Returns the reason for which the thread is cancelled, empty without one; `None` if it is not cancelled. The cost is that of the
-    /// record of the head.
+    /// Returns the reason for which the thread is cancelled, empty without one; `None` if it is not cancelled. The cost
+    /// is that of the record of the head.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -289,9 +292,10 @@ impl Thread {
         Ok(head.as_ref().and_then(cancelled_by))
     }
 
-    /// Waits until no task of the thread runs or sleeps: it is done, failed, cancelled, or waits for a resume value. Returns
-    /// `None` if that is not so when the timeout has passed, or if the thread does not exist by then. A run that has a lease
-    /// counts as under way until the lease is released. Commits of other processes are noticed within 50 ms.
+    /// Waits until no task of the thread runs or sleeps: it is done, failed, cancelled, or waits for a resume value.
+    /// Returns `None` if that is not so when the timeout has passed, or if the thread does not exist by then. A run
+    /// that has a lease counts as under way until the lease is released. Commits of other processes are noticed within
+    /// 50 ms.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].

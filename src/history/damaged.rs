@@ -1,8 +1,8 @@
 //! Reading a list past damage, and deleting items that cannot be read.
 //!
-//! A read of a list ends with an error at the first item that is damaged or cannot be decoded. Here it goes on, and the item
-//! is a [`Placeholder`] with its position and the error. The damaged position is searched for with reads of ranges, so
-//! that this works with every backend. *Absent:* repair.
+//! A read of a list ends with an error at the first item that is damaged or cannot be decoded. Here it goes on, and the
+//! item is a [`Placeholder`] with its position and the error. The damaged position is searched for with reads of
+//! ranges, so that this works with every backend. *Absent:* repair.
 //!
 //! Invariant: a range is left behind only when each of its positions was read, or has a placeholder.
 
@@ -102,8 +102,8 @@ impl Snapshot {
         self.collect(channel, range, damaged, |payload| item_value(payload).map(Some))
     }
 
-    /// Returns messages of a list channel with their positions, in order, past those that cannot be read if `damaged` says
-    /// so. Items that are not messages are left out.
+    /// Returns messages of a list channel with their positions, in order, past those that cannot be read if `damaged`
+    /// says so. Items that are not messages are left out.
     ///
     /// # Errors
     /// As [`Snapshot::read_items`].
@@ -240,8 +240,9 @@ impl Thread {
     /// Tasks of a graph that are due stay due.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the channel does not hold a list at the head, or the list no item at a position; [`StoreError::Conflict`] if other writers
-    /// were faster 64 times in a row; as [`Backend::commit`](crate::store::Backend::commit).
+    /// [`StoreError::Invalid`] if the channel does not hold a list at the head, or the list no item at a position;
+    /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
+    /// [`Backend::commit`](crate::store::Backend::commit).
     ///
     /// # Example
     /// ```

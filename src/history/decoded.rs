@@ -1,7 +1,7 @@
 //! The decoded state of a checkpoint, and the changes that an update makes of it.
 //!
-//! Everything here works on a [`Layout`], so that nothing is compiled once per state type. Invariant: a head whose update
-//! failed is dropped. *Absent:* commits, and the types of states.
+//! Everything here works on a [`Layout`], so that nothing is compiled once per state type. Invariant: a head whose
+//! update failed is dropped. *Absent:* commits, and the types of states.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

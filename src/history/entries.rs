@@ -151,7 +151,8 @@ impl fmt::Display for EntryDiff {
 }
 
 impl Snapshot {
-    /// Returns the value of a key of a map channel, without reading the other entries; `None` if the map does not have it.
+    /// Returns the value of a key of a map channel, without reading the other entries; `None` if the map does not have
+    /// it.
     ///
     /// # Errors
     /// As [`Snapshot::values`].
@@ -187,8 +188,8 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Returns the end of a text channel: at most `bytes` bytes, from a character on. Of its parts only the last ones are
-    /// read. It is empty if the channel is.
+    /// Returns the end of a text channel: at most `bytes` bytes, from a character on. Of its parts only the last ones
+    /// are read. It is empty if the channel is.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the channel holds something else than a text; as [`Snapshot::values`].

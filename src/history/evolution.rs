@@ -132,8 +132,8 @@ impl Snapshot {
         Ok(Evolution::new(self, channel, VersionPlace::Item(position)))
     }
 
-    /// Returns the values that a key of a map channel had on the lineage of this checkpoint, newest first; none if the map
-    /// never had it. The key may be removed by now, and may have been put again.
+    /// Returns the values that a key of a map channel had on the lineage of this checkpoint, newest first; none if the
+    /// map never had it. The key may be removed by now, and may have been put again.
     pub fn entry_evolution(&self, channel: &str, key: &str) -> Evolution {
         Evolution::new(self, channel, VersionPlace::Entry(key.to_owned()))
     }

@@ -1,8 +1,8 @@
 //! Facts about threads that their user states: title, project, labels, archived, pinned.
 //!
 //! Facts are fields that operations set, so that each change has an actor and a timestamp and can be undone. Facts that
-//! follow from the log, such as the last activity or the status, are in [`ThreadInfo`](crate::store::ThreadInfo). *Absent:* anything
-//! that a run reads.
+//! follow from the log, such as the last activity or the status, are in [`ThreadInfo`](crate::store::ThreadInfo).
+//! *Absent:* anything that a run reads.
 
 use crate::base::limits::{FACT_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{Namespace, ThreadId};
@@ -161,8 +161,8 @@ impl FactsUpdate {
     /// are applied to the facts that it left.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`] if a thread has no checkpoint yet; [`StoreError::Invalid`] if a fact has more than
-    /// 64 KiB; [`StoreError::FieldConflict`] if other writers were faster 64 times in a row; as
+    /// [`StoreError::ThreadNotFound`] if a thread has no checkpoint yet; [`StoreError::Invalid`] if a fact has more
+    /// than 64 KiB; [`StoreError::FieldConflict`] if other writers were faster 64 times in a row; as
     /// [`Backend::operate`](crate::store::Backend::operate).
     pub fn save(self) -> Result<(), StoreError> {
         let Some(first) = self.threads.first() else { return Ok(()) };

@@ -1,6 +1,7 @@
 //! Threads as a list shows them, and the threads that were forked from one.
 //!
-//! *Absent:* the changes of facts ([`facts`](super::facts)), and the rules of the status ([`ThreadStatus`](crate::store::ThreadStatus)).
+//! *Absent:* the changes of facts ([`facts`](super::facts)), and the rules of the status
+//! ([`ThreadStatus`](crate::store::ThreadStatus)).
 
 use crate::base::ThreadId;
 use crate::store::{CheckpointRef, Store, StoreError, ThreadInfo, ThreadQuery};
@@ -9,8 +10,8 @@ use super::thread::Thread;
 
 impl Store {
     /// Lists threads with their facts and their status, the one with the newest activity first. The cost is that of the
-    /// page, however many threads there are, with at most one filter on project, label, graph, status or pin; the threads
-    /// that other filters pass over are read too.
+    /// page, however many threads there are, with at most one filter on project, label, graph, status or pin; the
+    /// threads that other filters pass over are read too.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
@@ -85,8 +86,8 @@ impl Thread {
         self.store().backend().forks(self.id())
     }
 
-    /// Returns the checkpoint of another thread from which this one was forked; `None` if it began with nothing, or does not
-    /// exist.
+    /// Returns the checkpoint of another thread from which this one was forked; `None` if it began with nothing, or
+    /// does not exist.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

@@ -1,8 +1,9 @@
 //! The open interrupts of a thread, and resume values for them, without a graph.
 //!
-//! A resume value that comes from outside is stored at the head, in a map by the ids of the interrupts (`__given__`, without a
-//! task: `__resume__` is the value of a command of a run). In the same commit the interrupt leaves the list of its task, and the task gets a timer that has passed, so the status
-//! tells that the task is due and a worker finds it. *Absent:* running the graph.
+//! A resume value that comes from outside is stored at the head, in a map by the ids of the interrupts (`__given__`,
+//! without a task: `__resume__` is the value of a command of a run). In the same commit the interrupt leaves the list
+//! of its task, and the task gets a timer that has passed, so the status tells that the task is due and a worker finds
+//! it. *Absent:* running the graph.
 
 use std::sync::Arc;
 
@@ -71,8 +72,8 @@ pub(super) struct WaitingTasks {
 }
 
 impl WaitingTasks {
-    /// Reads the tasks that wait at the head of the root namespace; `None` for a thread without a head. A head that was moved
-    /// back has none: its tasks run anew.
+    /// Reads the tasks that wait at the head of the root namespace; `None` for a thread without a head. A head that was
+    /// moved back has none: its tasks run anew.
     pub(super) fn read(thread: &Thread) -> Result<Option<Self>, StoreError> {
         thread.store().settle_abandoned();
         let stored = thread.store().backend().head_with_writes(thread.id(), &Namespace::root())?;
@@ -181,8 +182,8 @@ fn given_values(writes: &[WriteRecord]) -> Result<Map, StoreError> {
 }
 
 impl Snapshot {
-    /// Returns the interrupts at which tasks of the checkpoint wait, sleeps and receives included. One that has got a resume value
-    /// from outside is not among them.
+    /// Returns the interrupts at which tasks of the checkpoint wait, sleeps and receives included. One that has got a
+    /// resume value from outside is not among them.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
@@ -201,13 +202,13 @@ impl Thread {
     }
 
     /// Stores the resume value of an open interrupt, by its id. The task is due from then on: a worker of the graph
-    /// continues the run, or the next run without an input. No graph and no types are needed, and the run may be in another
-    /// process. A second value for one interrupt is refused.
+    /// continues the run, or the next run without an input. No graph and no types are needed, and the run may be in
+    /// another process. A second value for one interrupt is refused.
     ///
     /// # Errors
     /// [`StoreError::ThreadNotFound`]; [`StoreError::ThreadEnded`] if the thread is done or cancelled;
-    /// [`StoreError::InterruptNotOpen`] if no interrupt with the id is open; [`StoreError::Invalid`] if the value does not fit
-    /// the schema of the interrupt; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
+    /// [`StoreError::InterruptNotOpen`] if no interrupt with the id is open; [`StoreError::Invalid`] if the value does
+    /// not fit the schema of the interrupt; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
     /// [`Backend::commit`](crate::store::Backend::commit).
     ///
     /// # Example

@@ -10,10 +10,11 @@ use super::thread::Thread;
 /// The claim of a program to a thread. While it lives, runs with a lease and other claims are refused with
 /// [`StoreError::Leased`]. It is released when it is dropped.
 ///
-/// A lease keeps others from starting; it does not protect the log by itself: a program that was stopped for longer than its
-/// lease finds another owner when it continues. So the batches of a program are [fenced](Lease::fence), and the store refuses those of an
-/// owner that lost its lease. Writes that name no lease, such as [`Thread::update`], are allowed at any time: like an edit from
-/// outside they move the head, and a run in progress then gets a [conflict](StoreError::Conflict).
+/// A lease keeps others from starting; it does not protect the log by itself: a program that was stopped for longer
+/// than its lease finds another owner when it continues. So the batches of a program are [fenced](Lease::fence), and
+/// the store refuses those of an owner that lost its lease. Writes that name no lease, such as [`Thread::update`], are
+/// allowed at any time: like an edit from outside they move the head, and a run in progress then gets a
+/// [conflict](StoreError::Conflict).
 ///
 /// # Example
 /// ```
@@ -73,8 +74,9 @@ impl Thread {
         self.store().backend().lease(self.id())
     }
 
-    /// Ends the lease with this epoch, though its owner may live: from then on the commits of the owner are refused. For people
-    /// who know that the owner is gone before its lease expires. Returns whether there was such a lease to end.
+    /// Ends the lease with this epoch, though its owner may live: from then on the commits of the owner are refused.
+    /// For people who know that the owner is gone before its lease expires. Returns whether there was such a lease to
+    /// end.
     ///
     /// # Errors
     /// As [`Thread::lease`].
@@ -91,8 +93,8 @@ impl Thread {
 }
 
 impl Lease {
-    /// Returns the number of the claim. A later claim of the thread has a greater one, so a service that is told the epoch can
-    /// refuse an owner that lost its lease.
+    /// Returns the number of the claim. A later claim of the thread has a greater one, so a service that is told the
+    /// epoch can refuse an owner that lost its lease.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -1,12 +1,12 @@
 //! Floor 3: threads and their states, without a graph.
 //!
 //! A [`Thread`] is the history of one conversation or workflow; a [`Snapshot`] is the state at one checkpoint, with its
-//! values read on demand; a [`StateThread`] reads and writes the state of a thread by its types; a [`Watch`] follows the log. Any file can be listed,
-//! shown, compared and forked without the program that wrote it, and its messages can be exported and imported. *Absent:*
-//! graphs and the executor.
+//! values read on demand; a [`StateThread`] reads and writes the state of a thread by its types; a [`Watch`] follows
+//! the log. Any file can be listed, shown, compared and forked without the program that wrote it, and its messages can
+//! be exported and imported. *Absent:* graphs and the executor.
 //!
-//! Invariants: nothing here changes a stored checkpoint; an update is a new checkpoint, and a fork is a new first checkpoint
-//! that refers to the old one.
+//! Invariants: nothing here changes a stored checkpoint; an update is a new checkpoint, and a fork is a new first
+//! checkpoint that refers to the old one.
 
 mod blame;
 mod branches;

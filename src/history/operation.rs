@@ -1,8 +1,8 @@
 //! The operations of a thread: its runs and updates, and the stored operations between them; undo and redo.
 //!
-//! A run or an update is derived from its checkpoints, so that it costs nothing. Each entry of the walk leaves the thread
-//! in a state that later entries build on: undo goes back along these states, and redo goes forward again until something
-//! else is done. *Absent:* the meaning of values; an undo moves heads and names, and writes no checkpoint.
+//! A run or an update is derived from its checkpoints, so that it costs nothing. Each entry of the walk leaves the
+//! thread in a state that later entries build on: undo goes back along these states, and redo goes forward again until
+//! something else is done. *Absent:* the meaning of values; an undo moves heads and names, and writes no checkpoint.
 //!
 //! Invariant: nothing is deleted by an undo, so it can be undone.
 
@@ -89,7 +89,8 @@ impl Operation {
         }
     }
 
-    /// Returns its position in the log of the file: that of its last checkpoint, or of the newest checkpoint when it was made.
+    /// Returns its position in the log of the file: that of its last checkpoint, or of the newest checkpoint when it
+    /// was made.
     pub fn seq(&self) -> u64 {
         match self {
             Self::Commits(group) => group.seq,
@@ -266,8 +267,8 @@ impl OperationWalk {
         Ok(None)
     }
 
-    /// Returns the index of the newest operation that is not undone. An operation on several threads may be undone through
-    /// another thread, so newer operations than it can be left.
+    /// Returns the index of the newest operation that is not undone. An operation on several threads may be undone
+    /// through another thread, so newer operations than it can be left.
     fn newest_done(&mut self) -> Result<Option<usize>, StoreError> {
         // The last undo or redo of each target that was met so far: `true` if it is undone.
         let mut is_undone: HashMap<OperationTarget, bool> = HashMap::new();
@@ -317,8 +318,8 @@ impl OperationWalk {
 }
 
 impl Thread {
-    /// Returns the operations of the thread, newest first: its runs and updates, moves of its head, names of branches, undos
-    /// and redos. A run that was continued after an operation counts as two.
+    /// Returns the operations of the thread, newest first: its runs and updates, moves of its head, names of branches,
+    /// undos and redos. A run that was continued after an operation counts as two.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
@@ -331,15 +332,16 @@ impl Thread {
     }
 
     /// Undoes the newest operation that is not undone: the head moves to the checkpoint at which it was before, and
-    /// branches get back their earlier names. Nothing is deleted; [`Thread::redo`] makes the operation again until something else is
-    /// done. Returns the operation, `None` if there is nothing to undo: the first checkpoint of a thread stays its head.
+    /// branches get back their earlier names. Nothing is deleted; [`Thread::redo`] makes the operation again until
+    /// something else is done. Returns the operation, `None` if there is nothing to undo: the first checkpoint of a
+    /// thread stays its head.
     ///
     /// An operation on several threads is undone in all of them.
     ///
     /// # Errors
     /// [`StoreError::CheckpointPruned`] if the checkpoint to which the head would move was pruned;
-    /// [`StoreError::Conflict`], [`StoreError::FieldConflict`] if another writer was faster, or changed another thread of
-    /// the operation since; as [`Backend::operate`](crate::store::Backend::operate).
+    /// [`StoreError::Conflict`], [`StoreError::FieldConflict`] if another writer was faster, or changed another thread
+    /// of the operation since; as [`Backend::operate`](crate::store::Backend::operate).
     ///
     /// # Example
     /// ```
@@ -380,8 +382,8 @@ impl Thread {
         self.revert(OperationKind::Undo, undone, changes)
     }
 
-    /// Makes the operation again that was undone last. Returns it, `None` if nothing was undone since the last operation of
-    /// another kind.
+    /// Makes the operation again that was undone last. Returns it, `None` if nothing was undone since the last
+    /// operation of another kind.
     ///
     /// # Errors
     /// As [`Thread::undo`].
@@ -432,8 +434,8 @@ impl Thread {
         self.store().backend().operate(&operation)
     }
 
-    /// Makes the changes of heads of subgraphs begin at their present heads: a run may have moved them since, also one that
-    /// was undone.
+    /// Makes the changes of heads of subgraphs begin at their present heads: a run may have moved them since, also one
+    /// that was undone.
     fn on_present_subgraphs(&self, mut changes: Vec<OperationChange>) -> Result<Vec<OperationChange>, StoreError> {
         for change in &mut changes {
             if change.field == OperationField::Head && !change.namespace.is_root() {

@@ -1,8 +1,9 @@
 //! Messages that are persisted while they are streamed.
 //!
-//! A streamed message so far is a special write of a task of the head (`__partial__`), which each attempt to persist replaces. After a
-//! crash it is there, to keep or to discard. Invariant: a whole message clears its partial one in its own commit.
-//! *Absent:* the model, and threads that look at the clock: a message is persisted when a chunk of it arrives.
+//! A streamed message so far is a special write of a task of the head (`__partial__`), which each attempt to persist
+//! replaces. After a crash it is there, to keep or to discard. Invariant: a whole message clears its partial one in its
+//! own commit. *Absent:* the model, and threads that look at the clock: a message is persisted when a chunk of it
+//! arrives.
 
 use std::fmt;
 use std::sync::Arc;
@@ -119,8 +120,9 @@ impl Partial {
         self.task
     }
 
-    /// Appends the message to its channel, marked with `aborted: true` in its `response_metadata`, and clears the partial
-    /// one in the same commit. Returns the new checkpoint. If its writer goes on, the whole message replaces it.
+    /// Appends the message to its channel, marked with `aborted: true` in its `response_metadata`, and clears the
+    /// partial one in the same commit. Returns the new checkpoint. If its writer goes on, the whole message replaces
+    /// it.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the head of the thread is another checkpoint by now; as
@@ -157,9 +159,9 @@ impl fmt::Debug for Partial {
 /// A message that is streamed into a channel of a thread. Its chunks so far are persisted at an interval, and the whole
 /// message is appended by [`finish`](Self::finish). Made by [`Thread::message_writer`].
 ///
-/// Persisting hands the message so far to the background writer, so a message of `n` bytes that arrives over `t` costs about
-/// `n / 2` bytes of writes for each interval in `t`; the file retains one copy. It happens when a chunk arrives and the
-/// interval has passed, and when the writer is dropped before its end. An attempt that fails is repeated with a
+/// Persisting hands the message so far to the background writer, so a message of `n` bytes that arrives over `t` costs
+/// about `n / 2` bytes of writes for each interval in `t`; the file retains one copy. It happens when a chunk arrives
+/// and the interval has passed, and when the writer is dropped before its end. An attempt that fails is repeated with a
 /// later chunk. If another writer moves the head, the message so far is persisted at the new head.
 pub struct MessageWriter {
     thread: Thread,
@@ -183,8 +185,8 @@ pub struct MessageWriter {
 type AppendMessage = Box<dyn Fn(Message, Vec<NewWrites>) -> Result<CheckpointId, Error> + Send>;
 
 impl Thread {
-    /// Returns the partial message at the head that was persisted last, if there is one: a message that is being streamed,
-    /// or one whose writer or whose task was stopped. A thread has one head for each namespace.
+    /// Returns the partial message at the head that was persisted last, if there is one: a message that is being
+    /// streamed, or one whose writer or whose task was stopped. A thread has one head for each namespace.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -295,8 +297,8 @@ impl Thread {
 }
 
 impl<S: Clone + Send + Sync + 'static> StateThread<S> {
-    /// Starts a message that is streamed into a channel of messages, as [`Thread::message_writer`]. The whole message is
-    /// appended by the rules of the state.
+    /// Starts a message that is streamed into a channel of messages, as [`Thread::message_writer`]. The whole message
+    /// is appended by the rules of the state.
     pub fn message_writer(&self, channel: &str, interval: Duration) -> MessageWriter {
         let (thread, name) = (self.clone(), channel.to_owned());
         let append = move |message, clears: Vec<NewWrites>| {
@@ -357,11 +359,12 @@ impl MessageWriter {
         }
     }
 
-    /// Adds a chunk as a provider sent it; a whole message of the model counts as one chunk. The first chunk with an id gives
-    /// it to the message.
+    /// Adds a chunk as a provider sent it; a whole message of the model counts as one chunk. The first chunk with an id
+    /// gives it to the message.
     ///
     /// # Errors
-    /// [`MessageError`] if `chunk` is not a message of a model, or does not fit the earlier chunks; it is not added then.
+    /// [`MessageError`] if `chunk` is not a message of a model, or does not fit the earlier chunks; it is not added
+    /// then.
     pub fn push_chunk(&mut self, chunk: Message) -> Result<(), MessageError> {
         let mut chunk = chunk.into_chunk_with_calls();
         let own = chunk.id.take().filter(|id| !id.is_empty());
@@ -387,12 +390,12 @@ impl MessageWriter {
         Ok(())
     }
 
-    /// Ends the message: appends the sum of its chunks to the channel, in one commit that clears the partial message, and
-    /// returns it.
+    /// Ends the message: appends the sum of its chunks to the channel, in one commit that clears the partial message,
+    /// and returns it.
     ///
     /// # Errors
-    /// As [`ThreadWrite::commit`](super::ThreadWrite::commit), or [`StateThread::update`] for a typed thread. The partial
-    /// message is retained then.
+    /// As [`ThreadWrite::commit`](super::ThreadWrite::commit), or [`StateThread::update`] for a typed thread. The
+    /// partial message is retained then.
     pub fn finish(mut self) -> Result<Message, Error> {
         let message = match &self.sum {
             Some(sum) => message_chunk_to_message(sum.clone().into_message()),

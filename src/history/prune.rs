@@ -1,10 +1,10 @@
 //! Pruning a thread: a policy, the plan that follows from it, and the report of the plan.
 //!
-//! A plan names the checkpoints that go; running it changes nothing else. *Absent:* the choice ([`PruneCandidates`]), the rows
-//! ([`Backend::prune`]), and the deletion of threads.
+//! A plan names the checkpoints that go; running it changes nothing else. *Absent:* the choice ([`PruneCandidates`]),
+//! the rows ([`Backend::prune`]), and the deletion of threads.
 //!
-//! Invariant: no policy reaches a checkpoint that [`Backend::unprunable`] names: heads, the ends of branches, targets of names,
-//! and the checkpoints on which other branches, other threads and lists rest.
+//! Invariant: no policy reaches a checkpoint that [`Backend::unprunable`] names: heads, the ends of branches, targets
+//! of names, and the checkpoints on which other branches, other threads and lists rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use super::thread::Thread;
 /// The checkpoints of a thread that are to go: those to which every condition applies that was set. A policy without a
 /// condition prunes nothing.
 ///
-/// Heads, the last checkpoints of branches, those that a name stands for, and those on which others rest are kept whatever a
-/// policy says. A checkpoint of a subgraph goes with the checkpoint of its parent graph. The namespace of a subgraph that belongs to
-/// one task goes as a whole, its head included, when all of its checkpoints go so and nothing else rests on it. It stays if the
-/// metadata of one of them have the member `usage`, which sums of the thread count.
+/// Heads, the last checkpoints of branches, those that a name stands for, and those on which others rest are kept
+/// whatever a policy says. A checkpoint of a subgraph goes with the checkpoint of its parent graph. The namespace of a
+/// subgraph that belongs to one task goes as a whole, its head included, when all of its checkpoints go so and nothing
+/// else rests on it. It stays if the metadata of one of them have the member `usage`, which sums of the thread count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(alias("retention", "keep_latest"))]
 pub struct PrunePolicy {
@@ -101,8 +101,8 @@ pub struct PrunePlan {
 }
 
 impl Thread {
-    /// Returns the checkpoints that a policy prunes, in all namespaces of the thread. Nothing is written. The records of all
-    /// checkpoints are read, and no state.
+    /// Returns the checkpoints that a policy prunes, in all namespaces of the thread. Nothing is written. The records
+    /// of all checkpoints are read, and no state.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the backend does not prune; [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -164,8 +164,8 @@ impl Thread {
 }
 
 impl Store {
-    /// Prunes the threads that a query finds, one after the other, and returns what went from all of them. They are listed page by
-    /// page; without a [limit](ThreadQuery::limit) all of them are pruned.
+    /// Prunes the threads that a query finds, one after the other, and returns what went from all of them. They are
+    /// listed page by page; without a [limit](ThreadQuery::limit) all of them are pruned.
     ///
     /// # Errors
     /// As [`PrunePlan::run`] and [`Store::threads_with`]. The threads before the one that failed are pruned.
@@ -230,8 +230,8 @@ impl PrunePlan {
         self.checkpoints.iter().map(point)
     }
 
-    /// Estimates the values and the bytes that go. It is an estimate: bytes that are stored once for several values are counted
-    /// for each of them, rows and indexes are not counted, and the thread may change until the plan is run.
+    /// Estimates the values and the bytes that go. It is an estimate: bytes that are stored once for several values are
+    /// counted for each of them, rows and indexes are not counted, and the thread may change until the plan is run.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -244,10 +244,10 @@ impl PrunePlan {
         Ok(sum)
     }
 
-    /// Prunes the checkpoints: their states, writes and metadata go, as far as no kept checkpoint shows them. Of each its id,
-    /// place, time and run stay, so reading it is [`StoreError::CheckpointPruned`]. The state of every kept checkpoint stays as it
-    /// is, also in threads that were forked from this one. One that cannot go any more, because something rests on it since the
-    /// plan was made, is passed over.
+    /// Prunes the checkpoints: their states, writes and metadata go, as far as no kept checkpoint shows them. Of each
+    /// its id, place, time and run stay, so reading it is [`StoreError::CheckpointPruned`]. The state of every kept
+    /// checkpoint stays as it is, also in threads that were forked from this one. One that cannot go any more, because
+    /// something rests on it since the plan was made, is passed over.
     ///
     /// Whole namespaces of subgraphs go first, in one commit, and do not exist any more. Other checkpoints go in short
     /// transactions, the oldest first, and other writers come in between. After a crash or an

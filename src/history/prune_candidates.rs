@@ -1,11 +1,11 @@
 //! The checkpoints of a thread among which a pruning chooses.
 //!
-//! The records are read once. The choice begins with every namespace of a subgraph that belongs to one task as one that goes as a
-//! whole, and takes back those of which a checkpoint stays, until nothing changes: what rests only on such a namespace can go
-//! with it. *Absent:* the conditions of the policy.
+//! The records are read once. The choice begins with every namespace of a subgraph that belongs to one task as one that
+//! goes as a whole, and takes back those of which a checkpoint stays, until nothing changes: what rests only on such a
+//! namespace can go with it. *Absent:* the conditions of the policy.
 //!
-//! Invariant: a namespace goes as a whole only if no checkpoint that stays names it, and each of its checkpoints belongs to one of
-//! its parent graph that goes, or was pruned before.
+//! Invariant: a namespace goes as a whole only if no checkpoint that stays names it, and each of its checkpoints
+//! belongs to one of its parent graph that goes, or was pruned before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -188,7 +188,8 @@ impl<'a> PruneCandidates<'a> {
         Ok(kept)
     }
 
-    /// Returns the places of the checkpoints that are kept whatever the policy says, if the namespaces `whole` are gone.
+    /// Returns the places of the checkpoints that are kept whatever the policy says, if the namespaces `whole` are
+    /// gone.
     fn held(&self, whole: &BTreeSet<Namespace>) -> Result<BTreeSet<(u64, u64)>, StoreError> {
         let without: Vec<Namespace> = whole.iter().cloned().collect();
         let mut held = self.backend.unprunable(self.thread, &without)?;
@@ -205,8 +206,8 @@ impl<'a> PruneCandidates<'a> {
     }
 }
 
-/// Returns whether a namespace is that of a subgraph which one task runs, and which keeps no state beyond it: its last level names
-/// the task. A further subgraph that the task runs has a number after that.
+/// Returns whether a namespace is that of a subgraph which one task runs, and which keeps no state beyond it: its last
+/// level names the task. A further subgraph that the task runs has a number after that.
 fn names_task(namespace: &Namespace) -> bool {
     let segments: Vec<&str> = namespace.segments().collect();
     let last = segments.iter().rev().find(|segment| segment.parse::<u64>().is_err());

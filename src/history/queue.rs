@@ -1,8 +1,8 @@
 //! Queues: inputs that wait for a worker, as threads.
 //!
-//! A queued run is a thread with the checkpoint of its input, whose one task is due; a worker continues it as any run whose
-//! process died. So a queue needs no rows of its own: the table of threads has its order, and a timer holds a delay. *Absent:*
-//! running anything, and the limits of a queue, which workers state.
+//! A queued run is a thread with the checkpoint of its input, whose one task is due; a worker continues it as any run
+//! whose process died. So a queue needs no rows of its own: the table of threads has its order, and a timer holds a
+//! delay. *Absent:* running anything, and the limits of a queue, which workers state.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,9 +24,9 @@ const START: &str = "__start__";
 /// The id of the interrupt by which the task of a delayed run sleeps. Those of tasks are hexadecimal digits.
 const DELAY: &str = "delay";
 
-/// The queue of a graph, with the options of the runs that are put into it. Made by [`Store::queue`]. It needs neither the
-/// graph nor its types: any process that opens the store can use it. A worker of `annals-graph` with a graph of this name
-/// runs its entries.
+/// The queue of a graph, with the options of the runs that are put into it. Made by [`Store::queue`]. It needs neither
+/// the graph nor its types: any process that opens the store can use it. A worker of `annals-graph` with a graph of
+/// this name runs its entries.
 ///
 /// # Example
 /// ```
@@ -126,33 +126,35 @@ impl Queue {
         self
     }
 
-    /// Sets the priority, 0 to 9: of the runs that are due the one with the greatest is claimed first, then the one that was
-    /// enqueued first. Default: 0.
+    /// Sets the priority, 0 to 9: of the runs that are due the one with the greatest is claimed first, then the one
+    /// that was enqueued first. Default: 0.
     pub fn priority(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Sets the deduplication key of a run on its thread. A second call with the key stores nothing, whatever became of the
-    /// first run, also from another process. It is the idempotency key of the run (`Run::idempotency_key` of
-    /// `annals-graph`), and belongs to the thread: to deduplicate over threads, derive the id of the thread from the key.
+    /// Sets the deduplication key of a run on its thread. A second call with the key stores nothing, whatever became of
+    /// the first run, also from another process. It is the idempotency key of the run (`Run::idempotency_key` of
+    /// `annals-graph`), and belongs to the thread: to deduplicate over threads, derive the id of the thread from the
+    /// key.
     pub fn dedup(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Sets metadata of a run, which a worker passes on to each of its checkpoints. A limit per key reads its value there.
+    /// Sets metadata of a run, which a worker passes on to each of its checkpoints. A limit per key reads its value
+    /// there.
     pub fn metadata(mut self, metadata: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
         self.metadata.extend(metadata.into_iter().map(|(name, value)| (name.into(), value.into())));
         self
     }
 
-    /// Stores the argument of an entrypoint: its run is due. Returns when that is durable. The thread is new, or its last run
-    /// has ended.
+    /// Stores the argument of an entrypoint: its run is due. Returns when that is durable. The thread is new, or its
+    /// last run has ended.
     ///
     /// # Errors
-    /// [`StoreError::Id`] if `thread` cannot be the id of a thread; [`StoreError::Invalid`] if a run on the thread has not
-    /// ended, if the priority is above 9, or if the key or the name of the graph is empty or too long;
+    /// [`StoreError::Id`] if `thread` cannot be the id of a thread; [`StoreError::Invalid`] if a run on the thread has
+    /// not ended, if the priority is above 9, or if the key or the name of the graph is empty or too long;
     /// [`StoreError::Leased`] while a run with a lease is on the thread; and as
     /// [`Backend::commit`](crate::store::Backend::commit).
     pub fn enqueue(&self, thread: impl AsRef<str>, argument: impl Into<Value>) -> Result<Queued, StoreError> {
@@ -184,8 +186,8 @@ impl Queue {
         self.put(thread.as_ref(), &Value::Map(update), QueuedInput::Update)
     }
 
-    /// Stores the input of a graph in its stored form: an update by channel, or lists of writes and of targets. For executors,
-    /// whose inputs are typed; see [`Queue::enqueue_update`].
+    /// Stores the input of a graph in its stored form: an update by channel, or lists of writes and of targets. For
+    /// executors, whose inputs are typed; see [`Queue::enqueue_update`].
     ///
     /// # Errors
     /// As [`Queue::enqueue`].

@@ -6,16 +6,17 @@ use super::snapshot::Snapshot;
 use crate::store::{SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Store, StoreError};
 
 impl Store {
-    /// Returns the items and values whose text holds every word of a query, such as messages, the newest first: over all threads,
-    /// namespaces and branches. The items are those of lists, the entries of maps and the parts of texts, the values those of
-    /// other channels ([`SearchQuery`] says what their text is). A word matches within words, and in any case.
+    /// Returns the items and values whose text holds every word of a query, such as messages, the newest first: over
+    /// all threads, namespaces and branches. The items are those of lists, the entries of maps and the parts of texts,
+    /// the values those of other channels ([`SearchQuery`] says what their text is). A word matches within words, and
+    /// in any case.
     ///
     /// Without an index it reads the items and values that the filters leave, so its time is that of their number:
     /// [`Store::enable_search`] makes one, and [`SearchQuery::thread`] narrows a search.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the text holds no word or more than 1,024 bytes, or if the limit is not from 1 to 1,000;
-    /// [`StoreError::Id`]; [`StoreError::Read`], [`StoreError::Corrupt`].
+    /// [`StoreError::Invalid`] if the text holds no word or more than 1,024 bytes, or if the limit is not from 1 to
+    /// 1,000; [`StoreError::Id`]; [`StoreError::Read`], [`StoreError::Corrupt`].
     ///
     /// # Example: the answer that named a hotel
     /// ```
@@ -50,18 +51,19 @@ impl Store {
         self.backend().search(query.borrow())
     }
 
-    /// Indexes the texts that [`Store::search`] reads, and returns when all are indexed. From then on the index
-    /// follows the log in the background: a search scans up to 256 new checkpoints, and indexes more of them first. Other
+    /// Indexes the texts that [`Store::search`] reads, and returns when all are indexed. From then on the index follows
+    /// the log in the background: a search scans up to 256 new checkpoints, and indexes more of them first. Other
     /// handles write meanwhile: the texts are indexed in short transactions, after a longer one that makes the index.
     ///
-    /// A commit to an indexed store writes one more row for each item. An append to a text indexes the appended part, with the word
-    /// that the parts before it began. The index has about five times the bytes of the texts
-    /// that it holds. Words of one or two letters (of one character in Chinese and Japanese) are searched without it.
-    /// Deleting a thread takes longer: its entries are overwritten as well.
+    /// A commit to an indexed store writes one more row for each item. An append to a text indexes the appended part,
+    /// with the word that the parts before it began. The index has about five times the bytes of the texts that it
+    /// holds. Words of one or two letters (of one character in Chinese and Japanese) are searched without it. Deleting
+    /// a thread takes longer: its entries are overwritten as well.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the SQLite that is linked has no FTS5, or if the store is encrypted and
-    /// [`SearchOptions::unsealed`] does not allow it; [`StoreError::ReadOnly`], [`StoreError::Busy`], [`StoreError::Write`].
+    /// [`SearchOptions::unsealed`] does not allow it; [`StoreError::ReadOnly`], [`StoreError::Busy`],
+    /// [`StoreError::Write`].
     pub fn enable_search(&self, options: SearchOptions) -> Result<(), StoreError> {
         self.settle_abandoned();
         self.backend().enable_search(&options)

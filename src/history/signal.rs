@@ -1,12 +1,12 @@
 //! Signals: values that are sent to a thread from outside, and that its tasks receive.
 //!
-//! The mailbox of a thread is a namespace of its own with a list channel for each name, so it is durable, encrypted, checked,
-//! copied and deleted as all state is, and can be filled before the thread has a run. A signal leaves it in the commit that
-//! stores it as the resume value of the task that receives it. *Absent:* waiting, which a task does.
+//! The mailbox of a thread is a namespace of its own with a list channel for each name, so it is durable, encrypted,
+//! checked, copied and deleted as all state is, and can be filled before the thread has a run. A signal leaves it in
+//! the commit that stores it as the resume value of the task that receives it. *Absent:* waiting, which a task does.
 //!
-//! Invariant: a signal is received once, and a resume value from outside is not overwritten: every commit that adds a signal or
-//! stores resume values names the head of the mailbox and moves it. The end of a receive whose timeout has passed is a resume value
-//! too, null: no signal is given to a receive that has ended.
+//! Invariant: a signal is received once, and a resume value from outside is not overwritten: every commit that adds a
+//! signal or stores resume values names the head of the mailbox and moves it. The end of a receive whose timeout has
+//! passed is a resume value too, null: no signal is given to a receive that has ended.
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Map, Namespace, Value};
@@ -20,7 +20,8 @@ use super::snapshot::{Snapshot, item_value};
 use super::thread::Thread;
 use super::write::NewItem;
 
-/// The path of the namespace that holds the mailbox of a thread: as that of a task, so that no move of the head takes it along.
+/// The path of the namespace that holds the mailbox of a thread: as that of a task, so that no move of the head takes
+/// it along.
 const MAILBOX: &str = "signals:mailbox";
 
 /// A signal that lies in the mailbox of a thread.
@@ -60,14 +61,14 @@ impl Store {
 }
 
 impl Thread {
-    /// Sends a signal to the thread: a value under a name, which one task receives once (`Context::receive` of the executor).
-    /// It is durable when this returns. The thread need not exist: its first run finds the signal. Signals of one name are received in the
-    /// order in which they were sent; those that no task receives lie in the mailbox until the thread is deleted. Returns the
-    /// checkpoint of the mailbox.
+    /// Sends a signal to the thread: a value under a name, which one task receives once (`Context::receive` of the
+    /// executor). It is durable when this returns. The thread need not exist: its first run finds the signal. Signals
+    /// of one name are received in the order in which they were sent; those that no task receives lie in the mailbox
+    /// until the thread is deleted. Returns the checkpoint of the mailbox.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the name is empty, longer than 256 bytes, or holds a NUL; [`StoreError::ThreadEnded`] if the thread
-    /// is cancelled; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
+    /// [`StoreError::Invalid`] if the name is empty, longer than 256 bytes, or holds a NUL; [`StoreError::ThreadEnded`]
+    /// if the thread is cancelled; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
     /// [`Backend::commit`](crate::store::Backend::commit).
     pub fn signal(&self, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
         if name.is_empty() {
@@ -80,7 +81,8 @@ impl Thread {
         self.mailbox()?.append(name, [NewItem::Value(value.into())])
     }
 
-    /// Returns the signals in the mailbox of the thread, by name, those of one name in the order in which they were sent.
+    /// Returns the signals in the mailbox of the thread, by name, those of one name in the order in which they were
+    /// sent.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
@@ -91,13 +93,14 @@ impl Thread {
         }
     }
 
-    /// Gives signals of the mailbox to the tasks that wait for them, ends the receives whose timeout has passed and for which there is
-    /// none, and makes tasks due whose interrupts have stored resume values. An executor calls it before it continues a thread, when a run has stored interrupts, and when a checkpoint of the
-    /// mailbox appears. Returns whether a task was made due.
+    /// Gives signals of the mailbox to the tasks that wait for them, ends the receives whose timeout has passed and for
+    /// which there is none, and makes tasks due whose interrupts have stored resume values. An executor calls it before
+    /// it continues a thread, when a run has stored interrupts, and when a checkpoint of the mailbox appears. Returns
+    /// whether a task was made due.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; [`StoreError::Read`], [`StoreError::Corrupt`],
-    /// [`StoreError::Codec`]; as [`Backend::commit`](crate::store::Backend::commit).
+    /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; [`StoreError::Read`],
+    /// [`StoreError::Corrupt`], [`StoreError::Codec`]; as [`Backend::commit`](crate::store::Backend::commit).
     pub fn deliver_signals(&self) -> Result<bool, StoreError> {
         let mut attempt = 1;
         loop {
@@ -110,8 +113,8 @@ impl Thread {
         }
     }
 
-    /// Counts the checkpoints and branches of the thread in all its namespaces but the mailbox: a signal is not a step of it. The
-    /// cost is that of [`Backend::thread_size`](crate::store::Backend::thread_size).
+    /// Counts the checkpoints and branches of the thread in all its namespaces but the mailbox: a signal is not a step
+    /// of it. The cost is that of [`Backend::thread_size`](crate::store::Backend::thread_size).
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -133,7 +136,8 @@ impl Thread {
         let mailbox = self.mailbox()?;
         if let Some(newest) = mailbox.head()? {
             let first = self.store().backend().ancestors(newest.point(), &[0])?.pop().flatten();
-            // A mailbox is one line: each of its checkpoints is on the one before. If some were pruned, the others are counted.
+            // A mailbox is one line: each of its checkpoints is on the one before. If some were pruned, the others are
+            // counted.
             let kept = match first {
                 Some(first) if !first.pruned => newest.record().ordinal.saturating_add(1),
                 _ => mailbox.history()?.try_fold(0_u64, |count, at| at.map(|_| count + 1))?,
@@ -153,8 +157,9 @@ impl Thread {
         self.in_namespace(MAILBOX)
     }
 
-    /// Reads the head of the mailbox, and after it the tasks that wait: resume values that are stored for them meanwhile move the
-    /// head of the mailbox, so a commit that names it is refused. `None` for a thread without a head.
+    /// Reads the head of the mailbox, and after it the tasks that wait: resume values that are stored for them
+    /// meanwhile move the head of the mailbox, so a commit that names it is refused. `None` for a thread without a
+    /// head.
     pub(super) fn waiting(&self) -> Result<(Option<Snapshot>, Option<WaitingTasks>), StoreError> {
         let mailbox = self.mailbox()?.head()?;
         Ok((mailbox, WaitingTasks::read(self)?))
@@ -191,8 +196,8 @@ impl Thread {
         self.store_resume_values(&waiting, values, mailbox.as_ref(), &taken).map(|()| true)
     }
 
-    /// Stores resume values, and takes signals out of the mailbox. The commit moves the head of the mailbox, so of two that were
-    /// made from the same state one is refused.
+    /// Stores resume values, and takes signals out of the mailbox. The commit moves the head of the mailbox, so of two
+    /// that were made from the same state one is refused.
     pub(super) fn store_resume_values(
         &self,
         waiting: &WaitingTasks,

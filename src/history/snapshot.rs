@@ -98,8 +98,8 @@ impl Snapshot {
         Ok(self.state_record()?.channels.into_iter().filter(holds_state).map(|channel| channel.channel).collect())
     }
 
-    /// Returns the values of all channels that hold something, without those that only trigger nodes. A map without entries
-    /// and a text without parts are shown as an empty list.
+    /// Returns the values of all channels that hold something, without those that only trigger nodes. A map without
+    /// entries and a text without parts are shown as an empty list.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
@@ -140,8 +140,8 @@ impl Snapshot {
         record.filter(|record| record.value != ChannelValue::Empty).map(|record| self.value_of(record)).transpose()
     }
 
-    /// Returns the number of items of a list channel without reading them, of a map the number of entries, of a text that of
-    /// its parts; 0 for other channels.
+    /// Returns the number of items of a list channel without reading them, of a map the number of entries, of a text
+    /// that of its parts; 0 for other channels.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -172,8 +172,8 @@ impl Snapshot {
         self.items(channel, ItemRange::Tail(n))
     }
 
-    /// Returns items of a list channel, in order. Messages come as objects with `type`, `content` and `id`, entries of a map
-    /// as lists of key and value in no particular order ([`Snapshot::entry`]), and the parts of a text as texts.
+    /// Returns items of a list channel, in order. Messages come as objects with `type`, `content` and `id`, entries of
+    /// a map as lists of key and value in no particular order ([`Snapshot::entry`]), and the parts of a text as texts.
     ///
     /// # Errors
     /// As [`Snapshot::values`].
@@ -320,8 +320,8 @@ fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
 }
 
 impl WriteRecord {
-    /// Returns the written value as a dynamic value. Of a list that is told by what differs from a stored one, it is a map
-    /// with the member `$delta`: the list, the ranges of positions that are gone, and the items that are new, by
+    /// Returns the written value as a dynamic value. Of a list that is told by what differs from a stored one, it is a
+    /// map with the member `$delta`: the list, the ranges of positions that are gone, and the items that are new, by
     /// position.
     ///
     /// # Errors

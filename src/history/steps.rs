@@ -1,8 +1,9 @@
-//! The steps of a thread: tasks of nodes and calls of tasks, with their attempts, times and results, read without a graph.
+//! The steps of a thread: tasks of nodes and calls of tasks, with their attempts, times and results, read without a
+//! graph.
 //!
-//! A superstep ends with the checkpoint that continues it; a call with the record that is stored with its result. Invariant: the
-//! steps of a checkpoint are read when they are asked for, and nothing of another checkpoint with them. *Absent:* calls that
-//! run at present, of which nothing is stored before they end.
+//! A superstep ends with the checkpoint that continues it; a call with the record that is stored with its result.
+//! Invariant: the steps of a checkpoint are read when they are asked for, and nothing of another checkpoint with them.
+//! *Absent:* calls that run at present, of which nothing is stored before they end.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -138,11 +139,13 @@ pub struct Steps {
 }
 
 impl Thread {
-    /// Returns the steps of the thread, in its namespace: the tasks of each superstep, the newest one first, each followed by the
-    /// calls that were made in that superstep. They are read checkpoint by checkpoint as the iterator goes on.
+    /// Returns the steps of the thread, in its namespace: the tasks of each superstep, the newest one first, each
+    /// followed by the calls that were made in that superstep. They are read checkpoint by checkpoint as the iterator
+    /// goes on.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`], also of each item.
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`], also of
+    /// each item.
     ///
     /// # Example
     /// ```
@@ -198,8 +201,8 @@ impl Iterator for Steps {
 }
 
 impl Steps {
-    /// Ends the iterator after this number of checkpoints in a row without a step, so that a listing of a thread without tasks does
-    /// not read its whole history. Default: no end before the first checkpoint.
+    /// Ends the iterator after this number of checkpoints in a row without a step, so that a listing of a thread
+    /// without tasks does not read its whole history. Default: no end before the first checkpoint.
     ///
     /// # Example
     /// ```
@@ -462,7 +465,8 @@ fn attempts_of(of: &StepWrites, state: StepState, is_before_next: bool) -> Vec<A
     }
     let has_failed = matches!(state, StepState::Failed | StepState::Cancelled);
     let error = of.error().filter(|_| has_failed).map(str::to_owned);
-    // The last failure is one of those that are stored, if it followed others. The error of a call begins with its name.
+    // The last failure is one of those that are stored, if it followed others. The error of a call begins with its
+    // name.
     let last = of.retries.as_ref().and_then(|retries| retries.attempts.last());
     let is_counted = last.zip(error.as_deref()).is_some_and(|(last, error)| error.ends_with(&*last.error));
     if !is_before_next && !is_counted {
@@ -476,8 +480,9 @@ fn text(value: Value) -> String {
 }
 
 impl Snapshot {
-    /// Returns the steps of the superstep that was due here: its tasks, then the calls that were made in it. `next` is the checkpoint
-    /// that ended the superstep, which gives the time of its end; without it the superstep has not ended.
+    /// Returns the steps of the superstep that was due here: its tasks, then the calls that were made in it. `next` is
+    /// the checkpoint that ended the superstep, which gives the time of its end; without it the superstep has not
+    /// ended.
     ///
     /// # Errors
     /// As [`Thread::steps`].
@@ -502,9 +507,9 @@ impl Snapshot {
         Superstep { at: self, ended, is_head }.steps()
     }
 
-    /// Returns the input of the run that the checkpoint belongs to: of an entrypoint its argument, of a graph a map of the
-    /// channels that the input wrote. `None` if no run made the checkpoint. The checkpoints of the run are read back to its
-    /// first one; of an entrypoint, whose run is one superstep, at most two.
+    /// Returns the input of the run that the checkpoint belongs to: of an entrypoint its argument, of a graph a map of
+    /// the channels that the input wrote. `None` if no run made the checkpoint. The checkpoints of the run are read
+    /// back to its first one; of an entrypoint, whose run is one superstep, at most two.
     ///
     /// # Errors
     /// [`StoreError::CheckpointPruned`]; [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
@@ -525,8 +530,8 @@ impl Snapshot {
         Ok(Some(Value::Map(of.channels)))
     }
 
-    /// Returns the result of an entrypoint: the value that its run returned. `None` of a run that has not ended, and of a graph,
-    /// whose result is its state.
+    /// Returns the result of an entrypoint: the value that its run returned. `None` of a run that has not ended, and of
+    /// a graph, whose result is its state.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].

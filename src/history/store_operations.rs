@@ -1,8 +1,8 @@
 //! The operations of all threads of a store: the runs and updates of each thread, merged with the stored operations.
 //!
-//! A thread is opened when the walk comes to its newest checkpoint, which the listing of threads gives in the order of the
-//! log. So the first page costs as much as the threads in it, however many threads there are. *Absent:* undo, which is an affair of a
-//! thread.
+//! A thread is opened when the walk comes to its newest checkpoint, which the listing of threads gives in the order of
+//! the log. So the first page costs as much as the threads in it, however many threads there are. *Absent:* undo, which
+//! is an affair of a thread.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -123,8 +123,9 @@ impl Iterator for StoreOperations {
 }
 
 impl Store {
-    /// Returns what changed the threads of the store, newest first: runs and updates, moves of heads, names of branches, facts,
-    /// undos and redos, each with its timestamp and, if it is stored, its actor. An operation on several threads comes once.
+    /// Returns what changed the threads of the store, newest first: runs and updates, moves of heads, names of
+    /// branches, facts, undos and redos, each with its timestamp and, if it is stored, its actor. An operation on
+    /// several threads comes once.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.

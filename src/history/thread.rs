@@ -81,8 +81,8 @@ impl Thread {
         &self.namespace
     }
 
-    /// Returns a handle to a namespace of the thread, such as that of a subgraph: its head, its history and its state. A
-    /// run on it is one of the root graph all the same.
+    /// Returns a handle to a namespace of the thread, such as that of a subgraph: its head, its history and its state.
+    /// A run on it is one of the root graph all the same.
     ///
     /// # Errors
     /// [`StoreError::Id`] if the path is longer than 4,096 bytes or holds a NUL.
@@ -115,8 +115,8 @@ impl Thread {
         Self { namespace, ..self.clone() }
     }
 
-    /// Returns the head: the newest checkpoint, or the one that the head was moved to since ([`Thread::rewind_to`]). `None` if
-    /// the thread has no checkpoint.
+    /// Returns the head: the newest checkpoint, or the one that the head was moved to since ([`Thread::rewind_to`]).
+    /// `None` if the thread has no checkpoint.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -126,8 +126,8 @@ impl Thread {
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
     }
 
-    /// Lists the tasks that sleep at the head, by the timestamp at which they wake. Those of a workflow are in its root namespace,
-    /// also if a called task or a subgraph sleeps. The cost does not depend on other threads.
+    /// Lists the tasks that sleep at the head, by the timestamp at which they wake. Those of a workflow are in its root
+    /// namespace, also if a called task or a subgraph sleeps. The cost does not depend on other threads.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

@@ -1,7 +1,7 @@
 //! The trash: threads that listings pass over until they are restored, or deleted when their time ends.
 //!
-//! The end of that time is a fact of the thread, so the trash has actors and can be undone, and deletions need no other state.
-//! *Absent:* the deletion ([`Backend::erase_trash`](crate::store::Backend::erase_trash)).
+//! The end of that time is a fact of the thread, so the trash has actors and can be undone, and deletions need no other
+//! state. *Absent:* the deletion ([`Backend::erase_trash`](crate::store::Backend::erase_trash)).
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ use super::thread::Thread;
 
 impl Thread {
     /// Moves the thread to the trash for a period: [`Store::threads_with`] passes it over unless it is asked for
-    /// ([`ThreadQuery::trashed`](crate::store::ThreadQuery::trashed)). All other reads and writes work as before. When the period has
-    /// ended, the thread is deleted in the background by a handle that is open for writing, or by [`Store::empty_trash`].
+    /// ([`ThreadQuery::trashed`](crate::store::ThreadQuery::trashed)). All other reads and writes work as before. When
+    /// the period has ended, the thread is deleted in the background by a handle that is open for writing, or by
+    /// [`Store::empty_trash`].
     /// [`Thread::restore`] and [`Thread::undo`] take it out until then. A thread in the trash gets the new period.
     ///
     /// A thread from which another one was forked stays in the trash as long as that one exists.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint yet; [`StoreError::FieldConflict`] if other writers were
-    /// faster 64 times in a row; as [`Backend::operate`](crate::store::Backend::operate).
+    /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint yet; [`StoreError::FieldConflict`] if other
+    /// writers were faster 64 times in a row; as [`Backend::operate`](crate::store::Backend::operate).
     ///
     /// # Example
     /// ```

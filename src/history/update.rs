@@ -1,9 +1,9 @@
 //! Typed reads and writes without a graph.
 //!
-//! A change goes through the reducers of its state, as in a superstep of a graph, and becomes one checkpoint. A graph goes
-//! on from such a checkpoint, and an update from one of a graph. Invariant: the cost of an update follows its changes; the decoded
-//! state is cached by the store, and of a list only the changed items are written. *Absent:* nodes and edges: an update
-//! makes nothing due.
+//! A change goes through the reducers of its state, as in a superstep of a graph, and becomes one checkpoint. A graph
+//! goes on from such a checkpoint, and an update from one of a graph. Invariant: the cost of an update follows its
+//! changes; the decoded state is cached by the store, and of a list only the changed items are written. *Absent:* nodes
+//! and edges: an update makes nothing due.
 
 use std::any::TypeId;
 use std::fmt;
@@ -145,9 +145,9 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
 
     /// Changes the state at the head of the thread, in one commit, and returns the new checkpoint when it is durable.
     ///
-    /// The change is merged by the rules of the channels, as the writes of one superstep: messages by id, a reducer folds,
-    /// a channel that lasts for one superstep is emptied if it is not written. If another writer commits first, the change
-    /// is applied to the state that it left.
+    /// The change is merged by the rules of the channels, as the writes of one superstep: messages by id, a reducer
+    /// folds, a channel that lasts for one superstep is emptied if it is not written. If another writer commits first,
+    /// the change is applied to the state that it left.
     ///
     /// Tasks of a graph that are due stay due; of those that wait at an interrupt or have ended beside one nothing is
     /// retained, so they run again.

@@ -1,9 +1,10 @@
 //! Tokens and costs of model calls, summed by day, thread, node and model.
 //!
 //! A checkpoint whose metadata has the member `usage`, an object or a list of objects, counts what that says:
-//! [`ModelUsage`](super::ModelUsage) writes it. Other checkpoints of the root namespace count the messages with tokens that they put, with the
-//! model of `response_metadata`; a message that replaces one with tokens does not count. A pruned checkpoint counts what its
-//! metadata says alone. The view `v_usage` has the same rules. *Absent:* prices; the costs are those that the program stated.
+//! [`ModelUsage`](super::ModelUsage) writes it. Other checkpoints of the root namespace count the messages with tokens
+//! that they put, with the model of `response_metadata`; a message that replaces one with tokens does not count. A
+//! pruned checkpoint counts what its metadata says alone. The view `v_usage` has the same rules. *Absent:* prices; the
+//! costs are those that the program stated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -223,8 +224,8 @@ fn stated(record: &CheckpointRecord) -> Option<Vec<ModelCall>> {
     stated_calls(record.metadata.as_deref()).map(|calls| calls.into_iter().map(call).collect())
 }
 
-/// Returns the messages with tokens that a checkpoint put, each with its task. `counted` has the positions that such a message
-/// had before, on each branch.
+/// Returns the messages with tokens that a checkpoint put, each with its task. `counted` has the positions that such a
+/// message had before, on each branch.
 fn messages(
     store: &Store,
     record: &CheckpointRecord,

@@ -1,8 +1,8 @@
 //! Follows the log: every checkpoint once, in the order of the log, by any handle of any process.
 //!
-//! A follower has a position in the log and reads the checkpoints after it. While there are none it waits for a signal of
-//! this process, and looks 50 times a second at a counter that other processes change. *Absent:* checkpoints of threads that
-//! were deleted before they were read, and the key-value memory.
+//! A follower has a position in the log and reads the checkpoints after it. While there are none it waits for a signal
+//! of this process, and looks 50 times a second at a counter that other processes change. *Absent:* checkpoints of
+//! threads that were deleted before they were read, and the key-value memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -67,8 +67,8 @@ impl Store {
         Watch::new(self, None, None)
     }
 
-    /// Follows the log from a position on ([`Watch::position`], [`CheckpointRecord::seq`]): the first checkpoint is the one
-    /// after it. 0 is the beginning of the log.
+    /// Follows the log from a position on ([`Watch::position`], [`CheckpointRecord::seq`]): the first checkpoint is the
+    /// one after it. 0 is the beginning of the log.
     ///
     /// # Errors
     /// As [`Store::watch`].
@@ -199,8 +199,8 @@ mod streams {
     }
 
     impl Watch {
-        /// Returns the follower as a stream. A poll reads the log, which blocks for the microseconds of an indexed read;
-        /// the first poll that finds nothing starts a thread, which ends with the stream.
+        /// Returns the follower as a stream. A poll reads the log, which blocks for the microseconds of an indexed
+        /// read; the first poll that finds nothing starts a thread, which ends with the stream.
         ///
         /// # Example
         /// ```

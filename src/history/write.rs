@@ -1,11 +1,11 @@
 //! Writes by the names of channels: no graph, no schema and no types.
 //!
-//! The rule of a channel follows from the call: `append` makes a list, or a list of messages that are merged by id, `put` a
-//! map, `append_text` a text, and `set` a last value. A channel that the thread has already must be of that kind. *Absent:*
-//! reducers, which only a schema or a graph knows.
+//! The rule of a channel follows from the call: `append` makes a list, or a list of messages that are merged by id,
+//! `put` a map, `append_text` a text, and `set` a last value. A channel that the thread has already must be of that
+//! kind. *Absent:* reducers, which only a schema or a graph knows.
 //!
-//! Invariant: the cost of a write follows its changes. The decoded channels that a handle of the store has written by name
-//! are cached together.
+//! Invariant: the cost of a write follows its changes. The decoded channels that a handle of the store has written by
+//! name are cached together.
 
 use std::sync::Arc;
 
@@ -207,8 +207,8 @@ impl Thread {
         self.write().append(channel, items).commit()
     }
 
-    /// Sets a channel that holds one value, in one commit. Returns the new checkpoint when it is durable. A channel into which
-    /// a graph folds its writes is replaced: the reducer is the graph's.
+    /// Sets a channel that holds one value, in one commit. Returns the new checkpoint when it is durable. A channel
+    /// into which a graph folds its writes is replaced: the reducer is the graph's.
     ///
     /// # Errors
     /// As [`ThreadWrite::commit`].
@@ -229,8 +229,8 @@ impl Thread {
         self.write().set(channel, value).commit()
     }
 
-    /// Puts a value at a key of a map channel, in one commit. Returns the new checkpoint when it is durable. Only the entry is
-    /// stored.
+    /// Puts a value at a key of a map channel, in one commit. Returns the new checkpoint when it is durable. Only the
+    /// entry is stored.
     ///
     /// # Errors
     /// As [`ThreadWrite::commit`].
@@ -320,8 +320,9 @@ impl ThreadWrite {
         self.metadata("usage", usage.into_value())
     }
 
-    /// Sets the result of a head that is not the [expected](Self::on_head) one: with [`OnConflict::Branch`] the write is applied to
-    /// the state at the expected checkpoint, and stored as a branch off it. Default: the conflict is returned.
+    /// Sets the result of a head that is not the [expected](Self::on_head) one: with [`OnConflict::Branch`] the write
+    /// is applied to the state at the expected checkpoint, and stored as a branch off it. Default: the conflict is
+    /// returned.
     ///
     /// # Example
     /// ```
@@ -352,13 +353,13 @@ impl ThreadWrite {
         self
     }
 
-    /// Writes everything in one commit, and returns the new checkpoint when it is durable. If another writer commits first,
-    /// the write is applied to the head that it left, unless a head is [expected](Self::on_head).
+    /// Writes everything in one commit, and returns the new checkpoint when it is durable. If another writer commits
+    /// first, the write is applied to the head that it left, unless a head is [expected](Self::on_head).
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if a channel of the thread is of another kind, or is written in two ways;
-    /// [`StoreError::Conflict`] if the head is not the expected one, or if other writers were faster 64 times in a row; as
-    /// [`StateThread::update`](super::StateThread::update). Nothing is stored then.
+    /// [`StoreError::Conflict`] if the head is not the expected one, or if other writers were faster 64 times in a row;
+    /// as [`StateThread::update`](super::StateThread::update). Nothing is stored then.
     pub fn commit(self) -> Result<CheckpointId, Error> {
         let Self { thread, writes, values, expected, metadata, clears, on_conflict } = self;
         let wanted = rules(&writes, &values)?;

@@ -85,8 +85,8 @@ impl DynSchema {
         })
     }
 
-    /// Adds a channel that holds a value for one superstep (`EphemeralValue`). With `guard`, two writes in one superstep
-    /// are an error; without, the last one counts.
+    /// Adds a channel that holds a value for one superstep (`EphemeralValue`). With `guard`, two writes in one
+    /// superstep are an error; without, the last one counts.
     pub fn ephemeral(self, name: impl Into<Arc<str>>, guard: bool) -> Self {
         self.add(name, DynCell::Value(Arc::default()), move |name, at| {
             Field::ephemeral(name, guard, move |s| value(s, at), move |s| value_mut(s, at))
@@ -102,8 +102,8 @@ impl DynSchema {
     }
 
     /// Adds a channel into which each write is folded (`BinaryOperatorAggregate`). It starts empty: the first write
-    /// becomes its value as it is. The value is stored whole at every change: see [`Field::reduce`] for the channels that a
-    /// value which grows belongs in.
+    /// becomes its value as it is. The value is stored whole at every change: see [`Field::reduce`] for the channels
+    /// that a value which grows belongs in.
     ///
     /// # Errors
     /// An error of the reducer ends the update or the superstep that called it, as
@@ -147,8 +147,9 @@ impl DynSchema {
         })
     }
 
-    /// Adds a map channel. A write is a map: its keys are put, and those with the value `{"__remove__": true}` are removed
-    /// ([`DynUpdate::put`](super::DynUpdate::put), [`DynUpdate::remove`](super::DynUpdate::remove)). Only these are stored.
+    /// Adds a map channel. A write is a map: its keys are put, and those with the value `{"__remove__": true}` are
+    /// removed ([`DynUpdate::put`](super::DynUpdate::put), [`DynUpdate::remove`](super::DynUpdate::remove)). Only these
+    /// are stored.
     ///
     /// # Example
     /// ```
@@ -236,8 +237,8 @@ impl DynSchema {
     }
 
     /// Adds the channels of another schema, as those that only some nodes read. A channel that both have must be the
-    /// same in both, or a plain last value in the other one; else the graph does not compile. Two reducers are the same if
-    /// they are one function, or one closure: not two closures with the same text.
+    /// same in both, or a plain last value in the other one; else the graph does not compile. Two reducers are the same
+    /// if they are one function, or one closure: not two closures with the same text.
     ///
     /// # Example
     /// ```

@@ -83,8 +83,8 @@ impl DynState {
         self.value(ROOT)
     }
 
-    /// Returns the value of a channel of any kind; null if it is empty or unknown. A list, a topic or messages are a list
-    /// of their items, which is made anew for each call: [`list`](Self::list), [`topic`](Self::topic) and
+    /// Returns the value of a channel of any kind; null if it is empty or unknown. A list, a topic or messages are a
+    /// list of their items, which is made anew for each call: [`list`](Self::list), [`topic`](Self::topic) and
     /// [`messages`](Self::messages) return them as they are held.
     pub fn value(&self, channel: &str) -> Cow<'_, Value> {
         match self.at(channel).filter(|at| self.set[*at]).map(|at| &self.cells[at]) {
@@ -227,8 +227,8 @@ impl DynUpdate {
         self
     }
 
-    /// Puts a value at a key of a map channel. In a map that is written with [`set`](Self::set) each key is put. The key
-    /// `__overwrite__` can be put together with other keys only: alone it is an [overwrite](DynUpdate::overwrite).
+    /// Puts a value at a key of a map channel. In a map that is written with [`set`](Self::set) each key is put. The
+    /// key `__overwrite__` can be put together with other keys only: alone it is an [overwrite](DynUpdate::overwrite).
     pub fn put(self, channel: impl Into<String>, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.set(channel, Value::Map([(key.into(), value.into())].into_iter().collect()))
     }

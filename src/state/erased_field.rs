@@ -1,5 +1,5 @@
-//! A field without the type of its state: the work of a schema on a value that it has found, and the migration of stored
-//! values.
+//! A field without the type of its state: the work of a schema on a value that it has found, and the migration of
+//! stored values.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -220,8 +220,8 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     /// Its result is stored whole at every change, because a reducer is any function: a list of 3,000 items of 68 bytes
     /// writes 206 kB in each superstep that adds one. A value that grows belongs in a channel that stores its changes:
     /// [`append`](Self::append) for a list, [`messages`](Self::messages), [`map`](Self::map), [`text`](Self::text). A
-    /// thread that began with a reducer goes on with such a channel: its first write stores the value that is there item by
-    /// item.
+    /// thread that began with a reducer goes on with such a channel: its first write stores the value that is there
+    /// item by item.
     pub fn reduce<T, W, F>(
         name: impl Into<Arc<str>>,
         reducer: F,

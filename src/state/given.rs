@@ -1,7 +1,7 @@
 //! Lists that a graph gives to a subgraph and takes back from it, without copies.
 //!
-//! A list is given as a clone, which costs O(1), and comes back as the difference from it. Both are stored by reference to
-//! the list of the parent graph. *Absent:* when two channels fit ([`ListRule`] says so), and the store.
+//! A list is given as a clone, which costs O(1), and comes back as the difference from it. Both are stored by reference
+//! to the list of the parent graph. *Absent:* when two channels fit ([`ListRule`] says so), and the store.
 
 use std::any::TypeId;
 use std::ops::Range;
@@ -104,8 +104,8 @@ fn ranges(positions: &[u64]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Encodes a list that is given: as the difference, if the list that was given is stored. Of a list that comes back to one
-/// that is not stored the items that differ are encoded: they are merged by their ids.
+/// Encodes a list that is given: as the difference, if the list that was given is stored. Of a list that comes back to
+/// one that is not stored the items that differ are encoded: they are merged by their ids.
 pub(super) fn encode<I: ListItems>(name: &Arc<str>, write: &BoxWrite) -> Option<Result<WriteValue, StateError>> {
     let (given, told) = (write.get::<Given<I::Item>>()?, write.told_of()?);
     let encode = |item: &I::Item| I::encode(name, item);

@@ -172,8 +172,8 @@ pub trait Layout: Send + Sync + 'static {
     /// where it is stored. `None` for other fields.
     fn give(&self, state: &StateRef, field: usize, of: Option<ListRef>) -> Option<BoxWrite>;
 
-    /// Returns the list of the field, which came of the list that was given with `given`, as a write for the channel that
-    /// gave it. The write holds the difference. `None` for other fields.
+    /// Returns the list of the field, which came of the list that was given with `given`, as a write for the channel
+    /// that gave it. The write holds the difference. `None` for other fields.
     fn give_back(&self, state: &StateRef, field: usize, given: &BoxWrite) -> Option<BoxWrite>;
 
     /// Returns a write that is as it is stored by itself: of a list that is given or comes back all items.

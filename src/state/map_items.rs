@@ -15,7 +15,8 @@ use super::error::StateError;
 use super::field::{codec, misfit, wrong_type};
 use super::lists::ListItems;
 
-/// Entries of a map. In plain data a write is a map of its keys; a key with the value `{"__remove__": true}` is removed.
+/// Entries of a map. In plain data a write is a map of its keys; a key with the value `{"__remove__": true}` is
+/// removed.
 pub(super) struct EntryItems<T>(PhantomData<fn() -> T>);
 
 /// The name of the only member of a map that stands for a removed key.

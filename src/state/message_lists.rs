@@ -177,16 +177,16 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
 fn find(list: &mut List<Message>, id: &str) -> Option<u64> {
     let position = list.find(id)?;
     if let Some(found) = list.at_position(position) {
-        // It is about to be compared and dropped, which reads all of it. In a long list it is not in the caches of the CPU:
-        // asked for now, its lines come together with its id, and not one after the other when each is needed.
+        // It is about to be compared and dropped, which reads all of it. In a long list it is not in the caches of the
+        // CPU: asked for now, its lines come together with its id, and not one after the other when each is needed.
         let maps = [&found.additional_kwargs, &found.response_metadata, &found.extra].map(Map::is_empty);
         std::hint::black_box((found.name.is_some(), found.content.is_empty(), found.class(), found.is_chunk(), maps));
     }
     Some(position)
 }
 
-/// Returns whether two messages are stored alike. Equal ones may differ in the order of their members, or in the sign of
-/// a zero.
+/// Returns whether two messages are stored alike. Equal ones may differ in the order of their members, or in the sign
+/// of a zero.
 fn is_same(old: &Message, new: &Message) -> bool {
     old == new && matches!((old.to_payload(), new.to_payload()), (Ok(old), Ok(new)) if old == new)
 }

@@ -53,8 +53,8 @@ pub use writes::{BoxWrite, IntoUpdate, Writes};
 ///    [`Layout::prepare`] ids to messages without one.
 /// 2. [`Layout::encode_write`] encodes the writes of a task, to be stored until its superstep ends.
 /// 3. [`Layout::update`] applies all writes of the superstep to one field at a time; the
-///    [`ChannelEffect`](crate::channel::ChannelEffect) names the changed positions of a list. [`Layout::idle`] ends the superstep
-///    for the fields that were not written.
+///    [`ChannelEffect`](crate::channel::ChannelEffect) names the changed positions of a list. [`Layout::idle`] ends the
+///    superstep for the fields that were not written.
 ///
 /// [`StateView`] and [`WritesView`] show states and writes by name; values are made on demand. A list is given to a
 /// subgraph with [`Layout::give`] and comes back with [`Layout::give_back`]; [`Told`](erased::Told) describes it.

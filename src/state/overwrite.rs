@@ -68,7 +68,8 @@ pub(super) fn unmarked(items: &[Payload]) -> Option<&[Payload]> {
     (first.index.is_none() && first.data == marker()).then_some(rest)
 }
 
-/// Takes the value out of an overwrite in plain data: `{"__overwrite__": v}` or `{"type": "__overwrite__", "value": v}`.
+/// Takes the value out of an overwrite in plain data: `{"__overwrite__": v}` or
+/// `{"type": "__overwrite__", "value": v}`.
 pub(super) fn of_value(value: Value) -> Result<Value, Value> {
     let Value::Map(mut map) = value else { return Err(value) };
     if map.len() == 1

@@ -2,9 +2,9 @@
 
 use super::State;
 
-/// A state whose channels are some of those of a state `S`: the input or output schema of a graph, or the part that
-/// a node reads. Implemented by `#[derive(State)]` with `#[state(part_of = S)]`, which also lets its update be given to a graph
-/// of `S`, and the struct itself be returned by a node, as a change to all its channels.
+/// A state whose channels are some of those of a state `S`: the input or output schema of a graph, or the part that a
+/// node reads. Implemented by `#[derive(State)]` with `#[state(part_of = S)]`, which also lets its update be given to a
+/// graph of `S`, and the struct itself be returned by a node, as a change to all its channels.
 ///
 /// # Example
 /// ```

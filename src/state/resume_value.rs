@@ -1,4 +1,5 @@
-//! Resume values: their schema, a part of JSON Schema which is verified when a value is given, and those that hold a signal.
+//! Resume values: their schema, a part of JSON Schema which is verified when a value is given, and those that hold a
+//! signal.
 //!
 //! Known are `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `anyOf`, `$ref` to a
 //! part of the same schema, and the bounds of numbers, texts and lists. *Absent:* the rest of JSON Schema, which
@@ -32,8 +33,8 @@ pub(crate) fn signal_resume_value(value: Value) -> Value {
     Value::Map(Map::from_iter([(RECEIVED.to_owned(), value)]))
 }
 
-/// Returns the value of a signal that is stored as a resume value; null if the time of the task that waited for it has passed. Any
-/// other resume value of a receive is the value itself: it was given by the id of the interrupt.
+/// Returns the value of a signal that is stored as a resume value; null if the time of the task that waited for it has
+/// passed. Any other resume value of a receive is the value itself: it was given by the id of the interrupt.
 pub fn received_signal(resume: &Value) -> Option<&Value> {
     match resume {
         Value::Null => None,

@@ -46,8 +46,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// as durable as the backend was opened for.
     ///
     /// Repeating a batch is safe: if its checkpoints are already stored with the same content, nothing is written and
-    /// the call succeeds. If one checkpoint of a batch with [others that go along](Batch::then) is stored, all of it was:
-    /// writes on their own are passed over.
+    /// the call succeeds. If one checkpoint of a batch with [others that go along](Batch::then) is stored, all of it
+    /// was: writes on their own are passed over.
     ///
     /// # Errors
     /// [`StoreError::Leased`] and [`StoreError::LeaseLost`] for the [lease](Batch::lease) that it names;
@@ -59,9 +59,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Hands a batch to a background writer and returns at once. Batches of one caller are written in order.
     fn submit(&self, batch: Batch) -> CommitHandle;
 
-    /// Runs the function of a [transaction](super::Store::transaction) on the tables of an application, once, and commits its
-    /// statements together with the batch that it returns: all of it, or nothing. The function is not called if the
-    /// backend has no SQL, as this implementation.
+    /// Runs the function of a [transaction](super::Store::transaction) on the tables of an application, once, and
+    /// commits its statements together with the batch that it returns: all of it, or nothing. The function is not
+    /// called if the backend has no SQL, as this implementation.
     ///
     /// # Errors
     /// The error of `run`; [`StoreError::Unsupported`]; as [`Backend::commit`].
@@ -99,8 +99,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(self.head(thread, namespace)?.map(|record| record.point.checkpoint))
     }
 
-    /// Returns the id of the head of a namespace with the stored writes of its tasks and the last lease. `None` means that the namespace has no
-    /// head. A caller with a cached head needs no more to continue from it.
+    /// Returns the id of the head of a namespace with the stored writes of its tasks and the last lease. `None` means
+    /// that the namespace has no head. A caller with a cached head needs no more to continue from it.
     ///
     /// This implementation reads several times; a backend overrides it with one read transaction.
     ///
@@ -179,8 +179,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Returns the checkpoints of the lineage of `at` that have these ordinals, in the order asked for; `None` for an
-    /// ordinal above that of `at`. Of one that was pruned the record says so. The lineage is `at`, its parent, and so on, across forks; the ordinal of a checkpoint
-    /// is its distance from the first one.
+    /// ordinal above that of `at`. Of one that was pruned the record says so. The lineage is `at`, its parent, and so
+    /// on, across forks; the ordinal of a checkpoint is its distance from the first one.
     ///
     /// This implementation reads one checkpoint at a time; a backend overrides it with one read transaction.
     ///
@@ -203,10 +203,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(found)
     }
 
-    /// Visits the versions that the checkpoints of the lineage of `at` wrote, the newest checkpoint first, down to the one
-    /// with the ordinal `down_to`: those of one channel, or of all. The visitor returns whether it wants the versions of
-    /// older checkpoints too; the versions of one checkpoint come in any order. Those of checkpoints that were pruned are
-    /// passed over.
+    /// Visits the versions that the checkpoints of the lineage of `at` wrote, the newest checkpoint first, down to the
+    /// one with the ordinal `down_to`: those of one channel, or of all. The visitor returns whether it wants the
+    /// versions of older checkpoints too; the versions of one checkpoint come in any order. Those of checkpoints that
+    /// were pruned are passed over.
     ///
     /// This implementation reads the state of one checkpoint at a time, and names all positions of a list.
     ///
@@ -238,8 +238,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none. A visitor
-    /// may take its time: no transaction is open while it runs. If the thread is deleted meanwhile, the visit ends with
+    /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none. A
+    /// visitor may take its time: no transaction is open while it runs. If the thread is deleted meanwhile, the visit
+    /// ends with
     /// [`StoreError::CheckpointNotFound`].
     ///
     /// # Errors
@@ -292,9 +293,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(found)
     }
 
-    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at which an
-    /// item was ever put whose bytes, or a column of whose index, hold `text`, as [`StoredListChange::order`] brings them. Each
-    /// stored item is read once.
+    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at
+    /// which an item was ever put whose bytes, or a column of whose index, hold `text`, as [`StoredListChange::order`]
+    /// brings them. Each stored item is read once.
     ///
     /// This implementation reads the whole list at each of its versions.
     ///
@@ -342,15 +343,15 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError>;
 
-    /// Lists threads by id, from after `after` on, at most `limit`. The cost is that of the page, however large the threads
-    /// are.
+    /// Lists threads by id, from after `after` on, at most `limit`. The cost is that of the page, however large the
+    /// threads are.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError>;
 
-    /// Counts the checkpoints and branches of a thread; none if the thread does not exist. It reads the index of all its
-    /// checkpoints, which a listing does not.
+    /// Counts the checkpoints and branches of a thread; none if the thread does not exist. It reads the index of all
+    /// its checkpoints, which a listing does not.
     ///
     /// # Errors
     /// [`StoreError::Read`].
@@ -362,8 +363,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`].
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError>;
 
-    /// Returns the newest checkpoint of a namespace that a run made, `None` if it made none. Only runs whose id was made
-    /// of an idempotency key ([`RunId::from_key`]) are found.
+    /// Returns the newest checkpoint of a namespace that a run made, `None` if it made none. Only runs whose id was
+    /// made of an idempotency key ([`RunId::from_key`]) are found.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -375,8 +376,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ) -> Result<Option<CheckpointRecord>, StoreError>;
 
     /// Returns checkpoints in the order of the log, from after `seq` on, at most `limit`: those of a thread, in all its
-    /// namespaces, or all. Checkpoints of deleted threads are passed over. A call sees a prefix of the log: a later call
-    /// never shows a checkpoint before one that this call has shown.
+    /// namespaces, or all. Checkpoints of deleted threads are passed over. A call sees a prefix of the log: a later
+    /// call never shows a checkpoint before one that this call has shown.
     ///
     /// This implementation refuses: the backend cannot be followed.
     ///
@@ -410,25 +411,26 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Err(not_followed())
     }
 
-    /// Lists the tasks of heads that sleep, by the timestamp at which they resume, then by thread, namespace and task, at most
-    /// `limit`: all, or those that can go on at `due_by`.
+    /// Lists the tasks of heads that sleep, by the timestamp at which they resume, then by thread, namespace and task,
+    /// at most `limit`: all, or those that can go on at `due_by`.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError>;
 
-    /// Lists the tasks that sleep at the head of a namespace, by the timestamp at which they can go on, then by task; none of a
-    /// namespace that does not exist. The cost is that of the timers of the namespace, however many others sleep.
+    /// Lists the tasks that sleep at the head of a namespace, by the timestamp at which they can go on, then by task;
+    /// none of a namespace that does not exist. The cost is that of the timers of the namespace, however many others
+    /// sleep.
     ///
     /// # Errors
     /// As [`Backend::timers`].
     fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError>;
 
-    /// Stores an operation with its changes: all of them, or none. Returns its number when it is as durable as a commit.
-    /// Repeating an operation is safe: if the newest operation on its fields is the same, nothing is written.
+    /// Stores an operation with its changes: all of them, or none. Returns its number when it is as durable as a
+    /// commit. Repeating an operation is safe: if the newest operation on its fields is the same, nothing is written.
     ///
-    /// The head of a namespace is its newest checkpoint, or the one that an operation moved it to since. The next checkpoint
-    /// of the namespace is the head again.
+    /// The head of a namespace is its newest checkpoint, or the one that an operation moved it to since. The next
+    /// checkpoint of the namespace is the head again.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the head of a namespace is not the one that its change expects, and
@@ -465,14 +467,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Err(StoreError::Invalid { field: "search", reason: "this backend does not search".into() })
     }
 
-    /// Indexes the texts that [`Backend::search`] reads, and returns when all are indexed. From then on the index follows the
-    /// log; the results of searches stay the same. A backend that is indexed already indexes the rest.
+    /// Indexes the texts that [`Backend::search`] reads, and returns when all are indexed. From then on the index
+    /// follows the log; the results of searches stay the same. A backend that is indexed already indexes the rest.
     ///
     /// This implementation is that of a backend without an index.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the backend cannot have an index, or if it is encrypted and the options do not allow it;
-    /// as [`Backend::commit`].
+    /// [`StoreError::Invalid`] if the backend cannot have an index, or if it is encrypted and the options do not allow
+    /// it; as [`Backend::commit`].
     fn enable_search(&self, _options: &SearchOptions) -> Result<(), StoreError> {
         Err(StoreError::Invalid { field: "search index", reason: "this backend does not index texts".into() })
     }
@@ -499,9 +501,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError>;
 
-    /// Lists threads with a root namespace, with their facts and their status. A backend reads candidates in the order of the
-    /// query and offers them to a [`ThreadPage`](super::ThreadPage). In the order of the last activity the cost is that of the
-    /// page, for a query with at most one filter on project, label, graph, status or pin.
+    /// Lists threads with a root namespace, with their facts and their status. A backend reads candidates in the order
+    /// of the query and offers them to a [`ThreadPage`](super::ThreadPage). In the order of the last activity the cost
+    /// is that of the page, for a query with at most one filter on project, label, graph, status or pin.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
@@ -534,17 +536,17 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError>;
 
     /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
-    /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result says
-    /// if bytes of deleted threads are still stored; [`Backend::reclaim`] continues then.
+    /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result
+    /// says if bytes of deleted threads are still stored; [`Backend::reclaim`] continues then.
     ///
     /// # Errors
     /// [`StoreError::ForkedOff`] if a thread that stays was forked off one of them; [`StoreError::Invalid`] if they are
     /// too many; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError>;
 
-    /// Deletes the threads whose time in the trash has ended at `now`, as [`Backend::delete_threads`] does, at most 1,000. A
-    /// thread from which another one was forked that stays is passed over. The fact `trashed` of a thread holds the end of its
-    /// time in the trash.
+    /// Deletes the threads whose time in the trash has ended at `now`, as [`Backend::delete_threads`] does, at most
+    /// 1,000. A thread from which another one was forked that stays is passed over. The fact `trashed` of a thread
+    /// holds the end of its time in the trash.
     ///
     /// This implementation reads the facts of every thread.
     ///
@@ -578,13 +580,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(Erasure::Erased)
     }
 
-    /// Returns the places, branch and ordinal, of the checkpoints of a thread that cannot be pruned: heads, the last ones of
-    /// branches, those that another branch leaves in this thread or in another one, and those whose lists are referenced.
+    /// Returns the places, branch and ordinal, of the checkpoints of a thread that cannot be pruned: heads, the last
+    /// ones of branches, those that another branch leaves in this thread or in another one, and those whose lists are
+    /// referenced.
     ///
     /// The namespaces `without` count as pruned as a whole: what rests on them alone can be pruned, and of their own
     /// checkpoints those are returned on which something else rests. One is also returned if the thread begins with its
-    /// namespace, if an operation names that, if it begins with a checkpoint of another namespace, or if the metadata of one
-    /// of its checkpoints have the member `usage`.
+    /// namespace, if an operation names that, if it begins with a checkpoint of another namespace, or if the metadata
+    /// of one of its checkpoints have the member `usage`.
     ///
     /// This implementation is that of a backend that does not prune.
     ///
@@ -594,9 +597,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Err(not_pruned())
     }
 
-    /// Prunes checkpoints of a thread: their states, writes and metadata go, as far as no kept checkpoint shows them. Those
-    /// that [`Backend::unprunable`] names, and those that were pruned before, are passed over. The state of every other
-    /// checkpoint stays as it is, also in threads that were forked.
+    /// Prunes checkpoints of a thread: their states, writes and metadata go, as far as no kept checkpoint shows them.
+    /// Those that [`Backend::unprunable`] names, and those that were pruned before, are passed over. The state of every
+    /// other checkpoint stays as it is, also in threads that were forked.
     ///
     /// The checkpoints go in short transactions, the oldest first, and each transaction leaves a whole history: after a
     /// crash, or an error, some are pruned and the others are as they were. Returns when all are pruned as durably as a
@@ -605,7 +608,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// This implementation is that of a backend that does not prune.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the backend does not prune; as [`Backend::commit`] for the disk; [`StoreError::Corrupt`].
+    /// [`StoreError::Invalid`] if the backend does not prune; as [`Backend::commit`] for the disk;
+    /// [`StoreError::Corrupt`].
     fn prune(&self, _thread: &ThreadId, _spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
         Err(not_pruned())
     }
@@ -619,8 +623,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Prunes namespaces of a thread as a whole, in one commit: they do not exist any more. Each comes with its newest
-    /// checkpoint; one that has another by now, one of which [`Backend::unprunable`] returns a checkpoint, and the root are
-    /// passed over. The state of every checkpoint of other namespaces stays as it is.
+    /// checkpoint; one that has another by now, one of which [`Backend::unprunable`] returns a checkpoint, and the root
+    /// are passed over. The state of every checkpoint of other namespaces stays as it is.
     ///
     /// This implementation is that of a backend that does not prune.
     ///
@@ -702,7 +706,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`] if the file cannot be read at all.
     fn check(&self) -> Result<CheckReport, StoreError>;
 
-    /// Verifies the rows of the log that are newer than a point, at the cost of these. This implementation verifies all.
+    /// Verifies the rows of the log that are newer than a point, at the cost of these. This implementation verifies
+    /// all.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the point is not one of this file; [`StoreError::Read`] if it cannot be read at all.
@@ -725,12 +730,12 @@ fn not_followed() -> StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Erasure {
-    /// No row of a deleted thread is in the file or in its write-ahead log, and its bytes are overwritten. SQLite may leave
-    /// a copy of a row in the gap of a page that it rearranged earlier.
+    /// No row of a deleted thread is in the file or in its write-ahead log, and its bytes are overwritten. SQLite may
+    /// leave a copy of a row in the gap of a page that it rearranged earlier.
     Erased,
     /// Bytes of deleted threads are still stored: there are many rows, or a reader holds the write-ahead log. A handle
-    /// that is open for writing continues in the background, and after an open; [`Store::reclaim`](super::Store::reclaim)
-    /// continues at once.
+    /// that is open for writing continues in the background, and after an open;
+    /// [`Store::reclaim`](super::Store::reclaim) continues at once.
     ErasePending {
         /// The number of deleted threads with bytes.
         threads: u64,
@@ -792,8 +797,8 @@ impl CommitHandle {
         state.outcome.lock().take().unwrap_or(Ok(()))
     }
 
-    /// Waits until the batch is durable or refused, and leaves the outcome to [`CommitHandle::wait`]. A backend that wraps
-    /// another one uses it to keep batches in order.
+    /// Waits until the batch is durable or refused, and leaves the outcome to [`CommitHandle::wait`]. A backend that
+    /// wraps another one uses it to keep batches in order.
     pub fn wait_until_settled(&self) {
         if let Some(state) = &self.0 {
             state.wait();

@@ -5,8 +5,8 @@
 //! content is not stored again.
 //!
 //! The structs are `#[non_exhaustive]`: each has a constructor for the fields that every value needs, and the others
-//! start empty and are public. So a new optional column changes this file and the backends, and no caller. The enums are
-//! exhaustive, because a backend that does not know a variant must not compile.
+//! start empty and are public. So a new optional column changes this file and the backends, and no caller. The enums
+//! are exhaustive, because a backend that does not know a variant must not compile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub struct Batch {
     /// Writes of tasks of checkpoints that are already stored. They come before `checkpoints`.
     pub writes: Vec<NewWrites>,
     /// Timers of tasks whose `writes` are in this batch. A batch with checkpoints has none: they take those of the
-    /// namespace away. A task that interrupts with a `wake_at` in the root namespace needs one: a check finds a task that
-    /// sleeps at the head of a thread without a timer.
+    /// namespace away. A task that interrupts with a `wake_at` in the root namespace needs one: a check finds a task
+    /// that sleeps at the head of a thread without a timer.
     pub timers: Vec<NewTimer>,
     /// Checkpoints, oldest first. Each goes onto its parent.
     pub checkpoints: Vec<NewCheckpoint>,
@@ -48,8 +48,8 @@ pub struct Batch {
     /// Batches that are written after it, in their order: all of them with it, or none. Each sees what those before it
     /// have written; none has a chain or a `then` of its own.
     pub then: Vec<Batch>,
-    /// An operation that is stored in the same transaction, after the checkpoints: it may leave the head elsewhere than at the
-    /// last of them. It is checked as one of [`Backend::operate`](super::Backend::operate).
+    /// An operation that is stored in the same transaction, after the checkpoints: it may leave the head elsewhere than
+    /// at the last of them. It is checked as one of [`Backend::operate`](super::Backend::operate).
     pub operation: Option<NewOperation>,
     /// The lease of the thread that the batch needs, and the change to it, in the same transaction.
     pub lease: Option<NewLease>,
@@ -166,8 +166,8 @@ pub struct WriteRef {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ItemChange {
-    /// The position: items are ordered by position. A new item of a list or part of a text gets a position above all others, and a new
-    /// entry of a map one that the hash of its key names.
+    /// The position: items are ordered by position. A new item of a list or part of a text gets a position above all
+    /// others, and a new entry of a map one that the hash of its key names.
     pub position: u64,
     /// The operation.
     pub op: ItemOp,
@@ -187,8 +187,8 @@ pub enum ItemOp {
         /// One past the last position.
         end: u64,
     },
-    /// Copy-on-write reference: the list becomes the referenced one, position by position, before the other operations of
-    /// this change; no item is stored again. Its `position` is 0, and the change has no range deletes.
+    /// Copy-on-write reference: the list becomes the referenced one, position by position, before the other operations
+    /// of this change; no item is stored again. Its `position` is 0, and the change has no range deletes.
     Reference(ListRef),
 }
 
@@ -219,8 +219,8 @@ pub struct NewWrites {
 pub struct NewWrite {
     /// Its position in the task; negative for the special indexes of the contract (`__error__` -1, `__interrupt__` -3,
     /// `__resume__` -4) and those of this engine (`__error_source_node__` -5, `__keys__` -6, `__left__` -7,
-    /// `__attempt__` -8, `__error_message__` -9, `__partial__` -10), which replace the write that stood there. A position that is taken
-    /// retains its first write.
+    /// `__attempt__` -8, `__error_message__` -9, `__partial__` -10), which replace the write that stood there. A
+    /// position that is taken retains its first write.
     pub index: i32,
     /// The channel.
     pub channel: Arc<str>,
@@ -410,8 +410,8 @@ impl Batch {
         write().inspect_err(|error| chain.end(error))
     }
 
-    /// Gives its checkpoints of a namespace new ids above `newest`, in their order, and renames them wherever the batch names
-    /// them. Returns each old id with the new one.
+    /// Gives its checkpoints of a namespace new ids above `newest`, in their order, and renames them wherever the batch
+    /// names them. Returns each old id with the new one.
     ///
     /// # Example
     /// ```

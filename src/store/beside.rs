@@ -48,7 +48,8 @@ pub trait Beside: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// Visits the entries that have vectors, each with its vectors in their order, as [`Beside::kv_entries`] visits all.
+    /// Visits the entries that have vectors, each with its vectors in their order, as [`Beside::kv_entries`] visits
+    /// all.
     ///
     /// # Errors
     /// As [`Beside::kv_entries`].

@@ -85,7 +85,8 @@ impl Cache {
         self.make(vec![CacheChange::Clear { namespace }])
     }
 
-    /// Removes the values of some namespaces, and not those of the namespaces inside them, and returns when that is durable.
+    /// Removes the values of some namespaces, and not those of the namespaces inside them, and returns when that is
+    /// durable.
     ///
     /// # Errors
     /// As [`Cache::clear`].

@@ -217,12 +217,12 @@ pub struct LogTail {
     pub end: u64,
     /// The number of the last frame of this log that is stored.
     pub frames: u64,
-    /// Transactions that end after the last sound frame, at least 1. A commit is synced before the next one is written, so
-    /// more than one are commits that had returned, unless the store was written with
+    /// Transactions that end after the last sound frame, at least 1. A commit is synced before the next one is written,
+    /// so more than one are commits that had returned, unless the store was written with
     /// [`Synchronous::Normal`](super::Synchronous::Normal).
     pub commits: u64,
-    /// Of each namespace the newest checkpoint in the lost frames that the store does not hold, as far as their pages are
-    /// readable, at most 100.
+    /// Of each namespace the newest checkpoint in the lost frames that the store does not hold, as far as their pages
+    /// are readable, at most 100.
     pub lost_heads: Vec<CheckpointId>,
 }
 
@@ -251,11 +251,11 @@ pub struct CheckReport {
     pub entries: u64,
     /// Deleted threads with bytes that are still in the file or in its write-ahead log.
     pub erasing: u64,
-    /// The lost end of the write-ahead log; `None` if the log is whole. A tail of one transaction is not a problem: it may
-    /// be a commit that had not returned when the power failed.
+    /// The lost end of the write-ahead log; `None` if the log is whole. A tail of one transaction is not a problem: it
+    /// may be a commit that had not returned when the power failed.
     pub log_tail: Option<LogTail>,
-    /// The point at which the check ended, for [`Store::check_since`](super::Store::check_since). `None` after a problem,
-    /// and for a store in memory.
+    /// The point at which the check ended, for [`Store::check_since`](super::Store::check_since). `None` after a
+    /// problem, and for a store in memory.
     pub up_to: Option<CheckedUpTo>,
     /// Problems: the first 100 places at which an invariant does not hold.
     pub problems: Vec<Finding>,

@@ -1,8 +1,8 @@
 //! Encryption at rest: keys of the caller, and the cipher that seals the content of a file.
 //!
 //! The caller's key seals the root key of a file, the root key seals data keys, and these seal the content
-//! (docs/format.md, "Encryption"). So the caller's key is changed without writing the content anew. *Absent:* the columns
-//! that are sealed, and the derivation of a key from a password.
+//! (docs/format.md, "Encryption"). So the caller's key is changed without writing the content anew. *Absent:* the
+//! columns that are sealed, and the derivation of a key from a password.
 
 use std::fmt;
 use zeroize::Zeroizing;
@@ -12,8 +12,8 @@ pub(crate) const KEY_BYTES: usize = 32;
 
 /// A secret key of 32 bytes with an id. The bytes are overwritten when it is dropped, and `Debug` shows the id alone.
 ///
-/// The bytes must be random, as from a key store or a file of `head -c 32 /dev/urandom`. A password is not a key: derive
-/// one with a password hash such as Argon2.
+/// The bytes must be random, as from a key store or a file of `head -c 32 /dev/urandom`. A password is not a key:
+/// derive one with a password hash such as Argon2.
 #[derive(Clone)]
 pub struct Key {
     id: String,
@@ -76,8 +76,8 @@ pub trait Cipher: Send + Sync + 'static {
     fn open(&self, key: &[u8; 32], associated: &[u8], sealed: &[u8], plain: &mut Vec<u8>) -> Result<(), CipherError>;
 }
 
-/// The failure of a [`Cipher`]: a forged or damaged ciphertext, or a seal that could not be made. It says no more, so that
-/// nothing is learned from it.
+/// The failure of a [`Cipher`]: a forged or damaged ciphertext, or a seal that could not be made. It says no more, so
+/// that nothing is learned from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cipher refused the bytes")]
 pub struct CipherError;

@@ -52,10 +52,10 @@ pub enum StoreError {
         /// The head in the file.
         found: Option<CheckpointId>,
     },
-    /// The heads are those the batch builds on, but the namespace has a checkpoint with a greater id than the first one of the
-    /// batch: another writer stored a branch after the id was minted, and left the head where it was. Nothing was written;
-    /// give the checkpoints [new ids](super::Batch::raise_ids) and commit again, as [`Store::commit_raised`](super::Store::commit_raised)
-    /// does.
+    /// The heads are those the batch builds on, but the namespace has a checkpoint with a greater id than the first one
+    /// of the batch: another writer stored a branch after the id was minted, and left the head where it was. Nothing
+    /// was written; give the checkpoints [new ids](super::Batch::raise_ids) and commit again, as
+    /// [`Store::commit_raised`](super::Store::commit_raised) does.
     #[error(
         "checkpoint {id} is not greater than {newest}, the newest of thread {thread}: another writer stored a branch; nothing was written"
     )]
@@ -69,8 +69,8 @@ pub enum StoreError {
         /// The newest checkpoint of the namespace.
         newest: CheckpointId,
     },
-    /// Another owner has the lease of the thread. Nothing was written; repeating is safe, and succeeds once the lease is
-    /// released or has expired.
+    /// Another owner has the lease of the thread. Nothing was written; repeating is safe, and succeeds once the lease
+    /// is released or has expired.
     #[error("thread {thread} is leased by {owner} until {until}; nothing was written")]
     Leased {
         /// The thread.
@@ -88,8 +88,8 @@ pub enum StoreError {
         /// The owner of the lease, as [`LeaseOwner`](super::LeaseOwner) is written.
         owner: String,
     },
-    /// A claim would exceed a limit of a [group](super::LeaseGroup) of leases. Nothing was written; repeating is safe, and succeeds
-    /// once a lease of the group is released or has expired, or the rate allows another claim.
+    /// A claim would exceed a limit of a [group](super::LeaseGroup) of leases. Nothing was written; repeating is safe,
+    /// and succeeds once a lease of the group is released or has expired, or the rate allows another claim.
     #[error("the limit of lease group {group} is reached{}; nothing was written", until_of(until))]
     LeaseLimit {
         /// The name of the group.
@@ -97,8 +97,8 @@ pub enum StoreError {
         /// The timestamp from which on the rate allows a claim; `None` if the number of live leases is the limit.
         until: Option<Timestamp>,
     },
-    /// A field of a thread, such as the name of a branch, has changed since it was read. Nothing was written; read it again
-    /// and decide.
+    /// A field of a thread, such as the name of a branch, has changed since it was read. Nothing was written; read it
+    /// again and decide.
     #[error("{field} of thread {thread} has changed; nothing was written")]
     FieldConflict {
         /// The thread.
@@ -152,7 +152,8 @@ pub enum StoreError {
         /// The id, or the prefix that was given.
         id: String,
     },
-    /// The checkpoint was pruned: the store holds its id, its place and its time, and no state. Its descendants are whole.
+    /// The checkpoint was pruned: the store holds its id, its place and its time, and no state. Its descendants are
+    /// whole.
     #[error("checkpoint {id} of thread {thread} was pruned: its state is not stored any more")]
     CheckpointPruned {
         /// The thread.
@@ -231,8 +232,8 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// The disk did not confirm the write, also when it was repeated: it may or may not be there after a restart. Repeat
-    /// the same batch, which is safe.
+    /// The disk did not confirm the write, also when it was repeated: it may or may not be there after a restart.
+    /// Repeat the same batch, which is safe.
     #[error("the disk did not confirm a commit, so its outcome is unknown; repeating the same batch is safe: {reason}")]
     OutcomeUnknown {
         /// The message of the disk or of SQLite.
@@ -245,15 +246,15 @@ pub enum StoreError {
         /// The earlier failure.
         reason: String,
     },
-    /// The file was removed or replaced while this handle had it open, so a commit did not reach the file at the path. The
-    /// handle accepts no more writes.
+    /// The file was removed or replaced while this handle had it open, so a commit did not reach the file at the path.
+    /// The handle accepts no more writes.
     #[error("{} was removed or replaced while it was open; nothing was written to the file at this path", path.display())]
     FileReplaced {
         /// The path.
         path: PathBuf,
     },
-    /// The write-ahead log is past its limit, and a reader keeps it from being copied into the file. Nothing was written;
-    /// repeating is safe, and succeeds once the reader has ended.
+    /// The write-ahead log is past its limit, and a reader keeps it from being copied into the file. Nothing was
+    /// written; repeating is safe, and succeeds once the reader has ended.
     #[error(
         "the write-ahead log has {wal_bytes} bytes, past the limit of {limit_bytes}, and a reader keeps it from being \
          copied; nothing was written"
@@ -376,8 +377,8 @@ pub enum SqlConstraint {
 }
 
 impl StoreError {
-    /// Returns the kind of the constraint that a statement of a [transaction](super::Store::transaction) violates; `None`
-    /// for another error.
+    /// Returns the kind of the constraint that a statement of a [transaction](super::Store::transaction) violates;
+    /// `None` for another error.
     pub fn constraint(&self) -> Option<SqlConstraint> {
         match self {
             Self::Sql { constraint, .. } => *constraint,
@@ -393,14 +394,14 @@ impl StoreError {
         }
     }
 
-    /// Returns the code of the error, as `CHECKPOINT_NOT_FOUND`. LangGraph has no codes for these errors; those of this library
-    /// do not change. `docs/parity.md` lists them with their classes.
+    /// Returns the code of the error, as `CHECKPOINT_NOT_FOUND`. LangGraph has no codes for these errors; those of this
+    /// library do not change. `docs/parity.md` lists them with their classes.
     pub fn code(&self) -> &'static str {
         self.class_and_code().1
     }
 
-    /// Returns the name of the error class that LangGraph, or its SQLite saver, raises in its place: `Exception` if it has
-    /// none for it.
+    /// Returns the name of the error class that LangGraph, or its SQLite saver, raises in its place: `Exception` if it
+    /// has none for it.
     pub fn class(&self) -> &'static str {
         self.class_and_code().0
     }

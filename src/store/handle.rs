@@ -70,7 +70,8 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Returns the defaults: durable commits, created if missing, 5 s of waiting for other processes, 64 MiB of cached heads.
+    /// Returns the defaults: durable commits, created if missing, 5 s of waiting for other processes, 64 MiB of cached
+    /// heads.
     pub fn new() -> Self {
         Self {
             synchronous: Synchronous::Full,
@@ -97,9 +98,9 @@ impl OpenOptions {
     }
 
     /// Opens an existing store for reading only: the file and its write-ahead log are not written. Like every
-    /// connection, a reader shares its locks in the `-shm` file beside the store, and makes it, with an empty `-wal`, if
-    /// it is missing; both are removed when the last handle is closed, if the reader may write to the file. In a folder
-    /// that refuses them, the file is read without locks: should it change during a read, that fails with
+    /// connection, a reader shares its locks in the `-shm` file beside the store, and makes it, with an empty `-wal`,
+    /// if it is missing; both are removed when the last handle is closed, if the reader may write to the file. In a
+    /// folder that refuses them, the file is read without locks: should it change during a read, that fails with
     /// [`StoreError::Busy`] and can be repeated. Default: off.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
@@ -112,16 +113,16 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how many milliseconds a commit waits for another process; then it fails with [`StoreError::Busy`], which names
-    /// that process if the operating system tells it. Default: 5,000.
+    /// Sets how many milliseconds a commit waits for another process; then it fails with [`StoreError::Busy`], which
+    /// names that process if the operating system tells it. Default: 5,000.
     pub fn busy_timeout_ms(mut self, busy_timeout_ms: u64) -> Self {
         self.busy_timeout_ms = busy_timeout_ms;
         self
     }
 
     /// Allows a file on a network file system (NFS, SMB, 9p, ...), where processes on different machines share neither
-    /// locks nor memory: only one machine may use it at a time. Such file systems are recognized on Linux alone. Default:
-    /// off, they are refused.
+    /// locks nor memory: only one machine may use it at a time. Such file systems are recognized on Linux alone.
+    /// Default: off, they are refused.
     pub fn network_file_system(mut self, network_file_system: bool) -> Self {
         self.network_file_system = network_file_system;
         self
@@ -135,17 +136,17 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the bytes of the write-ahead log past which a commit fails with [`StoreError::WalLimit`] while a reader keeps
-    /// the log from being copied into the file; [`StoreStats::is_wal_large`] warns at half of them. A single commit may
-    /// be larger. Default: 1 GiB; `u64::MAX` for no limit.
+    /// Sets the bytes of the write-ahead log past which a commit fails with [`StoreError::WalLimit`] while a reader
+    /// keeps the log from being copied into the file; [`StoreStats::is_wal_large`] warns at half of them. A single
+    /// commit may be larger. Default: 1 GiB; `u64::MAX` for no limit.
     pub fn wal_limit_bytes(mut self, wal_limit_bytes: u64) -> Self {
         self.wal_limit_bytes = wal_limit_bytes;
         self
     }
 
     /// Migrates a file of an older format when it is opened for writing, which versions up to that format cannot open
-    /// afterwards. Without this, and when it is opened for reading only, it is refused with [`StoreError::OlderFormat`].
-    /// Default: on.
+    /// afterwards. Without this, and when it is opened for reading only, it is refused with
+    /// [`StoreError::OlderFormat`]. Default: on.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
@@ -171,24 +172,24 @@ impl OpenOptions {
         self
     }
 
-    /// Names the user, the program or the part of a program that makes the operations of the store, such as moves of heads.
-    /// At most 256 bytes. Default: none.
+    /// Names the user, the program or the part of a program that makes the operations of the store, such as moves of
+    /// heads. At most 256 bytes. Default: none.
     pub fn actor(mut self, actor: impl Into<Arc<str>>) -> Self {
         self.actor = Some(actor.into());
         self
     }
 
-    /// Sets the seed of the random parts of ids, so that a simulation with a clock of its own is repeatable. Two handles
-    /// with one seed may mint the same ids: not for a store that others write to. Default: a seed from the operating
-    /// system.
+    /// Sets the seed of the random parts of ids, so that a simulation with a clock of its own is repeatable. Two
+    /// handles with one seed may mint the same ids: not for a store that others write to. Default: a seed from the
+    /// operating system.
     pub fn id_seed(mut self, seed: u64) -> Self {
         self.id_seed = Some(seed);
         self
     }
 
-    /// Sets the key of an encrypted store. A new store, or one without content, becomes encrypted with it; a plain store is
-    /// refused, and an encrypted one is opened with its key alone. Values of messages, channels, writes, the key-value
-    /// memory and the cache are sealed; ids, names, times and sizes are not (SECURITY.md). Default: no key.
+    /// Sets the key of an encrypted store. A new store, or one without content, becomes encrypted with it; a plain
+    /// store is refused, and an encrypted one is opened with its key alone. Values of messages, channels, writes, the
+    /// key-value memory and the cache are sealed; ids, names, times and sizes are not (SECURITY.md). Default: no key.
     ///
     /// # Example: an encrypted store
     /// ```
@@ -220,8 +221,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the cipher of an encrypted store; its name must be that of the cipher with which the store was made. Default:
-    /// XChaCha20-Poly1305, with the feature `encryption`.
+    /// Sets the cipher of an encrypted store; its name must be that of the cipher with which the store was made.
+    /// Default: XChaCha20-Poly1305, with the feature `encryption`.
     pub fn cipher(mut self, cipher: impl Cipher) -> Self {
         self.keys.cipher = Some(Arc::new(cipher));
         self
@@ -328,8 +329,8 @@ impl Store {
         self.0.backend.commit(batch)
     }
 
-    /// Writes a batch as [`Store::commit`]. If another writer has stored a branch with greater ids, while the heads are those
-    /// that the batch expects, its checkpoints get [new ids](super::Batch::raise_ids). The batch has no chain.
+    /// Writes a batch as [`Store::commit`]. If another writer has stored a branch with greater ids, while the heads are
+    /// those that the batch expects, its checkpoints get [new ids](super::Batch::raise_ids). The batch has no chain.
     ///
     /// # Errors
     /// [`StoreError::StaleId`] if other writers were faster 64 times in a row; as [`Backend::commit`].
@@ -371,7 +372,8 @@ impl Store {
         self.0.backend.submit(batch)
     }
 
-    /// Returns the sizes of the file and of its write-ahead log, and the health of this handle. It takes no lock of the file.
+    /// Returns the sizes of the file and of its write-ahead log, and the health of this handle. It takes no lock of the
+    /// file.
     ///
     /// # Errors
     /// [`StoreError::Read`].
@@ -396,12 +398,13 @@ impl Store {
         self.0.backend.stats()
     }
 
-    /// Returns free pages to the file system, while others read and write: in transactions of at most 64 pages, which others
-    /// wait for no longer than for a commit. A compaction that is interrupted continues with the next call. The file itself
-    /// gets shorter when the write-ahead log has been copied into it. Deleted threads leave free pages once their space is
-    /// reclaimed ([`Store::reclaim`]).
+    /// Returns free pages to the file system, while others read and write: in transactions of at most 64 pages, which
+    /// others wait for no longer than for a commit. A compaction that is interrupted continues with the next call. The
+    /// file itself gets shorter when the write-ahead log has been copied into it. Deleted threads leave free pages once
+    /// their space is reclaimed ([`Store::reclaim`]).
     ///
-    /// A file whose migration was interrupted before its last part is written anew in one transaction, which others wait for.
+    /// A file whose migration was interrupted before its last part is written anew in one transaction, which others
+    /// wait for.
     ///
     /// # Errors
     /// [`StoreError::Busy`]; [`StoreError::Write`]; [`StoreError::OutcomeUnknown`]; [`StoreError::ReadOnly`].
@@ -425,16 +428,16 @@ impl Store {
         self.0.backend.compact()
     }
 
-    /// Writes the sound part of the store at `from`, which may be damaged, to a new store at `to`, and reports the losses.
-    /// `from` is not changed: no handle may have it open. Of each lineage the longest beginning whose checksums verify is
-    /// recovered, with its writes and timers, and each entry of the key-value memory whose check matches. A file of an older
-    /// format is recovered to the newest one.
+    /// Writes the sound part of the store at `from`, which may be damaged, to a new store at `to`, and reports the
+    /// losses. `from` is not changed: no handle may have it open. Of each lineage the longest beginning whose checksums
+    /// verify is recovered, with its writes and timers, and each entry of the key-value memory whose check matches. A
+    /// file of an older format is recovered to the newest one.
     ///
     /// # Errors
     /// [`StoreError::NotAStore`] if nothing shows that it is one; [`StoreError::NewerFormat`]; [`StoreError::Open`];
-    /// [`StoreError::KeyRequired`] of a store that has a key, which [`Store::recover_with`] takes; [`StoreError::Busy`] if it changes meanwhile;
-    /// [`StoreError::Invalid`] if something exists at `to`;
-    /// [`StoreError::Write`], after which nothing is left at `to`.
+    /// [`StoreError::KeyRequired`] of a store that has a key, which [`Store::recover_with`] takes; [`StoreError::Busy`]
+    /// if it changes meanwhile; [`StoreError::Invalid`] if something exists at `to`; [`StoreError::Write`], after which
+    /// nothing is left at `to`.
     ///
     /// # Example
     /// ```
@@ -458,9 +461,9 @@ impl Store {
         Self::recover_with(from, to, &OpenOptions::new())
     }
 
-    /// Recovers a damaged store that has keys, as [`Store::recover`] does: of the options, the key, the key of the checksums
-    /// and the cipher count. The new store has the same keys, and what their checksums do not cover is lost. A store whose
-    /// rows of keys are damaged is not recovered: nothing can be opened without them.
+    /// Recovers a damaged store that has keys, as [`Store::recover`] does: of the options, the key, the key of the
+    /// checksums and the cipher count. The new store has the same keys, and what their checksums do not cover is lost.
+    /// A store whose rows of keys are damaged is not recovered: nothing can be opened without them.
     ///
     /// # Errors
     /// As [`Store::recover`]; [`StoreError::WrongKey`], and [`StoreError::NotKeyed`] of a store without a key.
@@ -472,10 +475,10 @@ impl Store {
         super::sqlite::recover(from.as_ref(), to.as_ref(), &options.keys)
     }
 
-    /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of later
-    /// commits the whole or nothing. Writers go on meanwhile. The copy has no free pages, is for its owner alone, and is
-    /// on the disk when the call returns. Threads whose deletion is still pending are in it, and their space is pending
-    /// there too.
+    /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of
+    /// later commits the whole or nothing. Writers go on meanwhile. The copy has no free pages, is for its owner alone,
+    /// and is on the disk when the call returns. Threads whose deletion is still pending are in it, and their space is
+    /// pending there too.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if something exists at the path or it cannot be written; [`StoreError::Busy`] and
@@ -500,8 +503,8 @@ impl Store {
     }
 
     /// Changes the key with which an encrypted store is opened. One row is written, however large the store is; handles
-    /// that are open go on. The old key opens older copies of the file, and the root key in them opens the file as well: the
-    /// change protects against a key that leaks later, not against one that leaked together with a copy.
+    /// that are open go on. The old key opens older copies of the file, and the root key in them opens the file as
+    /// well: the change protects against a key that leaks later, not against one that leaked together with a copy.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the store is not encrypted, or for an id above its limit; [`StoreError::ReadOnly`],
@@ -570,9 +573,9 @@ impl Store {
     /// Verifies the checkpoints that are newer than a point at which a check ended ([`CheckReport::up_to`]), with their
     /// rows. The cost is that of the newer rows.
     ///
-    /// Older rows are read only where a newer one refers to them. Not verified are the pages of the file, the timestamps
-    /// of threads, the tables beside the log and leftover rows (I1, I14 to I17 and I21 of `docs/format.md`), and writes that
-    /// were added to an older checkpoint, until it has a newer child.
+    /// Older rows are read only where a newer one refers to them. Not verified are the pages of the file, the
+    /// timestamps of threads, the tables beside the log and leftover rows (I1, I14 to I17 and I21 of `docs/format.md`),
+    /// and writes that were added to an older checkpoint, until it has a newer child.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the point is not one of this file; [`StoreError::Read`] if it cannot be read at all.
@@ -656,9 +659,9 @@ impl Store {
         }
     }
 
-    /// Deletes a thread with everything in it: its checkpoints, its values, what its tasks wrote, its timers, and the names
-    /// that only it used. One that does not exist is passed over. It cannot be undone; the key-value memory and the cache
-    /// do not belong to a thread. A run in progress on the thread gets a conflict.
+    /// Deletes a thread with everything in it: its checkpoints, its values, what its tasks wrote, its timers, and the
+    /// names that only it used. One that does not exist is passed over. It cannot be undone; the key-value memory and
+    /// the cache do not belong to a thread. A run in progress on the thread gets a conflict.
     ///
     /// When the call returns, the thread is hidden: no read shows it, and its id can be used again. Its bytes are
     /// overwritten in steps. [`Erasure::Erased`] says that none is left in the file and in its write-ahead log,
@@ -667,8 +670,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::ForkedOff`] if another thread was forked from it: delete both with [`Store::delete_threads`];
-    /// [`StoreError::Id`] as for [`Store::thread`]; [`StoreError::Busy`]; [`StoreError::Write`], also if the disk is full,
-    /// with the room that a deletion needs; [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    /// [`StoreError::Id`] as for [`Store::thread`]; [`StoreError::Busy`]; [`StoreError::Write`], also if the disk is
+    /// full, with the room that a deletion needs; [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     ///
     /// # Example
     /// ```
@@ -713,8 +716,9 @@ impl Store {
         Ok(erasure)
     }
 
-    /// Erases what deleted threads have left in the file and in its write-ahead log: in transactions of some milliseconds,
-    /// between which others write. Returns when nothing is left, or when a reader has held the log for 250 ms.
+    /// Erases what deleted threads have left in the file and in its write-ahead log: in transactions of some
+    /// milliseconds, between which others write. Returns when nothing is left, or when a reader has held the log for
+    /// 250 ms.
     ///
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
@@ -735,8 +739,8 @@ impl Store {
         self.0.backend.reclaim()
     }
 
-    /// Lists the sleeping tasks (`Context::sleep_until` of annals-graph), by the timestamp at which they wake: all, or those that can resume at `due_by`. A run of their graph on their thread with
-    /// `Input::Continue` wakes them.
+    /// Lists the sleeping tasks (`Context::sleep_until` of annals-graph), by the timestamp at which they wake: all, or
+    /// those that can resume at `due_by`. A run of their graph on their thread with `Input::Continue` wakes them.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

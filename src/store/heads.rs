@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use crate::base::limits::HEADS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
+use super::record::CheckpointRef;
+
 /// The decoder of a cached head: another one cannot use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadKey {
@@ -24,6 +26,7 @@ pub enum HeadKey {
 }
 
 /// A decoded head: the state that an executor made of a checkpoint, opaque to the store.
+#[non_exhaustive]
 pub struct CachedHead {
     /// The thread.
     pub thread: ThreadId,
@@ -37,6 +40,14 @@ pub struct CachedHead {
     pub bytes: usize,
     /// The decoded head.
     pub head: Box<dyn Any + Send>,
+}
+
+impl CachedHead {
+    /// Holds what a decoder has made of a checkpoint. `bytes` is about its size.
+    pub fn new(at: CheckpointRef, schema: HeadKey, bytes: usize, head: Box<dyn Any + Send>) -> Self {
+        let CheckpointRef { thread, namespace, checkpoint } = at;
+        Self { thread, namespace, checkpoint, schema, bytes, head }
+    }
 }
 
 /// Heads, least recently used first.

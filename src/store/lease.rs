@@ -1,12 +1,13 @@
 //! Leases: the claim of one run, or of one program, to a thread for some time.
 //!
-//! A lease keeps a second runner from starting; it does not protect the log. An expiry is compared with a clock of the time
-//! of day, which may jump, and a process that was stopped finds its lease expired when it continues. Therefore every batch of
-//! an owner names it, and the store compares it with the stored lease in the transaction of the batch: what an owner
-//! commits after another one has claimed the thread is refused. *Absent:* renewing in time, which is the work of a driver.
+//! A lease keeps a second runner from starting; it does not protect the log. An expiry is compared with a clock of the
+//! time of day, which may jump, and a process that was stopped finds its lease expired when it continues. Therefore
+//! every batch of an owner names it, and the store compares it with the stored lease in the transaction of the batch:
+//! what an owner commits after another one has claimed the thread is refused. *Absent:* renewing in time, which is the
+//! work of a driver.
 //!
-//! A claim may name groups with limits, such as the runs of a queue. The members of a group are counted in the transaction of the
-//! claim, so a limit holds over all processes.
+//! A claim may name groups with limits, such as the runs of a queue. The members of a group are counted in the
+//! transaction of the claim, so a limit holds over all processes.
 //!
 //! Invariants: a thread has one lease at most; the epoch of a thread rises with each claim and is never used twice.
 
@@ -94,7 +95,8 @@ impl LeaseRecord {
     }
 }
 
-/// The lease that a batch names, and the change to it. The store compares and changes it in the transaction of the batch.
+/// The lease that a batch names, and the change to it. The store compares and changes it in the transaction of the
+/// batch.
 ///
 /// # Example
 /// ```
@@ -139,9 +141,9 @@ pub struct NewLease {
     pub groups: Vec<LeaseGroup>,
 }
 
-/// A group of leases with limits, which hold over all processes that use the store. The lease of a thread is in the groups that
-/// its last claim named, until it is released. The limits are those of the claim: two claims may name one group with different
-/// limits, and each is compared with its own.
+/// A group of leases with limits, which hold over all processes that use the store. The lease of a thread is in the
+/// groups that its last claim named, until it is released. The limits are those of the claim: two claims may name one
+/// group with different limits, and each is compared with its own.
 ///
 /// # Example
 /// ```
@@ -189,8 +191,8 @@ impl LeaseGroup {
         self
     }
 
-    /// Allows a number of claims within each period: the claims of any span of that duration are counted. Two claims of one
-    /// thread within a period count as one.
+    /// Allows a number of claims within each period: the claims of any span of that duration are counted. Two claims of
+    /// one thread within a period count as one.
     pub fn rate(mut self, claims: u64, period: Duration) -> Self {
         self.rate = Some((claims, period));
         self
@@ -201,8 +203,9 @@ impl LeaseGroup {
         self.rate.map(|(_, period)| now.saturating_add(period))
     }
 
-    /// Compares a claim with the limits. `members` are the other threads of the group: whether the lease of each is live, and
-    /// until when its last claim counts for the rate. Every backend calls this in the transaction of the claim.
+    /// Compares a claim with the limits. `members` are the other threads of the group: whether the lease of each is
+    /// live, and until when its last claim counts for the rate. Every backend calls this in the transaction of the
+    /// claim.
     ///
     /// # Errors
     /// [`StoreError::LeaseLimit`].
@@ -254,13 +257,14 @@ impl NewLease {
         Self { owner, claimed_at: None, expires_at: None, over: None, releases: false, groups: Vec::new() }
     }
 
-    /// Claims the thread at `now` until a timestamp. The batch is refused with [`StoreError::Leased`] while the lease of
-    /// another owner is live.
+    /// Claims the thread at `now` until a timestamp. The batch is refused with [`StoreError::Leased`] while the lease
+    /// of another owner is live.
     pub fn claim(owner: LeaseOwner, now: Timestamp, until: Timestamp) -> Self {
         Self { claimed_at: Some(now), expires_at: Some(until), ..Self::of(owner) }
     }
 
-    /// Enters groups, at most 16: the claim is refused with [`StoreError::LeaseLimit`] if a limit of one of them is reached.
+    /// Enters groups, at most 16: the claim is refused with [`StoreError::LeaseLimit`] if a limit of one of them is
+    /// reached.
     pub fn in_groups(mut self, groups: impl IntoIterator<Item = LeaseGroup>) -> Self {
         self.groups = groups.into_iter().collect();
         self
@@ -283,8 +287,8 @@ impl NewLease {
         self.groups.iter().try_for_each(LeaseGroup::validate)
     }
 
-    /// Names the owner, and changes nothing. The batch is refused with [`StoreError::LeaseLost`] if another owner has claimed
-    /// the thread since.
+    /// Names the owner, and changes nothing. The batch is refused with [`StoreError::LeaseLost`] if another owner has
+    /// claimed the thread since.
     pub fn hold(owner: LeaseOwner) -> Self {
         Self::of(owner)
     }
@@ -309,8 +313,8 @@ impl NewLease {
         Self { over: Some(epoch), ..Self::free(owner, now) }
     }
 
-    /// Compares the batch with the stored lease. Every backend calls this in the transaction of the batch. Returns the lease
-    /// to be stored; `None` leaves the stored one.
+    /// Compares the batch with the stored lease. Every backend calls this in the transaction of the batch. Returns the
+    /// lease to be stored; `None` leaves the stored one.
     ///
     /// # Errors
     /// [`StoreError::Leased`], [`StoreError::LeaseLost`].

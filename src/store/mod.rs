@@ -1,13 +1,13 @@
 //! The storage engine: bytes, ids and order.
 //!
-//! The store keeps an append-only log of checkpoints in one SQLite file and reads the state at any of them.
-//! It consists of records ([`record`]), batches, the only way to write ([`batch`]), and the storage trait ([`backend`]).
-//! The key-value memory ([`Kv`]) and the cache ([`Cache`]) are tables beside the log in the same file.
-//! *Absent:* the meaning of a channel, a message or a graph, and updates of stored rows of the log: a thread is deleted as a
-//! whole, and a pruned checkpoint loses its content.
+//! The store keeps an append-only log of checkpoints in one SQLite file and reads the state at any of them. It consists
+//! of records ([`record`]), batches, the only way to write ([`batch`]), and the storage trait ([`backend`]). The
+//! key-value memory ([`Kv`]) and the cache ([`Cache`]) are tables beside the log in the same file. *Absent:* the
+//! meaning of a channel, a message or a graph, and updates of stored rows of the log: a thread is deleted as a whole,
+//! and a pruned checkpoint loses its content.
 //!
-//! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint of a
-//! namespace is the one with the greatest id, and its head unless an operation moved the head since.
+//! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint
+//! of a namespace is the one with the greatest id, and its head unless an operation moved the head since.
 
 pub mod backend;
 pub mod batch;

@@ -10,7 +10,8 @@ use super::error::StoreError;
 use super::record::CheckpointRecord;
 use super::threads::{LABELS, labels_of};
 
-/// The fact of a thread in the trash: the timestamp in microseconds, in decimal digits, from which on it is to be deleted.
+/// The fact of a thread in the trash: the timestamp in microseconds, in decimal digits, from which on it is to be
+/// deleted.
 pub(crate) const TRASHED: &str = "trashed";
 
 /// Returns the timestamp from which on a thread with this fact is to be deleted.
@@ -75,7 +76,8 @@ pub enum OperationTarget {
 pub enum OperationField {
     /// The head of a namespace: a checkpoint. A commit of checkpoints changes it too.
     Head,
-    /// The last checkpoint of the branch with this name, as of when the head left it; `None` for a name that is not taken.
+    /// The last checkpoint of the branch with this name, as of when the head left it; `None` for a name that is not
+    /// taken.
     Branch(String),
     /// The name of the branch that the head is on, `None` for a branch without a name.
     CurrentBranch,
@@ -174,7 +176,8 @@ pub struct OperationQuery {
 pub struct BranchRecord {
     /// The newest checkpoint on it.
     pub last: CheckpointRecord,
-    /// The branch that it leaves, and the last ordinal that both share; `None` for one that begins with the empty state.
+    /// The branch that it leaves, and the last ordinal that both share; `None` for one that begins with the empty
+    /// state.
     pub leaves: Option<(u64, u64)>,
 }
 

@@ -1,7 +1,8 @@
 //! The identity of a process, by which another process on the same machine finds out that it has ended.
 //!
 //! The number of a process is used again after its end, so its start is noted too, and the machine: the boot and the
-//! namespace of processes in which the number counts. Only Linux tells these; elsewhere no process is known to have ended.
+//! namespace of processes in which the number counts. Only Linux tells these; elsewhere no process is known to have
+//! ended.
 
 use crate::base::internal::hash::check64;
 
@@ -67,7 +68,8 @@ impl ProcessMark {
     }
 }
 
-/// Returns the start of a process; `Some(None)` of one that has ended and is not collected yet, `None` if there is none.
+/// Returns the start of a process; `Some(None)` of one that has ended and is not collected yet, `None` if there is
+/// none.
 fn start_of(id: u32) -> Option<Option<u64>> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name of the program is in parentheses and may hold any character.

@@ -20,7 +20,7 @@ pub(crate) fn is_control(channel: &str) -> bool {
     channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__")
 }
 
-/// A place in the history: a checkpoint of a namespace of a thread.
+/// A place in the history: a checkpoint of a namespace of a thread. The three fields are its definition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CheckpointRef {
     /// The thread.
@@ -164,7 +164,8 @@ pub struct CheckpointRecord {
     pub parent: Option<CheckpointId>,
     /// Its parent in another thread or namespace, for the first checkpoint of a fork.
     pub forked_from: Option<CheckpointRef>,
-    /// The branch: a run of checkpoints, each the child of the one before. A child of an older checkpoint opens a branch.
+    /// The branch: a run of checkpoints, each the child of the one before. A child of an older checkpoint opens a
+    /// branch.
     pub branch: u64,
     /// Its distance from the first checkpoint of its lineage.
     pub ordinal: u64,
@@ -184,8 +185,8 @@ pub struct CheckpointRecord {
     pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The tasks that were due after it.
     pub tasks: Vec<TaskRecord>,
-    /// True if it was pruned: its state, its metadata and its parents are not stored any more, and its tasks only while a
-    /// child of it is kept.
+    /// True if it was pruned: its state, its metadata and its parents are not stored any more, and its tasks only while
+    /// a child of it is kept.
     pub pruned: bool,
 }
 

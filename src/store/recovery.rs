@@ -22,7 +22,8 @@ pub enum LostKind {
     Operation,
     /// An entry of the key-value memory.
     Entry,
-    /// A table of the application, which has no checksums: `.recover` of the command of SQLite reads its remaining rows.
+    /// A table of the application, which has no checksums: `.recover` of the command of SQLite reads its remaining
+    /// rows.
     Table,
 }
 

@@ -1,7 +1,7 @@
 //! Renames checkpoints in a batch that is not stored yet.
 //!
-//! Invariant: every field of a batch that names a checkpoint is visited, so that a renamed batch refers to itself as it did
-//! before. *Absent:* ids inside encoded values.
+//! Invariant: every field of a batch that names a checkpoint is visited, so that a renamed batch refers to itself as it
+//! did before. *Absent:* ids inside encoded values.
 
 use std::collections::HashMap;
 

@@ -17,8 +17,8 @@ pub struct CommitStats {
     pub last_group: u64,
 }
 
-/// The sizes and the health of an open store, as [`Store::stats`](super::Store::stats) returns them. Of a store in memory
-/// all are 0.
+/// The sizes and the health of an open store, as [`Store::stats`](super::Store::stats) returns them. Of a store in
+/// memory all are 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStats {
@@ -30,8 +30,8 @@ pub struct StoreStats {
     pub wal_frames: u64,
     /// Frames of the log that are copied into the file. A reader keeps those after its snapshot from being copied.
     pub wal_copied_frames: u64,
-    /// Bytes of the log past which commits fail with [`StoreError::WalLimit`](super::StoreError::WalLimit) while a reader
-    /// is in the way.
+    /// Bytes of the log past which commits fail with [`StoreError::WalLimit`](super::StoreError::WalLimit) while a
+    /// reader is in the way.
     pub wal_limit_bytes: u64,
     /// The last error of the thread that copies the log, if its attempts since have not succeeded.
     pub wal_error: Option<String>,

@@ -1,8 +1,8 @@
 //! Threads as a list shows them: their facts, their status and their last activity.
 //!
-//! The facts are fields that operations set. The status follows from the tasks due at the head, from their stored writes, and
-//! from the metadata of the head. A listing is in the order of the last activity or of the ids. *Absent:* how a backend finds
-//! the threads.
+//! The facts are fields that operations set. The status follows from the tasks due at the head, from their stored
+//! writes, and from the metadata of the head. A listing is in the order of the last activity or of the ids. *Absent:*
+//! how a backend finds the threads.
 
 use std::fmt;
 
@@ -88,7 +88,8 @@ pub(super) fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
     labels.map(|label| label.as_str().map(ToOwned::to_owned).ok_or_else(wrong)).collect()
 }
 
-/// The status of a thread, which follows from its head: from the tasks due there, their stored writes, and the metadata.
+/// The status of a thread, which follows from its head: from the tasks due there, their stored writes, and the
+/// metadata.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ThreadStatus {
@@ -104,8 +105,8 @@ pub enum ThreadStatus {
     Sleeping(Timestamp),
     /// The metadata of the head has the member `cancelled`: the reason, if it is a text.
     Cancelled(Option<String>),
-    /// A worker has continued the run too often without an end, or cannot continue it, and leaves it alone: the message. A retry
-    /// takes it up again.
+    /// A worker has continued the run too often without an end, or cannot continue it, and leaves it alone: the
+    /// message. A retry takes it up again.
     Stuck(String),
 }
 
@@ -132,8 +133,8 @@ impl ThreadStatus {
         }
     }
 
-    /// Returns whether a thread whose status has a number keeps the name of its status, whatever else is stored, when its
-    /// tasks store these writes without a checkpoint. `false` if that depends on other writes.
+    /// Returns whether a thread whose status has a number keeps the name of its status, whatever else is stored, when
+    /// its tasks store these writes without a checkpoint. `false` if that depends on other writes.
     pub(crate) fn remains(number: usize, writes: &[NewWrites]) -> bool {
         let all = || writes.iter().flat_map(|task| &task.writes);
         // The special writes of a task count until it has another one.
@@ -207,8 +208,8 @@ impl ThreadStatus {
     }
 }
 
-/// Returns the tasks of a head that sleep: they have not ended, and wait at an interrupt with a timestamp. Each comes with the
-/// first of its timestamps.
+/// Returns the tasks of a head that sleep: they have not ended, and wait at an interrupt with a timestamp. Each comes
+/// with the first of its timestamps.
 pub(crate) fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(TaskId, Timestamp)> {
     let wakes = |task: TaskId| {
         let of_task = || writes.iter().filter(move |write| write.task == task);
@@ -256,8 +257,8 @@ fn wakes_at(interrupt: &Value) -> Option<i64> {
     interrupt.get("wake_at").and_then(Value::as_int)
 }
 
-/// Decodes the value of a special write. One that cannot be decoded counts as null: another program may have written it,
-/// and a listing shows its thread all the same.
+/// Decodes the value of a special write. One that cannot be decoded counts as null: another program may have written
+/// it, and a listing shows its thread all the same.
 fn special_value(value: &WriteValue) -> Value {
     match value {
         WriteValue::One(payload) => plain_value(payload.as_ref()).unwrap_or_default(),
@@ -289,8 +290,8 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
-    /// Describes a thread: the head of its root namespace, the `seq` and the timestamp of the newest checkpoint there, the
-    /// fields that operations set, and the stored writes of the tasks of the head.
+    /// Describes a thread: the head of its root namespace, the `seq` and the timestamp of the newest checkpoint there,
+    /// the fields that operations set, and the stored writes of the tasks of the head.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] if a fact cannot be decoded.
@@ -398,13 +399,13 @@ pub enum ThreadOrder {
     Activity,
     /// By id, ascending.
     Id,
-    /// The threads of a graph whose tasks are due, by the [priority](ThreadInfo::priority) of their run, then the oldest
-    /// activity first.
+    /// The threads of a graph whose tasks are due, by the [priority](ThreadInfo::priority) of their run, then the
+    /// oldest activity first.
     Queue,
 }
 
-/// A listing of threads by their facts and their status. Default: the 50 with the newest activity that are neither archived nor in
-/// the trash.
+/// A listing of threads by their facts and their status. Default: the 50 with the newest activity that are neither
+/// archived nor in the trash.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ThreadQuery {
@@ -454,8 +455,8 @@ impl ThreadQuery {
         self
     }
 
-    /// Lists only threads whose title contains a text, in upper or lower case. No index has the titles: the cost is that of
-    /// the threads that are passed over.
+    /// Lists only threads whose title contains a text, in upper or lower case. No index has the titles: the cost is
+    /// that of the threads that are passed over.
     pub fn title_contains(mut self, text: impl Into<String>) -> Self {
         self.title_contains = Some(text.into().to_lowercase());
         self
@@ -491,8 +492,8 @@ impl ThreadQuery {
         self
     }
 
-    /// Lists only threads with a checkpoint at this timestamp or later. The cost is that of the threads that are passed over:
-    /// the order of the log is not that of the timestamps, since a copy or an import has those of its original.
+    /// Lists only threads with a checkpoint at this timestamp or later. The cost is that of the threads that are passed
+    /// over: the order of the log is not that of the timestamps, since a copy or an import has those of its original.
     pub fn since(mut self, at: Timestamp) -> Self {
         self.since = Some(at);
         self
@@ -505,8 +506,8 @@ impl ThreadQuery {
     }
 
     /// Lists the queue of a graph: the threads whose tasks are due and neither sleep nor wait nor have failed, by the
-    /// [priority](ThreadInfo::priority) of their run, then the oldest activity first. A run that a worker has claimed stays
-    /// in it until it has stored a checkpoint. The cost is that of the page, however many threads there are.
+    /// [priority](ThreadInfo::priority) of their run, then the oldest activity first. A run that a worker has claimed
+    /// stays in it until it has stored a checkpoint. The cost is that of the page, however many threads there are.
     pub fn queue(mut self, graph: impl Into<String>) -> Self {
         self.order = ThreadOrder::Queue;
         self.graph(graph)
@@ -545,8 +546,8 @@ impl ThreadQuery {
     }
 }
 
-/// Collects the threads of a page from candidates in the order of the listing. Backends use it, so that all of them filter
-/// alike.
+/// Collects the threads of a page from candidates in the order of the listing. Backends use it, so that all of them
+/// filter alike.
 #[derive(Debug)]
 pub struct ThreadPage<'q> {
     query: &'q ThreadQuery,

@@ -10,19 +10,19 @@ use crate::span::span;
 
 impl Store {
     /// Runs SQL on tables of the application, which lie in the file of the store beside its own: all statements of the
-    /// function in one transaction, as durable as a commit. The names of the tables, and those of their indexes, begin with
-    /// `app_`; statements reach nothing else ([`SqlTransaction`]). A backup has the tables, and a check verifies their pages;
-    /// they have no checksums, are in the clear in an encrypted store, and stay when a thread is deleted.
+    /// function in one transaction, as durable as a commit. The names of the tables, and those of their indexes, begin
+    /// with `app_`; statements reach nothing else ([`SqlTransaction`]). A backup has the tables, and a check verifies
+    /// their pages; they have no checksums, are in the clear in an encrypted store, and stay when a thread is deleted.
     ///
-    /// The function runs once, on the calling thread, while all other writers of the file wait: it should do nothing but run
-    /// statements. It may not write to this store, or wait for a commit of it. If it fails or panics, or lasts longer than
-    /// 5 s, nothing of it is stored.
+    /// The function runs once, on the calling thread, while all other writers of the file wait: it should do nothing
+    /// but run statements. It may not write to this store, or wait for a commit of it. If it fails or panics, or lasts
+    /// longer than 5 s, nothing of it is stored.
     ///
     /// # Errors
     /// The error of the function; [`StoreError::Sql`] of a statement, also one that is not allowed;
     /// [`StoreError::Unsupported`] of a store in memory; [`StoreError::Busy`], [`StoreError::Write`],
-    /// [`StoreError::ReadOnly`]; [`StoreError::OutcomeUnknown`] if the disk did not confirm the commit: read whether it is
-    /// there before it is repeated.
+    /// [`StoreError::ReadOnly`]; [`StoreError::OutcomeUnknown`] if the disk did not confirm the commit: read whether it
+    /// is there before it is repeated.
     ///
     /// # Example
     /// ```
@@ -57,9 +57,9 @@ impl Store {
         self.transaction_with(|tx| run(tx).map(|done| (done, None)))
     }
 
-    /// Runs SQL as [`Store::transaction`], and commits the batch that the function returns in the same transaction: what
-    /// the statements did is stored if the batch is, and not if the batch is refused. For executors: an effect in a table
-    /// together with the record that it has happened.
+    /// Runs SQL as [`Store::transaction`], and commits the batch that the function returns in the same transaction:
+    /// what the statements did is stored if the batch is, and not if the batch is refused. For executors: an effect in
+    /// a table together with the record that it has happened.
     ///
     /// # Errors
     /// As [`Store::transaction`]; as [`Store::commit`] for the batch.

@@ -1,7 +1,7 @@
 //! The threads in the trash that can be deleted.
 //!
-//! Invariant: of the threads that are deleted in one call, none has a fork that stays; those that have do not hold up the others.
-//! *Absent:* the deletion.
+//! Invariant: of the threads that are deleted in one call, none has a fork that stays; those that have do not hold up
+//! the others. *Absent:* the deletion.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,8 +19,8 @@ pub(crate) fn trash_is_due(field: &OperationField, value: &OperationValue, now: 
     }
 }
 
-/// Returns the threads that can be deleted in one call, forks before their sources: none from which one was forked that stays,
-/// and at most `max`.
+/// Returns the threads that can be deleted in one call, forks before their sources: none from which one was forked that
+/// stays, and at most `max`.
 pub(crate) fn deletable<E>(
     threads: Vec<ThreadId>,
     max: usize,

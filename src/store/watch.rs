@@ -38,8 +38,8 @@ impl LogWatch {
         self
     }
 
-    /// Waits until the count of the signal is not `seen`, or until another handle has changed the log: at most for a time,
-    /// and at most until the next look at the probe. Returns whether the log may have changed.
+    /// Waits until the count of the signal is not `seen`, or until another handle has changed the log: at most for a
+    /// time, and at most until the next look at the probe. Returns whether the log may have changed.
     ///
     /// # Errors
     /// [`StoreError::Read`].

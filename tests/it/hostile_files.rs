@@ -321,8 +321,8 @@ fn difference(found: &View, right: &View) -> String {
     format!("{differs:?}, errors {:?}", found.errors.first())
 }
 
-/// A time to measure from: that for which this thread was on a processor, so that a busy machine is not mistaken for a slow
-/// call. A system that does not tell it counts all time.
+/// A time to measure from: that for which this thread was on a processor, so that a busy machine is not mistaken for a
+/// slow call. A system that does not tell it counts all time.
 struct Spent {
     wall: Instant,
     on_cpu: Option<Duration>,

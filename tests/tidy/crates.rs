@@ -131,8 +131,8 @@ pub(crate) fn floors(files: &Files, libraries: &[Crate]) -> Vec<Violation> {
     violations
 }
 
-/// The places of crates that share the modules `internal` of `annals-base` and `annals-messages`, and of the programs that
-/// compare these with Python and fuzz them. Every other file is a client of the public API.
+/// The places of crates that share the modules `internal` of `annals-base` and `annals-messages`, and of the programs
+/// that compare these with Python and fuzz them. Every other file is a client of the public API.
 const SHARING_INTERNALS: &[&str] = &[
     "src/",
     "crates/annals-base/",
@@ -171,8 +171,8 @@ pub(crate) fn public_items(files: &Files, library: &Crate) -> Vec<Violation> {
 /// Public structs whose fields are their definition, so that a literal stays right.
 const BY_LITERAL: &[&str] = &["Encoded"];
 
-/// A public struct can get another field without breaking a caller: it is `#[non_exhaustive]`, or has a private field. A
-/// tuple struct wraps its value and is exempt.
+/// A public struct can get another field without breaking a caller: it is `#[non_exhaustive]`, or has a private field.
+/// A tuple struct wraps its value and is exempt.
 pub(crate) fn open_structs(path: &str, text: &str) -> Vec<Violation> {
     if !is_library(path) || is_test_file(path) || path.contains("/src/internal/") {
         return Vec::new();

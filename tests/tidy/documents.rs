@@ -141,8 +141,8 @@ const RESULTS: &str = "docs/reliability.json";
 /// Documents that cite the counts.
 const CITING: &[&str] = &["README.md", "docs/guides/durability.md"];
 
-/// The counts of the README and of the guide are those of the results: a number of cuts, faults and flips with the number that
-/// went wrong.
+/// The counts of the README and of the guide are those of the results: a number of cuts, faults and flips with the
+/// number that went wrong.
 pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
     let results = files.get(RESULTS).map_or("", String::as_str);
     let phrases = [

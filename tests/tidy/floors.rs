@@ -3,8 +3,8 @@
 use crate::rules::Violation;
 use crate::scan::{Source, first_word};
 
-/// For each folder of `src`, from the ground up, the folders it may import. `error` stands for `src/error.rs`.
-/// The three folders of floor 1 do not see each other. `task` and `graph` lie beside each other: a node takes the context
+/// For each folder of `src`, from the ground up, the folders it may import. `error` stands for `src/error.rs`. The
+/// three folders of floor 1 do not see each other. `task` and `graph` lie beside each other: a node takes the context
 /// of its task, and the context names the graph of the task.
 pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
     // Crates of their own, which the engine shows under these names.

@@ -81,8 +81,8 @@ fn take(items: &[Item], found: &mut Vec<Named>) {
     }
 }
 
-/// Returns the public structs of a file that a literal outside their crate can make: all fields have names and are public,
-/// and the struct is exhaustive.
+/// Returns the public structs of a file that a literal outside their crate can make: all fields have names and are
+/// public, and the struct is exhaustive.
 pub(crate) fn open_structs(path: &str, text: &str) -> Vec<Named> {
     let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut found = Vec::new();

@@ -8,6 +8,9 @@ pub(crate) const HEADLESS_MAX: f64 = 1.0;
 /// Distance below the bound at which it has to be lowered.
 const SLACK: f64 = 0.3;
 
+/// Columns of a line, as in rustfmt.toml.
+const WIDTH_MAX: usize = 120;
+
 /// Words that begin a clause without a subject, at the start of a line or after a full stop, a colon or a semicolon.
 const STARTS: &[&str] = &[
     "What", "Who", "Whoever", "Whatever", "Whether", "Of what", "Of whom", "Of which", "Where", "How long", "How many",
@@ -43,6 +46,14 @@ pub(crate) fn headless(files: &Files) -> (usize, Vec<Violation>) {
         }
     }
     (lines, found)
+}
+
+/// Returns the comment lines that are wider than the code may be. Code blocks and tables are as wide as they are.
+pub(crate) fn wide(path: &str, text: &str) -> Vec<Violation> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_wide = |number: &usize| lines[number - 1].chars().count() > WIDTH_MAX;
+    let numbers = comments(text).map(|(number, _)| number).filter(is_wide);
+    numbers.map(|number| Violation::of(path, number, format!("a comment is wider than {WIDTH_MAX} columns"))).collect()
 }
 
 /// Returns an error if the count is above the bound, or so far below it that the bound must fall.
@@ -100,6 +111,13 @@ pub(crate) fn places(text: &str, words: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wide_comment_is_found_but_no_table_and_no_code() {
+        let wide = "wide ".repeat(30);
+        let text = format!("//! {wide}\n//! | {wide} |\n//! ```\n//! {wide}\n//! ```\nlet x = 1; // {wide}\n");
+        assert_eq!(super::wide("src/a.rs", &text).iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
+    }
 
     fn lines(text: &str) -> (usize, Vec<usize>) {
         let files =

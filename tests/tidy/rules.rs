@@ -96,8 +96,8 @@ pub(crate) fn is_statements(path: &str) -> bool {
     path.starts_with("src/store/sqlite/") && path.ends_with("/sql.rs")
 }
 
-/// SQL stands in files of its own. The tests of the SQLite backend damage files by hand and may spell it, and so may the case
-/// of the suite that runs statements of an application.
+/// SQL stands in files of its own. The tests of the SQLite backend damage files by hand and may spell it, and so may
+/// the case of the suite that runs statements of an application.
 pub(crate) fn sql(source: &Source) -> Vec<Violation> {
     let path = source.path.as_str();
     let looks = path.starts_with("src/") || path.starts_with("crates/annals-cli/src/");

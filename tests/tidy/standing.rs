@@ -4,10 +4,10 @@
 pub(crate) const MAXIMA: &[&str] = &[];
 
 /// Names of more than one type.
-pub(crate) const TYPE_NAMES: &[&str] = &["Driver", "Res"];
+pub(crate) const TYPE_NAMES: &[&str] = &[];
 
-/// Public structs that literals make.
-pub(crate) const OPEN_STRUCTS: &[&str] = &["CachedHead", "CheckpointRef"];
+/// Public structs whose fields are their definition, so that literals make them.
+pub(crate) const OPEN_STRUCTS: &[&str] = &["CheckpointRef"];
 
 /// Public names with a banned word.
 pub(crate) const NAMES: &[&str] = &[];

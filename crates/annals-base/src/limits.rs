@@ -58,10 +58,11 @@ pub const POINT_BYTES_MAX: usize = 8_192;
 pub const NAMESPACE_BYTES_MAX: usize = 4_096;
 /// Bytes of a channel or node name.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Number of supersteps after which a run stores the version of its graph again, so that it is found without reading the whole
-/// run.
+/// Number of supersteps after which a run stores the version of its graph again, so that it is found without reading
+/// the whole run.
 pub const GRAPH_CODE_STEPS: i64 = 64;
-/// Longest pause before another attempt in which a run that is recorded waits; before a longer one it ends, and the task sleeps.
+/// Longest pause before another attempt in which a run that is recorded waits; before a longer one it ends, and the
+/// task sleeps.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Pause before the second attempt of a task, unless its policy sets another one (as in LangGraph).
 pub const RETRY_INTERVAL_DEFAULT: Duration = Duration::from_millis(500);
@@ -77,8 +78,8 @@ pub const ITEM_ID_BYTES_MAX: usize = 1_024;
 pub const MAP_KEY_BYTES_MAX: usize = 1_024;
 /// The first position of a list channel that holds a map. The positions below are those of lists.
 pub const MAP_POSITION_MIN: u64 = 1 << 40;
-/// The first position of a list channel that holds a text. The positions from [`MAP_POSITION_MIN`] on and below are those
-/// of maps.
+/// The first position of a list channel that holds a text. The positions from [`MAP_POSITION_MIN`] on and below are
+/// those of maps.
 pub const TEXT_POSITION_MIN: u64 = 1 << 41;
 /// One past the last position of a list channel that holds a text.
 pub const TEXT_POSITION_END: u64 = 1 << 42;
@@ -92,7 +93,8 @@ pub const TASK_WRITES_MAX: usize = 10_000;
 pub const TASKS_MAX: usize = 100_000;
 /// Attempts of an update without a graph, each on the head that a faster writer left.
 pub const UPDATE_ATTEMPTS_MAX: usize = 64;
-/// Greatest number of times that a transaction of a task waits for the lock of the file, each time as long as the store waits.
+/// Greatest number of times that a transaction of a task waits for the lock of the file, each time as long as the store
+/// waits.
 pub const TRANSACTION_ATTEMPTS_MAX: usize = 12;
 /// Checkpoints in one batch.
 pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
@@ -112,7 +114,8 @@ pub const IMPORT_BYTES_MAX: usize = 8 << 20;
 pub const IMPORT_ITEM_BYTES_MAX: usize = 128 << 20;
 /// Bytes of the metadata of a checkpoint, as JSON text.
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
-/// Distance of the step of a checkpoint from 0, so that a step plus a recursion limit is far from the borders of an `i64`.
+/// Distance of the step of a checkpoint from 0, so that a step plus a recursion limit is far from the borders of an
+/// `i64`.
 pub const STEP_MAX: i64 = 1 << 53;
 /// Graphs around one that a checkpoint may name.
 pub const PARENTS_MAX: usize = 256;
@@ -158,7 +161,8 @@ pub const CACHE_WRITES_MARGIN: Duration = Duration::from_secs(1);
 pub const KV_EXPIRED_MAX: u32 = 16;
 /// Pause between two looks of a follower of the log at the counter that other processes change.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(20);
-/// Longest wait of the thread that wakes asynchronous followers before it looks whether they are gone. A commit ends it.
+/// Longest wait of the thread that wakes asynchronous followers before it looks whether they are gone. A commit ends
+/// it.
 pub const WATCH_WAIT: Duration = Duration::from_secs(3_600);
 /// Checkpoints that a follower of the log reads at once.
 pub const WATCH_PAGE_ROWS: usize = 256;
@@ -372,7 +376,8 @@ pub const WAL_TRUNCATE_ATTEMPTS_MAX: usize = 3;
 pub const WAL_RESTART_BYTES: u64 = 16 << 20;
 /// Bytes of the write-ahead log past which its file is truncated as well.
 pub const WAL_TRUNCATE_BYTES: u64 = 64 << 20;
-/// Bytes of the write-ahead log past which commits fail while a reader keeps it from being copied, unless set otherwise.
+/// Bytes of the write-ahead log past which commits fail while a reader keeps it from being copied, unless set
+/// otherwise.
 pub const WAL_LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
 /// First pause before the write-ahead log is copied again after a reader was in the way.
 pub const WAL_RETRY_MIN: Duration = Duration::from_millis(50);

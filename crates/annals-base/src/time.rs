@@ -180,8 +180,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Returns the present timestamp. It may step back; nothing in the store is ordered by it.
     fn now(&self) -> Timestamp;
 
-    /// Returns the duration since a fixed timestamp, which stays the same as long as the clock lives. It does not step back;
-    /// limits on how long something may take are counted by it. Default: since 1970, by [`now`](Self::now).
+    /// Returns the duration since a fixed timestamp, which stays the same as long as the clock lives. It does not step
+    /// back; limits on how long something may take are counted by it. Default: since 1970, by [`now`](Self::now).
     fn elapsed(&self) -> Duration {
         Duration::from_micros(u64::try_from(self.now().as_micros()).unwrap_or(0))
     }

@@ -1,9 +1,9 @@
 //! `annals bisect`: finds the first checkpoint on the way to a point at which a command fails.
 //!
-//! The command gets the state as JSON on stdin, and the names `ANNALS_THREAD` and `ANNALS_CHECKPOINT` in its environment.
-//! Exit code 0 means that the state is good, 1 to 124 that it is bad; anything else, as that of a shell that does not find a
-//! command, ends the search. JSON: `{"schema": 1,
-//! "thread", "first_bad": checkpoint | null, "short", "step", "nodes": [..], "tested"}`; without a failure the first three are null.
+//! The command gets the state as JSON on stdin, and the names `ANNALS_THREAD` and `ANNALS_CHECKPOINT` in its
+//! environment. Exit code 0 means that the state is good, 1 to 124 that it is bad; anything else, as that of a shell
+//! that does not find a command, ends the search. JSON: `{"schema": 1, "thread", "first_bad": checkpoint | null,
+//! "short", "step", "nodes": [..], "tested"}`; without a failure the first three are null.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -1,9 +1,9 @@
-//! `annals check`: verifies every row and checksum of the store, or those that are newer than a point. Exit code 4 if the
-//! check finds a problem.
+//! `annals check`: verifies every row and checksum of the store, or those that are newer than a point. Exit code 4 if
+//! the check finds a problem.
 //!
 //! JSON: `{"schema": 1, "threads", "checkpoints", "values", "erasing", "log_tail": {"end", "frames", "commits",
-//! "lost_heads": [id]} or null,
-//! "point": text or null, "problems": [{"invariant": "I12", "place", "reason"}]}`. The invariants are those of `docs/format.md`.
+//! "lost_heads": [id]} or null, "point": text or null, "problems": [{"invariant": "I12", "place", "reason"}]}`. The
+//! invariants are those of `docs/format.md`.
 
 use annals::store::{Finding, LogTail, Store, StoreError};
 use serde_json::{Value as Json, json};

@@ -1,13 +1,13 @@
 //! `annals diff`: compares the states at two points.
 //!
-//! One point is compared with its parent; a range `A..B` is two points. Exit code 1 with `--exit-code` if the states differ;
-//! `--messages` is in [`crate::message_diff`], `--patch` in [`crate::state_patch`].
+//! One point is compared with its parent; a range `A..B` is two points. Exit code 1 with `--exit-code` if the states
+//! differ; `--messages` is in [`crate::message_diff`], `--patch` in [`crate::state_patch`].
 //!
 //! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "unchanged": n, "channels": [..]}`
-//! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before",
-//! "after", "members": [{"path", "before"?, "after"?}]}`, `{"channel", "kind": "items", "added": [..],
-//! "removed": [..], "changed": [{"before", "after"}], "moved": [{"from", "to", "item"}]}`, `{"channel", "kind": "entries",
-//! "entries": [{"key", "before"?, "after"?}]}`, `{"channel", "kind": "appended", "text"}`.
+//! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before", "after",
+//! "members": [{"path", "before"?, "after"?}]}`, `{"channel", "kind": "items", "added": [..], "removed": [..],
+//! "changed": [{"before", "after"}], "moved": [{"from", "to", "item"}]}`, `{"channel", "kind": "entries", "entries":
+//! [{"key", "before"?, "after"?}]}`, `{"channel", "kind": "appended", "text"}`.
 
 use annals::base::Value;
 use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Snapshot, diff};

@@ -1,7 +1,7 @@
 //! `annals enqueue`: stores the input of a run, for a worker.
 //!
-//! Prints the id of the thread; JSON: `{"schema": 1, "thread", "queue", "new": bool, "status"}`. `new` is false if a run with the key was
-//! there. *Absent:* running anything.
+//! Prints the id of the thread; JSON: `{"schema": 1, "thread", "queue", "new": bool, "status"}`. `new` is false if a
+//! run with the key was there. *Absent:* running anything.
 
 use annals::base::{Map, Value};
 use annals::history::{Queue, Queued};

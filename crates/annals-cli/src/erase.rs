@@ -1,7 +1,7 @@
 //! `annals erase`: deletes threads, with their bytes in the file and in its write-ahead log.
 //!
-//! JSON: `{"schema": 1, "threads": [..], "state": "erased" | "pending"}`. Pending: the threads are gone for every reader, and
-//! some of their bytes stay until a reader of another process has ended.
+//! JSON: `{"schema": 1, "threads": [..], "state": "erased" | "pending"}`. Pending: the threads are gone for every
+//! reader, and some of their bytes stay until a reader of another process has ended.
 
 use annals::store::{Erasure, Store};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `annals evolution`: the values that a channel, an item of a list, or a part of one had over time, newest first.
 //!
-//! JSON: `{"schema": 1, "thread", "checkpoint", "path", "versions": [{"value", "by": {..}}], "more": bool}`; `by` is as in
-//! `annals blame`. A value that was removed is null.
+//! JSON: `{"schema": 1, "thread", "checkpoint", "path", "versions": [{"value", "by": {..}}], "more": bool}`; `by` is as
+//! in `annals blame`. A value that was removed is null.
 
 use annals::base::Value;
 use annals::history::{Blame, Snapshot};

@@ -1,8 +1,8 @@
 //! `annals facts` and `annals archive`: the facts that the users of a thread state.
 //!
-//! JSON of `facts`: `{"schema": 1, "thread", "title", "project", "labels": [..], "archived", "pinned", "paused", "status",
-//! "graph", "last_activity"}`; of `archive`: `{"schema": 1, "threads": [..], "archived": bool}`. An operation on several threads is undone
-//! in all of them.
+//! JSON of `facts`: `{"schema": 1, "thread", "title", "project", "labels": [..], "archived", "pinned", "paused",
+//! "status", "graph", "last_activity"}`; of `archive`: `{"schema": 1, "threads": [..], "archived": bool}`. An operation
+//! on several threads is undone in all of them.
 
 use annals::store::Store;
 use serde_json::json;

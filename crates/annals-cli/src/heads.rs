@@ -1,10 +1,10 @@
-//! `annals rewind`, `undo`, `redo`, `operations`, `branch` and `switch`: the head of a thread, its branches, and the log of
-//! what changed them. Nothing is deleted by any of them.
+//! `annals rewind`, `undo`, `redo`, `operations`, `branch` and `switch`: the head of a thread, its branches, and the
+//! log of what changed them. Nothing is deleted by any of them.
 //!
 //! JSON of `operations`: `{"schema": 1, "thread", "operations": [{"operation", "at", "actor", "changes"?: [{"field",
-//! "before", "after"}], "checkpoints"?, "first"?, "last"?, "run"?}], "more": bool}`; of `branch`: `{"schema": 1, "thread",
-//! "branches": [{"name", "checkpoint", "short", "current", "abandoned", "step", "created_at"}], "more": bool}`; of the others:
-//! `{"schema": 1, "thread", "operation": {..} | null, "head": checkpoint | null}`.
+//! "before", "after"}], "checkpoints"?, "first"?, "last"?, "run"?}], "more": bool}`; of `branch`: `{"schema": 1,
+//! "thread", "branches": [{"name", "checkpoint", "short", "current", "abandoned", "step", "created_at"}], "more":
+//! bool}`; of the others: `{"schema": 1, "thread", "operation": {..} | null, "head": checkpoint | null}`.
 
 use annals::history::{Operation, Snapshot, Thread, ThreadBranch};
 use annals::store::{OperationChange, OperationValue, Store};

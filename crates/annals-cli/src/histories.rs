@@ -1,9 +1,9 @@
 //! `annals import PATH` and `annals export --all`: the histories of other programs.
 //!
 //! `import` prints the number of threads and messages, and on stderr the records that were not understood; JSON:
-//! `{"schema": 1, "threads": {"new", "grown", "unchanged"}, "messages", "checkpoints", "not_understood": {kind: count}}`.
-//! `export --all --format turns-json` prints `{"threads": [THREAD], "not_understood": {kind: count}, "schema": 1}`, with or without
-//! `--json`.
+//! `{"schema": 1, "threads": {"new", "grown", "unchanged"}, "messages", "checkpoints", "not_understood": {kind:
+//! count}}`. `export --all --format turns-json` prints `{"threads": [THREAD], "not_understood": {kind: count},
+//! "schema": 1}`, with or without `--json`.
 
 use annals::store::{OpenOptions, Store};
 use annals_import::{ImportError, Importer, export_turns};

@@ -1,8 +1,8 @@
 //! The end of the process from outside: Ctrl-C, SIGTERM, and the time of `--timeout`.
 //!
-//! Invariant: a commit is whole or absent, whenever the process ends. A run of a workflow is cancelled first, so that its
-//! commands end with it and their results are stored; the second signal ends the process at once. A worker is drained by the
-//! first signal, cancelled by the second, and ended by the third.
+//! Invariant: a commit is whole or absent, whenever the process ends. A run of a workflow is cancelled first, so that
+//! its commands end with it and their results are stored; the second signal ends the process at once. A worker is
+//! drained by the first signal, cancelled by the second, and ended by the third.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

@@ -73,8 +73,8 @@ pub(crate) enum DiffLine<'a> {
     Added(&'a str),
 }
 
-/// The highest number of lines that are compared one by one; between the common ends of longer texts every line counts as
-/// replaced. Comparing two texts without a common line costs the square of their length.
+/// The highest number of lines that are compared one by one; between the common ends of longer texts every line counts
+/// as replaced. Comparing two texts without a common line costs the square of their length.
 const LINES_MAX: usize = 20_000;
 
 /// Compares two texts line by line.

@@ -1,10 +1,11 @@
-//! `annals log`: the history of a thread, newest first, with the tree of forks at the left. With a filter, a list. An input
-//! and the start of its graph are one row.
+//! `annals log`: the history of a thread, newest first, with the tree of forks at the left. With a filter, a list. An
+//! input and the start of its graph are one row.
 //!
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
-//! "added"?, "edited"?}], "status", "questions": [..]}], "more": bool}`. `status` is null but at the ends of branches. `forked_from` is `{"thread", "checkpoint"}` or null;
-//! `questions` are the values of open interrupts at the ends of branches.
+//! "added"?, "edited"?}], "status", "questions": [..]}], "more": bool}`. `status` is null but at the ends of branches.
+//! `forked_from` is `{"thread", "checkpoint"}` or null; `questions` are the values of open interrupts at the ends of
+//! branches.
 
 use std::collections::{HashMap, HashSet};
 
@@ -79,8 +80,8 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     Ok(u8::from(rows.is_empty()))
 }
 
-/// Prints the checkpoints whose changes make a text appear or disappear, each with its changes below. Those of the thread that
-/// this one was forked from are in no history of it: their changes are listed after the others.
+/// Prints the checkpoints whose changes make a text appear or disappear, each with its changes below. Those of the
+/// thread that this one was forked from are in no history of it: their changes are listed after the others.
 fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer) -> Result<u8, CommandFailure> {
     let changes = pickaxe::find(thread, text, args)?;
     // The changes have passed the filter of the arguments.
@@ -133,7 +134,8 @@ struct NewestCheckpoints {
 }
 
 impl NewestCheckpoints {
-    /// Reads checkpoints until `limit` of them have a row. With `folds` an input and the start of its graph are one row.
+    /// Reads checkpoints until `limit` of them have a row. With `folds` an input and the start of its graph are one
+    /// row.
     fn read(thread: &Thread, limit: usize, folds: bool) -> Result<Self, CommandFailure> {
         let head = thread.head()?.map(|head| head.id());
         let mut read = Self { all: Vec::new(), more: false, folded: HashSet::new() };
@@ -217,8 +219,8 @@ impl<'a> LogFilter<'a> {
         self.node.is_none() && self.channel.is_none() && self.since.is_none()
     }
 
-    /// Reads the newest checkpoints that pass; the flag says whether others do. The lane of a row leads to the next row of its
-    /// lineage.
+    /// Reads the newest checkpoints that pass; the flag says whether others do. The lane of a row leads to the next row
+    /// of its lineage.
     fn rows(&self, thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFailure> {
         let mut rows: Vec<LogRow> = Vec::new();
         // The rows whose lanes lead to a checkpoint, until one of them is shown.

@@ -1,9 +1,10 @@
 //! `annals diff --messages`: the messages that were added, edited, removed or moved, one line each.
 //!
-//! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "messages": [{"channel", "change": "added" |
-//! "edited" | "removed" | "moved", "id", "from", "to", "before", "after"}]}`. `from` and `to` are the indexes in the list before and
-//! after, and `before` and `after` the messages; the members of the side on which the list lacks the message are null. A message
-//! that was moved may be edited as well. Messages are told apart by their id, those without one by their content.
+//! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "messages": [{"channel", "change":
+//! "added" | "edited" | "removed" | "moved", "id", "from", "to", "before", "after"}]}`. `from` and `to` are the indexes
+//! in the list before and after, and `before` and `after` the messages; the members of the side on which the list lacks
+//! the message are null. A message that was moved may be edited as well. Messages are told apart by their id, those
+//! without one by their content.
 
 use std::collections::{HashMap, VecDeque};
 

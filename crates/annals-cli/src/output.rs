@@ -229,7 +229,8 @@ fn fitted(line: &str, width: usize) -> Cow<'_, str> {
     Cow::Borrowed(line)
 }
 
-/// Returns the items of the list of a document, each with the number of the schema. The rows of a query are objects by column.
+/// Returns the items of the list of a document, each with the number of the schema. The rows of a query are objects by
+/// column.
 fn listed(document: &Json) -> Option<Vec<Json>> {
     let is_list = |value: &&Json| value.as_array().is_some_and(|items| items.iter().all(Json::is_object));
     let with_schema = |members: serde_json::Map<String, Json>| {

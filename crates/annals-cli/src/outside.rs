@@ -1,9 +1,11 @@
 //! `annals signal`, `answer`, `cancel`, `pause`, `resume` and `retry`: runs controlled from outside.
 //!
-//! JSON of `signal`: `{"schema": 1, "thread", "name", "checkpoint"}`; of `answer`: `{"schema": 1, "thread", "interrupt"}`; of the others:
-//! `{"schema": 1, "dry_run": bool, "threads": [{"thread", "changed": bool, "status", "paused": bool}]}`. A thread that is done or cancelled is
-//! not cancelled again, and one without a failed task is not retried. The threads of a query are changed with `--yes`; without it
-//! they are listed, and `changed` says which ones would change. *Absent:* running anything, which a worker does.
+//! JSON of `signal`: `{"schema": 1, "thread", "name", "checkpoint"}`; of `answer`:
+//! `{"schema": 1, "thread", "interrupt"}`; of the others:
+//! `{"schema": 1, "dry_run": bool, "threads": [{"thread", "changed": bool, "status", "paused": bool}]}`. A thread that
+//! is done or cancelled is not cancelled again, and one without a failed task is not retried. The threads of a query
+//! are changed with `--yes`; without it they are listed, and `changed` says which ones would change. *Absent:* running
+//! anything, which a worker does.
 
 use annals::base::Value;
 use annals::history::{Thread, ThreadInfo, ThreadStatus};
@@ -143,8 +145,8 @@ struct ChosenRow {
     is_changed: bool,
 }
 
-/// Changes threads and prints the state of each. Named threads must all exist before one is changed. The exit code is 1 if none
-/// has changed, and 7 if threads of a query are only listed.
+/// Changes threads and prints the state of each. Named threads must all exist before one is changed. The exit code is 1
+/// if none has changed, and 7 if threads of a query are only listed.
 fn each(
     chosen: &args::ChosenThreads,
     verb: ControlVerb<'_>,

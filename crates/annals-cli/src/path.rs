@@ -17,8 +17,8 @@ pub(crate) struct ValuePath {
 }
 
 impl ValuePath {
-    /// Reads a path. The name of a channel may hold the marks of the grammar: the longest name that the text begins with
-    /// counts. In the id of an item a dot ends the id, unless the id is in quotes.
+    /// Reads a path. The name of a channel may hold the marks of the grammar: the longest name that the text begins
+    /// with counts. In the id of an item a dot ends the id, unless the id is in quotes.
     pub(crate) fn read(at: &Snapshot, text: &str) -> Result<Self, CommandFailure> {
         let channels = at.channels()?;
         let ends = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[', '#', '/']);
@@ -88,8 +88,8 @@ fn part(value: Value, members: &[String]) -> Option<Value> {
     members.iter().try_fold(value, step)
 }
 
-/// Returns the entry of a map channel, or the item of a list channel without deletes, without reading the others; `None` if the channel
-/// has to be read as a whole.
+/// Returns the entry of a map channel, or the item of a list channel without deletes, without reading the others;
+/// `None` if the channel has to be read as a whole.
 fn entry(at: &Snapshot, channel: &str, member: &str) -> Result<Option<Value>, CommandFailure> {
     let len = at.len(channel)?;
     if len == 0 {

@@ -1,8 +1,9 @@
 //! `annals pending`: interrupts with their questions, timers, and failures, of all threads that are not archived.
 //!
-//! JSON: `{"schema": 1, "pending": [{"kind": "interrupt" | "timer" | "failed" | "stuck", "thread", "namespace", "checkpoint",
-//! "task", "node", "interrupt", "question", "wake_at", "error"}], "more"}`. Members that a kind does not have are null. `interrupt` is the
-//! id with which `annals answer --id` names it. An interrupt that has a resume value is absent: its task is due.
+//! JSON: `{"schema": 1, "pending": [{"kind": "interrupt" | "timer" | "failed" | "stuck", "thread", "namespace",
+//! "checkpoint", "task", "node", "interrupt", "question", "wake_at", "error"}], "more"}`. Members that a kind does not
+//! have are null. `interrupt` is the id with which `annals answer --id` names it. An interrupt that has a resume value
+//! is absent: its task is due.
 
 use annals::history::{OpenInterrupt, Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
 use annals::store::{Store, StoreError, WriteRecord, WriteValue};

@@ -1,7 +1,8 @@
-//! `annals log THREAD -S TEXT`: the changes by which a text appears in the state or disappears from it, on all branches.
+//! `annals log THREAD -S TEXT`: the changes by which a text appears in the state or disappears from it, on all
+//! branches.
 //!
-//! JSON: `{"schema": 1, "thread", "text", "changes": [{"appears": bool, "channel", "item", "position", "by": {..}}], "more":
-//! bool}`, newest first; `by` is as in `annals blame`.
+//! JSON: `{"schema": 1, "thread", "text", "changes": [{"appears": bool, "channel", "item", "position", "by": {..}}],
+//! "more": bool}`, newest first; `by` is as in `annals blame`.
 
 use annals::history::{TextChange, Thread};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `annals restart`: continues a thread from an older checkpoint, whose tasks a worker runs anew. Nothing is deleted.
 //!
-//! JSON: `{"schema": 1, "thread", "checkpoint", "restarted_from": {"thread", "checkpoint"}, "step", "next": [..]}`; `checkpoint` is the
-//! new head. *Absent:* running the tasks.
+//! JSON: `{"schema": 1, "thread", "checkpoint", "restarted_from": {"thread", "checkpoint"}, "step", "next": [..]}`;
+//! `checkpoint` is the new head. *Absent:* running the tasks.
 
 use annals::store::{Store, StoreError};
 use serde_json::json;

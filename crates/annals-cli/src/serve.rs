@@ -1,6 +1,7 @@
 //! `annals serve`: pages of the store for a browser of this machine, until the command is ended.
 //!
-//! JSON: `{"schema": 1, "url", "store", "writes": bool}`, before the first request is answered. The link carries the token.
+//! JSON: `{"schema": 1, "url", "store", "writes": bool}`, before the first request is answered. The link carries the
+//! token.
 
 use std::process::{Command, Stdio};
 

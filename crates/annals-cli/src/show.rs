@@ -1,9 +1,9 @@
 //! `annals show`: the state at a point, and the node that wrote each channel.
 //!
-//! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata",
-//! "status", "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "values": {channel: value},
-//! "written_by": {channel: {"node", "back", "ordinal", "version"}}, "writes"?: [{"task", "index", "channel",
-//! "value"}], "input"?, "result"?}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
+//! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata", "status",
+//! "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "values": {channel: value}, "written_by":
+//! {channel: {"node", "back", "ordinal", "version"}}, "writes"?: [{"task", "index", "channel", "value"}], "input"?,
+//! "result"?}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
 //! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..]}`. `back` is the number of
 //! checkpoints between the write and the point: `POINT~back`. Values are whole.
 

@@ -19,8 +19,8 @@ const CELL_CHARS: usize = 80;
 const PAGE_ROWS: usize = 200;
 
 pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    // The store compares the schema with that of the format, so no view or trigger of a stranger runs. It is closed last, as
-    // its reader removes the files beside the store.
+    // The store compares the schema with that of the format, so no view or trigger of a stranger runs. It is closed
+    // last, as its reader removes the files beside the store.
     let _store = point::open_to_read(named)?;
     let connection = connect(named)?;
     let mut statement = connection.prepare(&args.query).map_err(refused)?;

@@ -1,8 +1,9 @@
 //! `annals diff --patch`: the JSON Patch (RFC 6902) that makes the values after of the values before.
 //!
-//! The document that it changes is the member `values` of `annals show --json`, so each path begins with a channel. The output is
-//! the patch alone; with `--json`: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "patch": [..]}`. Without
-//! a point before, the patch is one of an empty object. *Absent:* the operations `move`, `copy` and `test`.
+//! The document that it changes is the member `values` of `annals show --json`, so each path begins with a channel. The
+//! output is the patch alone; with `--json`:
+//! `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "patch": [..]}`. Without a point before,
+//! the patch is one of an empty object. *Absent:* the operations `move`, `copy` and `test`.
 
 use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Patch, Snapshot};
 use annals::store::StoreError;
@@ -64,8 +65,9 @@ fn is_filled(at: Option<&Snapshot>, channel: &str) -> Result<bool, StoreError> {
     at.map_or(Ok(false), |at| Ok(at.len(channel)? > 0))
 }
 
-/// Adds the operations of a list: first items are removed, the last one first; then they are added, the first one first, so
-/// that each index is that of the list after; then they are edited. An item that was moved is removed and added.
+/// Adds the operations of a list: first items are removed, the last one first; then they are added, the first one
+/// first, so that each index is that of the list after; then they are edited. An item that was moved is removed and
+/// added.
 fn of_items(path: &str, items: &[ItemDiff], patch: &mut Vec<Json>) {
     let (mut removed, mut added, mut edited) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {

@@ -1,10 +1,11 @@
-//! `annals steps` and `annals runs`: the tasks of the root graph of a thread with the tasks they called, and the runs that made
-//! checkpoints.
+//! `annals steps` and `annals runs`: the tasks of the root graph of a thread with the tasks they called, and the runs
+//! that made checkpoints.
 //!
-//! JSON of `steps`: `{"schema": 1, "thread", "steps": [{"checkpoint", "step", "task", "node", "call", "state", "started_at",
-//! "ended_at", "seconds", "attempts", "error", "wake_at", "result"}], "more"}`; of `runs`: `{"schema": 1, "runs": [{"thread", "run",
-//! "status", "checkpoints", "first", "last", "started_at", "ended_at"}], "more"}`. A task starts when it is due, and
-//! ends with the checkpoint of its superstep; a called task has times of its own. The error is that of its last attempt that failed.
+//! JSON of `steps`: `{"schema": 1, "thread", "steps": [{"checkpoint", "step", "task", "node", "call", "state",
+//! "started_at", "ended_at", "seconds", "attempts", "error", "wake_at", "result"}], "more"}`; of `runs`: `{"schema": 1,
+//! "runs": [{"thread", "run", "status", "checkpoints", "first", "last", "started_at", "ended_at"}], "more"}`. A task
+//! starts when it is due, and ends with the checkpoint of its superstep; a called task has times of its own. The error
+//! is that of its last attempt that failed.
 
 use annals::base::{Timestamp, Value};
 use annals::history::{CommitGroup, Operation, StepInfo};
@@ -17,8 +18,8 @@ use crate::output::{self, Printer, columns, cut, escape};
 use crate::point::thread;
 use crate::words::{self, Waits};
 
-/// Checkpoints in a row without a task, and operations in a row that are not runs, after which a listing ends. The messages
-/// of empty ones name it.
+/// Checkpoints in a row without a task, and operations in a row that are not runs, after which a listing ends. The
+/// messages of empty ones name it.
 const GAP_MAX: usize = 1_000;
 
 fn document(step: &StepInfo) -> Json {

@@ -1,8 +1,9 @@
 //! `annals stats --by`: sums of the history by node, model, day, thread or channel.
 //!
 //! JSON: `{"schema": 1, "by", "sums": [{"key", "count", "bytes", "input_tokens", "output_tokens", "cost_usd",
-//! "seconds"}], "more": bool}`. By several fields a sum has `keys`, an object with each of them, in place of `key`. `count` is that of tasks by node, of items of the present states by channel, else of model calls.
-//! Members that a sum does not have are null. `--csv` has the same columns.
+//! "seconds"}], "more": bool}`. By several fields a sum has `keys`, an object with each of them, in place of `key`.
+//! `count` is that of tasks by node, of items of the present states by channel, else of model calls. Members that a sum
+//! does not have are null. `--csv` has the same columns.
 
 use std::collections::BTreeMap;
 

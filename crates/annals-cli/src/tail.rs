@@ -1,8 +1,8 @@
 //! `annals tail`: the newest checkpoints of a store or a thread, and with `-f` each new one as it is committed.
 //!
 //! JSON: a line for each checkpoint: `{"schema": 1, "seq", "thread", "namespace", "checkpoint", "step", "source",
-//! "created_at", "run", "next": [..], "changed": [{"channel", "added"?, "edited"?}]}`. With `-f` it ends when the reader of
-//! stdout is gone or the thread is deleted; checkpoints of other deleted threads are left out.
+//! "created_at", "run", "next": [..], "changed": [{"channel", "added"?, "edited"?}]}`. With `-f` it ends when the
+//! reader of stdout is gone or the thread is deleted; checkpoints of other deleted threads are left out.
 
 use std::time::Duration;
 
@@ -65,8 +65,8 @@ fn print_unless_deleted(snapshot: &Snapshot, out: &mut Printer) -> Result<(), Co
     if is_deleted(&thread) { Ok(()) } else { printed }
 }
 
-/// Returns the newest checkpoints, oldest first, and the position after them. It looks back in steps that grow: a thread
-/// may have few of the newest checkpoints of the store.
+/// Returns the newest checkpoints, oldest first, and the position after them. It looks back in steps that grow: a
+/// thread may have few of the newest checkpoints of the store.
 fn newest(
     watch: impl Fn(u64) -> Result<Watch, StoreError>,
     last: u64,

@@ -2,8 +2,8 @@
 //!
 //! `export` prints the path; JSON: `{"schema": 1, "thread", "path", "bytes", "format": "thread"}`. The file has the key
 //! of the store, if one was given, and is in the clear without one. `import` prints the id of the thread; JSON:
-//! `{"schema": 1, "thread", "checkpoint", "new", "format": "thread"}`. A repeated import changes nothing: `new` is false if
-//! the thread is in the store with every checkpoint of the file.
+//! `{"schema": 1, "thread", "checkpoint", "new", "format": "thread"}`. A repeated import changes nothing: `new` is
+//! false if the thread is in the store with every checkpoint of the file.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,9 +1,10 @@
 //! `annals threads`: the threads of the store, the last active first.
 //!
-//! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "paused", "graph",
-//! "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches", "head", "step",
-//! "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck", "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
-//! failure, or the reason of a cancellation. `checkpoints` and `branches` are null without `--count`: the count of a thread costs as
+//! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "paused",
+//! "graph", "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches",
+//! "head", "step", "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck",
+//! "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a failure, or the
+//! reason of a cancellation. `checkpoints` and `branches` are null without `--count`: the count of a thread costs as
 //! much as it has checkpoints.
 
 use annals::base::Value;

@@ -18,7 +18,8 @@ pub(crate) struct TreeRow<I> {
     pub(crate) lines: Vec<String>,
 }
 
-/// Branches beside each other above which the tree is left out: its width and cost are those of all of them at each row.
+/// Branches beside each other above which the tree is left out: its width and cost are those of all of them at each
+/// row.
 const LANES_MAX: usize = 40;
 
 /// Draws the rows. `older` stands at the end of the lanes whose parents are not among the rows.

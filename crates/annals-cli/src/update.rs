@@ -1,7 +1,7 @@
 //! `annals update`: sets channels of a thread and appends to lists, in one commit, without a graph.
 //!
-//! JSON: `{"schema": 1, "thread", "checkpoint", "parent"}`. A value is JSON; any other text stands for itself. An object with a content
-//! and a type or a role is a message.
+//! JSON: `{"schema": 1, "thread", "checkpoint", "parent"}`. A value is JSON; any other text stands for itself. An
+//! object with a content and a type or a role is a message.
 
 use annals::base::Value;
 use annals::history::NewItem;

@@ -1,7 +1,8 @@
 //! `annals work`: a worker for the workflows of files.
 //!
-//! JSON: lines `{"schema": 1, "event", "at", "thread", "workflow", "run", "node", "attempt", "wake_at", "error"}`, whose `event` is
-//! `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`, `drained`, `cancelled`, `stopped` or `stuck`; then
+//! JSON: lines `{"schema": 1, "event", "at", "thread", "workflow", "run", "node", "attempt", "wake_at", "error"}`,
+//! whose `event` is `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`,
+//! `drained`, `cancelled`, `stopped` or `stuck`; then
 //! `{"schema": 1, "event": "ended", "continued", "failed", "stuck"}`. Members that an event does not have are null.
 //!
 //! Invariant: the events of one run are printed in their order, those of several runs as they happen.

@@ -188,8 +188,8 @@ fn update_struct(input: &DeriveInput, names: &StateNames) -> TokenStream {
     }
 }
 
-/// Returns the call that describes a field: the name of its channel, and the access to the field. The compiler blames the
-/// type of the field, or its reducer, for a call that does not type-check.
+/// Returns the call that describes a field: the name of its channel, and the access to the field. The compiler blames
+/// the type of the field, or its reducer, for a call that does not type-check.
 fn field(names: &StateNames, channel: &FieldChannel<'_>) -> TokenStream {
     let FieldChannel { ident, ty, name, kind, .. } = channel;
     let (state, span) = (&names.state, ty.span());

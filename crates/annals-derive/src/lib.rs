@@ -1,7 +1,7 @@
 //! The derive macro of `annals`: `#[derive(State)]`.
 //!
-//! It emits the list of fields with their channels, and a builder for changes: calls to `annals::state`, which holds the
-//! code. *Absent:* enums, lifetimes, and every decision.
+//! It emits the list of fields with their channels, and a builder for changes: calls to `annals::state`, which holds
+//! the code. *Absent:* enums, lifetimes, and every decision.
 
 mod attr;
 mod engine;
@@ -40,8 +40,8 @@ mod words;
 ///
 /// For a struct `Chat` there is then a struct `ChatUpdate` with one method for each field, and `Chat::update()`, which
 /// starts one. A channel with a reducer, a list, messages, a map and a text have a method `overwrite_<field>` besides,
-/// which replaces the value of the channel, and a map has a method `remove_<field>`, which removes keys. `reduce` stores the
-/// whole value at every change: for a value that grows, use `append`, `messages`, `map` or `text`.
+/// which replaces the value of the channel, and a map has a method `remove_<field>`, which removes keys. `reduce`
+/// stores the whole value at every change: for a value that grows, use `append`, `messages`, `map` or `text`.
 ///
 /// `#[state(part_of = Other)]` on the struct makes it a part of another state, see `annals::state::Part`.
 ///
@@ -51,8 +51,8 @@ mod words;
 /// The struct may have type parameters, with the bounds that its fields need; its update then has the same. The values
 /// that a thread has stored are of the types that its graph was made for.
 ///
-/// The example stands at the re-export, `annals::state::State`, where it is compiled and run: this crate does not depend on
-/// `annals`, whose types the emitted code names.
+/// The example stands at the re-export, `annals::state::State`, where it is compiled and run: this crate does not
+/// depend on `annals`, whose types the emitted code names.
 #[proc_macro_derive(State, attributes(channel, state))]
 pub fn derive_state(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let expanded = syn::parse(input).and_then(|input| expand::state(&input));

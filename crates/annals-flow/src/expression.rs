@@ -1,7 +1,7 @@
 //! Expressions over the state: paths, literals, comparisons, `and`, `or`, `not`, `in`, `len`, `+` and `-`.
 //!
-//! An expression reads the state and nothing else: no functions of the user, no input or output, no loops. A path that leads
-//! nowhere is null.
+//! An expression reads the state and nothing else: no functions of the user, no input or output, no loops. A path that
+//! leads nowhere is null.
 
 use std::cmp::Ordering;
 

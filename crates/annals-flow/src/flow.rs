@@ -174,8 +174,9 @@ impl Flow {
         self.description.as_deref()
     }
 
-    /// Returns the graph, which can be run like any other. A [`Worker`](annals_graph::Worker) that registers it runs the
-    /// workflow's runs that are due: those that were enqueued or left by a process that died, and those whose sleep has ended.
+    /// Returns the graph, which can be run like any other. A [`Worker`](annals_graph::Worker) that registers it runs
+    /// the workflow's runs that are due: those that were enqueued or left by a process that died, and those whose sleep
+    /// has ended.
     pub fn graph(&self) -> &CompiledGraph<DynState> {
         &self.graph
     }
@@ -185,9 +186,10 @@ impl Flow {
         self.graph.get_graph(depth)
     }
 
-    /// Runs the workflow on a thread until its end or an interrupt. Each result is committed before the next node starts.
-    /// A thread whose run was killed or has failed continues with the tasks that had not ended; one whose run has ended
-    /// is only read. `on_event` is told the progress. The run has a lease, so that no worker runs the thread at the same time.
+    /// Runs the workflow on a thread until its end or an interrupt. Each result is committed before the next node
+    /// starts. A thread whose run was killed or has failed continues with the tasks that had not ended; one whose run
+    /// has ended is only read. `on_event` is told the progress. The run has a lease, so that no worker runs the thread
+    /// at the same time.
     ///
     /// # Errors
     /// [`Error::Run`] if a node fails or the store does, or, as a busy error, if another process runs the thread;
@@ -237,8 +239,9 @@ impl Flow {
         }
     }
 
-    /// Stores the input of a run without running anything: a worker with [`Flow::graph`] runs it. `values` replace the defaults of
-    /// the file; `options` sets delay, priority, deduplication key and metadata. The thread is new, or its last run has ended.
+    /// Stores the input of a run without running anything: a worker with [`Flow::graph`] runs it. `values` replace the
+    /// defaults of the file; `options` sets delay, priority, deduplication key and metadata. The thread is new, or its
+    /// last run has ended.
     ///
     /// # Errors
     /// [`Error::UnknownChannel`]; [`Error::Run`] as [`Queue::enqueue`].

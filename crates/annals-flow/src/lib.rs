@@ -1,12 +1,13 @@
 //! Durable workflows that are written as a TOML or JSON file and run by `annals-graph`.
 //!
 //! A [`Flow`] is read from a file: channels, nodes and edges. Its nodes run commands, map a command over a list, set
-//! channels, make a request, wait, ask a person, or run another workflow; [`Flow`] shows a file that runs. Each result is
-//! committed to an `annals` store before the next node starts, so a run that was killed continues with the nodes that had
-//! not ended. `docs/flows.md` is the reference of the file.
+//! channels, make a request, wait, ask a person, or run another workflow; [`Flow`] shows a file that runs. Each result
+//! is committed to an `annals` store before the next node starts, so a run that was killed continues with the nodes
+//! that had not ended. `docs/flows.md` is the reference of the file.
 //!
 //! # Recipe: run a command on a list, ask a person, and go on with the answer
-//! The run ends where it waits for the resume value; the same call with the value continues it, also in another process.
+//! The run ends where it waits for the resume value; the same call with the value continues it, also in another
+//! process.
 //! ```ignore-windows
 //! use annals_flow::{Flow, FlowEnd, FlowInput};
 //! use annals_graph::prelude::*;

@@ -53,7 +53,8 @@ pub(crate) const ERROR_BODY_CHARS_MAX: usize = 400;
 
 const _: () = assert!(COMMAND_LOOK_MIN.as_nanos() < COMMAND_LOOK_MAX.as_nanos());
 const _: () = assert!(COMMAND_LOOK_MAX.as_nanos() < PIPE_GRACE.as_nanos());
-// A look is soon enough for the lease of the run, which is renewed after a third of it, and for every timeout by default.
+// A look is soon enough for the lease of the run, which is renewed after a third of it, and for every timeout by
+// default.
 const _: () = assert!(WAIT_LOOK.as_nanos() < LEASE.as_nanos() / 3 && LEASE.as_nanos() < DURATION_MAX.as_nanos());
 const _: () = assert!(REQUEST_LOOK.as_nanos() < REQUEST_TIMEOUT_DEFAULT.as_nanos());
 const _: () = assert!(REQUEST_TIMEOUT_DEFAULT.as_nanos() < DURATION_MAX.as_nanos());

@@ -1,5 +1,5 @@
-//! Runs a command with its input, and collects its output. Time and output are limited; a command over a limit is killed
-//! with its process group.
+//! Runs a command with its input, and collects its output. Time and output are limited; a command over a limit is
+//! killed with its process group.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;

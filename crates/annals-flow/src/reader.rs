@@ -1,4 +1,5 @@
-//! Reads values of a workflow file, and collects problems. A value with a problem is left out, so that one pass finds all.
+//! Reads values of a workflow file, and collects problems. A value with a problem is left out, so that one pass finds
+//! all.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Events of runs as spans in the manner of OpenTelemetry: one trace for each thread, one span for each run, events inside
-//! it. A workflow fails once, is tried again, waits for a person, and ends.
+//! Events of runs as spans in the manner of OpenTelemetry: one trace for each thread, one span for each run, events
+//! inside it. A workflow fails once, is tried again, waits for a person, and ends.
 //!
-//! Run it with `cargo run -p annals-graph --example events`. An exporter takes the place of `print`; with the feature `tracing` the same
-//! runs are spans of `tracing`, which `tracing-opentelemetry` exports without a line of code.
+//! Run it with `cargo run -p annals-graph --example events`. An exporter takes the place of `print`; with the feature
+//! `tracing` the same runs are spans of `tracing`, which `tracing-opentelemetry` exports without a line of code.
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 

@@ -1,5 +1,5 @@
-//! A service of durable workflows on one file: orders are queued, a worker process dies in the middle of one, another worker
-//! continues it, a review comes as a signal or does not come, and the ledger has each order once.
+//! A service of durable workflows on one file: orders are queued, a worker process dies in the middle of one, another
+//! worker continues it, a review comes as a signal or does not come, and the ledger has each order once.
 //!
 //! Run it with `cargo run -p annals-graph --example flows`; the process that dies is the same program with an argument.
 

@@ -1,5 +1,5 @@
-//! An agent that fills in a form: it asks for each missing field with an interrupt, refuses answers that do not fit, and
-//! survives a restart between any two answers.
+//! An agent that fills in a form: it asks for each missing field with an interrupt, refuses answers that do not fit,
+//! and survives a restart between any two answers.
 //!
 //! Run it with `cargo run -p annals-graph --example form`.
 

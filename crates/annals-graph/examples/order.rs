@@ -1,7 +1,8 @@
-//! A durable order workflow, written as a plain function: the process is killed while it ships, another one continues, no
-//! finished task runs again, and a request that is repeated runs nothing.
+//! A durable order workflow, written as a plain function: the process is killed while it ships, another one continues,
+//! no finished task runs again, and a request that is repeated runs nothing.
 //!
-//! Run it with `cargo run -p annals-graph --example order`; the process that is killed is the same program with arguments.
+//! Run it with `cargo run -p annals-graph --example order`; the process that is killed is the same program with
+//! arguments.
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
@@ -16,8 +17,8 @@ use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 
-/// Notes an effect on the outside world, with the key by which the other side can refuse a second one: a task has the same
-/// id in every attempt and in every process.
+/// Notes an effect on the outside world, with the key by which the other side can refuse a second one: a task has the
+/// same id in every attempt and in every process.
 fn effect(folder: &Path, name: &str, ctx: &Context) -> std::io::Result<()> {
     let mut file = FileOptions::new().create(true).append(true).open(folder.join("effects"))?;
     file.write_all(format!("{name} {}\n", ctx.task()).as_bytes())
@@ -46,8 +47,8 @@ fn workflow(folder: &Path, dies: bool) -> Result<CompiledGraph<Entry<i64, String
     Ok(order.compile()?)
 }
 
-/// Sends the request until the order has ended. A run with the key of an earlier one takes no input: it goes on where that one
-/// stopped, whichever process that was in.
+/// Sends the request until the order has ended. A run with the key of an earlier one takes no input: it goes on where
+/// that one stopped, whichever process that was in.
 fn worker(folder: &Path, dies: bool) -> Result<String> {
     let store = Store::open(folder.join("orders.db"))?;
     let (thread, order) = (store.thread("order-17")?, workflow(folder, dies)?);

@@ -39,7 +39,8 @@ impl Error {
         }
     }
 
-    /// Returns the error code of the field, as `INVALID_CONCURRENT_GRAPH_UPDATE`, if it has one; of an error of the store
+    /// Returns the error code of the field, as `INVALID_CONCURRENT_GRAPH_UPDATE`, if it has one; of an error of the
+    /// store
     /// [its own](StoreError::code).
     pub fn code(&self) -> Option<&'static str> {
         match &*self.0 {
@@ -49,8 +50,8 @@ impl Error {
         }
     }
 
-    /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `Exception` where
-    /// it has none.
+    /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `Exception`
+    /// where it has none.
     ///
     /// # Example
     /// ```
@@ -143,7 +144,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the message and the chain of sources, with which `fn main() -> annals_graph::Result<()>` ends; with `{:#?}` the fields.
+/// Writes the message and the chain of sources, with which `fn main() -> annals_graph::Result<()>` ends; with `{:#?}`
+/// the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {

@@ -1,5 +1,5 @@
-//! Hashes of which ids, keys and fingerprints are made: XXH3 for task and interrupt ids, as LangGraph computes them, BLAKE3
-//! for keys, which should withstand intent.
+//! Hashes of which ids, keys and fingerprints are made: XXH3 for task and interrupt ids, as LangGraph computes them,
+//! BLAKE3 for keys, which should withstand intent.
 //!
 //! Invariant: a hash keeps its value from one version to the next, because files hold it. *Absent:* the bytes that are
 //! hashed, which the caller of each function decides.
@@ -26,8 +26,8 @@ pub(crate) fn digits(hash: [u8; 16]) -> String {
 /// Computes the checksum of a record field by field. A field of bytes is preceded by its length, so that different
 /// records have different inputs.
 ///
-/// The fields are collected and hashed at once, because a hash of many short inputs costs several times as much as one of
-/// the whole.
+/// The fields are collected and hashed at once, because a hash of many short inputs costs several times as much as one
+/// of the whole.
 #[derive(Default)]
 pub(crate) struct FieldHasher(Vec<u8>);
 
@@ -125,7 +125,8 @@ mod tests {
             .unwrap()
     }
 
-    /// The ids of the run of [`order`] under a fixed clock and seed: files hold them, and a later version must find them.
+    /// The ids of the run of [`order`] under a fixed clock and seed: files hold them, and a later version must find
+    /// them.
     const ID_VALUES: &[(&str, &str)] = &[
         ("fingerprint", "31b9c796dab3843"),
         ("shape", "a407c6c4d9adaba1ea462a90eb07a0d4"),

@@ -1,10 +1,11 @@
 //! A graph executor with the semantics of LangGraph: durable supersteps, interrupts, subgraphs and streams.
 //!
 //! A graph is made of nodes, which are functions of a typed state, and of edges. A run executes supersteps: all tasks
-//! that are due run in parallel, then their writes are applied together and committed as one checkpoint to an [`annals`]
-//! store. A run that was interrupted, failed or was killed continues from its last checkpoint, and tasks that had ended do
-//! not run again: by default a task starts only when its input and all results before it are committed
-//! ([`Durability::Sync`]). The crate is a client of the public API of [`annals`]: it cannot do more with a file than your program.
+//! that are due run in parallel, then their writes are applied together and committed as one checkpoint to an
+//! [`annals`] store. A run that was interrupted, failed or was killed continues from its last checkpoint, and tasks
+//! that had ended do not run again: by default a task starts only when its input and all results before it are
+//! committed ([`Durability::Sync`]). The crate is a client of the public API of [`annals`]: it cannot do more with a
+//! file than your program.
 //!
 //! # The primary types
 //!
@@ -34,9 +35,10 @@
 //! - *No async runtime.* Async nodes and tasks are polled by the poller of their run; the others run on threads.
 //! - *No timeouts of blocking nodes*: a thread cannot be stopped from outside. Async nodes have them.
 //! - *No server*, no network access, no model client.
-//! - *No exactly-once side effects.* A node or a task that was running at a crash runs again. With [`Durability::Async`] and
-//!   [`Durability::Exit`] nodes before it may, too.
-//! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](annals::base::Clock) that can be set.
+//! - *No exactly-once side effects.* A node or a task that was running at a crash runs again. With
+//!   [`Durability::Async`] and [`Durability::Exit`] nodes before it may, too.
+//! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](annals::base::Clock) that can
+//!   be set.
 //!
 //! # Recipes
 //!
@@ -95,7 +97,8 @@
 //!
 //! ## Reducers and private channels
 //!
-//! A reducer is a plain function. A private channel is neither input nor output, and a node may take a part of the state.
+//! A reducer is a plain function. A private channel is neither input nor output, and a node may take a part of the
+//! state.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -174,7 +177,8 @@
 //!
 //! ## Resume after a failure
 //!
-//! The result of a node is committed when the node ends, before the next one starts. After an error, a panic or a crash,
+//! The result of a node is committed when the node ends, before the next one starts. After an error, a panic or a
+//! crash,
 //! [`Input::Continue`] continues the thread: only unfinished tasks run.
 //!
 //! ```
@@ -217,8 +221,9 @@
 //!
 //! ## Workers
 //!
-//! An input is stored, and a worker runs it: here, or in another process that opens the file. Each run has a lease, so no two
-//! workers run one thread; the run of a process that died is continued by another one. `docs/workflows.md` lists the promises.
+//! An input is stored, and a worker runs it: here, or in another process that opens the file. Each run has a lease, so
+//! no two workers run one thread; the run of a process that died is continued by another one. `docs/workflows.md` lists
+//! the promises.
 //!
 //! ```
 //! use annals_graph::Worker;
@@ -253,8 +258,8 @@
 //!
 //! ## Ask for approval
 //!
-//! [`Context::interrupt`](task::Context::interrupt) ends the run with an interrupt. The resume value may come days later,
-//! from another process.
+//! [`Context::interrupt`](task::Context::interrupt) ends the run with an interrupt. The resume value may come days
+//! later, from another process.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -289,9 +294,9 @@
 //!
 //! ## A function in place of a graph
 //!
-//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. The result of a [`Task`](task::Task) is committed before its
-//! call returns, and the input before the first task starts. After an interrupt, a failure or a crash the function runs
-//! again from its first line, and its finished tasks do not.
+//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. The result of a [`Task`](task::Task) is committed
+//! before its call returns, and the input before the first task starts. After an interrupt, a failure or a crash the
+//! function runs again from its first line, and its finished tasks do not.
 //!
 //! ```
 //! use annals_graph::graph::Entrypoint;
@@ -387,8 +392,8 @@
 //!
 //! ## An agent with tools
 //!
-//! The model gets the end of the conversation that fits its context, in OpenAI's format, and its answer is read from that
-//! format. The tools run as long as the model calls them.
+//! The model gets the end of the conversation that fits its context, in OpenAI's format, and its answer is read from
+//! that format. The tools run as long as the model calls them.
 //!
 //! ```
 //! use annals::base::Map;
@@ -534,8 +539,8 @@
 //!
 //! ## Go back in time
 //!
-//! A run can start from any [`Snapshot`](history::Snapshot). The old continuation is not changed; the new one is a branch of
-//! the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own.
+//! A run can start from any [`Snapshot`](history::Snapshot). The old continuation is not changed; the new one is a
+//! branch of the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -567,8 +572,8 @@
 //!
 //! ## Correct a state
 //!
-//! [`update_state`](graph::CompiledGraph::update_state) adds a checkpoint as if a node had made the change, and follows the
-//! edges of that node.
+//! [`update_state`](graph::CompiledGraph::update_state) adds a checkpoint as if a node had made the change, and follows
+//! the edges of that node.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -674,8 +679,8 @@
 //!
 //! ## Await instead of blocking
 //!
-//! `ainvoke` and `astream` are futures for any executor; nodes, paths and tasks may be `async fn`. A node that captures a
-//! value takes owned handles. [`IntoNode`](graph::IntoNode) lists all signatures of nodes.
+//! `ainvoke` and `astream` are futures for any executor; nodes, paths and tasks may be `async fn`. A node that captures
+//! a value takes owned handles. [`IntoNode`](graph::IntoNode) lists all signatures of nodes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -730,8 +735,8 @@
 //!
 //! ## Share memory between threads
 //!
-//! The key-value memory of a store is shared by its threads. The user comes with the run, as its context value, not with the
-//! state.
+//! The key-value memory of a store is shared by its threads. The user comes with the run, as its context value, not
+//! with the state.
 //!
 //! ```
 //! use annals::base::Map;
@@ -771,8 +776,8 @@
 //!
 //! ## A schema made at run time
 //!
-//! A program that reads its channels from a configuration uses [`DynSchema`](state::DynSchema). Its graphs run on the same
-//! machine, and its files have the same format.
+//! A program that reads its channels from a configuration uses [`DynSchema`](state::DynSchema). Its graphs run on the
+//! same machine, and its files have the same format.
 //!
 //! ```
 //! use annals::state::DynState;

@@ -1,6 +1,7 @@
 //! The names that most programs need: `use annals_graph::prelude::*`.
 //!
-//! The prelude of [`annals`] with the primary types of the executor; [`Error`] and [`Result`] are those of the executor.
+//! The prelude of [`annals`] with the primary types of the executor; [`Error`] and [`Result`] are those of the
+//! executor.
 
 pub use annals::prelude::*;
 

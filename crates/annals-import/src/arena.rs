@@ -57,7 +57,8 @@ impl DraftArena {
     }
 }
 
-/// Returns the part of each left line that it does not share with the main line. A line that is wholly shared is left out.
+/// Returns the part of each left line that it does not share with the main line. A line that is wholly shared is left
+/// out.
 pub(crate) fn branches(main: &[Arc<SessionMessage>], left: Vec<Vec<Arc<SessionMessage>>>) -> Vec<SessionBranch> {
     let mut branches: Vec<SessionBranch> = Vec::new();
     for mut line in left {

@@ -131,8 +131,8 @@ struct ConversationId {
     of_messages: String,
 }
 
-/// The hashes of the records of a conversation, each with those before it: equal bytes have equal ids wherever they lie, and
-/// the ids of messages stay when the source grows.
+/// The hashes of the records of a conversation, each with those before it: equal bytes have equal ids wherever they
+/// lie, and the ids of messages stay when the source grows.
 struct RecordHashes {
     layout: u64,
     all: Vec<u64>,
@@ -175,8 +175,8 @@ struct ConversationIds {
 }
 
 impl ConversationIds {
-    /// Returns the id of a conversation: its own, numbered if an earlier one of the file has it; or else its place in the file with
-    /// the hash of its records, so that conversations are sorted as they stand there.
+    /// Returns the id of a conversation: its own, numbered if an earlier one of the file has it; or else its place in
+    /// the file with the hash of its records, so that conversations are sorted as they stand there.
     fn conversation(&mut self, own: Option<String>, layout: ChatLayout, records: &[Json]) -> ConversationId {
         self.place += 1;
         let Some(own) = own else {

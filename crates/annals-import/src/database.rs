@@ -111,7 +111,8 @@ impl SourceDatabase {
             for ending in ["", "-wal"] {
                 let (from, to) = (beside(path, ending), beside(&copy, ending));
                 fs::copy(&from, &to)?;
-                // The mode of the source is copied as well, and a log cannot be read without shared memory that can be written.
+                // The mode of the source is copied as well, and a log cannot be read without shared memory that can be
+                // written.
                 writable(&to)?;
             }
             if before == stamp(path) {

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-/// A part of a source that exceeds a limit of the importers. It is counted as `too_large`, and the import goes on behind it.
+/// A part of a source that exceeds a limit of the importers. It is counted as `too_large`, and the import goes on
+/// behind it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: more than {limit}")]
 #[non_exhaustive]

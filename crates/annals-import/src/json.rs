@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 use crate::error::{SourceFault, SourceLimit};
 use crate::limits::RECORD_NODES_MAX;
 
-/// Parses a record. One with too many values is refused before it is parsed, as a parsed value takes many times the bytes of
-/// its text.
+/// Parses a record. One with too many values is refused before it is parsed, as a parsed value takes many times the
+/// bytes of its text.
 pub(crate) fn parse(text: &str) -> Result<Json, SourceFault> {
     // A text has fewer values than bytes.
     if text.len() > RECORD_NODES_MAX {
@@ -87,7 +87,8 @@ pub(crate) fn map(of: &Json) -> Option<Map> {
     }
 }
 
-/// Returns a timestamp in RFC 3339, or in milliseconds since 1970. A text without a zone is in UTC, as SQLite writes it.
+/// Returns a timestamp in RFC 3339, or in milliseconds since 1970. A text without a zone is in UTC, as SQLite writes
+/// it.
 pub(crate) fn time(of: &Json) -> Option<Timestamp> {
     match of {
         Json::String(text) => utc(text),

@@ -9,10 +9,11 @@
 //! | [`SourceSession`], [`SessionMessage`], [`SessionBranch`], [`ParentLink`] | a session: its lines of messages, and the facts about it |
 //! | [`UnknownRecord`], [`SourceLimit`] | a record that was not understood, or is larger than a limit |
 //!
-//! Files are recognised by their content, and are those of strangers. Invariants: a source is not written to; of a file of JSON
-//! lines one line is in memory, and of a source one session; a record that is damaged, too large or refused by the store is
-//! counted with its place and does not end an import; of a database tables are read, and no view, trigger or virtual table. *Absent:* graphs, and any
-//! format of messages of one thread (`Thread::import_messages` of the engine reads those).
+//! Files are recognised by their content, and are those of strangers. Invariants: a source is not written to; of a file
+//! of JSON lines one line is in memory, and of a source one session; a record that is damaged, too large or refused by
+//! the store is counted with its place and does not end an import; of a database tables are read, and no view, trigger
+//! or virtual table. *Absent:* graphs, and any format of messages of one thread (`Thread::import_messages` of the
+//! engine reads those).
 //!
 //! # Recipe: import everything below a folder
 //! ```

@@ -6,7 +6,8 @@ pub(crate) const PROBED_LINES_MAX: usize = 50;
 /// Bytes in which the kind of a file is looked for.
 pub(crate) const PROBED_BYTES_MAX: usize = RECORD_BYTES_MAX;
 
-/// Bytes of a line, of a document, of an item of an array, and of a value of a database. A value of the store is not longer.
+/// Bytes of a line, of a document, of an item of an array, and of a value of a database. A value of the store is not
+/// longer.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Capacity of the buffer that is retained from one line to the next.
@@ -15,7 +16,8 @@ pub(crate) const LINE_BUFFER_BYTES: usize = 1 << 20;
 /// Values, members and items of a record of JSON.
 pub(crate) const RECORD_NODES_MAX: usize = 2_000_000;
 
-/// Bytes that a compressed file or document may yield for each byte of it, beyond the first [`DECOMPRESSED_BYTES_FREE`].
+/// Bytes that a compressed file or document may yield for each byte of it, beyond the first
+/// [`DECOMPRESSED_BYTES_FREE`].
 pub(crate) const DECOMPRESSED_RATIO_MAX: u64 = 1_000;
 
 /// Bytes that a compressed file may yield whatever its size.
@@ -30,8 +32,8 @@ pub(crate) const DATABASE_STEPS_MAX: u64 = 4_000_000_000;
 /// Instructions of SQLite between two comparisons with [`DATABASE_STEPS_MAX`].
 pub(crate) const DATABASE_STEPS_BETWEEN: i32 = 100_000;
 
-/// Bytes that the queries of a database may yield for each byte of the file, beyond the first [`DATABASE_BYTES_FREE`]. A value
-/// without bytes of its own counts 8.
+/// Bytes that the queries of a database may yield for each byte of the file, beyond the first [`DATABASE_BYTES_FREE`].
+/// A value without bytes of its own counts 8.
 pub(crate) const DATABASE_RATIO_MAX: u64 = 32;
 
 /// Bytes that the queries of a database may yield whatever its size.

@@ -32,7 +32,8 @@ pub(crate) enum FileLine {
     Fault(SourceFault),
 }
 
-/// Opens a file, and decompresses it if it begins as a Zstandard frame. A file that cannot be opened fails when it is read.
+/// Opens a file, and decompresses it if it begins as a Zstandard frame. A file that cannot be opened fails when it is
+/// read.
 pub(crate) fn open(path: &Path) -> Box<dyn BufRead> {
     try_open(path).unwrap_or_else(|error| Box::new(BufReader::new(FailedInput(error))))
 }

@@ -72,8 +72,8 @@ pub struct SourceSession {
     pub source: SourceKind,
     /// The id that the source gives it. It is derived where the source has none.
     pub id: String,
-    /// The ids that were derived from the content when it was shorter, the longest first: a thread with one of them that holds the
-    /// begin of the main line is this session as it was.
+    /// The ids that were derived from the content when it was shorter, the longest first: a thread with one of them
+    /// that holds the begin of the main line is this session as it was.
     pub earlier_ids: Vec<String>,
     /// The session that it was forked from, or that started it.
     pub parent: Option<ParentLink>,
@@ -171,8 +171,8 @@ impl ParentLink {
 pub struct UnknownRecord {
     /// The program, if the file was recognised.
     pub source: Option<SourceKind>,
-    /// The kind: a type of the source, or `not_json`, `torn_last_line`, `too_large`, `empty_file`, `unrecognised_file` and the
-    /// like.
+    /// The kind: a type of the source, or `not_json`, `torn_last_line`, `too_large`, `empty_file`, `unrecognised_file`
+    /// and the like.
     pub kind: String,
     /// The place: the file, and the line or row in it.
     pub place: String,
@@ -185,8 +185,8 @@ pub struct UnknownRecord {
 /// The number of records that were not understood, by kind.
 pub type UnknownCounts = BTreeMap<String, u64>;
 
-/// Cuts a line into turns, each of which becomes one checkpoint. A turn begins with a human message or a summary, unless
-/// the open turn has no message of the model and no tool result yet.
+/// Cuts a line into turns, each of which becomes one checkpoint. A turn begins with a human message or a summary,
+/// unless the open turn has no message of the model and no tool result yet.
 pub fn turns(line: &[Arc<SessionMessage>]) -> Vec<&[Arc<SessionMessage>]> {
     let mut turns = Vec::new();
     let (mut start, mut has_answer) = (0, false);

@@ -3,7 +3,8 @@
 use crate::error::{ImportError, SourceFault};
 use crate::model::{SourceKind, SourceSession, UnknownRecord};
 
-/// The receiver of sessions and unknown records. Parents come before their forks and before the sessions that they started.
+/// The receiver of sessions and unknown records. Parents come before their forks and before the sessions that they
+/// started.
 pub trait SessionSink {
     /// Takes a session.
     ///

@@ -47,8 +47,8 @@ impl SourceFile {
 /// main lines of sessions that were forked.
 ///
 /// # Errors
-/// [`ImportError::Io`] if the file or folder cannot be read; a file within the folder that cannot is counted as `unreadable`. An
-/// error of the sink.
+/// [`ImportError::Io`] if the file or folder cannot be read; a file within the folder that cannot is counted as
+/// `unreadable`. An error of the sink.
 pub fn read_sessions(path: &Path, only: Option<SourceKind>, sink: &mut dyn SessionSink) -> Result<(), ImportError> {
     let mut found = FoundFiles::default();
     let metadata = fs::metadata(path).map_err(|error| ImportError::io(path, error))?;

@@ -128,7 +128,8 @@ impl ZedMessages {
         number
     }
 
-    /// Returns the last message of the model since the human message at a position of the line, and before the next one.
+    /// Returns the last message of the model since the human message at a position of the line, and before the next
+    /// one.
     fn last_of_model(&self, from: usize) -> Option<usize> {
         let kind = |number: &usize| self.arena.drafts[*number].kind;
         let after = self.main.get(from + 1..)?.iter();

@@ -1,7 +1,7 @@
 //! Zstandard: the frames of a file one after another, with bounded memory and output.
 //!
-//! Invariants: the frames of a file are read up to its end, as `zstd -d` reads them; a frame whose checksum differs is an error;
-//! the output does not exceed [`DECOMPRESSED_RATIO_MAX`] times the input.
+//! Invariants: the frames of a file are read up to its end, as `zstd -d` reads them; a frame whose checksum differs is
+//! an error; the output does not exceed [`DECOMPRESSED_RATIO_MAX`] times the input.
 
 use std::io::{self, BufRead, Read};
 

@@ -9,8 +9,8 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'@' | b':' | b',' | b'!' | b'*')
 }
 
-/// Encodes a text as one segment of a path, or as one value of a query. The ending `.json` of a segment is encoded, because
-/// it asks for the JSON of a screen.
+/// Encodes a text as one segment of a path, or as one value of a query. The ending `.json` of a segment is encoded,
+/// because it asks for the JSON of a screen.
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     let json_dot = text.ends_with(".json").then(|| text.len() - ".json".len());
@@ -43,7 +43,8 @@ pub(crate) fn decode(text: &str, plus: bool) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Returns the text that names the head of a thread, in quotes if its id could be read as another point or as an option.
+/// Returns the text that names the head of a thread, in quotes if its id could be read as another point or as an
+/// option.
 pub(crate) fn thread_text(thread: &str) -> String {
     let is_simple = !thread.starts_with(['"', '-']) && !thread.contains(['@', '~']) && !thread.contains("..");
     if is_simple && thread != "." {

@@ -1,7 +1,7 @@
 //! The facts about the files of a store that the file system shows.
 //!
-//! Invariant: no file is opened, because closing one would release the locks that SQLite has on it in this process. *Absent:* the
-//! content of the store, which the store reads.
+//! Invariant: no file is opened, because closing one would release the locks that SQLite has on it in this process.
+//! *Absent:* the content of the store, which the store reads.
 
 use std::fs;
 use std::path::Path;

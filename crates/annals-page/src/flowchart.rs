@@ -1,5 +1,5 @@
-//! A graph as inline SVG: nodes in layers from the top down with their counts, transitions with theirs, and the path of a run
-//! marked. Colours are classes of the stylesheet.
+//! A graph as inline SVG: nodes in layers from the top down with their counts, transitions with theirs, and the path of
+//! a run marked. Colours are classes of the stylesheet.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! Decides whether a request is answered: token, host and origin.
 //!
-//! The token comes once in the link, and then in a cookie that other sites cannot send, or in the header `Authorization`.
-//! Invariants: nothing of the store is read for a refused request; a write needs the origin of this server and the token of
-//! its forms as well.
+//! The token comes once in the link, and then in a cookie that other sites cannot send, or in the header
+//! `Authorization`. Invariants: nothing of the store is read for a refused request; a write needs the origin of this
+//! server and the token of its forms as well.
 
 use std::net::SocketAddr;
 

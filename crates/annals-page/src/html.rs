@@ -1,5 +1,5 @@
-//! The writer of HTML. Invariant: data enters a document only through [`Html::text`] and attribute values, which escape it;
-//! markup is written by literals of this program.
+//! The writer of HTML. Invariant: data enters a document only through [`Html::text`] and attribute values, which escape
+//! it; markup is written by literals of this program.
 
 use std::fmt::Write as _;
 
@@ -106,7 +106,8 @@ pub(crate) fn is_steering(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
-/// Adds a text to markup: characters with a meaning in HTML become references, and those that steer the layout are named.
+/// Adds a text to markup: characters with a meaning in HTML become references, and those that steer the layout are
+/// named.
 fn escape_into(text: &str, markup: &mut String) {
     markup.reserve(text.len());
     for c in text.chars() {

@@ -8,9 +8,10 @@
 //! | [`LiveEvents`] | new checkpoints, as server-sent events |
 //! | [`PageError`] | a failure of the server |
 //!
-//! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants: data is
-//! text in a document and never markup; a request without the token, for another host or from another origin reads nothing of
-//! the store; the cost of a screen is that of its content. *Absent:* encryption, users, and any address but the loopback.
+//! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:
+//! data is text in a document and never markup; a request without the token, for another host or from another origin
+//! reads nothing of the store; the cost of a screen is that of its content. *Absent:* encryption, users, and any
+//! address but the loopback.
 //!
 //! | address | screen |
 //! | --- | --- |

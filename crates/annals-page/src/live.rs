@@ -28,8 +28,8 @@ impl LiveEvents {
         Ok(Self { watch, begun: false })
     }
 
-    /// Waits for new checkpoints, at most for a time, and returns one event for each thread that has some, or a comment. The
-    /// id of an event is the position in the log after it.
+    /// Waits for new checkpoints, at most for a time, and returns one event for each thread that has some, or a
+    /// comment. The id of an event is the position in the log after it.
     ///
     /// # Errors
     /// As [`Watch::next`].

@@ -1,7 +1,7 @@
 //! Messages as Markdown, for a copy into an issue or a note.
 //!
-//! Invariant: no text of a message begins a tag of HTML in the document: `<` and `&` are references outside of fenced code, in which
-//! Markdown shows them as they are. *Absent:* names for people of the types of messages.
+//! Invariant: no text of a message begins a tag of HTML in the document: `<` and `&` are references outside of fenced
+//! code, in which Markdown shows them as they are. *Absent:* names for people of the types of messages.
 
 use serde_json::Value as Json;
 
@@ -79,8 +79,8 @@ fn add_text(document: &mut String, text: &str) {
     }
 }
 
-/// Returns the marks of a line that begins or ends fenced code. An indented one could end with the list that it stands in, so it
-/// does not count.
+/// Returns the marks of a line that begins or ends fenced code. An indented one could end with the list that it stands
+/// in, so it does not count.
 fn fence_of(row: &str) -> Option<&str> {
     let mark = row.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
     let len = row.bytes().take_while(|byte| char::from(*byte) == mark).count();
@@ -101,7 +101,8 @@ fn escaped(text: &str) -> String {
     shown(text).replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// Replaces the characters that control the layout of the text around them, and a carriage return, which ends a line of Markdown.
+/// Replaces the characters that control the layout of the text around them, and a carriage return, which ends a line of
+/// Markdown.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if is_steering(c) || c == '\r' { '\u{fffd}' } else { c }).collect()
 }

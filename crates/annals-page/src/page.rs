@@ -122,8 +122,8 @@ impl Page {
         self.guard.link()
     }
 
-    /// Answers a request. A failure is a response as well: 400 for a request that is not valid, 403 for one without the token or
-    /// from another origin, 404 for a thread or a checkpoint that does not exist.
+    /// Answers a request. A failure is a response as well: 400 for a request that is not valid, 403 for one without the
+    /// token or from another origin, 404 for a thread or a checkpoint that does not exist.
     pub fn handle(&self, request: &PageRequest) -> PageResponse {
         let wants_json = request.target.split('?').next().is_some_and(|path| path.ends_with(".json"));
         let response = self.answer(request).unwrap_or_else(|refusal| self.refused(&refusal, wants_json));

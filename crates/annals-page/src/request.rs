@@ -40,7 +40,8 @@ impl PageRequest {
     /// Reads the head of a request of HTTP/1.1: the lines up to the empty line, without it. The body is empty.
     ///
     /// # Errors
-    /// [`PageError::Malformed`] with the reason if the head has more than 32 KiB or 100 headers, or is not one of a request.
+    /// [`PageError::Malformed`] with the reason if the head has more than 32 KiB or 100 headers, or is not one of a
+    /// request.
     ///
     /// # Example
     /// ```

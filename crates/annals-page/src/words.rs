@@ -110,8 +110,8 @@ pub(crate) fn brief(value: &Value) -> String {
     }
 }
 
-/// Returns the text of an interrupt: its value if that is a text, the member `question` of an object, or the tools for which an
-/// agent asks leave.
+/// Returns the text of an interrupt: its value if that is a text, the member `question` of an object, or the tools for
+/// which an agent asks leave.
 pub(crate) fn interrupt(value: &Value) -> String {
     let actions = value.get("action_requests").and_then(Value::as_list).unwrap_or_default();
     let tools = tally(actions.iter().filter_map(|action| action.get("name")?.as_str()));

@@ -12,7 +12,7 @@ use annals_graph::task::Context;
 use annals_graph::{IntoInput, StateUpdate};
 use serde_json::{Map, Value as Json, json};
 
-use crate::driver::Driver;
+use crate::driver::DriverKind;
 use crate::expr::{Env, eval, message, text};
 use crate::functional::EntryGraph;
 use crate::policy::GraphParts;
@@ -304,8 +304,8 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World,
         }
         let program = shared.program(&node.name, node.program.clone());
         graph = match options.driver {
-            Driver::Blocking => graph.node_with(&*node.name, Own(shared.run(program)), shared.options(node)),
-            Driver::Async => graph.node_with(&*node.name, Own(shared.start(program)), shared.options(node)),
+            DriverKind::Blocking => graph.node_with(&*node.name, Own(shared.run(program)), shared.options(node)),
+            DriverKind::Async => graph.node_with(&*node.name, Own(shared.start(program)), shared.options(node)),
         };
     }
     for (from, to) in &def.edges {

@@ -11,13 +11,13 @@ use annals_graph::{Error, Run, RunOutput, StreamPart, block_on};
 
 /// The driver that runs the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Driver {
+pub(crate) enum DriverKind {
     #[default]
     Blocking,
     Async,
 }
 
-impl Driver {
+impl DriverKind {
     /// Reads a driver from the command line.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         match name {

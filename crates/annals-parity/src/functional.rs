@@ -13,7 +13,7 @@ use annals_graph::{IntoInput, StateUpdate};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape};
-use crate::driver::{Driver, at_once, give_way};
+use crate::driver::{DriverKind, at_once, give_way};
 use crate::expr::{Env, eval};
 use crate::policy::{cache_policy, policies};
 use crate::program::{Failure, Gathered, Program, World, block_of};
@@ -56,10 +56,10 @@ pub(crate) fn build(
     };
     let (program, name) = (Arc::new(program), def.name.as_deref().unwrap_or(name));
     let mut entrypoint = match world.driver() {
-        Driver::Blocking => Entrypoint::new(name, move |input: Value, context: &Context| {
+        DriverKind::Blocking => Entrypoint::new(name, move |input: Value, context: &Context| {
             Ok(final_of(&at_once(program.value(plain(&input), context))?))
         }),
-        Driver::Async => Entrypoint::new(name, move |input: Value, context: Context| {
+        DriverKind::Async => Entrypoint::new(name, move |input: Value, context: Context| {
             let program = Arc::clone(&program);
             async move {
                 give_way().await;
@@ -159,13 +159,13 @@ impl Program {
         };
         let program = Arc::new(program);
         match self.world.driver() {
-            Driver::Blocking => {
+            DriverKind::Blocking => {
                 let run = move |input: Value, context: &Context| {
                     Ok(Value::from(at_once(program.value(plain(&input), context))?))
                 };
                 with_policies(Task::new(name, run), def).start(context, input)
             }
-            Driver::Async => {
+            DriverKind::Async => {
                 let run = move |input: Value, context: Context| {
                     let program = Arc::clone(&program);
                     async move {
@@ -195,7 +195,7 @@ impl Program {
             }
             "start" => {
                 let started = self.start_task(text("task"), context, input());
-                if self.world.driver() == Driver::Async {
+                if self.world.driver() == DriverKind::Async {
                     started.ended().await;
                 }
                 let slot = StartedTask::Started(started);
@@ -250,8 +250,8 @@ impl Program {
     /// Waits for a task in the manner of the driver.
     async fn result_of(&self, task: annals_graph::task::Started<Value>) -> NodeResult<Value> {
         match self.world.driver() {
-            Driver::Blocking => task.wait(),
-            Driver::Async => task.await,
+            DriverKind::Blocking => task.wait(),
+            DriverKind::Async => task.await,
         }
     }
 

@@ -34,7 +34,7 @@ use annals::state::DynState;
 use annals_graph::prelude::{DynSchema, DynUpdate, START, StateGraph, Store};
 use serde_json::Value as Json;
 
-use driver::Driver;
+use driver::DriverKind;
 use scenario::{Options, Scenario};
 
 const USAGE: &str =
@@ -59,7 +59,7 @@ persistence runs the vectors of the key-value memory and of the cache on both ba
   --append   list channels in place of a reducer for concat_list
   --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";
 
-type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type RunnerResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
             "--append" => options.append = true,
             "--partial" => options.partial = true,
             "--backend" => options.sqlite = rest.next() == Some("sqlite"),
-            "--driver" => options.driver = rest.next().and_then(Driver::parse).unwrap_or_default(),
+            "--driver" => options.driver = rest.next().and_then(DriverKind::parse).unwrap_or_default(),
             place => places.push(place),
         }
     }
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn verify(folder: &Path, write: bool) -> Res<()> {
+fn verify(folder: &Path, write: bool) -> RunnerResult<()> {
     let report = vectors::verify(folder, &vectors::ways())?;
     println!("{} of {} give the trace of the reference", report.run - report.failed.len(), report.run);
     if write {
@@ -130,13 +130,13 @@ fn verify(folder: &Path, write: bool) -> Res<()> {
     if surprises.is_empty() { Ok(()) } else { Err(surprises.into()) }
 }
 
-fn verify_messages(folder: &Path, write: bool) -> Res<()> {
+fn verify_messages(folder: &Path, write: bool) -> RunnerResult<()> {
     let (count, surprises) = messages::verify(folder, write)?;
     println!("{count} calls");
     if write || surprises.is_empty() { Ok(()) } else { Err(surprises.into()) }
 }
 
-fn run_all(scenarios: &Path, out: &Path, options: Options) -> Res<()> {
+fn run_all(scenarios: &Path, out: &Path, options: Options) -> RunnerResult<()> {
     std::fs::create_dir_all(out)?;
     let (mut run, mut reasons) = (0, BTreeMap::<String, usize>::new());
     for path in files(scenarios)? {
@@ -163,7 +163,7 @@ fn run_all(scenarios: &Path, out: &Path, options: Options) -> Res<()> {
     Ok(())
 }
 
-fn files(place: &Path) -> Res<Vec<PathBuf>> {
+fn files(place: &Path) -> RunnerResult<Vec<PathBuf>> {
     if place.is_file() {
         return Ok(vec![place.to_owned()]);
     }
@@ -179,7 +179,7 @@ fn files(place: &Path) -> Res<Vec<PathBuf>> {
 }
 
 /// Runs a scenario on a new store.
-fn run_one(scenario: Scenario, options: Options) -> Res<Result<Json, Vec<String>>> {
+fn run_one(scenario: Scenario, options: Options) -> RunnerResult<Result<Json, Vec<String>>> {
     let folder = tempfile::tempdir()?;
     let store = match options.sqlite {
         true => Store::open(folder.path().join("threads.annals"))?,
@@ -190,8 +190,8 @@ fn run_one(scenario: Scenario, options: Options) -> Res<Result<Json, Vec<String>
 
 /// Runs a scenario. Under the blocking driver it runs in a node of another graph: there the tasks of a superstep run
 /// one after another on the thread of that node, in task order, as in the traces.
-fn run_on_store(scenario: Scenario, options: Options, store: Store) -> Res<Result<Json, Vec<String>>> {
-    if options.driver == Driver::Async {
+fn run_on_store(scenario: Scenario, options: Options, store: Store) -> RunnerResult<Result<Json, Vec<String>>> {
+    if options.driver == DriverKind::Async {
         return Ok(steps::Runner::new(&scenario, options, store).run().map_err(|what| vec![what]));
     }
     let result = Arc::new(Mutex::new(None));

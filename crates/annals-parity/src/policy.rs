@@ -14,7 +14,7 @@ use annals_graph::task::Context;
 use serde_json::{Map, Value as Json};
 
 use crate::build::Channels;
-use crate::driver::{Driver, at_once, give_way};
+use crate::driver::{DriverKind, at_once, give_way};
 use crate::expr::{Env, eval, text};
 use crate::program::{Failure, Out, Program, World};
 use crate::scenario::{NodeDef, TaskDef};
@@ -75,8 +75,8 @@ impl GraphParts<'_> {
             && let Some(program) = self.handler(&format!("__error_handler__{}", node.name), ops)
         {
             options = match self.world.driver() {
-                Driver::Blocking => options.error_handler(Own(self.run(program))),
-                Driver::Async => options.error_handler(Own(self.start(program))),
+                DriverKind::Blocking => options.error_handler(Own(self.run(program))),
+                DriverKind::Async => options.error_handler(Own(self.start(program))),
             };
         }
         if let Some(policy) = cache_policy(node.other.get("cache")) {
@@ -111,8 +111,8 @@ impl GraphParts<'_> {
             && let Some(program) = self.handler("__default_error_handler__", ops)
         {
             defaults = match self.world.driver() {
-                Driver::Blocking => defaults.error_handler(Own(self.run(program))),
-                Driver::Async => defaults.error_handler(Own(self.start(program))),
+                DriverKind::Blocking => defaults.error_handler(Own(self.run(program))),
+                DriverKind::Async => defaults.error_handler(Own(self.start(program))),
             };
         }
         defaults

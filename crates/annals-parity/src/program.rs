@@ -16,7 +16,7 @@ use annals_graph::task::{Context, NodeError};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Channels};
-use crate::driver::Driver;
+use crate::driver::DriverKind;
 use crate::expr::{Env, eval, members, text, truthy};
 use crate::functional::StartedTasks;
 use crate::scenario::TaskDef;
@@ -35,14 +35,14 @@ pub(crate) struct WorldState {
     /// The subgraphs, by their names.
     pub(crate) children: HashMap<String, Built>,
     /// The driver that runs the graphs.
-    pub(crate) driver: Driver,
+    pub(crate) driver: DriverKind,
     /// The cache of the root graphs.
     pub(crate) cache: Option<Cache>,
 }
 
 impl World {
     /// Returns the world of a scenario with a driver, and with a cache if it has one.
-    pub(crate) fn new(driver: Driver, cache: Option<Cache>) -> Self {
+    pub(crate) fn new(driver: DriverKind, cache: Option<Cache>) -> Self {
         Self(Arc::new(Mutex::new(WorldState { driver, cache, ..WorldState::default() })))
     }
 
@@ -52,7 +52,7 @@ impl World {
     }
 
     /// Returns the driver that runs the graphs.
-    pub(crate) fn driver(&self) -> Driver {
+    pub(crate) fn driver(&self) -> DriverKind {
         self.lock().driver
     }
 

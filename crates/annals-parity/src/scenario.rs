@@ -6,7 +6,7 @@ use annals_graph::prelude::StreamMode;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use crate::driver::Driver;
+use crate::driver::DriverKind;
 
 /// A scenario: graphs, and steps to run with them.
 #[derive(Clone, Debug, Deserialize)]
@@ -104,7 +104,7 @@ pub(crate) struct Options {
     /// Stores the threads in a file.
     pub(crate) sqlite: bool,
     /// The driver that runs the graphs, and whether their nodes are asynchronous.
-    pub(crate) driver: Driver,
+    pub(crate) driver: DriverKind,
 }
 
 /// Returns the features of a scenario that the public API does not have.

@@ -13,7 +13,7 @@ use annals_graph::{StateSnapshot, TaskView};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape, build};
-use crate::driver::Driver;
+use crate::driver::DriverKind;
 use crate::program::{Program, World};
 use crate::scenario::{GraphDef, Options, Scenario};
 use crate::steps::On;
@@ -117,7 +117,7 @@ impl Program {
     ) -> Result<Json, BoxError> {
         async fn run<B: Shape>(
             built: &B,
-            (own, driver): (bool, Driver),
+            (own, driver): (bool, DriverKind),
             input: Json,
             context: &Context,
         ) -> Result<Json, BoxError> {

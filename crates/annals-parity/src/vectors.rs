@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use crate::canon::{canonical, differences};
-use crate::driver::Driver;
+use crate::driver::DriverKind;
 use crate::scenario::{self, Options, Scenario};
-use crate::{Res, files, run_one};
+use crate::{RunnerResult, files, run_one};
 
 /// The file with the names of the scenarios that still fail.
 const OPEN: &str = "open.txt";
@@ -74,19 +74,19 @@ impl Vector {
         self.scenario["name"].as_str().unwrap_or_default()
     }
 
-    pub(crate) fn scenario(&self) -> Res<Scenario> {
+    pub(crate) fn scenario(&self) -> RunnerResult<Scenario> {
         Ok(serde_json::from_value(self.scenario.clone())?)
     }
 }
 
 /// Packs scenarios and their traces into one file for each category, a line for each scenario, and returns their
 /// number.
-pub(crate) fn pack(scenarios: &Path, traces: &Path, out: &Path) -> Res<usize> {
+pub(crate) fn pack(scenarios: &Path, traces: &Path, out: &Path) -> RunnerResult<usize> {
     let mut by_category: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut count = 0;
     for path in files(scenarios)? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let read = |path: &Path| -> Res<Json> { Ok(serde_json::from_slice(&std::fs::read(path)?)?) };
+        let read = |path: &Path| -> RunnerResult<Json> { Ok(serde_json::from_slice(&std::fs::read(path)?)?) };
         let vector =
             json!({"scenario": read(&path)?, "trace": canonical(&read(&traces.join(format!("{name}.json")))?)});
         by_category.entry(category(&name)).or_default().push(vector.to_string());
@@ -131,14 +131,14 @@ impl Report {
     }
 
     /// Writes the list of failing scenarios anew.
-    pub(crate) fn write_open(&self, folder: &Path) -> Res<()> {
+    pub(crate) fn write_open(&self, folder: &Path) -> RunnerResult<()> {
         let names = self.failed.keys().filter(|name| !self.differ.contains(*name));
         Ok(std::fs::write(folder.join(OPEN), names.map(|name| format!("{name}\n")).collect::<String>())?)
     }
 }
 
 /// Reads a list of scenarios: the first word of each line. A list that is not there is empty.
-pub(crate) fn names(list: &Path) -> Res<BTreeSet<String>> {
+pub(crate) fn names(list: &Path) -> RunnerResult<BTreeSet<String>> {
     let text = match std::fs::read_to_string(list) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         text => text?,
@@ -151,7 +151,7 @@ pub(crate) fn names(list: &Path) -> Res<BTreeSet<String>> {
 }
 
 /// Runs all vectors of a folder with each of the options, several at a time.
-pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> Res<Report> {
+pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> RunnerResult<Report> {
     let vectors = read_vectors(folder)?;
     let (open, differ) = (names(&folder.join(OPEN))?, names(&folder.join(DIFFER))?);
     let failed = each_vector(&vectors, |vector| {
@@ -162,7 +162,7 @@ pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> Res<Report> 
 }
 
 /// Reads the vectors of a folder.
-pub(crate) fn read_vectors(folder: &Path) -> Res<Vec<Vector>> {
+pub(crate) fn read_vectors(folder: &Path) -> RunnerResult<Vec<Vector>> {
     let mut vectors = Vec::new();
     for path in files(folder)? {
         vectors.extend(serde_json::from_slice::<Vec<Vector>>(&std::fs::read(&path)?)?);
@@ -211,7 +211,7 @@ fn problem(vector: &Vector, way: &str, options: Options) -> Option<String> {
 pub(crate) fn ways() -> Vec<(&'static str, Options)> {
     let memory = Options::default();
     let sqlite = Options { sqlite: true, ..memory };
-    let of_async = |options| Options { driver: Driver::Async, ..options };
+    let of_async = |options| Options { driver: DriverKind::Async, ..options };
     vec![
         ("memory", memory),
         ("sqlite", sqlite),

@@ -1,5 +1,5 @@
-//! Properties of random histories: `load` inverts `dump`, the conversion to LangChain is lossless, and hostile documents
-//! do not panic.
+//! Properties of random histories: `load` inverts `dump`, the conversion to LangChain is lossless, and hostile
+//! documents do not panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Controls: planted faults of an engine or of a disk, which the cuts must find. A harness that does not is worth nothing.
+//! Controls: planted faults of an engine or of a disk, which the cuts must find. A harness that does not is worth
+//! nothing.
 
 use annals::store::Synchronous;
 

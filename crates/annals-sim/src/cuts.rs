@@ -27,8 +27,8 @@ pub(crate) struct Counts {
     pub(crate) run: u64,
     /// Cuts whose files differ from those of every other cut of their trace.
     pub(crate) distinct: u64,
-    /// Cuts after which the library opened the files: SQLite recovers those of each distinct one, and one of the cuts that
-    /// leave equal content is opened and read.
+    /// Cuts after which the library opened the files: SQLite recovers those of each distinct one, and one of the cuts
+    /// that leave equal content is opened and read.
     pub(crate) opened: u64,
     /// Cuts during a migration, and distinct files with the older format.
     pub(crate) in_migration: u64,
@@ -309,8 +309,8 @@ fn is_migration(upkeep: FileUpkeep) -> bool {
     upkeep == FileUpkeep::Migrate
 }
 
-/// Lets SQLite recover the files of a cut, and returns the pages of the store: those in the log replace those in the file,
-/// and torn frames are dropped. The result is `None` for files that the library has to open in any case.
+/// Lets SQLite recover the files of a cut, and returns the pages of the store: those in the log replace those in the
+/// file, and torn frames are dropped. The result is `None` for files that the library has to open in any case.
 fn recover(folder: &Path, image: &Image) -> Option<Vec<u8>> {
     let main = image[StoreFile::Main as usize].as_ref()?;
     if main.is_empty() || image[StoreFile::Journal as usize].is_some() {

@@ -1,8 +1,8 @@
 //! Errors of the disk, of the memory and of the locks at the n-th call of a kind.
 //!
-//! After each run the fault is over, and the store is opened five times: as the handle left it, as the end of the process
-//! would have left it, and after power cuts. Everything that was acknowledged must be there, everything that an error
-//! said was not written must not be, and only a call with an unknown outcome may be either.
+//! After each run the fault is over, and the store is opened five times: as the handle left it, as the end of the
+//! process would have left it, and after power cuts. Everything that was acknowledged must be there, everything that an
+//! error said was not written must not be, and only a call with an unknown outcome may be either.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

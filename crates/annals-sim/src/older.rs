@@ -21,8 +21,8 @@ pub(crate) fn image() -> Image {
     image
 }
 
-/// Returns the files before a migration, and the content that a store shows after one without an interruption. The tests
-/// of the engine compare it with the content that the last build of format 1 showed.
+/// Returns the files before a migration, and the content that a store shows after one without an interruption. The
+/// tests of the engine compare it with the content that the last build of format 1 showed.
 pub(crate) fn file() -> Result<(Image, StoreView), String> {
     static SHOWN: OnceLock<Result<StoreView, String>> = OnceLock::new();
     let shown = SHOWN.get_or_init(|| {

@@ -1,7 +1,7 @@
 //! A backend that records the calls which change the store: each with its begin and, once it is acknowledged, its end.
 //!
-//! The log of the disk thus knows the batches that a power cut may take, and the batches can be repeated on the model in
-//! memory.
+//! The log of the disk thus knows the batches that a power cut may take, and the batches can be repeated on the model
+//! in memory.
 
 use std::collections::BTreeSet;
 use std::path::Path;

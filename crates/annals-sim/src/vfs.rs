@@ -1,8 +1,9 @@
-//! A layer below SQLite: a VFS that forwards every call to that of the operating system and shows it to a [`FolderWatch`].
+//! A layer below SQLite: a VFS that forwards every call to that of the operating system and shows it to a
+//! [`FolderWatch`].
 //!
 //! It is registered as the default VFS, so that the store opens its files through it without knowing. Only files in a
-//! folder that is watched are shown; all others pass through. Shared memory is forwarded unmodified: its pages are mapped
-//! by the operating system, and only the calls themselves can be made to fail.
+//! folder that is watched are shown; all others pass through. Shared memory is forwarded unmodified: its pages are
+//! mapped by the operating system, and only the calls themselves can be made to fail.
 //!
 //! This is the only module with `unsafe`. Its invariants: a [`ShimFile`] stands at the beginning of the memory that
 //! SQLite allocates for a file, and the file of the operating system stands behind it in the same memory
@@ -67,8 +68,8 @@ pub(crate) fn install() {
     });
 }
 
-/// Makes the randomness and the time that SQLite asks for follow from a seed other than 0; 0 ends that. The salts of the
-/// WAL and of journals are drawn from it.
+/// Makes the randomness and the time that SQLite asks for follow from a seed other than 0; 0 ends that. The salts of
+/// the WAL and of journals are drawn from it.
 pub(crate) fn seed_randomness(seed: u64) {
     RANDOM.store(seed, Ordering::SeqCst);
     // SAFETY: a length of 0 makes SQLite draw a new seed the next time; the pointer is not read.

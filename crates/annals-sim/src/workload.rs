@@ -1,10 +1,10 @@
 //! The workload: actors on the public API of the engine and of the executor, each with threads of its own.
 //!
-//! An actor runs turns of a graph with parallel nodes and subgraphs (all durabilities), interrupts and resume values, sleeps and
-//! their timers, edits of the past, forks, updates without a graph, also of maps and texts, deletes, prunings, copies of
-//! threads, transactions on a table of the application, and changes of the key-value memory; it copies the WAL and the store,
-//! and compacts the file. A file of an older format is migrated by the first open. Verbs that the store gains become variants
-//! of [`Act`].
+//! An actor runs turns of a graph with parallel nodes and subgraphs (all durabilities), interrupts and resume values,
+//! sleeps and their timers, edits of the past, forks, updates without a graph, also of maps and texts, deletes,
+//! prunings, copies of threads, transactions on a table of the application, and changes of the key-value memory; it
+//! copies the WAL and the store, and compacts the file. A file of an older format is migrated by the first open. Verbs
+//! that the store gains become variants of [`Act`].
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,8 +28,9 @@ const BEGIN_US: i64 = 1_790_000_000_000_000;
 /// Microseconds that a sleeping task sleeps.
 const NAP_US: i64 = 3_600_000_000;
 
-/// A clock that goes on by a millisecond when an actor begins an act, and stands still during the act. Threads of the store and
-/// of the executor read it at any time: were a read to move it, they would decide which timestamps a workload stores.
+/// A clock that goes on by a millisecond when an actor begins an act, and stands still during the act. Threads of the
+/// store and of the executor read it at any time: were a read to move it, they would decide which timestamps a workload
+/// stores.
 #[derive(Clone, Debug)]
 struct ActClock(Arc<AtomicI64>);
 
@@ -100,7 +101,8 @@ struct Deep {
 
 /// The graphs that the actors run.
 struct Graphs {
-    /// Two nodes side by side, and after them two subgraphs: one that retains its state, and one that begins anew in each turn.
+    /// Two nodes side by side, and after them two subgraphs: one that retains its state, and one that begins anew in
+    /// each turn.
     parallel: CompiledGraph<WorkloadState>,
     /// A node that interrupts, beside one that does not.
     asking: CompiledGraph<WorkloadState>,
@@ -448,8 +450,8 @@ impl Actor {
         }
     }
 
-    /// Copies the store to a folder without faults. A copy is whole and has the heads of the actor; a failed one leaves no
-    /// file.
+    /// Copies the store to a folder without faults. A copy is whole and has the heads of the actor; a failed one leaves
+    /// no file.
     fn back_up(&self, store: &Store) -> Result<()> {
         let scratch =
             ScratchFolder::new().map_err(|error| StoreError::Read { reason: error.to_string(), source: None })?;

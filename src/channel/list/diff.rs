@@ -1,5 +1,5 @@
-//! The difference of two lists. Nodes that both share are passed over, so that the difference of a list and one made from
-//! it costs the number of changes between them.
+//! The difference of two lists. Nodes that both share are passed over, so that the difference of a list and one made
+//! from it costs the number of changes between them.
 
 use std::sync::Arc;
 

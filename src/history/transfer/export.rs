@@ -57,8 +57,8 @@ impl ExportOptions {
         self
     }
 
-    /// Sets the effect of a message that cannot be read. With [`Damaged::Placeholder`] it is written as an object with the
-    /// member `$damaged`: its position and the reason. Default: the export ends with an error.
+    /// Sets the effect of a message that cannot be read. With [`Damaged::Placeholder`] it is written as an object with
+    /// the member `$damaged`: its position and the reason. Default: the export ends with an error.
     #[must_use]
     pub fn damaged(mut self, damaged: Damaged) -> Self {
         self.damaged = damaged;
@@ -89,8 +89,8 @@ impl Snapshot {
     /// time, and the output is buffered.
     ///
     /// Nothing is dropped silently: the report counts the messages that the form cannot say, and the fields it has no
-    /// place for. LangChain's form has a place for everything. Numbers that are not finite are written as Python writes them (`NaN`),
-    /// bytes and extensions as by [`Value::to_json`](crate::base::Value::to_json).
+    /// place for. LangChain's form has a place for everything. Numbers that are not finite are written as Python writes
+    /// them (`NaN`), bytes and extensions as by [`Value::to_json`](crate::base::Value::to_json).
     ///
     /// # Errors
     /// [`TransferError::NoList`]; [`TransferError::Io`] from the writer; [`TransferError::Store`].

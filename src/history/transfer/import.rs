@@ -1,6 +1,7 @@
 //! Reading a text of messages into a new thread.
 //!
-//! *Absent:* merging: items stand in the list in the order of the text, messages with one id beside each other included.
+//! *Absent:* merging: items stand in the list in the order of the text, messages with one id beside each other
+//! included.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -49,8 +50,8 @@ impl ImportOptions {
         self
     }
 
-    /// Says how the items stand in the text. Unless it is said, a text that begins with `[` is a list; in any other, values
-    /// follow each other, over as many lines as they take; and an object that is the whole text and has the list
+    /// Says how the items stand in the text. Unless it is said, a text that begins with `[` is a list; in any other,
+    /// values follow each other, over as many lines as they take; and an object that is the whole text and has the list
     /// `messages` is that list.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> Self {
@@ -58,9 +59,9 @@ impl ImportOptions {
         self
     }
 
-    /// Goes on after what ends an import otherwise: a line that cannot be read, and an item that cannot be stored even as
-    /// it is. They are left out and counted with their lines in [`ImportReport::left_out`]. A list is not a matter of
-    /// lines: what cannot be read in it still ends the import.
+    /// Goes on after what ends an import otherwise: a line that cannot be read, and an item that cannot be stored even
+    /// as it is. They are left out and counted with their lines in [`ImportReport::left_out`]. A list is not a matter
+    /// of lines: what cannot be read in it still ends the import.
     ///
     /// # Example: a broken line
     /// ```
@@ -104,8 +105,8 @@ pub struct ImportReport {
     pub items: u64,
     /// Messages stored, those included that hold an item which was not understood.
     pub messages: u64,
-    /// Items that could not be read or stored as messages, and messages of a type that is not known. They are kept as they are,
-    /// see [`Message::opaque`] and [`Role::Other`].
+    /// Items that could not be read or stored as messages, and messages of a type that is not known. They are kept as
+    /// they are, see [`Message::opaque`] and [`Role::Other`].
     pub not_understood: Problems,
     /// Lines that were left out; none unless the import was [`lenient`](ImportOptions::lenient).
     pub left_out: BrokenLines,
@@ -118,20 +119,20 @@ pub struct ImportReport {
 }
 
 impl Thread {
-    /// Makes this thread from a text of messages: a JSON list of objects, an object with such a list as its `messages`, or
-    /// objects one after another (JSON lines).
+    /// Makes this thread from a text of messages: a JSON list of objects, an object with such a list as its `messages`,
+    /// or objects one after another (JSON lines).
     ///
     /// The text is read by [`JsonItems`], which holds one item at a time and takes what Python writes, and every
-    /// [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. An object with the list `messages` is held as one item
-    /// ([`IMPORT_ITEM_BYTES_MAX`](crate::base::limits::IMPORT_ITEM_BYTES_MAX)). Nothing is dropped silently: an item that cannot be read as a message is
-    /// kept as it is, counted, and written again by an export; what stood beside such a list is named. Messages without an
-    /// id get one; nothing is merged.
+    /// [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. An object with the list `messages` is held as one
+    /// item ([`IMPORT_ITEM_BYTES_MAX`](crate::base::limits::IMPORT_ITEM_BYTES_MAX)). Nothing is dropped silently: an
+    /// item that cannot be read as a message is kept as it is, counted, and written again by an export; what stood
+    /// beside such a list is named. Messages without an id get one; nothing is merged.
     ///
     /// # Errors
     /// - [`TransferError::Exists`]: the thread has a checkpoint already. Nothing was written.
-    /// - [`TransferError::NotJson`], [`TransferError::Io`] and [`TransferError::Message`]: the text ends the import there.
-    ///   They say how many messages the thread has now: all that stood before. If that is none, the thread was not made; a
-    ///   thread that was made has to be deleted before it is imported again
+    /// - [`TransferError::NotJson`], [`TransferError::Io`] and [`TransferError::Message`]: the text ends the import
+    ///   there. They say how many messages the thread has now: all that stood before. If that is none, the thread was
+    ///   not made; a thread that was made has to be deleted before it is imported again
     ///   ([`Store::delete_thread`](crate::store::Store::delete_thread)).
     /// - [`TransferError::Store`]: a commit was refused, and the thread has the commits before it.
     ///

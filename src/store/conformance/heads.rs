@@ -219,8 +219,8 @@ pub(super) fn chain(backend: &dyn Backend) {
     clean(backend);
 }
 
-/// Returns the batch of a run that stores once, at its end: two turns of a subgraph with the interrupt of the second one,
-/// then its own checkpoint. `root` is the head that it began on.
+/// Returns the batch of a run that stores once, at its end: two turns of a subgraph with the interrupt of the second
+/// one, then its own checkpoint. `root` is the head that it began on.
 fn all_of(place: &CasePlace, root: Option<u64>, last: u64) -> Batch {
     let child = place.inside("node");
     let on_root = Expect::new(place.namespace.clone(), root.map(id));

@@ -1,7 +1,7 @@
 //! Search by meaning: the port to a model that embeds texts, the indexed fields, and the ranking of entries.
 //!
-//! Every stored vector is compared, so a search is exact. *Absent:* a model. The library brings none, and without an index
-//! no vector is made or read.
+//! Every stored vector is compared, so a search is exact. *Absent:* a model. The library brings none, and without an
+//! index no vector is made or read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ impl KvIndex {
     }
 
     /// Sets the fields whose texts are embedded, each with a vector of its own: `$` is the whole value, `a.b` a member,
-    /// `a[0]` and `a[-1]` an item, `a[*]` every item, `a.*` every item or member, and `{a,b}` several members. An entry in
-    /// which a path selects nothing has no vector for it.
+    /// `a[0]` and `a[-1]` an item, `a[*]` every item, `a.*` every item or member, and `{a,b}` several members. An entry
+    /// in which a path selects nothing has no vector for it.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] for a path that cannot be read.

@@ -1,7 +1,7 @@
 //! The key-value memory: objects that outlive a thread and are shared by all threads.
 //!
-//! Objects are stored under a namespace and a key, beside the log in the same file. *Absent:* history; a put replaces the
-//! old value, and a replay of a thread reverts nothing.
+//! Objects are stored under a namespace and a key, beside the log in the same file. *Absent:* history; a put replaces
+//! the old value, and a replay of a thread reverts nothing.
 
 mod filter;
 mod index;
@@ -27,8 +27,8 @@ use super::handle::Store;
 
 /// The key-value memory of a store. Cheap to clone; all clones are the same memory.
 ///
-/// Every call sees the puts that returned before it began, by any handle. A put or delete returns when it is as durable as the
-/// store was opened for.
+/// Every call sees the puts that returned before it began, by any handle. A put or delete returns when it is as durable
+/// as the store was opened for.
 ///
 /// # Example
 /// ```
@@ -85,8 +85,9 @@ impl Store {
 }
 
 impl Kv {
-    /// Returns a handle that embeds the values it puts, and searches them by meaning ([`KvQuery::similar_to`]). Vectors are
-    /// stored in the file with their entry, and are removed with it; a put by a handle without an index removes them.
+    /// Returns a handle that embeds the values it puts, and searches them by meaning ([`KvQuery::similar_to`]). Vectors
+    /// are stored in the file with their entry, and are removed with it; a put by a handle without an index removes
+    /// them.
     ///
     /// # Example
     /// ```
@@ -159,12 +160,12 @@ impl Kv {
         self.write_all([write.lifetime(Some(lifetime))])
     }
 
-    /// Makes several writes in one commit, in their order: all of them, or none. The texts of all values are embedded in
-    /// one call of the model, before the commit.
+    /// Makes several writes in one commit, in their order: all of them, or none. The texts of all values are embedded
+    /// in one call of the model, before the commit.
     ///
     /// # Errors
-    /// As [`Kv::put`]; [`StoreError::Embedding`] if the model fails; [`StoreError::Invalid`] for vectors that are not of
-    /// the model's dimensions or not finite.
+    /// As [`Kv::put`]; [`StoreError::Embedding`] if the model fails; [`StoreError::Invalid`] for vectors that are not
+    /// of the model's dimensions or not finite.
     ///
     /// # Example
     /// ```
@@ -259,8 +260,8 @@ impl Kv {
         Ok(())
     }
 
-    /// Removes the entries that have expired, in commits of at most 1,000, and returns how many it found. A put removes some
-    /// of them as well, so a sweep is needed only to have all of their bytes back, or to end what
+    /// Removes the entries that have expired, in commits of at most 1,000, and returns how many it found. A put removes
+    /// some of them as well, so a sweep is needed only to have all of their bytes back, or to end what
     /// [`KvLifetimes::retain_expired`] retains.
     ///
     /// # Errors
@@ -303,8 +304,8 @@ impl Kv {
     /// Returns the entries that a query finds, in the order of [`KvOrder`], or the most similar ones first.
     ///
     /// # Errors
-    /// As [`Kv::get`]; of a search by similarity also [`StoreError::Embedding`], and [`StoreError::Invalid`] if an entry
-    /// was indexed with other dimensions than those of the index.
+    /// As [`Kv::get`]; of a search by similarity also [`StoreError::Embedding`], and [`StoreError::Invalid`] if an
+    /// entry was indexed with other dimensions than those of the index.
     pub fn search(&self, query: KvQuery) -> Result<Vec<KvItem>, StoreError> {
         let Some(under) = query::namespace_of(&query.prefix) else { return Ok(Vec::new()) };
         if query.limit == 0 {

@@ -28,8 +28,8 @@ pub enum KvOrder {
     /// A search ends as soon as it has enough.
     #[default]
     FirstPut,
-    /// The entry that was put last comes first, as in LangGraph's `SqliteStore` and `PostgresStore`. All entries that fit
-    /// are read.
+    /// The entry that was put last comes first, as in LangGraph's `SqliteStore` and `PostgresStore`. All entries that
+    /// fit are read.
     LatestPut,
 }
 
@@ -53,8 +53,8 @@ impl KvQuery {
         self
     }
 
-    /// Only values whose member compares so with `value`. Numbers are ordered among themselves, and texts are; a text is
-    /// compared with a number by the number that it begins with. Anything else compares as neither less nor greater.
+    /// Only values whose member compares so with `value`. Numbers are ordered among themselves, and texts are; a text
+    /// is compared with a number by the number that it begins with. Anything else compares as neither less nor greater.
     pub fn compare(mut self, member: impl Into<String>, how: KvCompare, value: impl Into<Value>) -> Self {
         self.filters.push((member.into(), Test::Compare(how, value.into())));
         self

@@ -94,8 +94,8 @@ pub struct KvLifetimes {
 }
 
 impl KvLifetimes {
-    /// Returns the defaults: entries stay unless a put says otherwise, reads do not prolong them, and expired entries are
-    /// not read.
+    /// Returns the defaults: entries stay unless a put says otherwise, reads do not prolong them, and expired entries
+    /// are not read.
     pub fn new() -> Self {
         Self::default()
     }
@@ -108,8 +108,8 @@ impl KvLifetimes {
     }
 
     /// Begins the lifetime of an entry anew when it is read, which costs a commit for each read of entries with a
-    /// lifetime. Only entries that were put by a handle with lifetimes have one that can begin anew. A store that is open
-    /// for reading only prolongs nothing. Default: off.
+    /// lifetime. Only entries that were put by a handle with lifetimes have one that can begin anew. A store that is
+    /// open for reading only prolongs nothing. Default: off.
     #[doc(alias = "refresh_on_read")]
     pub fn prolong_on_read(mut self, prolong: bool) -> Self {
         self.prolong_on_read = prolong;

@@ -17,8 +17,8 @@ fn place(record: &CheckpointRecord) -> (u64, u64) {
     (record.branch, record.ordinal)
 }
 
-/// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of these, the
-/// places on which something else rests, or which stay for another reason.
+/// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of
+/// these, the places on which something else rests, or which stay for another reason.
 pub(super) fn unprunable(log: &MemoryLog, thread: &ThreadId, without: &[Namespace]) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     let Some(of) = log.threads.get(thread) else { return found };
@@ -68,8 +68,8 @@ pub(super) fn unprunable(log: &MemoryLog, thread: &ThreadId, without: &[Namespac
     found
 }
 
-/// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins with a
-/// checkpoint of another namespace, or one of its checkpoints states what model calls used.
+/// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins
+/// with a checkpoint of another namespace, or one of its checkpoints states what model calls used.
 fn is_needed(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace, space: &NamespaceVersion) -> bool {
     let first = |space: &NamespaceVersion| stored_of(space).next().map(|stored| stored.record.seq);
     let root = log.space(thread, &Namespace::root()).and_then(first);

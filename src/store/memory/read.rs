@@ -134,8 +134,8 @@ pub(super) fn versions(stored: &StoredCheckpoint, channel: Option<&str>) -> Vec<
     wanted.filter_map(version).collect()
 }
 
-/// Returns the changes of a list by a checkpoint: its items that are not those of the parent, and the positions that are
-/// gone.
+/// Returns the changes of a list by a checkpoint: its items that are not those of the parent, and the positions that
+/// are gone.
 pub(super) fn list_changes(
     stored: &StoredCheckpoint,
     parent: Option<&StoredCheckpoint>,
@@ -364,8 +364,8 @@ pub(super) fn not_found(at: &CheckpointRef) -> StoreError {
     StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }
 }
 
-/// Returns the records after a position of the log, in its order. Each namespace is read from its end, so that the cost is
-/// that of the new ones and of the namespaces.
+/// Returns the records after a position of the log, in its order. Each namespace is read from its end, so that the cost
+/// is that of the new ones and of the namespaces.
 pub(super) fn after(log: &MemoryLog, seq: u64, thread: Option<&ThreadId>, limit: usize) -> Vec<CheckpointRecord> {
     let threads = log.threads.iter().filter(|(id, _)| thread.is_none_or(|thread| thread == *id));
     let spaces = threads.flat_map(|(_, thread)| thread.spaces.values());

@@ -1,9 +1,9 @@
 //! A persistent ordered map: its versions share their common nodes.
 //!
 //! It is a treap: a put or a range delete copies the nodes on the path to the change that another version shares, and
-//! changes the others in place, so that every checkpoint holds its whole state at the cost of its changes. Priorities are
-//! hashes of the keys, so the shape depends on the keys alone; two versions made in different ways compare quickly where
-//! they share nodes.
+//! changes the others in place, so that every checkpoint holds its whole state at the cost of its changes. Priorities
+//! are hashes of the keys, so the shape depends on the keys alone; two versions made in different ways compare quickly
+//! where they share nodes.
 
 use std::borrow::Borrow;
 use std::hash::{DefaultHasher, Hash, Hasher};

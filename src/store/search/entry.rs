@@ -1,9 +1,10 @@
 //! The texts that are searched: of an item with an index its text, of any other value the texts in it.
 //!
-//! A part of a text channel is searched with the word that the parts before it began, so a word across parts is found in the
-//! part in which it ends. *Absent:* where values are stored.
+//! A part of a text channel is searched with the word that the parts before it began, so a word across parts is found
+//! in the part in which it ends. *Absent:* where values are stored.
 //!
-//! Invariant: the text of an entry follows from its payload and from parts of its own branch, which are deleted with it.
+//! Invariant: the text of an entry follows from its payload and from parts of its own branch, which are deleted with
+//! it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,8 +32,8 @@ pub(in crate::store) struct SearchedEntry<'a> {
 }
 
 impl<'a> SearchedEntry<'a> {
-    /// Returns the entry of a payload; `None` if it has no text. It is that of an item at a position, or else of a value.
-    /// `begun` reads the word that the parts before a position began.
+    /// Returns the entry of a payload; `None` if it has no text. It is that of an item at a position, or else of a
+    /// value. `begun` reads the word that the parts before a position began.
     pub(in crate::store) fn of<E>(
         payload: PayloadRef<'a>,
         position: Option<u64>,

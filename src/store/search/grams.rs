@@ -1,8 +1,8 @@
 //! Grams: the parts of a text by which an index finds it.
 //!
-//! A gram is three neighbouring characters of a word, or two of a script without spaces between words, so that most words
-//! of Chinese and Japanese have one. Grams are hashed to 30 bits: an index answers with every entry that may match, and the
-//! stored text decides. *Absent:* the order and the number of grams in a text.
+//! A gram is three neighbouring characters of a word, or two of a script without spaces between words, so that most
+//! words of Chinese and Japanese have one. Grams are hashed to 30 bits: an index answers with every entry that may
+//! match, and the stored text decides. *Absent:* the order and the number of grams in a text.
 //!
 //! Invariant: the grams of a word are among those of every text that the word is in.
 

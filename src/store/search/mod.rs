@@ -1,8 +1,9 @@
 //! Searches of the texts of channels: queries, hits and pages.
 //!
-//! A search finds the puts of items, and the values of channels, whose text holds every word of the query, over all threads
-//! and branches, the newest first. A word is any run of characters without white space; it matches within words and ignores case, so Chinese and
-//! Japanese need no division into words. *Absent:* ranking, stemming, and a syntax: every character of a query is text.
+//! A search finds the puts of items, and the values of channels, whose text holds every word of the query, over all
+//! threads and branches, the newest first. A word is any run of characters without white space; it matches within words
+//! and ignores case, so Chinese and Japanese need no division into words. *Absent:* ranking, stemming, and a syntax:
+//! every character of a query is text.
 //!
 //! Invariants: a hit is decided by the stored text, with or without an index; the order of hits is that of the log.
 
@@ -26,14 +27,14 @@ use crate::base::limits::SEARCH_HITS_DEFAULT;
 
 /// A search of the texts of channels, such as messages.
 ///
-/// It finds every put of an item, of an entry of a map and of a part of a text, and every value of a channel, whose text holds
-/// all words of the query, also on abandoned branches and where it was edited or deleted later. The text of a message is what
-/// it says; the text of any other value are the texts in it, without the names of members, and of an entry of a map its key and
-/// these. A hit is of the thread that wrote it, also if a fork shares it. The first 64 KiB of a text are searched, and channels
-/// that only trigger nodes are not.
+/// It finds every put of an item, of an entry of a map and of a part of a text, and every value of a channel, whose
+/// text holds all words of the query, also on abandoned branches and where it was edited or deleted later. The text of
+/// a message is what it says; the text of any other value are the texts in it, without the names of members, and of an
+/// entry of a map its key and these. A hit is of the thread that wrote it, also if a fork shares it. The first 64 KiB
+/// of a text are searched, and channels that only trigger nodes are not.
 ///
-/// A word may cross the parts of a text: it is found in the part in which it ends. All words of a query must be in this part,
-/// or in the word that the parts before it began on the same branch.
+/// A word may cross the parts of a text: it is found in the part in which it ends. All words of a query must be in this
+/// part, or in the word that the parts before it began on the same branch.
 ///
 /// # Example: the second page of a search
 /// ```
@@ -74,8 +75,8 @@ pub struct SearchQuery {
 }
 
 impl SearchQuery {
-    /// Searches for items and values whose text holds every word of `text`. White space separates words; at most 1,024 bytes, and at
-    /// least one word.
+    /// Searches for items and values whose text holds every word of `text`. White space separates words; at most 1,024
+    /// bytes, and at least one word.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -147,7 +148,8 @@ impl SearchQuery {
         self
     }
 
-    /// Continues after the page that returned this cursor. Hits of later commits come before it, so no hit is shown twice.
+    /// Continues after the page that returned this cursor. Hits of later commits come before it, so no hit is shown
+    /// twice.
     #[must_use]
     pub fn after(mut self, cursor: SearchCursor) -> Self {
         self.after = Some(cursor);
@@ -197,8 +199,8 @@ impl SearchOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SearchIndex {
-    /// The checkpoints at the end of the log that are not indexed yet, with those of the log that were deleted among them:
-    /// a search scans them.
+    /// The checkpoints at the end of the log that are not indexed yet, with those of the log that were deleted among
+    /// them: a search scans them.
     pub behind: u64,
 }
 
@@ -224,8 +226,8 @@ pub struct SearchHit {
     pub created_at: Timestamp,
     /// The channel.
     pub channel: Arc<str>,
-    /// The position of the item in its list, or the number of the part of a text, from 0; 0 for an entry of a map and for the
-    /// value of a channel.
+    /// The position of the item in its list, or the number of the part of a text, from 0; 0 for an entry of a map and
+    /// for the value of a channel.
     pub position: u64,
     /// The key of an entry of a map.
     pub key: Option<String>,

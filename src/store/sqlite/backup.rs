@@ -1,7 +1,7 @@
 //! A copy of a store while it is used.
 //!
-//! SQLite writes the copy from one snapshot, without the pages that are free. It does not sync the copy, so that is done
-//! here, and the copy gets its name only then. *Absent:* the file that is copied stays as it is.
+//! SQLite writes the copy from one snapshot, without the pages that are free. It does not sync the copy, so that is
+//! done here, and the copy gets its name only then. *Absent:* the file that is copied stays as it is.
 
 use super::fault::Res;
 use super::open::{self, FilePlace, beside};

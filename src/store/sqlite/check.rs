@@ -628,7 +628,8 @@ impl<'s> Cursor<'s> {
     }
 }
 
-/// Returns whether the place of a checkpoint is the one after its parent, on the branch of that or on one that leaves it there.
+/// Returns whether the place of a checkpoint is the one after its parent, on the branch of that or on one that leaves
+/// it there.
 fn follows(row: &Row<'_>, parent: Option<&ParentFields>, at: (i64, i64)) -> Res<bool> {
     let (left, upto): (Option<i64>, Option<i64>) = (row.get(14)?, row.get(15)?);
     Ok(match parent {

@@ -1,4 +1,5 @@
-//! Checks the tables beside the log: timers and the tasks that must have one, leases, the key-value memory and the cache.
+//! Checks the tables beside the log: timers and the tasks that must have one, leases, the key-value memory and the
+//! cache.
 
 use super::check::Checker;
 use super::fault::Res;

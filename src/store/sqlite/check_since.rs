@@ -1,9 +1,9 @@
 //! A check of the rows that are newer than a point.
 //!
 //! Rows of the log are only added, and ids are used once. So newer rows have greater ids, and an older row is read only
-//! where a newer one refers to it. The items of a new checkpoint are looked for at its new positions first: if its checksum
-//! matches, these are all. Otherwise the rows of its lists on its branch are read.
-//! *Absent:* invariants of the file as a whole (pages, leftovers), and the tables beside the log.
+//! where a newer one refers to it. The items of a new checkpoint are looked for at its new positions first: if its
+//! checksum matches, these are all. Otherwise the rows of its lists on its branch are read. *Absent:* invariants of the
+//! file as a whole (pages, leftovers), and the tables beside the log.
 //!
 //! Invariant: the cost is that of the newer rows, however long the log is.
 
@@ -32,8 +32,8 @@ impl First {
     /// Begins before every row.
     pub(super) const ALL: Self = Self { checkpoint: i64::MIN, branch: i64::MIN, payload: i64::MIN, blob: i64::MIN };
 
-    /// Returns the least id of the rows of a table. The names, threads and namespaces of newer rows are verified where those
-    /// are read.
+    /// Returns the least id of the rows of a table. The names, threads and namespaces of newer rows are verified where
+    /// those are read.
     pub(super) fn of(&self, table: &str) -> i64 {
         match table {
             "checkpoint" => self.checkpoint,

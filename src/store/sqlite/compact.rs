@@ -1,8 +1,8 @@
 //! Returns free pages to the file system while others read and write.
 //!
-//! Each step is a transaction that moves a bounded number of pages from the end of the file to free places and shortens the
-//! file by them. The pages that are still free say where to continue, in any process and after a crash. *Absent:* the pages
-//! of rows that are not reclaimed yet, which an erasure frees first.
+//! Each step is a transaction that moves a bounded number of pages from the end of the file to free places and shortens
+//! the file by them. The pages that are still free say where to continue, in any process and after a crash. *Absent:*
+//! the pages of rows that are not reclaimed yet, which an erasure frees first.
 
 use super::fault::{Fault, Res};
 use super::group;
@@ -46,7 +46,8 @@ pub(super) fn compact(place: &FilePlace, writer: &SqliteWriter) -> Result<Compac
         writer.commit(JobRef::Compact(&job))?;
         let next = *job.left.lock();
         if next.free >= left.free {
-            // Others free pages as fast as they are returned, or the last pages cannot be moved: the next call continues.
+            // Others free pages as fast as they are returned, or the last pages cannot be moved: the next call
+            // continues.
             break;
         }
         left = next;

@@ -1,9 +1,10 @@
 //! Erasing: threads with everything in them, and values of special writes that were replaced.
 //!
 //! A deleted thread is hidden by one small commit: its row of `thread`, at which every read begins, goes, and a row of
-//! `tombstone` comes. Its other rows are reclaimed in slices, each a transaction with a bounded number of rows. The rows
-//! that are left are the cursor, so a slice continues wherever the one before ended, in whichever process. While the table
-//! `tombstone` holds a row for thread 0, the triggers let rows of the log go; that row comes and goes in one transaction.
+//! `tombstone` comes. Its other rows are reclaimed in slices, each a transaction with a bounded number of rows. The
+//! rows that are left are the cursor, so a slice continues wherever the one before ended, in whichever process. While
+//! the table `tombstone` holds a row for thread 0, the triggers let rows of the log go; that row comes and goes in one
+//! transaction.
 //!
 //! Invariants: a deleted row's id is not given out again (`high_water`), so a row that is reclaimed refers to its own
 //! payload or to none; a payload that a fork took over from a write of its source stays with the source. *Absent:* the
@@ -121,8 +122,8 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
     Ok(())
 }
 
-/// Hides the threads whose time in the trash has ended, without those from which others were forked that stay: all of them, or
-/// those among `threads`.
+/// Hides the threads whose time in the trash has ended, without those from which others were forked that stay: all of
+/// them, or those among `threads`.
 fn hide_trash(conn: &Connection, caches: &mut Caches, now: Timestamp, threads: Option<&[ThreadId]>) -> Res<()> {
     let view = caches.view(conn);
     let due: Vec<ThreadId> = match threads {
@@ -234,7 +235,8 @@ impl<'c> Slice<'c> {
         Ok(())
     }
 
-    /// Reclaims a part of a namespace: its branches with their rows, then its checkpoints with their writes, then its row.
+    /// Reclaims a part of a namespace: its branches with their rows, then its checkpoints with their writes, then its
+    /// row.
     fn namespace(&mut self, namespace: i64) -> Res<()> {
         let branch = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         if let Some((branch, upto, fork)) = self.row(sql::RECLAIM_BRANCH, namespace, branch)? {

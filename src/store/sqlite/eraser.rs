@@ -1,8 +1,8 @@
 //! Drives erasures: hides threads at once, and reclaims their space in steps until the file and its log hold no byte.
 //!
-//! A call reclaims a few slices itself; the background does the rest, with a pause after each slice, and empties the trash. It
-//! begins when there is something to reclaim, also after an open. *Absent:* which rows go ([`erase`]), and the thread of the
-//! background ([`worker`]).
+//! A call reclaims a few slices itself; the background does the rest, with a pause after each slice, and empties the
+//! trash. It begins when there is something to reclaim, also after an open. *Absent:* which rows go ([`erase`]), and
+//! the thread of the background ([`worker`]).
 //!
 //! [`erase`]: super::erase
 //! [`worker`]: super::worker
@@ -86,8 +86,8 @@ impl Eraser {
         Ok(pruned)
     }
 
-    /// Reclaims rows of threads that were hidden, if they are few. From here on the threads are deleted: an error only delays
-    /// the rest.
+    /// Reclaims rows of threads that were hidden, if they are few. From here on the threads are deleted: an error only
+    /// delays the rest.
     fn reclaim_some(&self, left: Tombstones) -> Result<Erasure, StoreError> {
         let erasure = advance(self.worker.writer(), left.clone(), RECLAIM_SLICES, Duration::ZERO);
         let erasure = erasure.unwrap_or(Erasure::ErasePending { threads: left.len() as u64 });
@@ -210,8 +210,8 @@ impl TrashSchedule {
         self.order.iter().take_while(|(until, _)| *until <= now).map(|(_, thread)| thread.clone()).collect()
     }
 
-    /// Returns the pause until the next thread is due. The time of day may be set, other processes put threads into the trash,
-    /// and a thread from which others were forked waits for their deletion, so it is bounded.
+    /// Returns the pause until the next thread is due. The time of day may be set, other processes put threads into the
+    /// trash, and a thread from which others were forked waits for their deletion, so it is bounded.
     fn pause(&self, now: Timestamp) -> Duration {
         let next = self.order.iter().map(|(until, _)| until.as_micros().saturating_sub(now.as_micros()));
         let next = next.map(u64::try_from).find_map(|micros| micros.ok().filter(|micros| *micros > 0));

@@ -55,7 +55,8 @@ impl Fault {
     }
 }
 
-/// Makes the error of a row that does not match the format. Its texts may hold names out of the file, which can be long.
+/// Makes the error of a row that does not match the format. Its texts may hold names out of the file, which can be
+/// long.
 pub(super) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Fault {
     let (place, reason) = (bounded(place.into()), bounded(reason.into()));
     Fault::Store(StoreError::Corrupt { place, reason })

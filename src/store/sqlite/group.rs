@@ -125,8 +125,8 @@ impl Core {
         self.caches.bare_head(&self.conn, thread, namespace).ok().flatten()
     }
 
-    /// Refuses further commits while a reader keeps a WAL that is past its limit from being copied. The size is looked at
-    /// once in a megabyte.
+    /// Refuses further commits while a reader keeps a WAL that is past its limit from being copied. The size is looked
+    /// at once in a megabyte.
     pub(super) fn check_wal(&mut self) -> Res<()> {
         let limit_bytes = self.place.wal_limit_bytes;
         if self.unmeasured < WAL_MEASURED_BYTES / FRAME_BYTES {
@@ -150,10 +150,10 @@ impl Core {
         lock::wait_for(self.place.busy_ms, || self.step(sql::BEGIN_WRITE))
     }
 
-    /// Copies the WAL that the connection found into the file and begins it anew, before a frame is added and before a row
-    /// of it is acknowledged as stored. Its last commit may be one whose sync failed in a process that has ended: then the
-    /// kernel counts frames as clean that are not on the disk, and what follows them would end with the next power cut. Others
-    /// that use the file are not waited for; the next transactions try again.
+    /// Copies the WAL that the connection found into the file and begins it anew, before a frame is added and before a
+    /// row of it is acknowledged as stored. Its last commit may be one whose sync failed in a process that has ended:
+    /// then the kernel counts frames as clean that are not on the disk, and what follows them would end with the next
+    /// power cut. Others that use the file are not waited for; the next transactions try again.
     fn empty_inherited_wal(&mut self) -> Res<()> {
         if self.inherited_attempts == 0 || self.closed.is_some() {
             return Ok(());
@@ -341,8 +341,8 @@ impl Core {
     }
 
     /// Finds out the outcome of a commit that failed when its frames may have reached the disk: a new connection begins
-    /// the WAL anew and writes the jobs again. Should another process have recovered the frames as a commit, they are in
-    /// the file by then, and the jobs find that they are stored.
+    /// the WAL anew and writes the jobs again. Should another process have recovered the frames as a commit, they are
+    /// in the file by then, and the jobs find that they are stored.
     fn heal(&mut self, jobs: &[JobRef<'_>], first: Outcomes, text: &str) -> Verdict {
         self.roll_back();
         let unknown = |reason: &str| StoreError::OutcomeUnknown { reason: reason.to_owned() };
@@ -458,8 +458,8 @@ impl Core {
     }
 
     /// Copies the rest of the WAL while this process does not write, and truncates it if no connection reads from it.
-    /// Returns whether all of it was copied, and truncated if asked for. Nothing is waited for: the write lock of the WAL
-    /// is held until the readers are gone, if they are waited for.
+    /// Returns whether all of it was copied, and truncated if asked for. Nothing is waited for: the write lock of the
+    /// WAL is held until the readers are gone, if they are waited for.
     pub(super) fn finish_wal(&mut self, truncates: bool) -> Res<bool> {
         if let Some(reason) = &self.closed {
             return Err(StoreError::HandleClosed { reason: reason.clone() }.into());
@@ -509,13 +509,14 @@ pub(super) fn copy_whole_wal(conn: &Connection) -> Res<bool> {
     Ok(false)
 }
 
-/// Copies the whole WAL beside all writers, and empties it if no other connection is in the way; returns whether it did.
+/// Copies the whole WAL beside all writers, and empties it if no other connection is in the way; returns whether it
+/// did.
 pub(super) fn empty_wal(conn: &Connection) -> Res<bool> {
     Ok(copy_whole_wal(conn)? && copy_wal(conn, sql::WAL_TRUNCATE)?.is_whole())
 }
 
-/// Copies the WAL that a connection found before it writes for the first time, and begins it anew, unless others use the file;
-/// returns whether it did.
+/// Copies the WAL that a connection found before it writes for the first time, and begins it anew, unless others use
+/// the file; returns whether it did.
 pub(super) fn empty_found_wal(conn: &Connection) -> Res<bool> {
     let emptied = empty_wal(conn);
     let is_busy = found_busy(&emptied);

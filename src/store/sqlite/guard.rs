@@ -1,8 +1,8 @@
 //! The guard of the connection that writes: the parts of the file that a statement of an application reaches.
 //!
 //! SQLite asks the guard about each table and each operation while it compiles a statement. The guard is closed around
-//! every statement of an application, and open around those of the library. *Absent:* the schema that such statements leave
-//! behind, which [`schema`](super::schema) verifies before the commit.
+//! every statement of an application, and open around those of the library. *Absent:* the schema that such statements
+//! leave behind, which [`schema`](super::schema) verifies before the commit.
 //!
 //! Invariants: a statement of an application is compiled and run while the guard is closed; none of them is cached.
 
@@ -97,7 +97,8 @@ fn is_allowed(asked: &AuthContext<'_>) -> bool {
             is_index(index_name) && is_of_application(table_name)
         }
         AuthAction::Reindex { index_name } => is_index(index_name),
-        // Pragmas, transactions, attached files, triggers, views, virtual tables, everything temporary, and every newer action.
+        // Pragmas, transactions, attached files, triggers, views, virtual tables, everything temporary, and every newer
+        // action.
         _ => false,
     }
 }

@@ -1,9 +1,10 @@
 //! The head of a namespace: its newest checkpoint, unless an operation moved the head after that was stored.
 //!
-//! This is the one place that decides it; writes, reads, listings and timers ask here. *Absent:* how an operation is stored.
+//! This is the one place that decides it; writes, reads, listings and timers ask here. *Absent:* how an operation is
+//! stored.
 //!
-//! Invariant: the next checkpoint of a namespace ends a move, because it is newer than the one that the move names as the
-//! newest.
+//! Invariant: the next checkpoint of a namespace ends a move, because it is newer than the one that the move names as
+//! the newest.
 
 use super::fault::{Res, corrupt};
 use super::keys::Keys;
@@ -81,8 +82,8 @@ impl RetainedHeads {
     }
 }
 
-/// Returns the place to which the head of a namespace was moved after `newest` was stored: a checkpoint or the empty state.
-/// `None` if it was not moved.
+/// Returns the place to which the head of a namespace was moved after `newest` was stored: a checkpoint or the empty
+/// state. `None` if it was not moved.
 pub(super) fn moved(conn: &Connection, keys: &Keys, namespace: i64, newest: i64) -> Res<Option<Option<i64>>> {
     let mut statement = conn.prepare_cached(sql::FIELD_CHANGE)?;
     let mut rows = statement.query(params![namespace, HEAD_KIND, ""])?;
@@ -125,7 +126,8 @@ pub(super) fn verify_change(keys: &Keys, row: &Row<'_>) -> Res<()> {
     verify(keys, "operation_change", COLUMNS, row)
 }
 
-/// Verifies a row whose check follows its `columns` first columns, and has the key of the checksums if the file has one.
+/// Verifies a row whose check follows its `columns` first columns, and has the key of the checksums if the file has
+/// one.
 pub(super) fn verify(keys: &Keys, table: &str, columns: usize, row: &Row<'_>) -> Res<()> {
     let mut check = RowCheck::of(table);
     for column in 0..columns {

@@ -1,7 +1,7 @@
 //! Ids of new rows, which their checks cover: a row gets the greatest id plus one.
 //!
-//! A deletion first notes the greatest ids (`high_water`), and new rows get ids above these; so an id is used once in the
-//! life of a file. The next ids are read once and counted from there until a transaction is rolled back or another
+//! A deletion first notes the greatest ids (`high_water`), and new rows get ids above these; so an id is used once in
+//! the life of a file. The next ids are read once and counted from there until a transaction is rolled back or another
 //! connection commits.
 
 use super::fault::{Res, corrupt};

@@ -3,9 +3,9 @@
 //! SQLite would replay a journal, write to the WAL of another program, and use planted files. So header, names, owners
 //! and modes are read first, and nothing is changed. Only a missing or empty file is made ([`make`]).
 //!
-//! POSIX drops all locks of a process on a file as soon as it closes any descriptor of that file. So a file of which this
-//! process has a descriptor is read through SQLite, which delays its own closing while it holds a lock. Two copies of
-//! SQLite in one process, or a program that locks the file by itself, remain unknown to each other.
+//! POSIX drops all locks of a process on a file as soon as it closes any descriptor of that file. So a file of which
+//! this process has a descriptor is read through SQLite, which delays its own closing while it holds a lock. Two copies
+//! of SQLite in one process, or a program that locks the file by itself, remain unknown to each other.
 
 use super::fault::{Fault, is_no_database};
 use super::open::{beside, cannot_open, connect_unlocked, identify, not_a_store, opening};
@@ -36,8 +36,8 @@ pub(super) enum FileKind {
     Store,
 }
 
-/// The advice for a file that a power cut may have left after its creation failed: SQLite removes the journal that would empty
-/// it. A damaged store can look the same, so it is not begun anew.
+/// The advice for a file that a power cut may have left after its creation failed: SQLite removes the journal that
+/// would empty it. A damaged store can look the same, so it is not begun anew.
 const UNMADE: &str = "if the power failed while it was made, nothing was stored in it: delete it and open it again";
 
 /// The fields of a header by which a file is identified.
@@ -218,8 +218,8 @@ impl Header {
 
 /// Returns whether the journal beside a file in WAL mode is that of its switch to this mode, which was interrupted: it
 /// was written when the file had as many pages as now, and holds the first page alone. After a power cut it can lie
-/// beside a WAL that was begun and not synced yet, and replaying it does no harm. Any other journal is foreign, as a WAL
-/// needs none, and replaying it would destroy the store.
+/// beside a WAL that was begun and not synced yet, and replaying it does no harm. Any other journal is foreign, as a
+/// WAL needs none, and replaying it would destroy the store.
 fn is_journal_of_switch(path: &Path, header: &Header) -> bool {
     let mut bytes = [0; JOURNAL_HEADER_BYTES];
     let length = system::open_to_read(&beside(path, "-journal")).and_then(|mut file| {

@@ -1,8 +1,8 @@
 //! Reads the items of a list: per position the newest row of the lineage, unless a later range delete covers it.
 //!
-//! The version row of the list names its end and leads to the branches that have rows of it ([`list_end`]); a tail reads
-//! only as many of these as hold its items. A list of one branch is streamed from one join with `payload`. Anything else
-//! is resolved first, from rows without their values, and then each value that lives is fetched.
+//! The version row of the list names its end and leads to the branches that have rows of it ([`list_end`]); a tail
+//! reads only as many of these as hold its items. A list of one branch is streamed from one join with `payload`.
+//! Anything else is resolved first, from rows without their values, and then each value that lives is fetched.
 //!
 //! [`list_end`]: super::list_end
 
@@ -108,8 +108,8 @@ impl DeletedRanges {
         self.0.range(..=position).next_back().map_or(-1, |(_, &ordinal)| ordinal)
     }
 
-    /// Returns whether a later range delete covers a row of `ordinal` at `position`. The ranges of its own change come before
-    /// the row.
+    /// Returns whether a later range delete covers a row of `ordinal` at `position`. The ranges of its own change come
+    /// before the row.
     pub(super) fn is_deleted(&self, position: i64, ordinal: i64) -> bool {
         !self.0.is_empty() && self.at(position as u64) > ordinal
     }
@@ -166,8 +166,8 @@ enum Whole {
 }
 
 impl DeletedRanges {
-    /// Adds the deleted ranges of a branch. Returns the newest reference of the list there that no later range delete of
-    /// all positions covers.
+    /// Adds the deleted ranges of a branch. Returns the newest reference of the list there that no later range delete
+    /// of all positions covers.
     fn read(&mut self, list: &ChannelRows<'_>, span: ListSpan) -> Res<Option<ReferenceRow>> {
         let mut statement = list.view.conn.prepare_cached(sql::DELETED_RANGES)?;
         let mut rows =
@@ -260,7 +260,8 @@ impl<'a> ChannelRows<'a> {
         }
     }
 
-    /// Returns the positions of a range from which on, and up to which, the end of the list tells that each one has an item.
+    /// Returns the positions of a range from which on, and up to which, the end of the list tells that each one has an
+    /// item.
     fn contiguous(&self, range: ItemRange) -> (u64, u64) {
         let (floor, end) = (self.end.floor(), self.end.end);
         match range {
@@ -402,7 +403,8 @@ impl<'a> ChannelRows<'a> {
             let ordinal: i64 = row.get(1)?;
             let place = || item_place(span.branch, self.channel, position, ordinal);
             let (task, value) = (row.get(2)?, row.get_ref(3)?);
-            // `op` follows from the value, and `check` verifies that it agrees: reading a column costs as much as a seek.
+            // `op` follows from the value, and `check` verifies that it agrees: reading a column costs as much as a
+            // seek.
             let op = if value == ValueRef::Null { DELETE } else { PUT };
             let check = item_check(self.view.keys, span.branch, self.channel, position, ordinal, op, task, value);
             if row.get_ref(4)? != ValueRef::Integer(check) {
@@ -425,8 +427,8 @@ impl<'a> ChannelRows<'a> {
         Ok(())
     }
 
-    /// Visits the items directly before a position that the branch of the list put there, the last one first, for as long as
-    /// `visit` returns true. A position without an item ends it.
+    /// Visits the items directly before a position that the branch of the list put there, the last one first, for as
+    /// long as `visit` returns true. A position without an item ends it.
     pub(super) fn before(&self, position: i64, visit: &mut dyn FnMut(PayloadRef<'_>) -> bool) -> Res<()> {
         let (span, mut deleted) = (self.first_span(), DeletedRanges(BTreeMap::new()));
         if self.end.has_ranges {
@@ -485,8 +487,8 @@ impl<'a> ChannelRows<'a> {
         }
     }
 
-    /// Returns the last live rows of a list without a reference: backwards from its end, in growing pages, and from branch
-    /// to branch only while positions above are open.
+    /// Returns the last live rows of a list without a reference: backwards from its end, in growing pages, and from
+    /// branch to branch only while positions above are open.
     fn last_own(&self, count: usize) -> Res<Vec<ListRow>> {
         let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
         let last = i64::try_from(self.end.end.saturating_sub(1)).unwrap_or(i64::MAX);
@@ -586,8 +588,8 @@ struct Tail {
 }
 
 impl Tail {
-    /// Returns the last `count` live rows, if no branch before can hold one of them: each position above the first of them
-    /// has a row, or a range delete covers it.
+    /// Returns the last `count` live rows, if no branch before can hold one of them: each position above the first of
+    /// them has a row, or a range delete covers it.
     fn known(&self, count: usize, last: i64) -> Option<Vec<ListRow>> {
         if self.newest.len() < count {
             return None;

@@ -1,8 +1,9 @@
 //! The keys of a file: the root key that the caller's key seals, the data keys, and the key of the checksums.
 //!
-//! Table `store_key` is empty in a plain file. Row 0 holds the root key, or the verifier of a caller's key of checksums;
-//! the rows after it hold data keys, of which the greatest seals new values. The keys are unlocked once, when a file is
-//! opened and before its content is read. *Absent:* the columns that are sealed ([`sealed`](super::sealed)).
+//! Table `store_key` is empty in a plain file. Row 0 holds the root key, or the verifier of a caller's key of
+//! checksums; the rows after it hold data keys, of which the greatest seals new values. The keys are unlocked once,
+//! when a file is opened and before its content is read. *Absent:* the columns that are sealed
+//! ([`sealed`](super::sealed)).
 
 mod sql;
 
@@ -125,8 +126,8 @@ impl Keys {
         Self { given, unlocked: OnceLock::new() }
     }
 
-    /// Unlocks the keys of a file, once; afterwards verifies that the file still has them. An empty store gets the given
-    /// key if `creates`.
+    /// Unlocks the keys of a file, once; afterwards verifies that the file still has them. An empty store gets the
+    /// given key if `creates`.
     pub(super) fn unlock(&self, conn: &Connection, path: &Path, creates: bool) -> Res<()> {
         if self.unlocked.get().is_some() {
             return self.verify_unchanged(conn, path);
@@ -222,7 +223,8 @@ impl Keys {
         Ok(Some(unlocked))
     }
 
-    /// Gives keys to a store that has no content. Returns the rows of another process that was faster, if there are any.
+    /// Gives keys to a store that has no content. Returns the rows of another process that was faster, if there are
+    /// any.
     fn create(&self, conn: &Connection, path: &Path) -> Res<Vec<KeyRow>> {
         conn.execute_batch(log_sql::BEGIN_WRITE)?;
         let created = self.create_in_transaction(conn, path);
@@ -306,8 +308,8 @@ impl Keys {
         Ok(sealed)
     }
 
-    /// Opens a sealed value and appends it to `plain`. A value that was not sealed with a key of this file, or for another
-    /// row, is damage.
+    /// Opens a sealed value and appends it to `plain`. A value that was not sealed with a key of this file, or for
+    /// another row, is damage.
     pub(super) fn open(
         &self,
         conn: &Connection,

@@ -1,7 +1,7 @@
 //! The lineage of a checkpoint: its branch, the branch it was forked from, and so on; and the newest row of each key.
 //!
-//! The version rows of a checkpoint are read together, because one check covers them. Every checkpoint has at least one,
-//! so a scan finds each ordinal or reports that rows are missing.
+//! The version rows of a checkpoint are read together, because one check covers them. Every checkpoint has at least
+//! one, so a scan finds each ordinal or reports that rows are missing.
 
 use super::fault::{Fault, Res, corrupt};
 use super::keys::Keys;
@@ -107,8 +107,8 @@ pub(super) const NO_CHANGES: i64 = 5;
 /// The bits of the column `kind` that hold the kind.
 const KIND_BITS: u32 = 4;
 
-/// Returns the number by which a checkpoint is found at its ordinal: its `seq` minus the least one that it can have. It is 0
-/// in a file with one thread, and takes no byte of the row.
+/// Returns the number by which a checkpoint is found at its ordinal: its `seq` minus the least one that it can have. It
+/// is 0 in a file with one thread, and takes no byte of the row.
 pub(super) fn seq_offset(seq: i64, ordinal: i64) -> i64 {
     seq.wrapping_sub(ordinal).wrapping_sub(1)
 }
@@ -187,8 +187,8 @@ pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
     format!("version (branch {branch}, ordinal {ordinal}, key {key})")
 }
 
-/// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key. Ends
-/// when `visit` returns false; returns whether it did not.
+/// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key.
+/// Ends when `visit` returns false; returns whether it did not.
 pub(super) fn walk(
     view: ReadView<'_>,
     branch: i64,

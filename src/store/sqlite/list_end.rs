@@ -22,8 +22,8 @@ pub(super) struct ListEnd {
     pub(super) end: u64,
     /// The number of items.
     pub(super) len: u64,
-    /// Positions directly below the end that each have an item, up to [`LIST_RUN_MAX`]: a read of the last items notices
-    /// that one of them is missing.
+    /// Positions directly below the end that each have an item, up to [`LIST_RUN_MAX`]: a read of the last items
+    /// notices that one of them is missing.
     pub(super) run: u64,
     /// True if the list builds on a referenced one.
     pub(super) is_reference: bool,
@@ -183,8 +183,8 @@ impl EndOps<'_> {
         (first.min(end), last.min(end))
     }
 
-    /// Returns the position from which on the list has an item at each one after the operations. It had the end `old_end`
-    /// before, and an item at each position from `floor` on.
+    /// Returns the position from which on the list has an item at each one after the operations. It had the end
+    /// `old_end` before, and an item at each position from `floor` on.
     fn floor(&self, floor: u64, old_end: u64) -> u64 {
         let ranges = self.ranges.iter().map(|range| (range.first, range.end.min(old_end)));
         let deleted = self.items.iter().filter(|(position, is_put)| !is_put && *position < old_end);

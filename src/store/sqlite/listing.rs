@@ -1,5 +1,5 @@
-//! Lists checkpoints: of a namespace or a thread, newest first, and in the order of the log. *Absent:* pruned checkpoints,
-//! which are passed over.
+//! Lists checkpoints: of a namespace or a thread, newest first, and in the order of the log. *Absent:* pruned
+//! checkpoints, which are passed over.
 
 use super::fault::{Res, corrupt};
 use super::read::{ReadView, checkpoint_row, column, page};

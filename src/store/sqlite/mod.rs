@@ -1,13 +1,13 @@
 //! A backend in one SQLite file.
 //!
-//! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which the
-//! cost of a checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
-//! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`], [`list_end`]).
-//! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]),
-//! which one background thread makes ([`worker`]).
-//! Every row and value is verified where it is read ([`row_check`], [`rows`], [`read_writes`], [`succession`]), everything
-//! by `check` ([`checksums`], [`check`]).
-//! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
+//! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which the cost of a
+//! checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of
+//! batches share one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`],
+//! [`items`], [`list_end`]). Changes of the tables beside the log are written in the same way ([`job`], [`kv`],
+//! [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]), which one background thread makes ([`worker`]).
+//! Every row and value is verified where it is read ([`row_check`], [`rows`], [`read_writes`], [`succession`]),
+//! everything by `check` ([`checksums`], [`check`]). *Absent:* the meaning of a channel or a message, and any update of
+//! a stored row of the log.
 //!
 //! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
 //! one snapshot per call.
@@ -183,8 +183,8 @@ impl SqliteBackend {
         Ok(Self { pool, eraser, indexer, worker, writer, migration, _open: registry::register(path) })
     }
 
-    /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other process
-    /// waits for it.
+    /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other
+    /// process waits for it.
     ///
     /// # Errors
     /// [`StoreError::Busy`], at once, while a reader needs the log or another process copies it;
@@ -207,7 +207,8 @@ impl SqliteBackend {
         self.eraser.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    /// Asserts that a head which was returned without reading is that of the file, unless somebody has committed meanwhile.
+    /// Asserts that a head which was returned without reading is that of the file, unless somebody has committed
+    /// meanwhile.
     #[cfg(debug_assertions)]
     fn must_be_head(&self, thread: &ThreadId, namespace: &Namespace, known: &StoredHead) {
         let read = self.pool.read(|view| view.head_with_writes(thread, namespace));
@@ -218,8 +219,8 @@ impl SqliteBackend {
     }
 
     /// Reads a few rows on the connection that writes, if it is idle: it has the pages that it wrote last, while each
-    /// commit empties the page caches of the readers. Otherwise, and if it would have to wait for another process, reads
-    /// on a reader.
+    /// commit empties the page caches of the readers. Otherwise, and if it would have to wait for another process,
+    /// reads on a reader.
     fn read_near_writer<T>(&self, read: impl Fn(ReadView<'_>) -> Res<T>) -> Result<T, StoreError> {
         let near = |writer: &SqliteWriter| writer.read_if_idle(|conn| self.pool.read_on(conn, &read));
         match self.writer.as_deref().and_then(near).filter(|result| !found_busy(result)) {
@@ -629,7 +630,8 @@ impl Backend for SqliteBackend {
     fn change_key(&self, key: &Key) -> Result<(), StoreError> {
         let writer = self.writer()?;
         writer.commit(JobRef::Keys(&KeyChange::Caller(key.clone())))?;
-        // The log holds the row before until it is emptied, which the background thread repeats if a reader is in the way.
+        // The log holds the row before until it is emptied, which the background thread repeats if a reader is in the
+        // way.
         self.pool.close();
         match writer.checkpoint_wal() {
             Err(StoreError::Busy { .. }) => Ok(()),

@@ -392,7 +392,8 @@ impl ReadView<'_> {
         Ok(fields)
     }
 
-    /// Returns the threads in the trash, each with the end of its time there. The cost is that of the changes of this fact.
+    /// Returns the threads in the trash, each with the end of its time there. The cost is that of the changes of this
+    /// fact.
     pub(super) fn trash(self) -> Res<Vec<(ThreadId, Timestamp)>> {
         let mut trash = Vec::new();
         let mut statement = self.conn.prepare_cached(sql::TRASH)?;
@@ -410,8 +411,8 @@ impl ReadView<'_> {
         Ok(statement.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0))
     }
 
-    /// Returns the threads that operations after one of a number put into the trash or took out of it, with the end of their
-    /// time there. The cost is that of the changes by these operations.
+    /// Returns the threads that operations after one of a number put into the trash or took out of it, with the end of
+    /// their time there. The cost is that of the changes by these operations.
     pub(super) fn trash_since(self, operation: i64) -> Res<Vec<(ThreadId, Option<Timestamp>)>> {
         let mut changed = Vec::new();
         let mut statement = self.conn.prepare_cached(sql::TRASH_SINCE)?;
@@ -443,7 +444,8 @@ impl ReadView<'_> {
     }
 
     /// Returns the branches of a namespace, the newest first. In the order of the ids each branch is one run, and later
-    /// branches have greater numbers, so the last checkpoint of a branch is found by a search for the border of the run.
+    /// branches have greater numbers, so the last checkpoint of a branch is found by a search for the border of the
+    /// run.
     pub(super) fn branches(self, thread: &ThreadId, path: &Namespace) -> Res<Vec<BranchRecord>> {
         let Some(namespace) = self.namespace(thread, path)? else { return Ok(Vec::new()) };
         let mut statement = self.conn.prepare_cached(sql::BRANCHES)?;

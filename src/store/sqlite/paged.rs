@@ -1,8 +1,8 @@
 //! Reads the items of a list in pages: a page is read in one transaction, and visited after that has ended.
 //!
 //! A read transaction keeps the WAL from being copied past its snapshot. So it must not last as long as a visitor does,
-//! which may write to a slow pipe. The list at a checkpoint never changes; an erasure of its thread between two pages is
-//! an error of the next one.
+//! which may write to a slow pipe. The list at a checkpoint never changes; an erasure of its thread between two pages
+//! is an error of the next one.
 
 use super::fault::{Res, corrupt};
 use super::read::ReadView;

@@ -1,7 +1,8 @@
-//! The places of the newest rows of all keys at the end of a branch, retained by the writer from one index snapshot to the next.
+//! The places of the newest rows of all keys at the end of a branch, retained by the writer from one index snapshot to
+//! the next.
 //!
-//! The next index snapshot is made from them, without a scan of the rows since the last one. *Absent:* reading the places of a branch
-//! that the writer does not know, which is that of `lineage`.
+//! The next index snapshot is made from them, without a scan of the rows since the last one. *Absent:* reading the
+//! places of a branch that the writer does not know, which is that of `lineage`.
 
 use super::lineage::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow};
 use super::pack::RowPlace;

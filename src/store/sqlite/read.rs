@@ -236,9 +236,9 @@ impl<'a> ReadView<'a> {
         Ok(self.records(sql::RECORD_BY_SEQ, [seq])?.pop())
     }
 
-    /// Reads the head of a namespace, `None` if it was moved to the empty state. A namespace has a newest checkpoint from its
-    /// first commit on. One that an index does not show is noticed: the newest checkpoint is the last one on the greatest
-    /// branch. `read` is told whether the head was moved.
+    /// Reads the head of a namespace, `None` if it was moved to the empty state. A namespace has a newest checkpoint
+    /// from its first commit on. One that an index does not show is noticed: the newest checkpoint is the last one on
+    /// the greatest branch. `read` is told whether the head was moved.
     fn head_row<T>(
         self,
         namespace: i64,
@@ -369,7 +369,8 @@ impl<'a> ReadView<'a> {
         self.must_row(at, |seq, row| Ok((seq, row.get(column::BRANCH)?, row.get(column::ORDINAL)?)))
     }
 
-    /// Returns the checkpoints whose id starts with `prefix`. If these are all, the entries beside their places are verified.
+    /// Returns the checkpoints whose id starts with `prefix`. If these are all, the entries beside their places are
+    /// verified.
     pub(super) fn by_prefix(self, thread: &ThreadId, prefix: &str, limit: usize) -> Res<Vec<CheckpointRecord>> {
         let Some((low, high)) = prefix_range(prefix) else { return Ok(Vec::new()) };
         let found = self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])?;
@@ -579,8 +580,8 @@ impl<'a> ReadView<'a> {
         Ok(source.is_some_and(is_pruned_column))
     }
 
-    /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches. Those that
-    /// were pruned do not count.
+    /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches.
+    /// Those that were pruned do not count.
     pub(super) fn thread_size(self, thread: &ThreadId) -> Res<ThreadSize> {
         let mut statement = self.conn.prepare_cached(sql::THREAD_SIZE)?;
         let size: Option<(i64, i64)> =

@@ -182,8 +182,8 @@ pub(super) struct ReadWrite<'r> {
 }
 
 impl ReadView<'_> {
-    /// Visits the writes of a checkpoint, or of one task of it with the hashes of all values, and verifies each run behind
-    /// its last row.
+    /// Visits the writes of a checkpoint, or of one task of it with the hashes of all values, and verifies each run
+    /// behind its last row.
     pub(super) fn runs(
         self,
         (checkpoint, checksum): (i64, &Checksum),
@@ -229,7 +229,8 @@ impl ReadView<'_> {
         Ok(ReadWrite { row, write, stored, payload })
     }
 
-    /// Returns the writes of the tasks of a checkpoint, given its row; `verifies_absence` also of those that no search finds.
+    /// Returns the writes of the tasks of a checkpoint, given its row; `verifies_absence` also of those that no search
+    /// finds.
     pub(super) fn writes_of(self, checkpoint: i64, record: &Row<'_>, verifies_absence: bool) -> Res<Vec<WriteRecord>> {
         let place = || format!("checkpoint {checkpoint}");
         let (child, consumed) = self.consumer(checkpoint, record)?;
@@ -261,8 +262,8 @@ impl ReadView<'_> {
 }
 
 impl ReadView<'_> {
-    /// Returns the next checkpoint of the namespace if it is a child of this one, and how many rows it consumed; 0 and 0
-    /// without one.
+    /// Returns the next checkpoint of the namespace if it is a child of this one, and how many rows it consumed; 0 and
+    /// 0 without one.
     fn consumer(self, checkpoint: i64, record: &Row<'_>) -> Res<(i64, i64)> {
         let id: [u8; 16] = record.get(column::ID)?;
         let params = params![record.get::<_, i64>(column::NAMESPACE)?, id];

@@ -55,7 +55,8 @@ impl<'a> ReadView<'a> {
         ChannelRows::read(self, branch, ordinal, channel)
     }
 
-    /// Returns the list of a channel, given by the name of its items, at a checkpoint; `None` if it is not a list there.
+    /// Returns the list of a channel, given by the name of its items, at a checkpoint; `None` if it is not a list
+    /// there.
     pub(super) fn list_at(self, seq: i64, channel: i64) -> Res<Option<ChannelRows<'a>>> {
         let channel = self.names.text(self.conn, Kind::List, channel)?;
         self.list_of(seq, &channel)

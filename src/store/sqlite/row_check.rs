@@ -1,7 +1,7 @@
 //! Checks of rows: a changed column, or a row in the place of another one, is noticed where the row is read.
 //!
-//! A check is the low half of the XXH3-64 of the columns, each with its type; docs/format.md names the columns. *Absent:*
-//! the contents of values, which have a check of their own in `payload`.
+//! A check is the low half of the XXH3-64 of the columns, each with its type; docs/format.md names the columns.
+//! *Absent:* the contents of values, which have a check of their own in `payload`.
 
 use super::fault::{Res, corrupt};
 use super::keys::Keys;

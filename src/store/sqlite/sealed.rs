@@ -1,8 +1,8 @@
 //! The sealed columns of an encrypted file: payloads, blobs, metadata, and the values beside the log.
 //!
-//! The fields of a payload are sealed together, bound to the id of its row; a large data or text is a blob, bound to the
-//! keyed hash of its content. A value that is not sealed is damage. *Absent:* the keys ([`keys`](super::keys)), and names,
-//! ids, times and numbers of the log, which are not sealed.
+//! The fields of a payload are sealed together, bound to the id of its row; a large data or text is a blob, bound to
+//! the keyed hash of its content. A value that is not sealed is damage. *Absent:* the keys ([`keys`](super::keys)), and
+//! names, ids, times and numbers of the log, which are not sealed.
 
 use super::changes::store_blob;
 use super::fault::{Res, corrupt};

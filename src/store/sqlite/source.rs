@@ -1,5 +1,5 @@
-//! The column `source` of a checkpoint: its source, the number of rows of writes that it consumed and stored, and whether
-//! it was pruned.
+//! The column `source` of a checkpoint: its source, the number of rows of writes that it consumed and stored, and
+//! whether it was pruned.
 
 use crate::store::record::Source;
 

@@ -9,7 +9,8 @@ pub(super) const FORMAT: i64 = 2;
 /// The page size of a new file. It must be set before the switch to WAL or it is ignored.
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
-/// The schema of a new file, in the newest format, with comments: [`schema::statements`](super::schema::statements) are run.
+/// The schema of a new file, in the newest format, with comments: [`schema::statements`](super::schema::statements) are
+/// run.
 pub(super) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
 /// Marks a new file; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
 pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
@@ -19,7 +20,8 @@ pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
 pub(super) const SET_AUTO_VACUUM: &str = "PRAGMA auto_vacuum = INCREMENTAL;";
 pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
 pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
-/// By pragmas: a table of the file may have the name of a pragma's table-valued function, and would be read in its place.
+/// By pragmas: a table of the file may have the name of a pragma's table-valued function, and would be read in its
+/// place.
 pub(super) const READ_APPLICATION_ID: &str = "PRAGMA application_id";
 pub(super) const READ_FORMAT: &str = "PRAGMA user_version";
 pub(super) const HAS_OBJECTS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
@@ -28,7 +30,8 @@ pub(super) const SCHEMA_OBJECTS: &str =
     "SELECT type, name, tbl_name, sql, coalesce(rootpage, 0) > 0 FROM sqlite_schema";
 /// The tables that the foreign keys of a table refer to.
 pub(super) const FOREIGN_TABLES: &str = "SELECT \"table\" FROM pragma_foreign_key_list(?1)";
-/// The tables and indexes whose names do not say that they are those of an application, which its transactions may make.
+/// The tables and indexes whose names do not say that they are those of an application, which its transactions may
+/// make.
 pub(super) const UNMARKED_OBJECTS: &str = "SELECT count(*) FROM sqlite_schema WHERE substr(name, 1, 4) <> 'app_' COLLATE NOCASE \
      AND substr(name, 1, 21) <> 'sqlite_autoindex_app_' COLLATE NOCASE AND name <> 'sqlite_sequence'";
 pub(super) const SCHEMA_VERSION: &str = "PRAGMA schema_version";
@@ -199,7 +202,8 @@ pub(super) const ID_BELOW: &str = "SELECT id, branch FROM checkpoint WHERE names
      ORDER BY prefix DESC, seq DESC LIMIT 1";
 
 pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
-/// The newest checkpoint of a namespace. Ids of a namespace ascend with `seq`, so those with one prefix are in order too.
+/// The newest checkpoint of a namespace. Ids of a namespace ascend with `seq`, so those with one prefix are in order
+/// too.
 pub(super) const NEWEST: &str =
     "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1";
 pub(super) const CHECKPOINT_SEQ: &str =
@@ -257,7 +261,8 @@ pub(super) const RECORD_AFTER: &str = concat!(
     record_joins!()
 );
 pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
-/// The checkpoints after a `seq`, of a thread or of all. They are read in the order of the table: the `+` bars any other one.
+/// The checkpoints after a `seq`, of a thread or of all. They are read in the order of the table: the `+` bars any
+/// other one.
 pub(super) const RECORDS_AFTER: &str = concat!(
     record!("checkpoint c"),
     record_joins!(),

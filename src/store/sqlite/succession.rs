@@ -1,8 +1,9 @@
 //! Verifies that a listing of checkpoints is complete: an entry that an index does not show leaves a gap.
 //!
-//! In the order of the ids of a namespace, each branch is one unbroken range whose ordinals go up by one, and later branches have
-//! greater ids, because only a child of the head stays on its branch. So the checkpoint before another one is its parent
-//! on the same branch, or the last one on the branch before. *Absent:* checkpoints that were looked up by an id.
+//! In the order of the ids of a namespace, each branch is one unbroken range whose ordinals go up by one, and later
+//! branches have greater ids, because only a child of the head stays on its branch. So the checkpoint before another
+//! one is its parent on the same branch, or the last one on the branch before. *Absent:* checkpoints that were looked
+//! up by an id.
 
 use super::fault::{Res, corrupt};
 use super::read::column;

@@ -1,7 +1,8 @@
 //! Reads and writes the rows of timers: the sleeping tasks, each with the timestamp at which it resumes.
 //!
-//! They are derived from the stored writes of tasks, so they come and go with its commits. A task that sleeps at the head of
-//! a thread has a timer: one that is missing is noticed, and a recovery makes it anew. *Absent:* waking anybody.
+//! They are derived from the stored writes of tasks, so they come and go with its commits. A task that sleeps at the
+//! head of a thread has a timer: one that is missing is noticed, and a recovery makes it anew. *Absent:* waking
+//! anybody.
 
 use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
@@ -86,8 +87,8 @@ pub(super) fn list_of(view: ReadView<'_>, thread: &ThreadId, namespace: &Namespa
     Ok(timers)
 }
 
-/// Returns an error if a row holds something else than a timestamp: such rows are the first or the last of the index, and no
-/// comparison with a timestamp finds them.
+/// Returns an error if a row holds something else than a timestamp: such rows are the first or the last of the index,
+/// and no comparison with a timestamp finds them.
 fn must_have_timestamps(view: ReadView<'_>) -> Res<()> {
     let mut statement = view.conn.prepare_cached(sql::TIMER_ENDS)?;
     let mut rows = statement.query([])?;

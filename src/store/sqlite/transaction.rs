@@ -23,10 +23,11 @@ use std::time::Duration;
 /// A transaction on the tables of an application, whose names begin with `app_`; see
 /// [`Store::transaction`](crate::store::Store::transaction).
 ///
-/// A statement reads and writes these tables, makes and drops them and their indexes, and adds columns (`ALTER TABLE` that
-/// renames or drops one is refused). It reaches nothing else: not the tables of the store, no other file, no temporary table,
-/// no trigger, view or pragma. It sees the changes of the statements before it. Values are bound as in
-/// [`rusqlite`](crate::rusqlite): `?1`, `:name`, and a tuple, an array or `rusqlite::params!`. Foreign keys are enforced.
+/// A statement reads and writes these tables, makes and drops them and their indexes, and adds columns (`ALTER TABLE`
+/// that renames or drops one is refused). It reaches nothing else: not the tables of the store, no other file, no
+/// temporary table, no trigger, view or pragma. It sees the changes of the statements before it. Values are bound as in
+/// [`rusqlite`](crate::rusqlite): `?1`, `:name`, and a tuple, an array or `rusqlite::params!`. Foreign keys are
+/// enforced.
 pub struct SqlTransaction<'a> {
     view: ReadView<'a>,
     guard: &'a SqlGuard,
@@ -107,8 +108,8 @@ impl<'a> SqlTransaction<'a> {
         self.view.conn.last_insert_rowid()
     }
 
-    /// Returns the value of a stored write of a task of a checkpoint, as this transaction sees the log; `None` if it is not
-    /// stored, or is not one value. For executors: a write that is stored in the same transaction says that its
+    /// Returns the value of a stored write of a task of a checkpoint, as this transaction sees the log; `None` if it is
+    /// not stored, or is not one value. For executors: a write that is stored in the same transaction says that its
     /// statements have run.
     ///
     /// # Errors

@@ -162,8 +162,8 @@ impl WalInner {
         if copy.frames <= RESTART_FRAMES || copy.busy {
             return Ok(copy.is_whole());
         }
-        // Most is copied already, so the writers wait only for what came meanwhile. To truncate is to hold the write lock:
-        // those of other processes wait too.
+        // Most is copied already, so the writers wait only for what came meanwhile. To truncate is to hold the write
+        // lock: those of other processes wait too.
         self.core.lock().finish_wal(copy.is_whole() && copy.frames > TRUNCATE_FRAMES)
     }
 

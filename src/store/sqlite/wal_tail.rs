@@ -1,10 +1,9 @@
 //! Finds the frames of the write-ahead log that SQLite does not read.
 //!
-//! SQLite reads a log up to the first frame whose checksum does not match, and is silent about the frames after it. Here
-//! the file is read with plain reads: frames after a broken one that carry the salts of the log are counted. Frames with
-//! other salts are leftovers of an earlier log, and sound frames after the last commit are an unfinished transaction:
-//! neither is counted.
-//! *Absent:* the index of the log in shared memory, and any repair.
+//! SQLite reads a log up to the first frame whose checksum does not match, and is silent about the frames after it.
+//! Here the file is read with plain reads: frames after a broken one that carry the salts of the log are counted.
+//! Frames with other salts are leftovers of an earlier log, and sound frames after the last commit are an unfinished
+//! transaction: neither is counted. *Absent:* the index of the log in shared memory, and any repair.
 //!
 //! Invariant: a frame that another process is writing is not taken for a broken one.
 

@@ -1,7 +1,8 @@
 //! The background thread of a file that is open for writing: it reclaims rows, empties the trash, and indexes texts.
 //!
-//! A task of the background does a bounded step, and says after which pause it goes on, so that other writers get the lock. The
-//! thread starts with the first task that is woken. *Absent:* the contents of a step ([`eraser`](super::eraser),
+//! A task of the background does a bounded step, and says after which pause it goes on, so that other writers get the
+//! lock. The thread starts with the first task that is woken. *Absent:* the contents of a step
+//! ([`eraser`](super::eraser),
 //! [`search`](super::search)).
 //!
 //! Invariant: a task that is woken during its own step makes another one.
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 /// A task of the background.
 pub(super) trait Upkeep: Send + Sync + 'static {
-    /// Does a bounded part of the work. Returns the pause before the next part; `None` if the task has nothing to do until it
-    /// is woken.
+    /// Does a bounded part of the work. Returns the pause before the next part; `None` if the task has nothing to do
+    /// until it is woken.
     fn step(&self, writer: &SqliteWriter, worker: &Background) -> Result<Option<Duration>, StoreError>;
 }
 

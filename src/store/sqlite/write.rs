@@ -51,8 +51,8 @@ impl Known {
     }
 }
 
-/// The caches of the writer. A rollback, an erasure or a commit of another connection makes them wrong; heads and leases are
-/// followed.
+/// The caches of the writer. A rollback, an erasure or a commit of another connection makes them wrong; heads and
+/// leases are followed.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     pub(super) names: Names,
@@ -174,8 +174,8 @@ impl Caches {
         Ok(id)
     }
 
-    /// Notes that the thread of the batch uses a name, so that the name is erased with the last thread that does. Past a
-    /// number of users only that is noted.
+    /// Notes that the thread of the batch uses a name, so that the name is erased with the last thread that does. Past
+    /// a number of users only that is noted.
     pub(super) fn note_user(&mut self, conn: &Connection, name: i64) -> Res<()> {
         let thread = self.thread;
         debug_assert!(thread > 0, "a batch that writes has a thread");
@@ -253,8 +253,9 @@ impl Caches {
         Ok(found)
     }
 
-    /// Returns the head of a namespace, with the last lease of its thread, if this connection has stored it, no task has stored
-    /// writes at it, and no other connection has committed since. `None` if that is not known without reading the head.
+    /// Returns the head of a namespace, with the last lease of its thread, if this connection has stored it, no task
+    /// has stored writes at it, and no other connection has committed since. `None` if that is not known without
+    /// reading the head.
     pub(super) fn bare_head(
         &mut self,
         conn: &Connection,
@@ -420,7 +421,8 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     }
 }
 
-/// Drops the cached numbers and names that a commit or an erasure of another handle has made stale, once in a transaction.
+/// Drops the cached numbers and names that a commit or an erasure of another handle has made stale, once in a
+/// transaction.
 pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
     if std::mem::replace(&mut caches.is_refreshed, true) {
         return Ok(());
@@ -680,7 +682,8 @@ impl<'a> Tx<'a> {
         Ok((self.insert_branch(Some((parent.branch, parent.ordinal)), depth, fork)?, ordinal))
     }
 
-    /// Inserts a branch that leaves a parent at an ordinal; `fork` is the thread and the checkpoint of a parent elsewhere.
+    /// Inserts a branch that leaves a parent at an ordinal; `fork` is the thread and the checkpoint of a parent
+    /// elsewhere.
     fn insert_branch(&mut self, parent: Option<(i64, i64)>, depth: i64, fork: Option<(i64, i64)>) -> Res<i64> {
         let id = self.caches.ids.next(self.conn, Table::Branch)?;
         let (parent, upto) = parent.unzip();

@@ -1,7 +1,8 @@
 //! The writer role: a caller that finds it free is the leader, and writes the waiting jobs along in one transaction.
 //!
-//! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have
-//! a background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came meanwhile.
+//! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have a
+//! background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came
+//! meanwhile.
 
 use super::fault::{Fault, Res};
 use super::group::{Core, Transacted, TransactionRun, Verdict, WalCopy};
@@ -385,8 +386,8 @@ impl WriterShared {
     }
 
     /// Leads: writes the leader's own job and those that wait in one transaction, and then, a few times at most, what
-    /// has come meanwhile. Waking another leader would cost as much as a commit, without work in the meantime. Returns the
-    /// outcome of the own job.
+    /// has come meanwhile. Waking another leader would cost as much as a commit, without work in the meantime. Returns
+    /// the outcome of the own job.
     fn lead(&self, own: Option<JobRef<'_>>, wal: &Wal) -> Option<Result<(), StoreError>> {
         let (mut next, mut outcome) = (own, None);
         for round in 1.. {

@@ -1,7 +1,8 @@
 //! The rows of the writes of tasks.
 //!
 //! A position that is taken keeps its first write; the special indexes below zero are replaced, the one exception to
-//! append-only. They carry their own checksums and stand in no checksum of a checkpoint, so that replacing them breaks none.
+//! append-only. They carry their own checksums and stand in no checksum of a checkpoint, so that replacing them breaks
+//! none.
 
 use super::changes::store;
 use super::checksums::{Digests, WriteChecksum};
@@ -167,8 +168,8 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
     runs
 }
 
-/// Names the value of a row of a write: one value has part 0, the items of a list have parts from 1 on. The header of a delta
-/// has no name.
+/// Names the value of a row of a write: one value has part 0, the items of a list have parts from 1 on. The header of a
+/// delta has no name.
 pub(super) fn write_ref(task: TaskId, index: i64, part: i64) -> Option<WriteRef> {
     let part = u32::try_from(part).ok()?.saturating_sub(1);
     Some(WriteRef { task, index: i32::try_from(index).ok()?, part })

@@ -1,8 +1,8 @@
 //! Fills the corpus of each target with the values of the vectors in `tests/parity`, so that a search begins where the
 //! tests end.
 //!
-//! Every message, block, part and list of these in the vectors is a text for the targets that read JSON; texts and bytes
-//! in them are taken as they are.
+//! Every message, block, part and list of these in the vectors is a text for the targets that read JSON; texts and
+//! bytes in them are taken as they are.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

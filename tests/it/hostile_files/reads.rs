@@ -1,5 +1,5 @@
-//! The reading calls beside those of a snapshot: listings, operations, search, usage, branches, walks through the past, what a
-//! pruning would delete, the log as a watcher sees it, and the views of the file.
+//! The reading calls beside those of a snapshot: listings, operations, search, usage, branches, walks through the past,
+//! what a pruning would delete, the log as a watcher sees it, and the views of the file.
 
 use std::fmt::Debug;
 use std::path::Path;

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 
 use super::{Pair, items, plain};
 
-/// Copies each thread of both backends, and compares the copies with the originals, then deletes what can be deleted of these.
+/// Copies each thread of both backends, and compares the copies with the originals, then deletes what can be deleted of
+/// these.
 pub(super) fn compare(pair: &Pair<'_>) -> Result<(), TestCaseError> {
     let threads: BTreeSet<&ThreadId> =
         pair.places.iter().filter(|place| !place.ids.is_empty()).map(|place| &place.thread).collect();
@@ -62,8 +63,8 @@ fn compare_thread(pair: &Pair<'_>, store: &Store, thread: &ThreadId, copy: &Thre
     Ok(())
 }
 
-/// Compares the kept checkpoints of a thread with those of its copy. One whose parent was pruned begins a lineage in the copy,
-/// so ordinals and tasks differ; versions and values do not.
+/// Compares the kept checkpoints of a thread with those of its copy. One whose parent was pruned begins a lineage in
+/// the copy, so ordinals and tasks differ; versions and values do not.
 fn compare_kept(pair: &Pair<'_>, store: &Store, thread: &ThreadId, copy: &ThreadId) -> Result<(), TestCaseError> {
     let backend = &**store.backend();
     for place in pair.places.iter().filter(|place| place.thread == *thread) {

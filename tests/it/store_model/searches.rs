@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::{LISTS, follow, moment, op};
 
-/// Compares searches, page by page. If the file has an index and `indexes` is set, its newest entries are indexed first:
-/// otherwise searches read indexed entries and others.
+/// Compares searches, page by page. If the file has an index and `indexes` is set, its newest entries are indexed
+/// first: otherwise searches read indexed entries and others.
 pub(super) fn compare(
     model: &dyn Backend,
     file: &dyn Backend,

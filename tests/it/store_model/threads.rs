@@ -4,8 +4,8 @@ use annals::base::{CheckpointId, Timestamp};
 use annals::store::{Backend, ThreadInfo, ThreadQuery, ThreadStatus};
 use proptest::prelude::*;
 
-/// Compares listings, page by page. If `rebuilds` is set, the table of threads is made anew first: otherwise listings read
-/// the rest of the log and rows that changes of threads have renewed.
+/// Compares listings, page by page. If `rebuilds` is set, the table of threads is made anew first: otherwise listings
+/// read the rest of the log and rows that changes of threads have renewed.
 pub(super) fn compare(model: &dyn Backend, file: &dyn Backend, rebuilds: bool) -> Result<(), TestCaseError> {
     if rebuilds {
         file.rebuild_threads().unwrap();

@@ -1,5 +1,6 @@
-//! Functions that the engine and the crates below it share: hashes, a stopwatch, and the texts of panics and errors. They
-//! are not part of the public interface: a release may change or remove each of them without a word in the changelog.
+//! Functions that the engine and the crates below it share: hashes, a stopwatch, and the texts of panics and errors.
+//! They are not part of the public interface: a release may change or remove each of them without a word in the
+//! changelog.
 //!
 //! *Absent:* anything that an application, a backend or an executor of its own needs.
 

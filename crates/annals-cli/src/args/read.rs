@@ -56,8 +56,8 @@ pub(crate) struct LogArgs {
     /// Show the changed channels of each checkpoint, and its model calls, on lines of their own
     #[arg(long)]
     pub(crate) stat: bool,
-    /// Show the changes by which a text appears in the state or disappears from it, on all branches; with --graph or --stat, below
-    /// their checkpoints
+    /// Show the changes by which a text appears in the state or disappears from it, on all branches; with --graph or
+    /// --stat, below their checkpoints
     #[arg(short = 'S', value_name = "TEXT")]
     pub(crate) text: Option<String>,
     /// Show only checkpoints that this node made

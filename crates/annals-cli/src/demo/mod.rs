@@ -1,8 +1,8 @@
 //! `annals demo`: a durable research workflow over the text files of a folder, killed, resumed and forked at will.
 //!
 //! Runs the graph to its interrupt, resumes it with the user's approval, and finishes; then shows the log, goes back to
-//! before the draft, changes a setting there, runs that branch to its own end, and compares the two ends. After a crash at
-//! any point the same command continues.
+//! before the draft, changes a setting there, runs that branch to its own end, and compares the two ends. After a crash
+//! at any point the same command continues.
 //!
 //! JSON, at the end: `{"schema": 1, "store", "thread", "folder", "status": "approved" | "rejected" | "waiting",
 //! "question", "report", "ran_now": {node: n}, "remembered": {node: n}, "end", "what_if_end"}`. With `--drawing`:

@@ -104,8 +104,8 @@ fn a_git_history_is_summarised() {
 const KILLS: u64 = 100;
 const THREADS: u64 = 20;
 
-/// The run of an example that is killed at moments which a seed decides, and is continued each time, has the output of a run
-/// that nothing disturbed.
+/// The run of an example that is killed at moments which a seed decides, and is continued each time, has the output of
+/// a run that nothing disturbed.
 #[test]
 fn an_example_that_is_killed_a_hundred_times_has_the_same_output() {
     let bench = Bench::new();

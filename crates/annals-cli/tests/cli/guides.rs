@@ -1,8 +1,9 @@
 //! The guides: every command and every query of them is run, and its output compared.
 //!
-//! In a block `console` a line `$ COMMAND` is run, and the lines after it are its output. Ids, checksums and ages are compared as
-//! words, whatever they are, and widths of columns are not compared. `cat FILE` makes the file, `export NAME=VALUE` sets a
-//! variable, and `sqlite3` is a connection of this process. A block `sql` is a query, and a block `text` after it its rows.
+//! In a block `console` a line `$ COMMAND` is run, and the lines after it are its output. Ids, checksums and ages are
+//! compared as words, whatever they are, and widths of columns are not compared. `cat FILE` makes the file,
+//! `export NAME=VALUE` sets a variable, and `sqlite3` is a connection of this process. A block `sql` is a query, and a
+//! block `text` after it its rows.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

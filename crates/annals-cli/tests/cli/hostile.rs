@@ -1,5 +1,5 @@
-//! Files of strangers: every command that reads ends with a documented exit code, in bounded time, and prints no control
-//! characters of the file.
+//! Files of strangers: every command that reads ends with a documented exit code, in bounded time, and prints no
+//! control characters of the file.
 
 use std::fs;
 use std::time::{Duration, Instant};

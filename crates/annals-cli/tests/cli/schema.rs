@@ -1,7 +1,8 @@
-//! `docs/cli-json.schema.json`: the shapes of `docs/cli-json.md` as a JSON Schema, by which documents of the command are validated.
+//! `docs/cli-json.schema.json`: the shapes of `docs/cli-json.md` as a JSON Schema, by which documents of the command
+//! are validated.
 //!
-//! With the environment variable `ANNALS_SNAPSHOTS=renew` the test writes the file anew. The validation here knows the keywords
-//! that the file uses, and is stricter than the schema: a member that the schema does not name is an error.
+//! With the environment variable `ANNALS_SNAPSHOTS=renew` the test writes the file anew. The validation here knows the
+//! keywords that the file uses, and is stricter than the schema: a member that the schema does not name is an error.
 
 use super::contract::shapes;
 use super::verbs::trip;

@@ -1,7 +1,8 @@
-//! The output of every verb, its `--help` and its errors over fixed stores, compared with the files of `tests/snapshots`.
+//! The output of every verb, its `--help` and its errors over fixed stores, compared with the files of
+//! `tests/snapshots`.
 //!
-//! Each file has commands and what they print: `$ COMMAND`, the lines of stdout, those of stderr after `! `, and the exit
-//! code if it is not 0. With the environment variable `ANNALS_SNAPSHOTS=renew` the test writes the files anew.
+//! Each file has commands and what they print: `$ COMMAND`, the lines of stdout, those of stderr after `! `, and the
+//! exit code if it is not 0. With the environment variable `ANNALS_SNAPSHOTS=renew` the test writes the files anew.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,8 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots");
 enum SnapshotLines {
     /// All, as they are.
     Exactly,
-    /// All, with words in the place of ids and with single spaces: the ids of new checkpoints come from the present time.
+    /// All, with words in the place of ids and with single spaces: the ids of new checkpoints come from the present
+    /// time.
     Ids,
     /// All, with a word in the place of numbers: they are sizes, versions and durations of this build and this machine.
     Numbers,

@@ -1,5 +1,5 @@
-//! The cost of a listing is that of what it shows: it is compared with the same listing of a small store, and with the start of
-//! the process, in the same run.
+//! The cost of a listing is that of what it shows: it is compared with the same listing of a small store, and with the
+//! start of the process, in the same run.
 
 use std::time::Duration;
 

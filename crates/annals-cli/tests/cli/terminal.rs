@@ -20,8 +20,8 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command of the shell on a terminal with some columns and 12 rows. `annals` is a function of the shell, which
-    /// Ctrl-C does not end.
+    /// Runs a command of the shell on a terminal with some columns and 12 rows. `annals` is a function of the shell,
+    /// which Ctrl-C does not end.
     fn start(bench: &Bench, columns: usize, command: &str) -> Self {
         let annals = env!("CARGO_BIN_EXE_annals");
         let command = format!("annals() {{ '{annals}' \"$@\"; }}; stty cols {columns} rows 12; trap : INT; {command}");
@@ -197,7 +197,8 @@ fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
     assert_eq!(shown(&bench, 80, "annals import chats --store whole.db").1, 0);
     let mut whole = clock.elapsed();
     assert_eq!(counts("whole.db"), all);
-    // Each import is interrupted after a part of the time that a whole one takes, which depends on what else the machine does.
+    // Each import is interrupted after a part of the time that a whole one takes, which depends on what else the
+    // machine does.
     let mut interrupted = 0;
     for (attempt, eighths) in [3, 1, 5, 7].into_iter().cycle().take(40).enumerate() {
         if attempt >= 4 && interrupted > 0 {

@@ -181,8 +181,8 @@ impl<S: Send + Sync + 'static> Outcome<S> {
 pub struct ListChanges<'a, T>(ListPair<'a, T>);
 
 impl<T: PartialEq + Any> ListChanges<'_, T> {
-    /// Returns the items, oldest first, each with whether the run added it. With `only_new` the list begins at the first
-    /// item that may be new; [`ListChanges::skipped`] are those before.
+    /// Returns the items, oldest first, each with whether the run added it. With `only_new` the list begins at the
+    /// first item that may be new; [`ListChanges::skipped`] are those before.
     pub fn marked(&self, only_new: bool) -> impl Iterator<Item = (bool, &T)> {
         self.0.marked(only_new)
     }

@@ -1,8 +1,8 @@
 //! The threads that a worker knows to be due, in the order in which it claims them.
 //!
 //! An agenda holds the first runs of its queues; the others stay in the table of threads until it runs low. A run whose
-//! claim a limit has refused is passed over, with all others of the group, until something has changed. *Absent:* reading
-//! the store, and the limits over processes, which the store compares in the transaction of a claim.
+//! claim a limit has refused is passed over, with all others of the group, until something has changed. *Absent:*
+//! reading the store, and the limits over processes, which the store compares in the transaction of a claim.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

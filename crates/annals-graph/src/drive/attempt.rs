@@ -101,8 +101,8 @@ impl<F: Future> Future for Watched<'_, F> {
     }
 }
 
-/// Waits for a node or a called task, and for the tasks that it starts, within its limits and until its run is cancelled.
-/// On a timeout or a cancellation a graph ends by itself; other work is dropped.
+/// Waits for a node or a called task, and for the tasks that it starts, within its limits and until its run is
+/// cancelled. On a timeout or a cancellation a graph ends by itself; other work is dropped.
 pub(super) async fn watch<F: Future>(
     work: F,
     context: &Context,

@@ -129,8 +129,8 @@ impl Begun {
         Ok(())
     }
 
-    /// Gives the checkpoints of a batch new ids, if it was refused because another writer stored a branch with greater ones.
-    /// Returns whether it can be committed again.
+    /// Gives the checkpoints of a batch new ids, if it was refused because another writer stored a branch with greater
+    /// ones. Returns whether it can be committed again.
     pub(super) fn raise(&mut self, batch: &mut Batch, refused: &StoreError, attempt: usize) -> bool {
         let StoreError::StaleId { namespace, newest, .. } = refused else { return false };
         if attempt >= UPDATE_ATTEMPTS_MAX {
@@ -141,8 +141,8 @@ impl Begun {
         true
     }
 
-    /// Commits a batch that is awaited, and returns whether it is stored as it is: one that lost a race is stored as a branch,
-    /// if the run retains its work.
+    /// Commits a batch that is awaited, and returns whether it is stored as it is: one that lost a race is stored as a
+    /// branch, if the run retains its work.
     ///
     /// # Errors
     /// That of the commit; as [`RunHost::branch_off`].

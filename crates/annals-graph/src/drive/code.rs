@@ -1,7 +1,8 @@
-//! The version and the fingerprint of the graph that began a run, and their comparison with those of a graph that continues it.
+//! The version and the fingerprint of the graph that began a run, and their comparison with those of a graph that
+//! continues it.
 //!
-//! They are members of the metadata of a checkpoint: of the first one of each run, and of each 64th. *Absent:* graphs without a
-//! version, which store and compare nothing.
+//! They are members of the metadata of a checkpoint: of the first one of each run, and of each 64th. *Absent:* graphs
+//! without a version, which store and compare nothing.
 
 use serde_json::Value as Json;
 
@@ -46,8 +47,8 @@ pub(super) fn verify_code(graph: &Graph, thread: &Thread, head: &Head, start: &R
     Err(RunError::GraphChanged { graph: graph.name.clone(), stored, present, parts }.into())
 }
 
-/// Returns the version that is stored at a head or at the newest checkpoint before it that has one, `None` if the run began
-/// without.
+/// Returns the version that is stored at a head or at the newest checkpoint before it that has one, `None` if the run
+/// began without.
 fn stored_code(thread: &Thread, head: &Head) -> Result<Option<GraphCode>, Error> {
     let mut metadata = head.metadata.clone();
     let mut at = head.checkpoint.map(|checkpoint| (checkpoint.source, head.parent));

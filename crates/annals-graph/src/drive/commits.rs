@@ -54,14 +54,15 @@ impl RunCommits {
         self.messages.get(&task).is_some_and(|handle| !handle.is_settled())
     }
 
-    /// Hands a message that a task streams to the background writer. It is not a commit of the run: if it is refused, the run
-    /// goes on.
+    /// Hands a message that a task streams to the background writer. It is not a commit of the run: if it is refused,
+    /// the run goes on.
     pub(super) fn persist_message(&mut self, task: TaskId, store: &Store, batch: Batch) {
         self.messages.insert(task, store.submit(batch));
     }
 }
 
-/// The commits of a graph that its loop has not waited for. If it is dropped before, whoever loads a head next waits for them.
+/// The commits of a graph that its loop has not waited for. If it is dropped before, whoever loads a head next waits
+/// for them.
 pub(super) struct PendingCommits {
     own: VecDeque<CommitHandle>,
     /// The one that is awaited.
@@ -111,8 +112,8 @@ impl PendingCommits {
         Ok(())
     }
 
-    /// Gathers what has to be waited for at the end of a run, in order: nothing inside another one, which does it once for
-    /// all. Returns it; whoever is dropped while it waits leaves the rest.
+    /// Gathers what has to be waited for at the end of a run, in order: nothing inside another one, which does it once
+    /// for all. Returns it; whoever is dropped while it waits leaves the rest.
     pub(super) fn at_end(&mut self, begun: &Begun) -> &mut VecDeque<CommitHandle> {
         let inside = &mut begun.host.commits.lock().inside;
         if begun.inside {

@@ -1,8 +1,8 @@
 //! Events of runs, for logs and metrics: one event for each begin, failed attempt, wait and end.
 //!
-//! An event goes to the listener of the run and of its worker and, without the values of interrupts and the texts of errors, into
-//! the span of the run (feature `tracing`). Invariant: a run that began ends, also one that is dropped. *Absent:* the parts of a
-//! stream, which tell of nodes and their writes.
+//! An event goes to the listener of the run and of its worker and, without the values of interrupts and the texts of
+//! errors, into the span of the run (feature `tracing`). Invariant: a run that began ends, also one that is dropped.
+//! *Absent:* the parts of a stream, which tell of nodes and their writes.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,8 @@ pub struct RunEvent {
     pub thread: Option<ThreadId>,
     /// The name of the graph.
     pub graph: Arc<str>,
-    /// The id of the run; the same in each process that continues a run with an idempotency key, and zero without a store.
+    /// The id of the run; the same in each process that continues a run with an idempotency key, and zero without a
+    /// store.
     pub run: RunId,
     /// The time at which it happened, by the clock of the store.
     pub at: Timestamp,
@@ -93,8 +94,8 @@ pub enum RunEnd {
 }
 
 impl RunEventKind {
-    /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`,
-    /// `drained`, `cancelled`, `stopped` or `stuck`.
+    /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`,
+    /// `failed`, `drained`, `cancelled`, `stopped` or `stuck`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -237,7 +238,8 @@ impl Drop for EndReport {
     }
 }
 
-/// Returns how a run begins, `None` if it only shows the outcome of an earlier one. `is_asleep` says whether its head sleeps.
+/// Returns how a run begins, `None` if it only shows the outcome of an earlier one. `is_asleep` says whether its head
+/// sleeps.
 pub(super) fn begin_kind(start: &RunStart, is_asleep: bool) -> Option<RunEventKind> {
     match start {
         RunStart::Input(_) | RunStart::Inside { .. } => Some(RunEventKind::Started),

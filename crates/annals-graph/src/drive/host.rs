@@ -61,8 +61,8 @@ impl RunHost {
         self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
     }
 
-    /// Returns whether the next commit is awaited before a task starts: each with [`Durability::Sync`], and the one with
-    /// the input of a run with an idempotency key or a lease.
+    /// Returns whether the next commit is awaited before a task starts: each with [`Durability::Sync`], and the one
+    /// with the input of a run with an idempotency key or a lease.
     pub(super) fn awaits_commit(&self) -> bool {
         self.is_sync() || std::mem::take(&mut self.commits.lock().awaits_input)
     }
@@ -72,8 +72,8 @@ impl RunHost {
         self.durability == Durability::Sync || self.on_conflict == OnConflict::Branch
     }
 
-    /// Returns whether a superstep that is refused is retained as a branch. It is not after an earlier refusal of the run:
-    /// a task may have returned a value that it derived from that error.
+    /// Returns whether a superstep that is refused is retained as a branch. It is not after an earlier refusal of the
+    /// run: a task may have returned a value that it derived from that error.
     pub(super) fn retains(&self) -> bool {
         self.on_conflict == OnConflict::Branch && self.verify_commits().is_ok()
     }
@@ -81,7 +81,8 @@ impl RunHost {
     /// Stores the batch of a superstep that was refused as a branch. Returns the name of the branch.
     ///
     /// # Errors
-    /// `refused`, unless it is a conflict and the batch a whole superstep of the outermost graph; else that of the commit.
+    /// `refused`, unless it is a conflict and the batch a whole superstep of the outermost graph; else that of the
+    /// commit.
     pub(super) fn branch_off(&self, batch: &Batch, refused: StoreError) -> Result<String, Error> {
         let is_lost = matches!(refused, StoreError::Conflict { .. });
         let is_whole = !batch.checkpoints.is_empty() && batch.namespace.is_root() && batch.then.is_empty();
@@ -91,7 +92,8 @@ impl RunHost {
         Ok(stored.name)
     }
 
-    /// Verifies that all commits of the run so far are stored or pending: a task of a run that lost a race does not start.
+    /// Verifies that all commits of the run so far are stored or pending: a task of a run that lost a race does not
+    /// start.
     ///
     /// # Errors
     /// That of the first commit that was refused.

@@ -104,8 +104,8 @@ fn begin_on(
     Ok(Begun::new(machine, store, Arc::clone(host), Some(held), wants))
 }
 
-/// Returns the scope of a subgraph: that of its parent graph, with the cache, the context value and the key-value memory
-/// of its own, if it has them.
+/// Returns the scope of a subgraph: that of its parent graph, with the cache, the context value and the key-value
+/// memory of its own, if it has them.
 fn scope_inside(graph: &Graph, context: &Context, settings: &RunSettings) -> Result<Arc<Scope>, RunError> {
     let scope = context.scope();
     check_context(graph, settings.value.as_deref().or(scope.value.as_deref()))?;

@@ -46,8 +46,8 @@ impl RunSettings {
     }
 }
 
-/// Returns the checkpoint at which later runs without an input of their own left the lineage of an earlier run: the newest one
-/// before the next input. `None` if none of them continued it.
+/// Returns the checkpoint at which later runs without an input of their own left the lineage of an earlier run: the
+/// newest one before the next input. `None` if none of them continued it.
 fn end_of(thread: &Thread, last: CheckpointId) -> Result<Option<CheckpointRef>, Error> {
     let head = thread.with_namespace(Namespace::root()).head()?.filter(|head| head.id() > last);
     let (mut end, mut is_last) = (None, true);

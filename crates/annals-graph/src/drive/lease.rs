@@ -1,8 +1,8 @@
 //! The lease of a run: claimed before its first effect, renewed in time, released at its end.
 //!
-//! A run with an input claims the thread in the commit of that input; any other run in a transaction of its own, before it
-//! loads its head. One thread renews the leases of all runs of the process. *Absent:* the comparison of a lease, which the
-//! store makes in the transaction of each commit.
+//! A run with an input claims the thread in the commit of that input; any other run in a transaction of its own, before
+//! it loads its head. One thread renews the leases of all runs of the process. *Absent:* the comparison of a lease,
+//! which the store makes in the transaction of each commit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Weak};
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::CheckpointId;
 use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY, RENEWAL_IDLE};
-use crate::elapsed::ElapsedTime as Stopwatch;
+use crate::elapsed::ElapsedTime;
 use crate::error::Error;
 use crate::exec::RunStart;
 use crate::history::{ControlOrder, Thread};
@@ -49,8 +49,8 @@ impl Drop for Claimed {
 }
 
 impl RunSettings {
-    /// Verifies that the lease of another run is not live, for a run that takes none and commits no input before its first
-    /// node.
+    /// Verifies that the lease of another run is not live, for a run that takes none and commits no input before its
+    /// first node.
     ///
     /// # Errors
     /// [`StoreError::Leased`].
@@ -72,8 +72,8 @@ impl RunSettings {
         Err(StoreError::Leased { thread: thread.id().clone(), owner: owner.to_string(), until }.into())
     }
 
-    /// Verifies that no other run has claimed the thread between the look of the caller and the claim of this run. That one may
-    /// have ended the run, or failed.
+    /// Verifies that no other run has claimed the thread between the look of the caller and the claim of this run. That
+    /// one may have ended the run, or failed.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`].
@@ -126,7 +126,7 @@ fn claim_waiting(
     wait: Duration,
     groups: &[LeaseGroup],
 ) -> Result<bool, StoreError> {
-    let (store, began) = (thread.store(), Stopwatch::start());
+    let (store, began) = (thread.store(), ElapsedTime::start());
     let mut signals = None;
     loop {
         let seen = signals.as_ref().map_or(0, |watch: &LogWatch| watch.signal.count());
@@ -151,7 +151,7 @@ fn claim_waiting(
         let expires_in = u64::try_from(until.as_micros() - store.now().as_micros()).unwrap_or(0);
         // A process that dies gives no signal.
         let retry = Duration::from_micros(expires_in).min(LEASE_RETRY).min(wait.saturating_sub(began.elapsed()));
-        let since = Stopwatch::start();
+        let since = ElapsedTime::start();
         while let Some(left) = retry.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
             if watch.wait(seen, left)? {
                 break;
@@ -225,8 +225,8 @@ impl Drop for Renewal {
 }
 
 impl Renewed {
-    /// Renews the lease, or finds out if the last renewal was refused. Returns the time to the next call; `None` if the lease
-    /// was lost, or the run has ended.
+    /// Renews the lease, or finds out if the last renewal was refused. Returns the time to the next call; `None` if the
+    /// lease was lost, or the run has ended.
     fn renew(&self) -> Option<Duration> {
         let host = self.host.upgrade()?;
         let mut submitted = self.submitted.lock();
@@ -253,8 +253,8 @@ impl Renewed {
         Some(self.duration / 10)
     }
 
-    /// Renews the lease if that is due, and passes a cancel or a pause from outside on to the run. Returns the time to the next
-    /// call, as [`Self::renew`].
+    /// Renews the lease if that is due, and passes a cancel or a pause from outside on to the run. Returns the time to
+    /// the next call, as [`Self::renew`].
     fn heed(&self) -> Option<Duration> {
         let now = RENEWER.clock.elapsed();
         let renews_at = *self.renews_at.lock();
@@ -273,7 +273,7 @@ impl Renewed {
 
 /// The thread that renews the leases of all runs of the process.
 struct Renewer {
-    clock: Stopwatch,
+    clock: ElapsedTime,
     due: Mutex<DueRenewals>,
     changed: Condvar,
 }
@@ -287,7 +287,7 @@ struct DueRenewals {
 }
 
 static RENEWER: LazyLock<Renewer> =
-    LazyLock::new(|| Renewer { clock: Stopwatch::start(), due: Mutex::default(), changed: Condvar::new() });
+    LazyLock::new(|| Renewer { clock: ElapsedTime::start(), due: Mutex::default(), changed: Condvar::new() });
 
 impl Renewer {
     fn add(run: &Arc<Renewed>) -> u64 {

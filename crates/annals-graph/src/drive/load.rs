@@ -104,14 +104,8 @@ fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option
 /// Keeps a head for the next run.
 pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
     let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
-    thread.store().heads().put(CachedHead {
-        thread: thread.id().clone(),
-        namespace: thread.namespace().clone(),
-        checkpoint,
-        schema: HeadKey::Graph(graph.id),
-        bytes: head.bytes,
-        head: Box::new(head),
-    });
+    let (at, bytes) = (thread.point(checkpoint), head.bytes);
+    thread.store().heads().put(CachedHead::new(at, HeadKey::Graph(graph.id), bytes, Box::new(head)));
 }
 
 fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, Error> {

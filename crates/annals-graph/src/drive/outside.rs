@@ -1,8 +1,8 @@
 //! Runs and the changes that come from outside: signals, resume values, cancels.
 //!
-//! Signals are given to the tasks of a thread before a run loads its head, and after a run has stored interrupts. A cancel is
-//! noticed by a run with a lease between two commits, and by any run when a commit is refused. *Absent:* the rules of these changes,
-//! which are those of `history`.
+//! Signals are given to the tasks of a thread before a run loads its head, and after a run has stored interrupts. A
+//! cancel is noticed by a run with a lease between two commits, and by any run when a commit is refused. *Absent:* the
+//! rules of these changes, which are those of `history`.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ pub(super) fn with_signals(
     load::load(graph, thread, at)
 }
 
-/// Verifies that a run may continue a thread: not one that was cancelled, and with a resume value only one whose tasks are due,
-/// unless it takes all resume values.
+/// Verifies that a run may continue a thread: not one that was cancelled, and with a resume value only one whose tasks
+/// are due, unless it takes all resume values.
 ///
 /// # Errors
 /// [`StoreError::ThreadEnded`].
@@ -107,7 +107,8 @@ impl Begun {
     }
 }
 
-/// Gives the tasks of a run that has stored interrupts the signals that have come meanwhile. Returns whether one of them is due.
+/// Gives the tasks of a run that has stored interrupts the signals that have come meanwhile. Returns whether one of
+/// them is due.
 pub(super) fn deliver_after<S>(place: &RunPlace, outcome: &Outcome<S>) -> Result<bool, Error> {
     match &place.thread {
         Some(thread) if place.inside.is_none() && !outcome.interrupts().is_empty() => Ok(thread.deliver_signals()?),
@@ -120,8 +121,8 @@ pub(super) fn deliver_after<S>(place: &RunPlace, outcome: &Outcome<S>) -> Result
 pub(super) struct Receives(Vec<Interrupt>);
 
 impl Receives {
-    /// Gives the tasks of a run that has ended the signals that are there already. Returns whether the run goes on at once: with
-    /// the settings of a run that continues another one.
+    /// Gives the tasks of a run that has ended the signals that are there already. Returns whether the run goes on at
+    /// once: with the settings of a run that continues another one.
     pub(super) fn go_on<S>(
         &mut self,
         place: &RunPlace,

@@ -27,8 +27,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// [`Queue::enqueue`] with the name and the types of this graph.
     ///
     /// # Errors
-    /// As [`Queue::enqueue`]; [`RunError::State`] for an update that the graph does not take; [`StoreError::Invalid`] if the
-    /// graph has no name, or if the input is a command.
+    /// As [`Queue::enqueue`]; [`RunError::State`] for an update that the graph does not take; [`StoreError::Invalid`]
+    /// if the graph has no name, or if the input is a command.
     ///
     /// # Example
     /// ```
@@ -76,9 +76,9 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     }
 }
 
-/// The limits of the queue of a graph. They hold over all workers of all processes that state them: the store counts the live
-/// leases of the queue, and its claims within a period, in the transaction of each claim. A worker that states no limit for
-/// a queue is not limited, and its runs are not counted.
+/// The limits of the queue of a graph. They hold over all workers of all processes that state them: the store counts
+/// the live leases of the queue, and its claims within a period, in the transaction of each claim. A worker that states
+/// no limit for a queue is not limited, and its runs are not counted.
 ///
 /// # Example
 /// ```
@@ -114,21 +114,22 @@ impl QueueLimit {
         Self { graph: graph.into(), concurrency: None, rate: None, keys: Vec::new() }
     }
 
-    /// Limits the runs at the same time, 1 to 10,000. The run of a process that died counts until its lease has expired; on
-    /// Linux, for a process of the same machine, until it has ended.
+    /// Limits the runs at the same time, 1 to 10,000. The run of a process that died counts until its lease has
+    /// expired; on Linux, for a process of the same machine, until it has ended.
     pub fn concurrency(mut self, runs: u64) -> Self {
         self.concurrency = Some(runs);
         self
     }
 
-    /// Limits the runs that begin within any span of a duration, 1 to 10,000. A continuation after a sleep or a crash counts
-    /// as a begin.
+    /// Limits the runs that begin within any span of a duration, 1 to 10,000. A continuation after a sleep or a crash
+    /// counts as a begin.
     pub fn rate(mut self, runs: u64, period: Duration) -> Self {
         self.rate = Some((runs, period));
         self
     }
 
-    /// Limits the runs at the same time whose metadata have the same value under `key`. A run without the key is not limited.
+    /// Limits the runs at the same time whose metadata have the same value under `key`. A run without the key is not
+    /// limited.
     pub fn per_key(mut self, key: impl Into<String>, runs: u64) -> Self {
         self.keys.push((key.into(), runs));
         self

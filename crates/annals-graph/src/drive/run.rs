@@ -171,7 +171,8 @@ pub(super) struct RunSettings {
     pub(super) lease: Option<Duration>,
     /// The groups of leases that the claim of a run without an input enters.
     pub(super) lease_groups: Vec<LeaseGroup>,
-    /// The epoch that the claim of the run must have: no other run has claimed the thread since its caller looked at it.
+    /// The epoch that the claim of the run must have: no other run has claimed the thread since its caller looked at
+    /// it.
     pub(super) expected_epoch: Option<u64>,
     /// The longest wait for the lease of another owner.
     pub(super) lease_wait: Option<Duration>,
@@ -243,8 +244,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     }
 
     /// Returns the same graph, whose runs start with these options in place of the defaults. Each run can still set its
-    /// own. A control and an idempotency key are a run's own and are not taken over; as a node of another graph, it takes
-    /// the options of the run around it.
+    /// own. A control and an idempotency key are a run's own and are not taken over; as a node of another graph, it
+    /// takes the options of the run around it.
     ///
     /// # Example: a graph for impatient callers
     /// ```
@@ -315,9 +316,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Rejects resume values that do not match an open interrupt, with [`RunError::UnknownInterrupt`], or else takes all: a
-    /// value under an unknown id is ignored, and one without an id that no interrupt takes is dropped. Default: as `false`, but
-    /// a resume value for a thread that has ended is refused with
+    /// Rejects resume values that do not match an open interrupt, with [`RunError::UnknownInterrupt`], or else takes
+    /// all: a value under an unknown id is ignored, and one without an id that no interrupt takes is dropped. Default:
+    /// as `false`, but a resume value for a thread that has ended is refused with
     /// [`StoreError::ThreadEnded`](crate::store::StoreError::ThreadEnded).
     ///
     /// # Example
@@ -364,16 +365,16 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Sets the key-value memory that nodes get with [`Context::kv`](crate::task::Context::kv). Default: that of the store the run is
-    /// recorded in.
+    /// Sets the key-value memory that nodes get with [`Context::kv`](crate::task::Context::kv). Default: that of the
+    /// store the run is recorded in.
     pub fn kv(mut self, kv: &Kv) -> Self {
         self.settings.kv = Some(kv.clone());
         self
     }
 
-    /// Sets what waits for timeouts and for the pauses between attempts in an asynchronous run. Default: with the feature
-    /// `tokio` the timer of the runtime that polls the run, else none: a graph in which a node has a timeout then does
-    /// not run, and a pause takes a thread of the pool. A blocking run has its own.
+    /// Sets what waits for timeouts and for the pauses between attempts in an asynchronous run. Default: with the
+    /// feature `tokio` the timer of the runtime that polls the run, else none: a graph in which a node has a timeout
+    /// then does not run, and a pause takes a thread of the pool. A blocking run has its own.
     pub fn timer(mut self, timer: impl Timer) -> Self {
         self.settings.timer = Some(Arc::new(timer));
         self
@@ -392,10 +393,11 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Makes it safe to repeat the run: there is one run with this key on the thread. A run with a key that an earlier one
-    /// had takes no input: it goes on where that one stopped, or, if that one has ended or another run has gone on since,
-    /// it runs nothing and returns what that one came to, with the state at its last checkpoint. So a request that may or
-    /// may not have arrived is sent again. Its input is committed before the first task starts, unless the durability is
+    /// Makes it safe to repeat the run: there is one run with this key on the thread. A run with a key that an earlier
+    /// one had takes no input: it goes on where that one stopped, or, if that one has ended or another run has gone on
+    /// since, it runs nothing and returns what that one came to, with the state at its last checkpoint. So a request
+    /// that may or may not have arrived is sent again. Its input is committed before the first task starts, unless the
+    /// durability is
     /// [`Durability::Exit`]. A resume value that is given by a run with a key is for the interrupt that is
     /// open then, and never for a later one.
     ///
@@ -403,7 +405,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// another interrupt of the same superstep followed, is retained until that superstep has ended.
     ///
     /// # Errors
-    /// [`RunError::BadKey`] when the run begins: the key is empty or longer than 1,024 bytes, or the run is on no thread.
+    /// [`RunError::BadKey`] when the run begins: the key is empty or longer than 1,024 bytes, or the run is on no
+    /// thread.
     ///
     /// # Example
     /// ```
@@ -432,8 +435,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Persists the messages that nodes and tasks stream, as far as they have arrived, at an interval: those that a crash or
-    /// a cancelled run cuts off are partial messages of the thread. See
+    /// Persists the messages that nodes and tasks stream, as far as they have arrived, at an interval: those that a
+    /// crash or a cancelled run cuts off are partial messages of the thread. See
     /// [`MessageStream::persist_every`](crate::task::MessageStream::persist_every). Default: they are not persisted.
     ///
     /// # Example
@@ -471,12 +474,12 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Sets the result of a race that the run loses against another writer of the thread. With
-    /// [`OnConflict::Branch`] the superstep that was refused is stored as a branch off the checkpoint it was made on, which
-    /// [`Outcome::branch`] names, and the head stays where the other writer moved it. The run ends there: it is done if that
-    /// superstep was the last one, else drained, and
-    /// [`Thread::switch`](crate::history::Thread::switch) and [`Input::Continue`] go on with it. Each commit of the run is awaited.
-    /// Default: [`OnConflict::Refuse`], an error with [`Error::is_conflict`].
+    /// Sets the result of a race that the run loses against another writer of the thread. With [`OnConflict::Branch`]
+    /// the superstep that was refused is stored as a branch off the checkpoint it was made on, which
+    /// [`Outcome::branch`] names, and the head stays where the other writer moved it. The run ends there: it is done if
+    /// that superstep was the last one, else drained, and [`Thread::switch`](crate::history::Thread::switch) and
+    /// [`Input::Continue`] go on with it. Each commit of the run is awaited. Default: [`OnConflict::Refuse`], an error
+    /// with [`Error::is_conflict`].
     ///
     /// Retained are whole supersteps: a race that is lost while a task of a parallel superstep or a called task ends,
     /// or inside a subgraph, is a conflict.
@@ -514,10 +517,10 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Calls `listener` for each [`RunEvent`] of the run: its begin, each failed attempt of a node or a called task, and its end or
-    /// wait. It is called on the threads of the run, which wait for it, and must not panic. With
-    /// [`CompiledGraph::with_config`] it holds for all runs of the graph, those of a [`Worker`](crate::Worker) included. Graphs
-    /// inside nodes report their failed attempts alone.
+    /// Calls `listener` for each [`RunEvent`] of the run: its begin, each failed attempt of a node or a called task,
+    /// and its end or wait. It is called on the threads of the run, which wait for it, and must not panic. With
+    /// [`CompiledGraph::with_config`] it holds for all runs of the graph, those of a [`Worker`](crate::Worker)
+    /// included. Graphs inside nodes report their failed attempts alone.
     ///
     /// # Example
     /// ```
@@ -548,25 +551,26 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Lets the run continue one that a graph with another [version](crate::graph::StateGraph::version) or fingerprint began, and
-    /// lets its calls of tasks return stored results of other arguments. Default: no.
+    /// Lets the run continue one that a graph with another [version](crate::graph::StateGraph::version) or fingerprint
+    /// began, and lets its calls of tasks return stored results of other arguments. Default: no.
     pub fn allow_changed_graph(mut self, allowed: bool) -> Self {
         self.settings.allows_changes = allowed;
         self
     }
 
-    /// Lets the run claim its thread for the time that it runs, so that two runs never work on one thread at the same time.
-    /// Another run on the thread ends with [`StoreError::Leased`](crate::store::StoreError::Leased) (`is_busy()`) before one of
-    /// its nodes starts, or [waits](Run::wait_for_lease). The lease expires after `duration`, 30 s for example
-    /// ([`LEASE_DEFAULT`](crate::base::limits::LEASE_DEFAULT)). It is renewed while the run lasts and released when the run
-    /// ends, waits for a resume value, or is dropped. If the process dies, the next run takes over when the lease has expired; on
-    /// Linux at once, as far as the process was on the same machine. A run that lost its lease, because its process was
-    /// stopped for too long, starts no further task, and its commits are refused with
+    /// Lets the run claim its thread for the time that it runs, so that two runs never work on one thread at the same
+    /// time. Another run on the thread ends with [`StoreError::Leased`](crate::store::StoreError::Leased) (`is_busy()`)
+    /// before one of its nodes starts, or [waits](Run::wait_for_lease). The lease expires after `duration`, 30 s for
+    /// example ([`LEASE_DEFAULT`](crate::base::limits::LEASE_DEFAULT)). It is renewed while the run lasts and released
+    /// when the run ends, waits for a resume value, or is dropped. If the process dies, the next run takes over when
+    /// the lease has expired; on Linux at once, as far as the process was on the same machine. A run that lost its
+    /// lease, because its process was stopped for too long, starts no further task, and its commits are refused with
     /// [`StoreError::LeaseLost`](crate::store::StoreError::LeaseLost).
     ///
-    /// With [`Durability::Exit`], and for a run without an input, the claim is a transaction of its own; else it goes along with
-    /// the input, and the release with the last checkpoint. A run without this option takes no lease, and respects those of
-    /// others. An edit from outside ([`Thread::update`](crate::history::Thread::update)) needs none: the run gets a conflict.
+    /// With [`Durability::Exit`], and for a run without an input, the claim is a transaction of its own; else it goes
+    /// along with the input, and the release with the last checkpoint. A run without this option takes no lease, and
+    /// respects those of others. An edit from outside ([`Thread::update`](crate::history::Thread::update)) needs none:
+    /// the run gets a conflict.
     ///
     /// # Example
     /// ```
@@ -790,8 +794,8 @@ fn run_start(graph: &Graph, input: Input) -> Result<RunStart, RunError> {
     })
 }
 
-/// Claims the thread of a run and loads its head, in this order: a head that was loaded before the claim may be old. A repeated
-/// run that has ended claims nothing.
+/// Claims the thread of a run and loads its head, in this order: a head that was loaded before the claim may be old. A
+/// repeated run that has ended claims nothing.
 fn load_claimed(
     graph: &Arc<Graph>,
     thread: &Thread,
@@ -874,8 +878,8 @@ pub(super) fn check_context(graph: &Graph, value: Option<&(dyn Any + Send + Sync
     }
 }
 
-/// Returns the metadata of the checkpoints of a graph: with its name, by which listings and workers find its threads, unless
-/// it has none.
+/// Returns the metadata of the checkpoints of a graph: with its name, by which listings and workers find its threads,
+/// unless it has none.
 pub(super) fn with_graph(metadata: Option<String>, graph: &Graph) -> Option<String> {
     if graph.name == DEFAULT_NAME {
         return metadata;

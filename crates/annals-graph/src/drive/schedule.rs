@@ -1,9 +1,9 @@
 //! Schedules: runs that are due again and again, by a cron expression in a time zone.
 //!
-//! A schedule is an entry of the key-value memory of the store. A worker with its graph enqueues the run of each due time on a
-//! thread whose id holds the name and the time, under a deduplication key: so several workers in several processes enqueue it
-//! once. The time up to which a schedule has fired is an entry of its own, which only workers write. *Absent:* limits of the
-//! runs, which are those of the queue.
+//! A schedule is an entry of the key-value memory of the store. A worker with its graph enqueues the run of each due
+//! time on a thread whose id holds the name and the time, under a deduplication key: so several workers in several
+//! processes enqueue it once. The time up to which a schedule has fired is an entry of its own, which only workers
+//! write. *Absent:* limits of the runs, which are those of the queue.
 
 use std::fmt;
 
@@ -81,11 +81,12 @@ struct StoredSchedule {
 }
 
 impl Schedule {
-    /// Names a schedule and the graph that it runs, at the times of a cron expression: minute, hour, day of the month, month
-    /// and day of the week, as `30 2 * * MON-FRI` or `*/15 * L * *`. The time zone is UTC.
+    /// Names a schedule and the graph that it runs, at the times of a cron expression: minute, hour, day of the month,
+    /// month and day of the week, as `30 2 * * MON-FRI` or `*/15 * L * *`. The time zone is UTC.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the expression does not follow the grammar, or if a name is empty or longer than 256 bytes.
+    /// [`StoreError::Invalid`] if the expression does not follow the grammar, or if a name is empty or longer than 256
+    /// bytes.
     pub fn new(name: impl Into<String>, graph: impl Into<String>, cron: impl Into<String>) -> Result<Self, StoreError> {
         let (name, graph, cron) = (name.into(), graph.into(), cron.into());
         for (field, text) in [("schedule", &name), ("graph", &graph)] {
@@ -175,8 +176,8 @@ impl Schedule {
         Some(Timestamp::from_micros(next.timestamp().as_microsecond()))
     }
 
-    /// Returns the due times after `fired` up to `now` at which a run is enqueued, the oldest first, and the last due time
-    /// that is over.
+    /// Returns the due times after `fired` up to `now` at which a run is enqueued, the oldest first, and the last due
+    /// time that is over.
     fn due(&self, fired: Timestamp, now: Timestamp) -> (Vec<Timestamp>, Option<Timestamp>) {
         let limit = match self.stored.missed {
             MissedRuns::Skip | MissedRuns::RunLast => 1,
@@ -222,8 +223,8 @@ impl Schedules {
         Self { store: store.clone(), kv: store.kv() }
     }
 
-    /// Adds a schedule, or replaces the one with its name. Its first due time comes after now, or after the last time that
-    /// the one before it has fired.
+    /// Adds a schedule, or replaces the one with its name. Its first due time comes after now, or after the last time
+    /// that the one before it has fired.
     ///
     /// # Errors
     /// As [`Kv::put`].

@@ -1,7 +1,8 @@
 //! The tasks of a superstep that a driver runs itself, and who helps it.
 //!
 //! To wake a thread costs as much as fifty small tasks. So a thread that was called first looks whether the tasks go by
-//! without it; if one takes longer than [`TASKS_ALONE`], it calls two more and takes part. *Absent:* what ended tasks mean.
+//! without it; if one takes longer than [`TASKS_ALONE`], it calls two more and takes part. *Absent:* what ended tasks
+//! mean.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::base::limits::TASKS_ALONE;
-use crate::elapsed::ElapsedTime as Stopwatch;
+use crate::elapsed::ElapsedTime;
 use crate::exec::TaskJob;
 
 use super::blocking::run_task;
@@ -71,12 +72,12 @@ impl SharedTasks {
     /// Returns when no task was taken for [`TASKS_ALONE`], or none is left.
     fn look_on(&self) {
         let mut left = self.left.load(Ordering::Acquire);
-        let mut since = Stopwatch::start();
+        let mut since = ElapsedTime::start();
         while left > 0 && since.elapsed() < TASKS_ALONE {
             std::thread::yield_now();
             let now = self.left.load(Ordering::Acquire);
             if now != left {
-                (left, since) = (now, Stopwatch::start());
+                (left, since) = (now, ElapsedTime::start());
             }
         }
     }

@@ -27,7 +27,8 @@ use super::run::{IntoInput, Run, begin, begin_async};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunOutput {
-    /// A map of the output channels that hold something, or the one value of the state; `None` if the run never showed its state, as nothing was written.
+    /// A map of the output channels that hold something, or the one value of the state; `None` if the run never showed
+    /// its state, as nothing was written.
     pub values: Option<Value>,
     /// The open interrupts.
     pub interrupts: Vec<Interrupt>,
@@ -338,8 +339,8 @@ pub struct AsyncStream<'a, S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
-    /// Returns the next part, `None` at the end. If its future is dropped before it is ready, as where two are awaited at
-    /// once, no part is lost.
+    /// Returns the next part, `None` at the end. If its future is dropped before it is ready, as where two are awaited
+    /// at once, no part is lost.
     pub async fn next(&mut self) -> Option<Result<StreamPart<S>, Error>> {
         poll_fn(|waiting| self.poll_part(waiting)).await
     }

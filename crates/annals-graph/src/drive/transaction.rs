@@ -1,8 +1,8 @@
 //! Transactions of tasks: SQL on the tables of the application, stored together with the record that it has run.
 //!
-//! The record is a write of a task of its own, whose id follows from the calling task and the number of the transaction in it.
-//! It is looked up in the transaction itself, so two attempts of a task cannot both run the SQL. *Absent:* the rules for
-//! statements, and the comparison of heads and leases, which are the store's.
+//! The record is a write of a task of its own, whose id follows from the calling task and the number of the transaction
+//! in it. It is looked up in the transaction itself, so two attempts of a task cannot both run the SQL. *Absent:* the
+//! rules for statements, and the comparison of heads and leases, which are the store's.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,23 +30,23 @@ struct TransactionTask {
     path: Arc<str>,
 }
 
-/// The function of a transaction: it gets the stored result if the transaction has run, and else returns the result to be
-/// stored.
+/// The function of a transaction: it gets the stored result if the transaction has run, and else returns the result to
+/// be stored.
 type RecordedRun<'r> = &'r mut dyn FnMut(&SqlTransaction<'_>, Option<Payload>) -> Result<Option<Payload>, StoreError>;
 
 impl Context {
     /// Runs SQL on tables of the application, exactly once: its statements are committed together with the record that
-    /// this transaction of the task has run, and with its result. If the task runs again, after a failure, an interrupt or
-    /// a crash, the stored result is returned and the function does not run. A run that was overtaken by another one or has
-    /// lost its lease stores nothing of it.
+    /// this transaction of the task has run, and with its result. If the task runs again, after a failure, an interrupt
+    /// or a crash, the stored result is returned and the function does not run. A run that was overtaken by another one
+    /// or has lost its lease stores nothing of it.
     ///
-    /// The tables lie in the file of the store, and their names begin with `app_`. The rules for its
-    /// statements and for the function stand at [`Store::transaction`](crate::store::Store::transaction). The function runs on the
-    /// calling thread, which waits for the disk; an async node whose executor must not wait calls
+    /// The tables lie in the file of the store, and their names begin with `app_`. The rules for its statements and for
+    /// the function stand at [`Store::transaction`](crate::store::Store::transaction). The function runs on the calling
+    /// thread, which waits for the disk; an async node whose executor must not wait calls
     /// [`Context::atransaction`].
     ///
-    /// A transaction is known by its number in the task, so a task makes its transactions in the same order each time. A
-    /// fork, a rewind and a run that begins at an older checkpoint make the step again, and its transactions with it.
+    /// A transaction is known by its number in the task, so a task makes its transactions in the same order each time.
+    /// A fork, a rewind and a run that begins at an older checkpoint make the step again, and its transactions with it.
     ///
     /// # Errors
     /// The error of the function: nothing of it is stored, and the next attempt runs it again. [`StoreError::Sql`] of a
@@ -169,7 +169,8 @@ where
     let mut attempt = 1;
     let ended = loop {
         match host.transact(context, &of, &mut recorded) {
-            // Other processes hold the lock of the file and this one has written nothing, which is no failure of the task.
+            // Other processes hold the lock of the file and this one has written nothing, which is no failure of the
+            // task.
             Err(StoreError::Busy { .. }) if attempt < TRANSACTION_ATTEMPTS_MAX => attempt += 1,
             ended => break ended,
         }
@@ -187,8 +188,8 @@ fn unsupported(reason: &str) -> StoreError {
 }
 
 impl RunHost {
-    /// Runs a function in a transaction of the store, unless its record is stored, and commits the record with it, on the
-    /// head of the graph.
+    /// Runs a function in a transaction of the store, unless its record is stored, and commits the record with it, on
+    /// the head of the graph.
     ///
     /// # Errors
     /// The error of `run`; [`StoreError::Unsupported`] if the run stores nothing by then; as the commits of the run.

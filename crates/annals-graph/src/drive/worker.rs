@@ -1,10 +1,11 @@
 //! Workers: the runs of a file that wait for nothing are found, claimed and run, in any number of processes.
 //!
-//! A worker reads the first runs of its queues, and again when they run low or when a lease may have expired. In between it
-//! follows the log: a checkpoint with due tasks names its thread, and a timer its task. *Absent:* decisions about a run,
-//! which are those of its graph.
+//! A worker reads the first runs of its queues, and again when they run low or when a lease may have expired. In
+//! between it follows the log: a checkpoint with due tasks names its thread, and a timer its task. *Absent:* decisions
+//! about a run, which are those of its graph.
 //!
-//! Invariant: a worker runs a thread under a lease of its own, so that two workers never run one thread at the same time.
+//! Invariant: a worker runs a thread under a lease of its own, so that two workers never run one thread at the same
+//! time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::base::limits::{
     LEASE_DEFAULT, RECOVERIES_DEFAULT, SCHEDULE_LOOK, WORKER_ASK, WORKER_IDLE, WORKER_PAGE_ROWS, WORKER_POLL,
 };
 use crate::base::{Namespace, ThreadId, Timestamp};
-use crate::elapsed::ElapsedTime as Stopwatch;
+use crate::elapsed::ElapsedTime;
 use crate::error::Error;
 use crate::exec::{ERROR, STUCK, special};
 use crate::graph::{CompiledGraph, START};
@@ -57,9 +58,10 @@ struct RunClaim<'a> {
     control: &'a RunControl,
 }
 
-/// A loop that continues the runs of a file that are due: runs that were [enqueued](CompiledGraph::enqueue), runs that a process left when it died, and
-/// tasks whose sleep has ended. Any number of workers in any number of processes may work on one file. A thread belongs to the
-/// graph whose name is in the metadata of its head, where each run of a named graph writes it.
+/// A loop that continues the runs of a file that are due: runs that were [enqueued](CompiledGraph::enqueue), runs that
+/// a process left when it died, and tasks whose sleep has ended. Any number of workers in any number of processes may
+/// work on one file. A thread belongs to the graph whose name is in the metadata of its head, where each run of a named
+/// graph writes it.
 ///
 /// A run that fails is left as it is, with the status `failed`. A run whose process dies is continued; after
 /// [`Worker::max_recoveries`] such continuations without an end it gets the status `stuck`, so that it does
@@ -165,24 +167,24 @@ impl Worker {
         self
     }
 
-    /// Sets how often a run is continued after its process died, or after it failed without a stored error, before it counts as
-    /// stuck. Default: 10.
+    /// Sets how often a run is continued after its process died, or after it failed without a stored error, before it
+    /// counts as stuck. Default: 10.
     #[must_use]
     pub fn max_recoveries(mut self, recoveries: u64) -> Self {
         self.max_recoveries = recoveries;
         self
     }
 
-    /// Sets the duration of the leases, see [`Run::lease`](crate::Run::lease). A run whose process died on another machine is
-    /// continued after it, at the next look. Default: 30 s.
+    /// Sets the duration of the leases, see [`Run::lease`](crate::Run::lease). A run whose process died on another
+    /// machine is continued after it, at the next look. Default: 30 s.
     #[must_use]
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
         self
     }
 
-    /// Calls `listener` for each [`RunEvent`] of the runs that the worker continues, and of those that it marks as stuck. The listener of
-    /// a graph ([`Run::on_event`](crate::Run::on_event)) is called as well, before it.
+    /// Calls `listener` for each [`RunEvent`] of the runs that the worker continues, and of those that it marks as
+    /// stuck. The listener of a graph ([`Run::on_event`](crate::Run::on_event)) is called as well, before it.
     ///
     /// # Example
     /// ```
@@ -223,8 +225,8 @@ impl Worker {
         self.work(control, false)
     }
 
-    /// Works until `shutdown` is ready, without blocking the executor that it is polled by; then it drains, and returns when its
-    /// runs have ended their supersteps. A dropped future drains as well, in the background.
+    /// Works until `shutdown` is ready, without blocking the executor that it is polled by; then it drains, and returns
+    /// when its runs have ended their supersteps. A dropped future drains as well, in the background.
     ///
     /// # Errors
     /// As [`Worker::run_until`].
@@ -269,7 +271,8 @@ impl Worker {
         self.work(&RunControl::new(), true)
     }
 
-    /// Works until nothing is due, as [`Worker::run_until_idle`], or until `control` asks it to stop, as [`Worker::run_until`].
+    /// Works until nothing is due, as [`Worker::run_until_idle`], or until `control` asks it to stop, as
+    /// [`Worker::run_until`].
     ///
     /// # Errors
     /// As [`Worker::run_until`].
@@ -285,7 +288,7 @@ impl Worker {
         for status in [ThreadStatus::Sleeping(self.store.now()), ThreadStatus::Interrupted(Vec::new())] {
             self.deliver(&ThreadQuery::new().status(&status))?;
         }
-        let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), Stopwatch::start());
+        let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), ElapsedTime::start());
         let signal = Arc::clone(&signals.signal);
         let (mut scan_at, mut ask_at, mut fire_at) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let mut fires_next: Option<Timestamp> = None;
@@ -356,8 +359,8 @@ impl Worker {
         Ok(None)
     }
 
-    /// Waits for a commit, a timer, the timestamp `next_at` of a rate or a schedule, or the next look at the queues, or for a moment
-    /// after which a stop is noticed.
+    /// Waits for a commit, a timer, the timestamp `next_at` of a rate or a schedule, or the next look at the queues, or
+    /// for a moment after which a stop is noticed.
     fn wait(
         &self,
         signals: &mut LogWatch,
@@ -374,7 +377,7 @@ impl Worker {
         let timers = next.iter().map(|timer| timer.wake_at).filter(|wake_at| *wake_at > now);
         let due_in = timers.chain(next_at.filter(|at| *at > now)).min().map(|at| at.as_micros() - now.as_micros());
         let due_in = due_in.and_then(|us| u64::try_from(us).ok()).unwrap_or(u64::MAX);
-        let (since, longest) = (Stopwatch::start(), left.min(Duration::from_micros(due_in)).min(WORKER_IDLE));
+        let (since, longest) = (ElapsedTime::start(), left.min(Duration::from_micros(due_in)).min(WORKER_IDLE));
         while let Some(left) = longest.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
             if signals.wait(seen, left)? {
                 break;
@@ -490,8 +493,8 @@ impl Worker {
         info.map_or(Ok(false), |info| self.offer(agenda, &info, woken))
     }
 
-    /// Adds a thread that is due, belongs to one of the graphs, and has no live lease. `woken` tells that one of its timers has
-    /// passed. Returns whether it was added.
+    /// Adds a thread that is due, belongs to one of the graphs, and has no live lease. `woken` tells that one of its
+    /// timers has passed. Returns whether it was added.
     fn offer(&self, agenda: &Mutex<Agenda>, info: &ThreadInfo, woken: bool) -> Result<bool, StoreError> {
         let (now, thread) = (self.store.now(), info.id());
         let Some(graph) = self.due(info, woken) else { return Ok(false) };
@@ -602,8 +605,8 @@ impl Worker {
         Ok(first.is_some_and(|timer| timer.wake_at <= self.store.now()))
     }
 
-    /// Stores an error with the first task that is due, and that the thread is stuck with it. Returns `false` if another worker has claimed the thread meanwhile, or
-    /// the head has moved.
+    /// Stores an error with the first task that is due, and that the thread is stuck with it. Returns `false` if
+    /// another worker has claimed the thread meanwhile, or the head has moved.
     fn mark_stuck(&self, thread: &Thread, message: &str) -> Result<bool, Error> {
         let Some(head) = thread.head()? else { return Ok(false) };
         let record = head.record();
@@ -637,8 +640,8 @@ impl WorkedGraph {
         self.limits.iter().flat_map(|limit| limit.groups(&metadata)).collect()
     }
 
-    /// Returns the reason for which the graph cannot take the input that was enqueued for it: an argument and an update are
-    /// stored under tasks of different names.
+    /// Returns the reason for which the graph cannot take the input that was enqueued for it: an argument and an update
+    /// are stored under tasks of different names.
     fn misfit(&self, info: &ThreadInfo) -> Option<String> {
         let record = info.record();
         let task = record.tasks.first().filter(|_| record.source == Source::Input)?;
@@ -652,7 +655,8 @@ impl WorkedGraph {
     }
 }
 
-/// Returns the metadata that a run gives to its further checkpoints: those of its last one. Those of an edit are its own.
+/// Returns the metadata that a run gives to its further checkpoints: those of its last one. Those of an edit are its
+/// own.
 fn metadata_of(info: &ThreadInfo) -> Option<String> {
     let record = info.record();
     record.metadata.clone().filter(|_| matches!(record.source, Source::Input | Source::Loop))

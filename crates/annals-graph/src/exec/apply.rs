@@ -24,8 +24,8 @@ pub(crate) struct Changes {
     seen: Vec<Seen>,
 }
 
-/// A write to a channel with its place: the position of its task among those the checkpoint records, and of the write in
-/// the task.
+/// A write to a channel with its place: the position of its task among those the checkpoint records, and of the write
+/// in the task.
 struct Placed {
     channel: u32,
     task: Option<u32>,

@@ -1,7 +1,8 @@
 //! The failed attempts of a task: stored, so that a run after a crash goes on with the attempt that follows them.
 //!
-//! A pause before another attempt that is longer than [`RETRY_PAUSE_MAX`] ends the run: the task sleeps, with an interrupt of its own.
-//! Invariant: the number of failures counts from the last attempt that a policy did not retry. *Absent:* policies.
+//! A pause before another attempt that is longer than [`RETRY_PAUSE_MAX`] ends the run: the task sleeps, with an
+//! interrupt of its own. Invariant: the number of failures counts from the last attempt that a policy did not retry.
+//! *Absent:* policies.
 
 use std::fmt::Display;
 use std::time::Duration;

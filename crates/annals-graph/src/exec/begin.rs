@@ -217,8 +217,8 @@ impl Machine {
         self.planning.resuming = true;
         let latest = self.is_latest();
         let edited = self.head.checkpoint.is_some_and(|c| matches!(c.source, Source::Update | Source::Fork));
-        // Addressing an old checkpoint without a resume value replays it: all tasks run again, on a fork.
-        // A head that was moved back is asked again, and the values stored there stay those of the branch that was left.
+        // Addressing an old checkpoint without a resume value replays it: all tasks run again, on a fork. A head that
+        // was moved back is asked again, and the values stored there stay those of the branch that was left.
         let anew = self.is_anew();
         let forks = addressed && (resume.is_none() || anew) && !(edited && latest);
         self.planning.replaying = addressed && (!latest || resume.is_none());

@@ -135,7 +135,8 @@ pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
     Some(NewWrites::new(outer.checkpoint?, outer.task, path).with(vec![write]))
 }
 
-/// Returns the write that stores the versions of parts of the program that a task began with; `None` if nothing is stored.
+/// Returns the write that stores the versions of parts of the program that a task began with; `None` if nothing is
+/// stored.
 pub(crate) fn versions_write(context: &Context, versions: Map) -> Option<NewWrites> {
     let parts = context.parts();
     let path = parts.calls.path.text(&parts.node);
@@ -204,7 +205,8 @@ pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob
 
 /// Returns the interrupt of a call that sleeps before its next attempt, unless its time has come or it was resumed.
 fn asleep_before(caller: &Context, known: &StoredCall, namespace: &str, now: Timestamp) -> Option<Interrupt> {
-    // A call with writes to the state is not open, as `Head::open` has it: a rival run has ended it, or an attempt of it.
+    // A call with writes to the state is not open, as `Head::open` has it: a rival run has ended it, or an attempt of
+    // it.
     if known.first_index > 0 {
         return None;
     }

@@ -1,8 +1,8 @@
-//! The identity of calls: the name of the task, its number among the calls of this name in its caller, and a hash of its
-//! arguments, which is not part of the id but compared.
+//! The identity of calls: the name of the task, its number among the calls of this name in its caller, and a hash of
+//! its arguments, which is not part of the id but compared.
 //!
-//! Invariant: the id of a call does not depend on calls of other tasks, so that a call added in front of it changes nothing.
-//! A call that a version before this rule stored is found under the id that it had then.
+//! Invariant: the id of a call does not depend on calls of other tasks, so that a call added in front of it changes
+//! nothing. A call that a version before this rule stored is found under the id that it had then.
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ fn call_id(caller: &Context, name: &str, number: u32) -> TaskId {
     TaskId::from_bytes(hash::xxh3_128(&place))
 }
 
-/// Returns the id that versions before gave a call: a hash of the checkpoint and the path of its caller and of its number
-/// among all calls of the caller's attempt.
+/// Returns the id that versions before gave a call: a hash of the checkpoint and the path of its caller and of its
+/// number among all calls of the caller's attempt.
 fn earlier_id(caller: &Context, around: &str, name: &str, index: u32) -> TaskId {
     let caller_path = caller.calls().path.text(caller.node());
     let mut place = Vec::with_capacity(160);
@@ -74,8 +74,8 @@ fn earlier_id(caller: &Context, around: &str, name: &str, index: u32) -> TaskId 
     TaskId::from_bytes(hash::xxh3_128(&place))
 }
 
-/// Returns the hash of arguments, whose upper bit is set: it takes five bytes in the store, whatever they are. Objects with
-/// the same members in another order have the same hash, as the members of a hash map have no order.
+/// Returns the hash of arguments, whose upper bit is set: it takes five bytes in the store, whatever they are. Objects
+/// with the same members in another order have the same hash, as the members of a hash map have no order.
 pub(super) fn arguments_hash(arguments: Option<Value>) -> u32 {
     let Some(Ok(encoded)) = arguments.map(|arguments| Encoded::encode(&sorted(arguments))) else {
         return UNKNOWN_ARGUMENTS;

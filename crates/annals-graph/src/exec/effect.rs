@@ -129,8 +129,8 @@ pub(crate) enum RunStart {
     Repeat(Option<Value>),
     /// Runs nothing; shows the outcome of an earlier run with the same idempotency key.
     Show,
-    /// A subgraph: takes the input, whose writes are resolved, or continues from its head if the run of the parent graph
-    /// was continued.
+    /// A subgraph: takes the input, whose writes are resolved, or continues from its head if the run of the parent
+    /// graph was continued.
     Inside {
         input: Writes,
         resuming: bool,
@@ -170,7 +170,8 @@ pub(crate) struct Recording {
     pub(crate) head: Option<CheckpointId>,
     pub(crate) run: RunId,
     pub(crate) metadata: Option<String>,
-    /// The metadata with the version of the graph, if it has one: of the first checkpoint of the run, and of some later ones.
+    /// The metadata with the version of the graph, if it has one: of the first checkpoint of the run, and of some later
+    /// ones.
     pub(crate) marked_metadata: Option<String>,
     /// The namespaces of the parent graphs, outermost first, and their checkpoints when this run began.
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,

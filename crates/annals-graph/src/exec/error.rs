@@ -194,8 +194,9 @@ pub enum RunError {
     /// Something was to be done to a cache, and the graph has none.
     #[error("the graph has no cache")]
     NoCache,
-    /// The run was begun by a graph with another version or fingerprint, and is not finished. Nothing was run. The program that
-    /// began it can continue it, or one that allows it with [`Run::allow_changed_graph`](crate::Run::allow_changed_graph).
+    /// The run was begun by a graph with another version or fingerprint, and is not finished. Nothing was run. The
+    /// program that began it can continue it, or one that allows it with
+    /// [`Run::allow_changed_graph`](crate::Run::allow_changed_graph).
     #[error(
         "the run began with version {stored:?} of graph {graph:?}, and this is version {present:?}: {} differ; allow it with \
          Run::allow_changed_graph, or continue it with the version it began with",

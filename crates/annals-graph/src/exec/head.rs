@@ -115,21 +115,24 @@ pub(crate) const ATTEMPT: (&str, i32) = ("__attempt__", -8);
 pub(crate) const ERROR_MESSAGE: (&str, i32) = ("__error_message__", -9);
 /// A message of a task as far as it was streamed, until the task has ended.
 pub(crate) const PARTIAL: (&str, i32) = ("__partial__", -10);
-/// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the attempt of its
-/// caller, from 0.
+/// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the attempt of
+/// its caller, from 0.
 pub(crate) const CALL: (&str, i32) = ("__call__", -11);
 /// The versions of parts of the program that a task began with: a map of their names.
 pub(crate) const VERSIONS: (&str, i32) = ("__versions__", -12);
-/// The failed attempts of a task that was retried: a JSON text with the number of failures in a row, the time of the next attempt
-/// in microseconds, its number and the number of calls before it, and the begin, end and error of each failed attempt.
+/// The failed attempts of a task that was retried: a JSON text with the number of failures in a row, the time of the
+/// next attempt in microseconds, its number and the number of calls before it, and the begin, end and error of each
+/// failed attempt.
 pub(crate) const RETRIES: (&str, i32) = ("__retries__", -13);
-/// The message of the error of a task whose run was cancelled: the same as its error, until another one takes its place.
+/// The message of the error of a task whose run was cancelled: the same as its error, until another one takes its
+/// place.
 pub(crate) const CANCELLED: (&str, i32) = ("__cancelled__", -14);
 /// The error of an attempt of a task after which it was run again and waits, until it is made due from outside.
 pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
 /// The resume values that were stored from outside, without a task: a map by the ids of the interrupts.
 pub(crate) const GIVEN: (&str, i32) = ("__given__", -16);
-/// The message of the error of a task whose run was continued too often: the same as its error, until another one takes its place.
+/// The message of the error of a task whose run was continued too often: the same as its error, until another one takes
+/// its place.
 pub(crate) const STUCK: (&str, i32) = ("__stuck__", -17);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";

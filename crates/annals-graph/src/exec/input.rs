@@ -6,8 +6,8 @@ use crate::state::Writes;
 
 use super::error::RunError;
 
-/// Returns an input, whose writes are resolved, as one value that can be stored: its writes by channel name; if a channel
-/// is written twice, or commands go somewhere, a list of the writes as pairs and a list of the targets.
+/// Returns an input, whose writes are resolved, as one value that can be stored: its writes by channel name; if a
+/// channel is written twice, or commands go somewhere, a list of the writes as pairs and a list of the targets.
 pub(crate) fn input_value(graph: &Graph, input: &NodeOutput) -> Result<Value, RunError> {
     let layout = &*graph.layout;
     let mut map = Map::new();

@@ -438,7 +438,8 @@ impl Machine {
         context
     }
 
-    /// Returns the run if it makes the superstep of an older checkpoint again without a fork, or runs in a task that does.
+    /// Returns the run if it makes the superstep of an older checkpoint again without a fork, or runs in a task that
+    /// does.
     fn replay(&self) -> Option<RunId> {
         let begins = self.head.checkpoint.map(|checkpoint| checkpoint.id) == self.origin.checkpoint;
         if self.planning.replaying && begins && !self.is_latest() {

@@ -1,9 +1,9 @@
 //! Floor 4: the superstep machine, without I/O.
 //!
 //! [`Machine`] begins at a loaded head, asks for effects (start this task, commit this batch) and is told their
-//! completions (the task has ended, the batch was committed). It reads no clock, rolls no dice, spawns nothing and touches no store: time and
-//! seeds are arguments. A task is begun by `task::open` and ended by `leave::close`; the node between them is run by a
-//! driver, where it likes. *Absent:* the `Store`, clocks, threads, async.
+//! completions (the task has ended, the batch was committed). It reads no clock, rolls no dice, spawns nothing and
+//! touches no store: time and seeds are arguments. A task is begun by `task::open` and ended by `leave::close`; the
+//! node between them is run by a driver, where it likes. *Absent:* the `Store`, clocks, threads, async.
 //!
 //! The machine is made of named parts (`parts`): [`Planning`](parts::Planning) holds the present superstep,
 //! [`CalledTasks`](parts::CalledTasks) the results of called tasks, [`Commits`](parts::Commits) the batches of the run,

@@ -147,8 +147,8 @@ impl Planning {
         !breakpoints.is_empty() && self.tasks.iter().any(hit)
     }
 
-    /// Returns the interrupts at which the tasks wait. Of a subgraph they include those of called tasks: its parent graph
-    /// sees no other record of them, and a resume value must tell them apart.
+    /// Returns the interrupts at which the tasks wait. Of a subgraph they include those of called tasks: its parent
+    /// graph sees no other record of them, and a resume value must tell them apart.
     pub(super) fn open_interrupts(&self, is_outermost: bool) -> Vec<Interrupt> {
         let mut open: Vec<Interrupt> = Vec::new();
         for task in &self.tasks {
@@ -188,8 +188,8 @@ impl CalledTasks {
     }
 }
 
-/// The commits of the run. Invariant: each batch builds on the head that the one before it leaves; checkpoints are handed
-/// out in the order in which they were made.
+/// The commits of the run. Invariant: each batch builds on the head that the one before it leaves; checkpoints are
+/// handed out in the order in which they were made.
 pub(super) struct Commits {
     /// The store location of the run; `None` without a store.
     pub(super) recording: Option<Recording>,

@@ -122,7 +122,8 @@ impl Machine {
         true
     }
 
-    /// Starts the next attempt of a task after a pause. A task of a run that stores its steps sleeps instead if the pause is long.
+    /// Starts the next attempt of a task after a pause. A task of a run that stores its steps sleeps instead if the
+    /// pause is long.
     fn start_again(&mut self, slot: usize, pause: Duration) {
         let at = self.now.saturating_add(pause);
         let stores = self.commits.stores_steps() && self.head.checkpoint.is_some();
@@ -160,8 +161,8 @@ impl Machine {
         task_namespace(&self.env.namespace, task.name(&self.graph), task.id)
     }
 
-    /// Leaves a task asleep whose next attempt is due later, and which was not woken by a resume value for its interrupt. Returns
-    /// whether it sleeps.
+    /// Leaves a task asleep whose next attempt is due later, and which was not woken by a resume value for its
+    /// interrupt. Returns whether it sleeps.
     pub(super) fn restore_sleep(&mut self, slot: usize) -> bool {
         let Some(pending) = self.head.pending_of(self.planning.tasks[slot].id) else { return false };
         if pending.is_finished() {

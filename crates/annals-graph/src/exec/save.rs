@@ -263,8 +263,9 @@ impl Machine {
         }
     }
 
-    /// Returns the changes that remove the timer of a task which has ended, and the interrupt in which it sleeps: a rival run stored
-    /// them, before or after this one ended the task. A timer that stays would wake its thread again and again.
+    /// Returns the changes that remove the timer of a task which has ended, and the interrupt in which it sleeps: a
+    /// rival run stored them, before or after this one ended the task. A timer that stays would wake its thread again
+    /// and again.
     pub(super) fn wake_finished(&self, pending: &PendingWrites) -> Option<(NewTimer, NewWrites)> {
         let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id);
         let checkpoint = checkpoint.filter(|id| Some(*id) == self.commits.head && self.env.namespace.is_root())?;
@@ -338,8 +339,8 @@ pub(super) fn cleared_interrupts() -> NewWrite {
     NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null)
 }
 
-/// Returns the writes that keep the error of an earlier attempt as such, if one is stored: snapshots still show it, but what the
-/// task waits for decides its status.
+/// Returns the writes that keep the error of an earlier attempt as such, if one is stored: snapshots still show it, but
+/// what the task waits for decides its status.
 pub(super) fn earlier_error(pending: &PendingWrites) -> Vec<NewWrite> {
     match pending.writes.iter().find(|write| write.index == ERROR.1 && write.value != WriteValue::Null) {
         Some(error) => vec![cleared_error(), NewWrite::new(EARLIER_ERROR.1, EARLIER_ERROR.0, error.value.clone())],

@@ -135,10 +135,11 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Sets the version of the program that the graph is part of, such as the date of a release. A run stores it, with the
-    /// [fingerprint](CompiledGraph::fingerprint) of the graph, and an unfinished run is not continued by a graph with another
-    /// version or fingerprint: [`RunError::GraphChanged`](crate::RunError::GraphChanged) names what differs, and
-    /// [`Run::allow_changed_graph`](crate::Run::allow_changed_graph) allows it. Default: no version, and any graph continues a run.
+    /// Sets the version of the program that the graph is part of, such as the date of a release. A run stores it, with
+    /// the [fingerprint](CompiledGraph::fingerprint) of the graph, and an unfinished run is not continued by a graph
+    /// with another version or fingerprint: [`RunError::GraphChanged`](crate::RunError::GraphChanged) names what
+    /// differs, and [`Run::allow_changed_graph`](crate::Run::allow_changed_graph) allows it. Default: no version, and
+    /// any graph continues a run.
     ///
     /// # Example
     /// ```
@@ -366,10 +367,10 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Limits the duration of each superstep of the graph, from the start of its first node; zero removes the limit.
-    /// At the deadline the async nodes that wait are dropped; nodes on a thread see it in
-    /// [`Context::is_cancelled`](crate::task::Context::is_cancelled) and are waited for; none is started or retried. The run
-    /// fails with [`RunError::StepTimeout`](crate::RunError::StepTimeout); finished tasks are stored, late ones
+    /// Limits the duration of each superstep of the graph, from the start of its first node; zero removes the limit. At
+    /// the deadline the async nodes that wait are dropped; nodes on a thread see it in
+    /// [`Context::is_cancelled`](crate::task::Context::is_cancelled) and are waited for; none is started or retried.
+    /// The run fails with [`RunError::StepTimeout`](crate::RunError::StepTimeout); finished tasks are stored, late ones
     /// included, so the thread can be continued. A subgraph has its own limit, and ends with its node. A subgraph of a
     /// node on a thread runs its nodes one after another, so a node that waits uses the time of the next ones.
     ///

@@ -181,8 +181,8 @@ impl Command {
         Self::resume(Value::Map(values.collect()))
     }
 
-    /// Names an interrupt by its id and [hash](crate::task::Interrupt::hash), as it was shown to the person who decided. If it
-    /// is not open any more, or is another one by now, the run is refused
+    /// Names an interrupt by its id and [hash](crate::task::Interrupt::hash), as it was shown to the person who
+    /// decided. If it is not open any more, or is another one by now, the run is refused
     /// ([`RunError::UnknownInterrupt`](crate::RunError::UnknownInterrupt)), and nothing is written.
     ///
     /// # Example

@@ -197,8 +197,8 @@ where
         Self(graph)
     }
 
-    /// Sets the version of the program that the entrypoint is part of, see [`StateGraph::version`]. Runs that an earlier version
-    /// began are continued by it, by a graph that [allows](crate::Run::allow_changed_graph) it and asks
+    /// Sets the version of the program that the entrypoint is part of, see [`StateGraph::version`]. Runs that an
+    /// earlier version began are continued by it, by a graph that [allows](crate::Run::allow_changed_graph) it and asks
     /// [`Context::version`], or by the earlier program.
     pub fn version(self, version: impl Into<String>) -> Self {
         Self(self.0.version(version))

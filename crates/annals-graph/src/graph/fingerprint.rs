@@ -1,7 +1,7 @@
 //! The fingerprint of a graph: short hashes of its nodes, its edges and its channels, by names.
 //!
-//! Invariant: it does not depend on the order in which the parts were added. *Absent:* the functions of nodes, of which a
-//! program knows no hash: a version tells those apart.
+//! Invariant: it does not depend on the order in which the parts were added. *Absent:* the functions of nodes, of which
+//! a program knows no hash: a version tells those apart.
 
 use std::sync::Arc;
 

@@ -40,8 +40,8 @@ impl NodeOutput {
     }
 }
 
-/// The update of a command joins the writes of the node, so that the updates in a list apply in the order of the list. A
-/// command for the parent graph keeps its update: the parent graph applies it.
+/// The update of a command joins the writes of the node, so that the updates in a list apply in the order of the list.
+/// A command for the parent graph keeps its update: the parent graph applies it.
 impl From<Command> for NodeOutput {
     fn from(mut command: Command) -> Self {
         let writes = own_writes(&mut command);

@@ -125,9 +125,9 @@ impl<S> NodeOptions<S> {
 
     /// Sets the node that runs after the last failed attempt, in the same superstep and with the same input.
     ///
-    /// It reads the failure in [`Context::error`](crate::task::Context::error). Its output takes the place of that of the
-    /// node. The edges of the node are not followed, so its [`Command`](super::Command) names the next nodes. An error
-    /// of the handler ends the run.
+    /// It reads the failure in [`Context::error`](crate::task::Context::error). Its output takes the place of that of
+    /// the node. The edges of the node are not followed, so its [`Command`](super::Command) names the next nodes. An
+    /// error of the handler ends the run.
     pub fn error_handler<M>(mut self, handler: impl IntoNode<S, M>) -> Self {
         self.error_handler = Some(handler.into_node());
         self

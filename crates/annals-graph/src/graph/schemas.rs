@@ -78,8 +78,8 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
 
 impl<S> StateGraph<S> {
     /// Requires a context value of type `T`: a run without one ([`Run::context`](crate::Run::context)) fails before a
-    /// node runs. The nodes read it with [`Context::value`](crate::task::Context::value). A subgraph shares the value of its
-    /// parent graph.
+    /// node runs. The nodes read it with [`Context::value`](crate::task::Context::value). A subgraph shares the value
+    /// of its parent graph.
     ///
     /// # Example
     /// ```

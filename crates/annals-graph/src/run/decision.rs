@@ -1,6 +1,7 @@
 //! Decisions that need the log: straight-line code that stops where it needs something, and goes on when that is found.
 //!
-//! A decision is a future that is polled without a waker. Its one open [`Need`] stands in a cell that it shares with the
+//! A decision is a future that is polled without a waker. Its one open [`Need`] stands in a cell that it shares with
+//! the
 //! [`DecisionLog`] its code asks. *Absent:* reading.
 
 use std::cell::RefCell;
@@ -29,7 +30,8 @@ pub(crate) enum Need {
     /// The writes of the tasks of a checkpoint, stored or held back; none if the checkpoint is not stored yet:
     /// [`Found::Writes`].
     Writes(CheckpointRef),
-    /// The decoded head that this run has left at a checkpoint, if it is in memory: [`Found::Head`] or [`Found::Loaded`].
+    /// The decoded head that this run has left at a checkpoint, if it is in memory: [`Found::Head`] or
+    /// [`Found::Loaded`].
     Cached(CheckpointId),
     /// The decoded head of a checkpoint; without one an empty head: [`Found::Loaded`].
     Load(Option<CheckpointRef>),

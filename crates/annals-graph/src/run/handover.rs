@@ -10,7 +10,8 @@ use crate::task::Context;
 /// The lists that a subgraph was given, by its own fields.
 pub(crate) type GivenLists = Vec<(usize, BoxWrite)>;
 
-/// Returns the input of a subgraph from the channels that both graphs have. Lists go in as they are, where the channels fit.
+/// Returns the input of a subgraph from the channels that both graphs have. Lists go in as they are, where the channels
+/// fit.
 pub(crate) fn given_input(
     graph: &Graph,
     fields: &GivenFields,

@@ -1,8 +1,8 @@
 //! The lease of a run, as its commits name it.
 //!
-//! The first commit of a run claims the thread and the last one releases it, so that a turn costs no transaction for its
-//! lease. *Absent:* clocks, the renewal in time, and the release of a run that ends without a last checkpoint, which are the
-//! driver's.
+//! The first commit of a run claims the thread and the last one releases it, so that a turn costs no transaction for
+//! its lease. *Absent:* clocks, the renewal in time, and the release of a run that ends without a last checkpoint,
+//! which are the driver's.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::store::{Batch, LeaseOwner, NewLease};
 #[derive(Clone, Debug)]
 pub(crate) struct RunLease {
     pub(crate) owner: LeaseOwner,
-    /// The duration from a claim or a renewal to the expiry. `None` of a run that takes no lease: its first commit is refused
-    /// while another one has it.
+    /// The duration from a claim or a renewal to the expiry. `None` of a run that takes no lease: its first commit is
+    /// refused while another one has it.
     pub(crate) duration: Option<Duration>,
     stage: LeaseStage,
 }
@@ -41,8 +41,8 @@ impl RunLease {
         self.stage == LeaseStage::Held
     }
 
-    /// Returns whether the thread is claimed and not released, in a run of which a commit may have been refused: it may be
-    /// the one with the release.
+    /// Returns whether the thread is claimed and not released, in a run of which a commit may have been refused: it may
+    /// be the one with the release.
     pub(crate) fn is_unreleased(&self, has_failed: bool) -> bool {
         self.is_held() || (has_failed && self.stage == LeaseStage::Over)
     }

@@ -1,8 +1,8 @@
 //! The newest checkpoint of a subgraph on a lineage of the outermost graph.
 //!
 //! A subgraph goes on from the checkpoint that the head of the outermost graph pins: the newest one that was made while
-//! the outermost graph stood on the lineage of that head. So an abandoned branch of the outermost graph does not show in
-//! its subgraphs, and going back in time takes the subgraphs along.
+//! the outermost graph stood on the lineage of that head. So an abandoned branch of the outermost graph does not show
+//! in its subgraphs, and going back in time takes the subgraphs along.
 
 use std::borrow::Cow;
 
@@ -58,8 +58,8 @@ pub(super) async fn pinned(
 
 /// Returns the checkpoint that a subgraph had in the thread from which this one was forked, when it was forked.
 ///
-/// Nothing is copied when a thread is forked: a subgraph without a checkpoint in its own thread begins with the one that it
-/// has where the outermost graph comes from.
+/// Nothing is copied when a thread is forked: a subgraph without a checkpoint in its own thread begins with the one
+/// that it has where the outermost graph comes from.
 pub(super) async fn inherited(
     log: &DecisionLog,
     namespace: &Namespace,
@@ -142,8 +142,8 @@ impl Line<'_> {
         known(self).unwrap_or(false)
     }
 
-    /// Returns the fork that names a checkpoint of the subgraph. An edit of the named checkpoint that was stored after the
-    /// fork takes its place.
+    /// Returns the fork that names a checkpoint of the subgraph. An edit of the named checkpoint that was stored after
+    /// the fork takes its place.
     async fn named_by(&self, record: &CheckpointRecord) -> Option<CheckpointId> {
         let named = self.named?;
         let mut at = Cow::Borrowed(record);
@@ -167,12 +167,12 @@ impl Line<'_> {
         if let (Some(checkpoint), true, None) = (own, is_fork && counts, self.named) {
             self.named = Some(NamedCheckpoint { checkpoint, by: id, since: record.seq });
         }
-        // A run that names a subgraph does not make again what those below it did before. An edit of the outermost graph
-        // names none: it records the names of the checkpoint that it is based on.
+        // A run that names a subgraph does not make again what those below it did before. An edit of the outermost
+        // graph names none: it records the names of the checkpoint that it is based on.
         let is_below_named = own.is_none() && record.parents.iter().any(|(of, _)| is_below(self.namespace, of));
         let goes_on = counts && stands == Stands::Past && run.is_some() && is_below_named;
-        // The superstep of a checkpoint that is forked, or left for another branch, is made again: what subgraphs did in
-        // it does not count, unless the fork names it. At an edit that is the superstep of the checkpoint before.
+        // The superstep of a checkpoint that is forked, or left for another branch, is made again: what subgraphs did
+        // in it does not count, unless the fork names it. At an edit that is the superstep of the checkpoint before.
         let is_edit_anew = is_edit && (self.after_fork || stands == Stands::Replays);
         self.next = self.log.checkpoint(CheckpointRef { checkpoint: parent, ..record.point }).await;
         let is_left = self.next.as_ref().is_some_and(|parent| parent.branch != record.branch);
@@ -181,7 +181,8 @@ impl Line<'_> {
     }
 }
 
-/// Decides which writes hold the input of a checkpoint: a fork has those of the original, an update those of its parent.
+/// Decides which writes hold the input of a checkpoint: a fork has those of the original, an update those of its
+/// parent.
 pub(crate) fn stored_input(point: CheckpointRef) -> Decision<Vec<WriteRecord>> {
     Decision::new(|log| async move {
         let mut at = Some(point);

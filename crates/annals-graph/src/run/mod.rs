@@ -1,4 +1,5 @@
-//! The tree of graphs that run in one run: the outermost graph, its subgraphs, and the tasks that they call; without I/O.
+//! The tree of graphs that run in one run: the outermost graph, its subgraphs, and the tasks that they call; without
+//! I/O.
 //!
 //! A [`Session`] is the one object that all graphs of a run share. It decides at which checkpoint a subgraph begins,
 //! which heads a commit names, which batches are held back until the end of the run, and which results a subgraph hands

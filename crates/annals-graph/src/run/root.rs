@@ -19,8 +19,8 @@ pub(crate) struct RootPoint {
 }
 
 impl RootPoint {
-    /// Decides where the outermost graph begins: at the named checkpoint, or at its checkpoint at the time that the named one
-    /// of a subgraph was made.
+    /// Decides where the outermost graph begins: at the named checkpoint, or at its checkpoint at the time that the
+    /// named one of a subgraph was made.
     pub(crate) fn decide(named: CheckpointRef) -> Decision<Result<Self, StoreError>> {
         Decision::new(|log| async move { Self::of(&log, named).await })
     }
@@ -30,7 +30,8 @@ impl RootPoint {
             return Err(StoreError::CheckpointNotFound { thread: point.thread, id: point.checkpoint.to_string() });
         };
         if point.namespace.is_root() {
-            // A run that forked the graph for checkpoints of subgraphs has named them: who continues the fork means them too.
+            // A run that forked the graph for checkpoints of subgraphs has named them: who continues the fork means
+            // them too.
             if record.source != Source::Fork || record.run.is_none() || record.parents.is_empty() {
                 return Ok(Self { at: Some(point), ..Self::default() });
             }
@@ -45,8 +46,8 @@ impl RootPoint {
         let own = (point.namespace, point.checkpoint);
         let mut named: Vec<_> = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().collect();
         named.push(own);
-        // The run that made this checkpoint of the outermost graph may have named other subgraphs. They are named again,
-        // also if a later run, which named none, has made the checkpoint of the subgraph.
+        // The run that made this checkpoint of the outermost graph may have named other subgraphs. They are named
+        // again, also if a later run, which named none, has made the checkpoint of the subgraph.
         if let Some(fork) = log.checkpoint(root.clone()).await.filter(|root| root.run.is_some()) {
             for name in fork.parents.iter() {
                 if named.iter().all(|(of, _)| *of != name.0) {
@@ -58,8 +59,8 @@ impl RootPoint {
     }
 }
 
-/// Decides which heads of the parent graphs an update names that makes the first checkpoint of a subgraph, so that a run
-/// which continues there finds the update.
+/// Decides which heads of the parent graphs an update names that makes the first checkpoint of a subgraph, so that a
+/// run which continues there finds the update.
 pub(crate) fn parent_heads(
     thread: ThreadId,
     namespace: Namespace,
@@ -80,8 +81,8 @@ pub(crate) fn parent_heads(
 /// The relation of a run, or of an update, to the head that the outermost graph begins on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RootStart {
-    /// True if the head is a checkpoint of the past, so that its superstep was made already: its caller named it, or the
-    /// head of the thread was moved back to it.
+    /// True if the head is a checkpoint of the past, so that its superstep was made already: its caller named it, or
+    /// the head of the thread was moved back to it.
     pub(crate) addressed: bool,
     /// True if the head of the thread was moved to a checkpoint that others continue: its superstep is made again.
     pub(crate) is_continued: bool,
@@ -90,16 +91,17 @@ pub(crate) struct RootStart {
 }
 
 impl RootStart {
-    /// Returns the relation to a loaded head, whose checkpoint the caller may have `named`. A run that is `repeated` with its
-    /// key makes no superstep a second time.
+    /// Returns the relation to a loaded head, whose checkpoint the caller may have `named`. A run that is `repeated`
+    /// with its key makes no superstep a second time.
     pub(crate) fn new(named: bool, repeated: bool, loaded: &Loaded) -> Self {
         let is_continued = loaded.is_continued && !repeated;
         let is_newest = loaded.head.checkpoint.map(|checkpoint| checkpoint.id) == loaded.newest;
         Self { addressed: named || is_continued, is_continued, is_newest }
     }
 
-    /// Returns whether the run makes the superstep of its head again, subgraphs included. With resume values it goes on in the
-    /// tasks that have interrupted, and an input at the newest checkpoint goes on from there, unless others continue the head.
+    /// Returns whether the run makes the superstep of its head again, subgraphs included. With resume values it goes on
+    /// in the tasks that have interrupted, and an input at the newest checkpoint goes on from there, unless others
+    /// continue the head.
     pub(crate) fn replays(self, start: &RunStart) -> bool {
         let goes_on = match start {
             RunStart::Command(command) => command.resume.is_some(),

@@ -77,8 +77,8 @@ pub(crate) struct SubgraphEnd {
 }
 
 impl Starts {
-    /// Returns the relation of the outermost graph, which is at `root` when a subgraph begins, to the checkpoint that the
-    /// run began on.
+    /// Returns the relation of the outermost graph, which is at `root` when a subgraph begins, to the checkpoint that
+    /// the run began on.
     fn stands(&mut self, subgraph: &Namespace, root: Option<CheckpointId>) -> Stands {
         self.first = self.first.or(root);
         let is_named = |named: &Namespace| self.named.iter().any(|(of, _)| of == named);
@@ -157,7 +157,8 @@ impl Session {
         Decision::new(|log| start.decide(log))
     }
 
-    /// Notes that a subgraph runs: the head at which it was left is past. Returns the number of batches that are held back.
+    /// Notes that a subgraph runs: the head at which it was left is past. Returns the number of batches that are held
+    /// back.
     pub(crate) fn started(&mut self, namespace: &Namespace) -> usize {
         self.left.retain(|left| left.namespace != *namespace);
         self.dropped.retain(|(dropped, _)| dropped != namespace);
@@ -165,8 +166,8 @@ impl Session {
     }
 
     /// Notes that the loop of a subgraph is gone, which began when so many batches were held back. If the subgraph does
-    /// not end and does not begin again, the run has dropped it: a cancelled run stores nothing of the subgraph, so what
-    /// is below it is not stored either.
+    /// not end and does not begin again, the run has dropped it: a cancelled run stores nothing of the subgraph, so
+    /// what is below it is not stored either.
     pub(crate) fn dropped(&mut self, namespace: &Namespace, from: usize) {
         if self.holds {
             self.dropped.push((namespace.clone(), from));
@@ -216,8 +217,8 @@ impl Session {
         SubgraphEnd { returned: Err(RunError::Waiting(Interrupted::new())), cached }
     }
 
-    /// Makes the batch of a graph, which runs in the task `of` of its parent graph, the next commit of the run: it counts
-    /// only with what subgraphs stored of it. Returns `None` if it is held back until the run ends.
+    /// Makes the batch of a graph, which runs in the task `of` of its parent graph, the next commit of the run: it
+    /// counts only with what subgraphs stored of it. Returns `None` if it is held back until the run ends.
     pub(crate) fn commit(&mut self, mut batch: Batch, of: Option<TaskId>) -> Option<Batch> {
         debug_assert!(
             batch.checkpoints.is_empty() || batch.namespace.is_root() == of.is_none(),
@@ -263,8 +264,8 @@ impl Session {
         batch.rename(&self.renamed);
     }
 
-    /// Gives the checkpoints of a refused batch ids above `newest`, which another writer stored as a branch, and begins the
-    /// commits of the run anew with it. Returns the ids that changed.
+    /// Gives the checkpoints of a refused batch ids above `newest`, which another writer stored as a branch, and begins
+    /// the commits of the run anew with it. Returns the ids that changed.
     pub(crate) fn raise(
         &mut self,
         batch: &mut Batch,
@@ -353,8 +354,8 @@ impl Session {
         own.into_iter().map(|(_, left)| left).collect()
     }
 
-    /// Notes with the writes of a task that has ended where it left subgraphs that keep their state: a later task of its
-    /// superstep begins them anew, though they stand where they stood.
+    /// Notes with the writes of a task that has ended where it left subgraphs that keep their state: a later task of
+    /// its superstep begins them anew, though they stand where they stood.
     fn note_left(&self, writes: &mut NewWrites) {
         let has = |index: i32| writes.writes.iter().any(|write| write.index == index);
         if writes.writes.iter().all(|write| write.index < 0) || has(ERROR.1) || has(LEFT.1) {

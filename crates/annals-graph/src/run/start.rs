@@ -177,8 +177,8 @@ impl SubgraphStart {
         parents.iter().any(at)
     }
 
-    /// Returns whether the outermost graph still stands at the fork that names the checkpoint of the subgraph. That counts
-    /// as made by its task.
+    /// Returns whether the outermost graph still stands at the fork that names the checkpoint of the subgraph. That
+    /// counts as made by its task.
     fn is_named_by_root(&self, named_by: Option<CheckpointId>) -> bool {
         named_by.is_some_and(|fork| root_of(&self.context) == Some(fork))
     }

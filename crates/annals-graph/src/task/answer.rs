@@ -14,13 +14,13 @@ impl Context {
     /// [`RunError::InvalidResumeValue`](crate::RunError::InvalidResumeValue): nothing is written, and the interrupt
     /// stays open.
     ///
-    /// Of JSON Schema `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `anyOf`, local
-    /// `$ref`, and the bounds of numbers, texts and lists are checked; the rest is only shown.
+    /// Of JSON Schema `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `anyOf`,
+    /// local `$ref`, and the bounds of numbers, texts and lists are checked; the rest is only shown.
     ///
     /// # Errors
     /// [`Interrupted`](super::Interrupted) while the resume value is missing, as of [`Context::interrupt`];
-    /// [`InvalidResumeValue`](crate::state::InvalidResumeValue) for a value that was given before the task reached the interrupt. Both are passed on
-    /// with `?`.
+    /// [`InvalidResumeValue`](crate::state::InvalidResumeValue) for a value that was given before the task reached the
+    /// interrupt. Both are passed on with `?`.
     ///
     /// # Example
     /// ```

@@ -25,10 +25,10 @@ use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWo
 /// A function whose result is stored as soon as it has ended (`@task`). If its caller runs again after an interrupt, a
 /// failure or a crash, the call returns the stored result and the function does not run.
 ///
-/// A node, an entrypoint or another task calls it with the [`Context`] of the caller. A call is known by the name of the task
-/// and by its number among the calls of this name in its caller: calls of other tasks may be added or removed between two
-/// runs, and calls of one name must be made in the same order each time. Their arguments are compared: a call with others
-/// than those of its stored result fails with [`CallError::ChangedArguments`].
+/// A node, an entrypoint or another task calls it with the [`Context`] of the caller. A call is known by the name of
+/// the task and by its number among the calls of this name in its caller: calls of other tasks may be added or removed
+/// between two runs, and calls of one name must be made in the same order each time. Their arguments are compared: a
+/// call with others than those of its stored result fails with [`CallError::ChangedArguments`].
 ///
 /// # Example
 /// ```
@@ -117,8 +117,8 @@ where
         Self { name, body, function: of, retry, cache, timeout, takes_any_arguments: false, kind: PhantomData }
     }
 
-    /// Lets calls of the task return their stored results whatever arguments they are given. For arguments that differ each
-    /// time the caller runs, such as the time of day. Default: [`CallError::ChangedArguments`].
+    /// Lets calls of the task return their stored results whatever arguments they are given. For arguments that differ
+    /// each time the caller runs, such as the time of day. Default: [`CallError::ChangedArguments`].
     ///
     /// # Example
     /// ```
@@ -504,8 +504,8 @@ pub enum CallError {
         /// The name of the signal.
         name: String,
     },
-    /// The call has a stored result, or stored resume values, of other arguments than it is given now: the program was changed,
-    /// or it computes the arguments from something that changes. Nothing was run or stored.
+    /// The call has a stored result, or stored resume values, of other arguments than it is given now: the program was
+    /// changed, or it computes the arguments from something that changes. Nothing was run or stored.
     #[error(
         "task {task:?} was given other arguments in call {number} of this name than in the run before, whose result is stored; \
          give it those, or allow others with Task::allow_changed_arguments"
@@ -516,7 +516,8 @@ pub enum CallError {
         /// The number of the call among those of the task in its caller, from 1.
         number: u32,
     },
-    /// The task began with a version of a part of the program that the program does not support any more. Nothing was run.
+    /// The task began with a version of a part of the program that the program does not support any more. Nothing was
+    /// run.
     #[error("the task began with version {stored} of {change:?}, and the program supports {oldest} to {newest}")]
     UnsupportedVersion {
         /// The name of the changed part.

@@ -35,8 +35,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Returns the hash of its content, 32 hexadecimal digits: the id says at which place a task waits, the hash for which
-    /// value. A resume value can carry both: [`Command::and_seen`].
+    /// Returns the hash of its content, 32 hexadecimal digits: the id says at which place a task waits, the hash for
+    /// which value. A resume value can carry both: [`Command::and_seen`].
     pub fn hash(&self) -> String {
         // Values that a task gave, or that were decoded, always encode.
         let encoded = Encoded::encode(&Value::Map(self.to_map())).map(|encoded| encoded.bytes).unwrap_or_default();
@@ -82,7 +82,8 @@ pub(crate) struct ContextParts {
     pub(crate) around: Option<Around>,
     /// True if the run continues an earlier one, so that the subgraphs of the task continue as well.
     pub(crate) resuming: bool,
-    /// The run, if it makes the superstep of an older checkpoint again in place: tasks with the same ids have run before.
+    /// The run, if it makes the superstep of an older checkpoint again in place: tasks with the same ids have run
+    /// before.
     pub(crate) replay: Option<RunId>,
     /// The number of the attempt, from 1.
     pub(crate) attempt: u32,
@@ -226,9 +227,9 @@ pub(crate) enum CallBegan {
 }
 
 impl AttemptLog {
-    /// Returns the resume values that are stored with a task which has stopped with these interrupts. At a breakpoint of a
-    /// graph that it called there are none: the value that the run has stored is left out, because the next attempt takes it
-    /// again, at the same interrupt. Stored twice, it would be given to two interrupts.
+    /// Returns the resume values that are stored with a task which has stopped with these interrupts. At a breakpoint
+    /// of a graph that it called there are none: the value that the run has stored is left out, because the next
+    /// attempt takes it again, at the same interrupt. Stored twice, it would be given to two interrupts.
     pub(crate) fn values_at(&self, interrupts: &[Interrupt]) -> &[Value] {
         let all = self.resume_values.as_slice();
         match (self.of_run, all.split_last()) {
@@ -424,8 +425,9 @@ impl Context {
     /// Interrupts the run with a value, and returns the resume value (`interrupt`).
     ///
     /// Without a resume value it returns [`Interrupted`], which the node passes on with `?`: the run ends as
-    /// interrupted, and is continued with [`Command::resume`](crate::graph::Command::resume). The node then runs again from
-    /// its first line; interrupts that were resumed return their values, in the order in which the node reaches them.
+    /// interrupted, and is continued with [`Command::resume`](crate::graph::Command::resume). The node then runs again
+    /// from its first line; interrupts that were resumed return their values, in the order in which the node reaches
+    /// them.
     ///
     /// # Errors
     /// [`Interrupted`] while the resume value is missing.

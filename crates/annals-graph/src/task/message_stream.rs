@@ -182,11 +182,12 @@ impl MessageStream {
         self
     }
 
-    /// Persists the message so far at an interval, when a chunk arrives, for the channel `messages`: after a crash, an error
-    /// or a cancelled run it is a [`Partial`](crate::history::Partial) of the thread, and shown by
+    /// Persists the message so far at an interval, when a chunk arrives, for the channel `messages`: after a crash, an
+    /// error or a cancelled run it is a [`Partial`](crate::history::Partial) of the thread, and shown by
     /// [`TaskView::partial`](crate::TaskView::partial). The end of the task clears it. Each time, the message so far is
     /// written by the background writer. A run with [`Durability::Exit`](crate::Durability::Exit) and one without a
-    /// thread persist nothing. Default: the interval of the run ([`Run::persist_messages_every`](crate::Run::persist_messages_every)).
+    /// thread persist nothing. Default: the interval of the run
+    /// ([`Run::persist_messages_every`](crate::Run::persist_messages_every)).
     #[must_use]
     pub fn persist_every(self, interval: Duration) -> Self {
         self.persist_for(MESSAGES, interval)

@@ -1,7 +1,7 @@
 //! Floor 3, beside `graph`: the run-time context of a task, which user code sees while it runs.
 //!
-//! A [`Context`] gives a node the data of its run, its interrupts, its stream and the [`Task`]s it calls, through ports that the
-//! drivers implement. *Absent:* the superstep machine, waiting, the store.
+//! A [`Context`] gives a node the data of its run, its interrupts, its stream and the [`Task`]s it calls, through ports
+//! that the drivers implement. *Absent:* the superstep machine, waiting, the store.
 //!
 //! Invariants: a context belongs to one attempt; an abandoned attempt has no effects.
 

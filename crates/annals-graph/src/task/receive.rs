@@ -1,7 +1,8 @@
 //! Receiving signals: an interrupt that resumes with a signal from outside, or at a timestamp.
 //!
-//! The timestamp and the name of the signal are stored with the interrupt, and the signal as its resume value, so a task that runs
-//! again gets the same one. *Absent:* the mailbox, and the end of a timeout: both come between two runs of the task, in a commit.
+//! The timestamp and the name of the signal are stored with the interrupt, and the signal as its resume value, so a
+//! task that runs again gets the same one. *Absent:* the mailbox, and the end of a timeout: both come between two runs
+//! of the task, in a commit.
 
 use std::time::Duration;
 
@@ -15,20 +16,21 @@ use super::call::CallError;
 use super::context::{Context, Interrupt, Interrupted, Signal, interrupt_id};
 
 impl Context {
-    /// Receives a signal: a value that was sent to the thread under a name ([`Store::signal`](crate::store::Store::signal)), from any
-    /// process, before the task reaches this call or while it waits. Returns `None` if none has come when the timeout has
-    /// passed, counted from the first time that the task reaches this call.
+    /// Receives a signal: a value that was sent to the thread under a name
+    /// ([`Store::signal`](crate::store::Store::signal)), from any process, before the task reaches this call or while
+    /// it waits. Returns `None` if none has come when the timeout has passed, counted from the first time that the task
+    /// reaches this call.
     ///
     /// While there is none it returns [`Interrupted`], which the node passes on with `?`: the run ends as for a
     /// [sleep](Context::sleep_for), and no thread waits. A [`Worker`](crate::Worker), or a run with
-    /// [`Input::Continue`](crate::Input::Continue), runs the node again from its first line when the signal has come or the
-    /// timeout has passed; [`Run::invoke`](crate::Run::invoke) does so at once if the signal is there already. Signals of one name are
-    /// received in the order in which they were sent, each by one task and once: the commit that takes it out of the mailbox stores
-    /// it for the task, which gets it again if it runs again.
+    /// [`Input::Continue`](crate::Input::Continue), runs the node again from its first line when the signal has come or
+    /// the timeout has passed; [`Run::invoke`](crate::Run::invoke) does so at once if the signal is there already.
+    /// Signals of one name are received in the order in which they were sent, each by one task and once: the commit
+    /// that takes it out of the mailbox stores it for the task, which gets it again if it runs again.
     ///
     /// # Errors
-    /// [`Interrupted`] while it waits; [`CallError::NoMailbox`] in a run without a thread; an error of the value if the signal is
-    /// not a `T`: it is the resume value all the same, so that the task fails again if it is retried.
+    /// [`Interrupted`] while it waits; [`CallError::NoMailbox`] in a run without a thread; an error of the value if the
+    /// signal is not a `T`: it is the resume value all the same, so that the task fails again if it is retried.
     ///
     /// # Example
     /// ```
@@ -79,7 +81,8 @@ impl Context {
             let given = self.scope().given.as_ref().and_then(|given| given.get(&id)).cloned();
             let known = asked.asleep.iter().find(|(known, _)| *known == id).map(|(_, wake_at)| *wake_at);
             let wake_at = known.unwrap_or_else(|| now.saturating_add(timeout));
-            // At the head, a commit ends the receive: a signal that comes while the task runs on must not be given to it.
+            // At the head, a commit ends the receive: a signal that comes while the task runs on must not be given to
+            // it.
             let ends_here = self.scope().addressed && known.is_some() && wake_at <= now;
             if given.is_none() && !ends_here {
                 let signal = Some(name.to_owned());

@@ -44,12 +44,13 @@ pub(crate) trait Host: Any + Send + Sync {
     /// Returns the interval at which the run persists messages that are streamed, if it does.
     fn message_interval(&self) -> Option<Duration>;
 
-    /// Persists a message of the task of `context` as far as it was streamed, for a channel of its graph. Returns whether
-    /// it was handed to the store: not while an earlier one is on its way, and not in a run that stores at its end.
+    /// Persists a message of the task of `context` as far as it was streamed, for a channel of its graph. Returns
+    /// whether it was handed to the store: not while an earlier one is on its way, and not in a run that stores at its
+    /// end.
     fn persist_message(&self, context: &Context, channel: &str, message: Message, started: Timestamp) -> bool;
 
-    /// Stores the versions of parts of the program that the task of `context` began with. The commit is awaited where its next
-    /// call runs, or at its end.
+    /// Stores the versions of parts of the program that the task of `context` began with. The commit is awaited where
+    /// its next call runs, or at its end.
     ///
     /// # Errors
     /// Those of an earlier commit of the run.
@@ -81,7 +82,8 @@ pub(crate) struct Scope {
     pub(crate) resume_values: Option<Arc<Map>>,
     /// Resume values that were stored from outside, by the ids of their interrupts; each names its interrupt alone.
     pub(crate) given: Option<Map>,
-    /// True if the run begins at a checkpoint that was named, or on a head that was moved back: no signal is delivered there.
+    /// True if the run begins at a checkpoint that was named, or on a head that was moved back: no signal is delivered
+    /// there.
     pub(crate) addressed: bool,
     /// True if the run begins on a head that was moved back: the resume values that are stored there do not count.
     pub(crate) anew: bool,

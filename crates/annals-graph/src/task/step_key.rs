@@ -10,15 +10,16 @@ impl Context {
     /// Returns the key of this step for services outside: the idempotency key of a request to a payment service, or the
     /// name of a file to be written. 32 hexadecimal digits.
     ///
-    /// The key stays the same when the step runs again: in another attempt, after an interrupt, after a crash, in another
-    /// process. It differs for another thread, another step of the run, another run of the thread, and another call of a
+    /// The key stays the same when the step runs again: in another attempt, after an interrupt, after a crash, in
+    /// another process. It differs for another thread, another step of the run, another run of the thread, and another
+    /// call of a
     /// [`Task`](super::Task). Several requests of one step need different keys: append a word to it.
     ///
     /// A step that is made again on purpose is another step with another key: on a fork, after a rewind, and when a run
     /// begins at an older checkpoint. So a replayed payment is a new payment.
     ///
-    /// The key follows the [id of the task](Context::task): it changes with the name of the node or of the called task, and
-    /// with what else identifies a call. In a graph that stores nothing inside a run that does, it follows the task
+    /// The key follows the [id of the task](Context::task): it changes with the name of the node or of the called task,
+    /// and with what else identifies a call. In a graph that stores nothing inside a run that does, it follows the task
     /// around the graph, the number of the superstep and the node. A run without a store has other keys each time.
     ///
     /// # Example
@@ -79,7 +80,8 @@ impl Context {
         checksum(&place)
     }
 
-    /// Returns the identity of the step for its effects: that of the task, unless an older checkpoint is replayed in place.
+    /// Returns the identity of the step for its effects: that of the task, unless an older checkpoint is replayed in
+    /// place.
     pub(crate) fn effect_id(&self) -> Vec<u8> {
         let parts = self.parts();
         let mut id = parts.task.as_bytes().to_vec();

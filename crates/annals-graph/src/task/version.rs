@@ -1,8 +1,8 @@
-//! Versions of parts of a program: a task asks which one it began with, so that a changed program continues old runs as the old
-//! one did.
+//! Versions of parts of a program: a task asks which one it began with, so that a changed program continues old runs as
+//! the old one did.
 //!
-//! Invariant: a task gets the same version each time it asks, over attempts, crashes and programs. *Absent:* the version of the
-//! program as a whole, which is that of its graph.
+//! Invariant: a task gets the same version each time it asks, over attempts, crashes and programs. *Absent:* the
+//! version of the program as a whole, which is that of its graph.
 
 use std::ops::RangeInclusive;
 
@@ -13,11 +13,11 @@ use super::call::CallError;
 use super::context::{Context, interrupt_id};
 
 impl Context {
-    /// Returns the version of a part of the program that this task began with: the newest of `versions` if the task reaches
-    /// this call for the first time and nothing after it is stored, and the oldest one if results, resume values or interrupts
-    /// of a run before are stored that the task has not reached yet, since the program of that run had no such call. It is stored
-    /// at the first call, and is the same from then on. With it, a program that was changed continues old runs as the old
-    /// one did.
+    /// Returns the version of a part of the program that this task began with: the newest of `versions` if the task
+    /// reaches this call for the first time and nothing after it is stored, and the oldest one if results, resume
+    /// values or interrupts of a run before are stored that the task has not reached yet, since the program of that run
+    /// had no such call. It is stored at the first call, and is the same from then on. With it, a program that was
+    /// changed continues old runs as the old one did.
     ///
     /// # Errors
     /// [`CallError::UnsupportedVersion`] if the stored version is not one of `versions`; an error of the store.

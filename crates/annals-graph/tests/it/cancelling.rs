@@ -1,4 +1,5 @@
-//! Runs that are cancelled or dropped, on both drivers and both backends: what has ended is kept, and the thread goes on.
+//! Runs that are cancelled or dropped, on both drivers and both backends: what has ended is kept, and the thread goes
+//! on.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;

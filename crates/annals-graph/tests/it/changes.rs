@@ -1,5 +1,5 @@
-//! Tests programs that were changed between two runs of a thread: calls that were added in front, other arguments, graphs with
-//! another version, and parts with versions of their own.
+//! Tests programs that were changed between two runs of a thread: calls that were added in front, other arguments,
+//! graphs with another version, and parts with versions of their own.
 
 use annals::base::{Encoded, TaskId, WriteValue};
 use annals::store::{Batch, NewWrite, NewWrites};
@@ -137,7 +137,8 @@ fn a_result_under_the_id_of_an_earlier_version_is_found() {
         Entrypoint::new("main", body).compile().unwrap()
     };
     flow(false).invoke(&thread, 1).unwrap();
-    // The record of the first call as an older version stored it: its id is a hash of the place of its caller and its number.
+    // The record of the first call as an older version stored it: its id is a hash of the place of its caller and its
+    // number.
     let (checkpoint, around, step) = ids.lock().unwrap().take().unwrap();
     let mut place = checkpoint.as_bytes().to_vec();
     for part in [&*around, "|double", &step.to_string(), "double__pregel_push~__pregel_pull, main0"] {

@@ -95,8 +95,8 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Runs a graph on both drivers by a clock that goes on whenever so many wait for it, and checks what came of it and how
-/// long that took.
+/// Runs a graph on both drivers by a clock that goes on whenever so many wait for it, and checks what came of it and
+/// how long that took.
 pub(crate) fn by_the_clock<S, I, M>(
     waits: usize,
     build: impl Fn(&SimClock) -> CompiledGraph<S>,

@@ -1,5 +1,5 @@
-//! Leases: a second run on a thread learns of the first one before it has an effect, and a run that lost its lease stores
-//! nothing.
+//! Leases: a second run on a thread learns of the first one before it has an effect, and a run that lost its lease
+//! stores nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Changes of a thread from outside: signals, resume values, cancel, pause, retry and restart, without the types of its graph.
+//! Changes of a thread from outside: signals, resume values, cancel, pause, retry and restart, without the types of its
+//! graph.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

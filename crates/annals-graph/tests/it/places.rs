@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use annals::store::{Backend, MemoryBackend, OpenOptions, SqliteBackend};
+use annals::store::{MemoryBackend, OpenOptions};
 use annals_graph::prelude::*;
 
 /// Makes the tests `NAME::memory` and `NAME::file` of a function without arguments, which runs once on each backend:
@@ -79,19 +79,6 @@ pub(crate) fn place_with(options: OpenOptions) -> Store {
     } else {
         Store::with_backend(Arc::new(MemoryBackend::new()), options)
     }
-}
-
-/// A new, empty backend of the test.
-pub(crate) fn place_backend() -> Arc<dyn Backend> {
-    OPENED.set(OPENED.get() + 1);
-    if !in_a_file() {
-        return Arc::new(MemoryBackend::new());
-    }
-    FOLDER.with(|folder| {
-        let folder = folder.get_or_init(|| tempfile::tempdir().unwrap());
-        let path = folder.path().join(format!("backend {}.db", OPENED.get()));
-        Arc::new(SqliteBackend::open(&path, &OpenOptions::new()).unwrap())
-    })
 }
 
 /// Asserts that the cached state of a thread equals the state read from its store.

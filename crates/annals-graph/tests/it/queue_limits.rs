@@ -83,8 +83,8 @@ fn child(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Reads the notes in their order. Two runs that are both between begin and end had their leases at the same time. Returns the
-/// greatest number of runs at the same time, and of those of one customer, and the processes that ran.
+/// Reads the notes in their order. Two runs that are both between begin and end had their leases at the same time.
+/// Returns the greatest number of runs at the same time, and of those of one customer, and the processes that ran.
 fn overlaps(folder: &Path) -> (usize, usize, BTreeSet<String>) {
     let (mut open, mut gone): (HashMap<String, (String, String)>, BTreeSet<String>) = Default::default();
     let (mut most, mut most_of_one, mut processes) = (0, 0, BTreeSet::new());
@@ -143,7 +143,8 @@ fn the_limits_of_a_queue_hold_over_processes() {
     println!("at most {most} runs at the same time, {of_one} of one customer, in {} processes", processes.len());
     assert!(most <= CONCURRENCY && of_one <= PER_CUSTOMER, "{most} runs at the same time, {of_one} of one customer");
     assert!(most > 1 && processes.len() > 1, "{most} runs at the same time, in {} processes", processes.len());
-    // The last claim is at least so many periods after the first one; a thread that is claimed twice in one counts once.
+    // The last claim is at least so many periods after the first one; a thread that is claimed twice in one counts
+    // once.
     assert!(took >= PERIOD * (RUNS / CLAIMS - 1) as u32, "{RUNS} claims took {took:?}");
     assert!(store.check().unwrap().problems.is_empty());
 }

@@ -1,4 +1,5 @@
-//! Tests the status of a thread and of its steps where several facts are stored about one task, and the views that show them.
+//! Tests the status of a thread and of its steps where several facts are stored about one task, and the views that show
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Branches of a run with subgraphs that keep their state, on both backends: an edit inside a subgraph, and forks of runs
-//! that are saved at their end.
+//! Branches of a run with subgraphs that keep their state, on both backends: an edit inside a subgraph, and forks of
+//! runs that are saved at their end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -198,7 +198,8 @@ const FOLDER: &str = "ANNALS_WORKER_FOLDER";
 /// The table of the workflow: a row for each task, and no constraint that hides a second one.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS app_steps (step TEXT NOT NULL)";
 
-/// The workflow of the processes: each task notes that it ran, with its key, takes its time, and adds a row in a transaction.
+/// The workflow of the processes: each task notes that it ran, with its key, takes its time, and adds a row in a
+/// transaction.
 fn noted(folder: &Path, takes: Duration) -> Flow {
     let effects = folder.join("effects");
     flow_with(move |order, name, context| {
@@ -221,7 +222,8 @@ fn opened(folder: &Path) -> Store {
     store
 }
 
-/// Checks that each step of so many orders has one row and one key. Returns how many effects there were above one for each.
+/// Checks that each step of so many orders has one row and one key. Returns how many effects there were above one for
+/// each.
 fn verify_steps(folder: &Path, store: &Store, orders: i64) -> usize {
     let mut rows: Vec<String> =
         store.transaction(|tx| tx.query("SELECT step FROM app_steps", (), |row| row.get(0))).unwrap();
@@ -331,7 +333,8 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
     let mut unreleased = 0;
     for order in 0..orders {
         assert_eq!(value(&flow, &store, order), Some(result(order)));
-        // A worker that came too late may have been killed between its claim and its release; nothing else leaves a lease.
+        // A worker that came too late may have been killed between its claim and its release; nothing else leaves a
+        // lease.
         let lease = thread(&store, order).last_lease().unwrap().unwrap();
         if lease.expires_at.is_some() {
             unreleased += 1;

@@ -18,8 +18,8 @@ use crate::walk::{SourceFile, has};
 use records::{LOOSE, is_of_model_or_user};
 use tree::RecordTree;
 
-/// Returns whether lines are those of a transcript: one of them is a message with the id of a session, or all are records
-/// without a message that only such files have.
+/// Returns whether lines are those of a transcript: one of them is a message with the id of a session, or all are
+/// records without a message that only such files have.
 pub(crate) fn recognise(lines: &[Json]) -> bool {
     let is_message =
         |line: &Json| is_of_model_or_user(line) && line["message"].is_object() && line["sessionId"].is_string();

@@ -1,7 +1,7 @@
 //! Codex: rollouts, which are files of JSON lines.
 //!
-//! A rollout may repeat the lines of its parent, or refer to them by number; both become a fork. *Absent:* the messages of
-//! one rollout, see `rollout`.
+//! A rollout may repeat the lines of its parent, or refer to them by number; both become a fork. *Absent:* the messages
+//! of one rollout, see `rollout`.
 
 mod rollout;
 
@@ -158,7 +158,8 @@ struct RolloutLibrary<'a> {
 }
 
 impl RolloutLibrary<'_> {
-    /// Returns the numbers of the rollouts that count, a parent before its children. A cycle is broken at its first file.
+    /// Returns the numbers of the rollouts that count, a parent before its children. A cycle is broken at its first
+    /// file.
     fn parents_first(&self) -> Vec<usize> {
         let mut order = Vec::new();
         let mut seen = HashSet::new();

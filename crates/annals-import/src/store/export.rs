@@ -14,8 +14,8 @@ use crate::error::ImportError;
 use crate::model::{ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession};
 use crate::turns_json::SessionDocument;
 
-/// Returns the imported threads of a store as one document `{threads, not_understood}`. Threads that were not imported are
-/// left out.
+/// Returns the imported threads of a store as one document `{threads, not_understood}`. Threads that were not imported
+/// are left out.
 ///
 /// # Errors
 /// [`ImportError::Store`] if the store cannot be read.

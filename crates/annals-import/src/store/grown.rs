@@ -7,8 +7,8 @@ use super::thread_id;
 use crate::error::ImportError;
 use crate::model::SourceSession;
 
-/// Gives a session the id of the thread that holds its begin, if it has no thread of its own. Of several the one with the
-/// longest begin is taken.
+/// Gives a session the id of the thread that holds its begin, if it has no thread of its own. Of several the one with
+/// the longest begin is taken.
 pub(super) fn take_id(store: &Store, session: &mut SourceSession) -> Result<(), ImportError> {
     if session.earlier_ids.is_empty() || is_stored(store, session, &session.id)? {
         return Ok(());

@@ -1,9 +1,10 @@
 //! Writing sessions into a store, and reading imported threads back.
 //!
 //! A session becomes the thread `<source>:<id>`. Its first checkpoint holds the facts of the session in the channel
-//! `import`; each turn is one checkpoint that appends to the channel `messages`, with the timestamp of its last message.
-//! Lines that the program has left are named branches of the thread. A fork begins at the checkpoint of its parent.
-//! Records that were not understood, and messages that the store refuses, are entries of the key-value memory under `import`.
+//! `import`; each turn is one checkpoint that appends to the channel `messages`, with the timestamp of its last
+//! message. Lines that the program has left are named branches of the thread. A fork begins at the checkpoint of its
+//! parent. Records that were not understood, and messages that the store refuses, are entries of the key-value memory
+//! under `import`.
 
 mod export;
 mod grown;
@@ -96,9 +97,9 @@ impl<'a> Importer<'a> {
     /// Imports the histories in a file or folder. The source is not written to.
     ///
     /// # Errors
-    /// [`ImportError::Io`] if the file or folder cannot be read; [`ImportError::Store`] if the store refuses a call: the sessions
-    /// before it are stored. A message that does not fit into the store is left out and counted as `refused_message`, a session
-    /// as `refused_session`.
+    /// [`ImportError::Io`] if the file or folder cannot be read; [`ImportError::Store`] if the store refuses a call:
+    /// the sessions before it are stored. A message that does not fit into the store is left out and counted as
+    /// `refused_message`, a session as `refused_session`.
     pub fn run(self, path: impl AsRef<Path>) -> Result<ImportSummary, ImportError> {
         let path = path.as_ref();
         let records = RecordLog::new(self.store, path)?;

@@ -1,7 +1,7 @@
 //! The records that were not understood, in the key-value memory.
 //!
-//! Namespace: `import`, a hash of the path that is imported, and the program. Invariant: after an import, the entries of
-//! its path are those of that import, at most [`UNKNOWN_RECORDS_MAX`].
+//! Namespace: `import`, a hash of the path that is imported, and the program. Invariant: after an import, the entries
+//! of its path are those of that import, at most [`UNKNOWN_RECORDS_MAX`].
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -53,7 +53,8 @@ impl RecordLog {
         Ok(())
     }
 
-    /// Removes the entries of earlier imports of the same path that this one did not meet: the line that was torn is whole.
+    /// Removes the entries of earlier imports of the same path that this one did not meet: the line that was torn is
+    /// whole.
     pub(super) fn finish(self, store: &Store) -> Result<(), ImportError> {
         let kv = store.kv();
         let mut stale = Vec::new();

@@ -291,8 +291,8 @@ impl SessionWriter<'_> {
         Ok(())
     }
 
-    /// Moves the head to the end of the main line, and names the branches. A head with messages that the source does not
-    /// have stays: they were added in the store.
+    /// Moves the head to the end of the main line, and names the branches. A head with messages that the source does
+    /// not have stays: they were added in the store.
     fn finish(&mut self, end: Option<CheckpointId>) -> Result<(), ImportError> {
         self.flush()?;
         if let Some(end) = end.filter(|end| self.head_is_of_another_line(*end)) {

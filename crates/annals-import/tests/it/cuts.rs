@@ -136,8 +136,8 @@ fn lines_of_file(number: u64, seed: &mut u64) -> (String, Vec<String>) {
     (name, lines)
 }
 
-/// Returns the messages of the threads of a document. The id of a chat that has grown is that of its begin, so threads are
-/// sorted by their messages.
+/// Returns the messages of the threads of a document. The id of a chat that has grown is that of its begin, so threads
+/// are sorted by their messages.
 fn messages(document: &Json) -> Vec<Vec<Json>> {
     let threads = document["threads"].as_array().unwrap().iter();
     let of = |thread: &Json| {

@@ -1,5 +1,5 @@
-//! Texts as Python and pydantic write them, which the engine and the crates of message formats share. They are not part of the public
-//! interface: a release may change or remove each of them without a word in the changelog.
+//! Texts as Python and pydantic write them, which the engine and the crates of message formats share. They are not part
+//! of the public interface: a release may change or remove each of them without a word in the changelog.
 //!
 //! *Absent:* anything that an application or a message format of its own needs.
 

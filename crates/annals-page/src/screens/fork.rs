@@ -104,7 +104,8 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     Ok(View::new(format!("{} fork", name(&info)), html).into())
 }
 
-/// Adds the effects of a replay in the new thread: the tasks that run, the steps that followed here, and the comparison of both.
+/// Adds the effects of a replay in the new thread: the tasks that run, the steps that followed here, and the comparison
+/// of both.
 fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) -> Result<(), Refusal> {
     html.element("h2", &[], "replay");
     let due: Vec<&str> = at.next().collect();
@@ -136,7 +137,8 @@ fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) 
     Ok(())
 }
 
-/// Returns the steps from the head of the thread down to a point, newest first, if the point is on its lineage within reach.
+/// Returns the steps from the head of the thread down to a point, newest first, if the point is on its lineage within
+/// reach.
 fn after(screen: &Screen<'_>, at: &Snapshot) -> Result<Vec<Snapshot>, Refusal> {
     let Some(head) = screen.thread(at)?.head()? else { return Ok(Vec::new()) };
     let mut after = Vec::new();

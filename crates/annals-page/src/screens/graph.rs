@@ -1,5 +1,5 @@
-//! The graph as the log shows it: the nodes that ran on the lineage of a point, with durations and tokens, and the transitions
-//! between them. *Absent:* nodes and edges that no step took; the log does not hold the compiled graph.
+//! The graph as the log shows it: the nodes that ran on the lineage of a point, with durations and tokens, and the
+//! transitions between them. *Absent:* nodes and edges that no step took; the log does not hold the compiled graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 

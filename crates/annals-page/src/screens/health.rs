@@ -1,4 +1,5 @@
-//! The health of the store: sizes, versions, modes of the files, the search index, the newest operations, and a check on demand.
+//! The health of the store: sizes, versions, modes of the files, the search index, the newest operations, and a check
+//! on demand.
 
 use annals::history::Operation;
 use annals::store::CheckReport;

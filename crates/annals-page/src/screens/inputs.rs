@@ -1,8 +1,8 @@
 //! The inputs of a form for the resume value of an interrupt, and the value that the filled form makes.
 //!
-//! The inputs come from the schema of the interrupt, or else from the member `schema`, `options` or `action_requests` of its value.
-//! Invariant: a value that is made from inputs has the shape that the interrupt names. *Absent:* nested objects and lists, whose
-//! interrupts get a field for JSON.
+//! The inputs come from the schema of the interrupt, or else from the member `schema`, `options` or `action_requests`
+//! of its value. Invariant: a value that is made from inputs has the shape that the interrupt names. *Absent:* nested
+//! objects and lists, whose interrupts get a field for JSON.
 
 use annals::base::Value;
 use annals::history::OpenInterrupt;
@@ -26,7 +26,8 @@ pub(super) enum ResumeInputs {
     Members(Vec<MemberInput>),
     /// A choice among values, each with its label.
     Options(Vec<(String, Json)>),
-    /// A decision about each action that an agent asks leave for, as LangChain's middleware for a human in the loop has them.
+    /// A decision about each action that an agent asks leave for, as LangChain's middleware for a human in the loop has
+    /// them.
     Decisions(Vec<ActionInput>),
     /// The value as JSON.
     Json,

@@ -1,4 +1,5 @@
-//! The threads that wait for a person, failed, sleep or run: each with its lease, its attempts, its pause and its controls.
+//! The threads that wait for a person, failed, sleep or run: each with its lease, its attempts, its pause and its
+//! controls.
 
 use annals::base::Timestamp;
 use annals::history::{OpenInterrupt, Snapshot, StepInfo, StepState, ThreadInfo, ThreadStatus};

@@ -1,7 +1,7 @@
 //! Analytics of the newest checkpoints: tokens, cost, durations and bytes, by day, node, model and thread.
 //!
-//! The checkpoints are read in the order of the log from a position near its end, so the cost is that of the checkpoints that
-//! are counted, however long the log is.
+//! The checkpoints are read in the order of the log from a position near its end, so the cost is that of the
+//! checkpoints that are counted, however long the log is.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The superstep that made a checkpoint: its tasks with their writes, attempts and errors, and the changed channels.
 //!
-//! The waterfall shows what has times in the log: called tasks, attempts that failed and were followed by another one, and the only
-//! task of a superstep. The log does not hold the time at which one of several tasks ended, so such a task has no bar.
+//! The waterfall shows what has times in the log: called tasks, attempts that failed and were followed by another one,
+//! and the only task of a superstep. The log does not hold the time at which one of several tasks ended, so such a task
+//! has no bar.
 
 use annals::base::{TaskId, Timestamp, Value};
 use annals::history::{Snapshot, StepInfo};

@@ -189,8 +189,8 @@ fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec
     Ok(rows)
 }
 
-/// Returns the positions of messages that a checkpoint before their writer may have written too. The versions of the list name
-/// the positions; the walk goes as far back as the oldest of the writers, and has an end.
+/// Returns the positions of messages that a checkpoint before their writer may have written too. The versions of the
+/// list name the positions; the walk goes as far back as the oldest of the writers, and has an end.
 fn edited(at: &Snapshot, channel: &str, written: &HashMap<u64, (u64, Option<u32>)>) -> Result<HashSet<u64>, Refusal> {
     let Some(oldest) = written.values().map(|(ordinal, _)| *ordinal).min() else { return Ok(HashSet::new()) };
     let (mut found, mut visited) = (HashSet::new(), 0);

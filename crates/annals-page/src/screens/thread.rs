@@ -41,8 +41,8 @@ impl StepRow {
         Some(self.at.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0))
     }
 
-    /// Returns the changes on one line: of an input or an edit with the begin of its first message, of a task with the resume
-    /// values that it took.
+    /// Returns the changes on one line: of an input or an edit with the begin of its first message, of a task with the
+    /// resume values that it took.
     fn text(&self) -> String {
         let words = Some(shortened(&changed::text(&self.changed), 80)).filter(|text| !text.is_empty());
         let is_input = self.at.source() != Source::Loop || ran(&self.at, self.parent.as_ref()) == [START];
@@ -144,8 +144,8 @@ fn rows(from: &Snapshot) -> Result<(Vec<StepRow>, Option<Snapshot>), Refusal> {
     Ok((rows, older))
 }
 
-/// Returns the resume values that the tasks of a superstep took. The interrupt of a value that came from outside is not stored.
-/// Damaged writes are left out: the screen of their step names the damage.
+/// Returns the resume values that the tasks of a superstep took. The interrupt of a value that came from outside is not
+/// stored. Damaged writes are left out: the screen of their step names the damage.
 fn resumed(at: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
     let parent = parent.filter(|_| at.source() == Source::Loop);
     let writes = parent.and_then(|parent| parent.writes().ok()).unwrap_or_default();

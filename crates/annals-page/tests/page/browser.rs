@@ -1,8 +1,8 @@
-//! The pages in Chromium: every screen with and without JavaScript, the keyboard, a long thread, live updates, a resume value,
-//! a fork, and hostile content. Without chromedriver the test says so and ends.
+//! The pages in Chromium: every screen with and without JavaScript, the keyboard, a long thread, live updates, a resume
+//! value, a fork, and hostile content. Without chromedriver the test says so and ends.
 //!
-//! With the environment variable `ANNALS_PAGE_PICTURES` it makes the pictures of `docs/` in a folder, with `ANNALS_PAGE_SCREENS` those
-//! of all screens in light and dark, for a look at their layout.
+//! With the environment variable `ANNALS_PAGE_PICTURES` it makes the pictures of `docs/` in a folder, with
+//! `ANNALS_PAGE_SCREENS` those of all screens in light and dark, for a look at their layout.
 
 use annals::base::Encoded;
 use annals::store::batch::{Change, ChangeValue, Data};

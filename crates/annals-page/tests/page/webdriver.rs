@@ -115,8 +115,8 @@ impl Browser {
         found.as_array().unwrap().iter().map(id).collect()
     }
 
-    /// Sends a command to the first element that a selector matches, and returns its value. A page that is loading has no
-    /// such element yet, and one that is left makes the element stale: the command is then sent again, for 10 s.
+    /// Sends a command to the first element that a selector matches, and returns its value. A page that is loading has
+    /// no such element yet, and one that is left makes the element stale: the command is then sent again, for 10 s.
     fn element(&self, selector: &str, method: &str, path: &str, body: Option<&Json>) -> Json {
         for _ in 0..1_200 {
             if let Some(element) = self.all(selector).first() {

@@ -16,7 +16,7 @@ use annals::base::Value;
 use annals::message::{Message, MessageError};
 use serde_json::{Value as Json, json};
 
-use crate::{Res, files};
+use crate::{RunnerResult, files};
 use compare::problem;
 use encode::VectorValue;
 
@@ -118,7 +118,7 @@ fn call(vector: &Json) -> Result<Json, FailedCall> {
     handler(&FunctionCase::of(vector)?)
 }
 
-fn vectors(folder: &Path) -> Res<Vec<(String, Vec<Json>)>> {
+fn vectors(folder: &Path) -> RunnerResult<Vec<(String, Vec<Json>)>> {
     let named = files(folder)?.into_iter().map(|path| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok((name, serde_json::from_slice(&std::fs::read(path)?)?))
@@ -127,7 +127,7 @@ fn vectors(folder: &Path) -> Res<Vec<(String, Vec<Json>)>> {
 }
 
 /// Runs all vectors of a folder and writes the results for `check.py` of the vectors. Returns how many there are.
-pub(crate) fn run(folder: &Path, out: &Path) -> Res<usize> {
+pub(crate) fn run(folder: &Path, out: &Path) -> RunnerResult<usize> {
     let mut results = Vec::new();
     for (file, vectors) in vectors(folder)? {
         for vector in vectors {
@@ -144,7 +144,7 @@ pub(crate) fn run(folder: &Path, out: &Path) -> Res<usize> {
 }
 
 /// Copies vectors, a line for each, and returns how many.
-pub(crate) fn pack(folder: &Path, out: &Path) -> Res<usize> {
+pub(crate) fn pack(folder: &Path, out: &Path) -> RunnerResult<usize> {
     std::fs::create_dir_all(out)?;
     let mut count = 0;
     for (file, vectors) in vectors(folder)? {
@@ -157,7 +157,7 @@ pub(crate) fn pack(folder: &Path, out: &Path) -> Res<usize> {
 
 /// Runs all vectors of a folder and returns their number, and the contradictions to the list of failing ones. With
 /// `write`, that list is written anew.
-pub(crate) fn verify(folder: &Path, write: bool) -> Res<(usize, String)> {
+pub(crate) fn verify(folder: &Path, write: bool) -> RunnerResult<(usize, String)> {
     let open = std::fs::read_to_string(folder.join(OPEN)).unwrap_or_default();
     let (mut count, mut surprises, mut failed) = (0, String::new(), String::new());
     for (file, vectors) in vectors(folder)? {

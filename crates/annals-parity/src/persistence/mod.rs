@@ -1,7 +1,8 @@
 //! The persistence vectors: operations of the key-value memory and of the cache, with the outcomes of the reference.
 //!
-//! Every case runs on both backends, which must report the same outcomes. *Absent:* the vectors of the saver. They write
-//! checkpoints under ids that the caller chooses, and replace and prune them, which the log of `annals` does not do.
+//! Every case runs on both backends, which must report the same outcomes. *Absent:* the vectors of the saver. They
+//! write checkpoints under ids that the caller chooses, and replace and prune them, which the log of `annals` does not
+//! do.
 
 mod cache;
 mod compare;
@@ -18,7 +19,7 @@ use annals::store::{MemoryBackend, OpenOptions, Store, StoreError, Synchronous};
 use serde_json::{Value as Json, json};
 
 use crate::program::Failure;
-use crate::{Res, files};
+use crate::{RunnerResult, files};
 
 /// The kinds of vectors that are run, which are the names of their folders.
 const KINDS: [&str; 2] = ["cache", "store"];
@@ -52,7 +53,7 @@ trait CaseRunner {
 }
 
 /// Runs the vectors of a folder on both backends and writes the outcomes.
-pub(crate) fn run(folder: &Path, out: &Path) -> Res<usize> {
+pub(crate) fn run(folder: &Path, out: &Path) -> RunnerResult<usize> {
     let (mut results, mut differing) = (Vec::new(), String::new());
     for (file, case) in cases(folder)? {
         let (memory, sqlite) = both(&file, &case)?;
@@ -67,7 +68,7 @@ pub(crate) fn run(folder: &Path, out: &Path) -> Res<usize> {
 }
 
 /// Runs the vectors of a folder and returns their number, and the cases whose outcomes are not those required.
-pub(crate) fn verify(folder: &Path) -> Res<(usize, String)> {
+pub(crate) fn verify(folder: &Path) -> RunnerResult<(usize, String)> {
     let (mut count, mut failed) = (0, String::new());
     for (file, case) in cases(folder)? {
         count += 1;
@@ -82,7 +83,7 @@ pub(crate) fn verify(folder: &Path) -> Res<(usize, String)> {
 }
 
 /// Returns the cases of a folder, each with the name of its file.
-fn cases(folder: &Path) -> Res<Vec<(String, Json)>> {
+fn cases(folder: &Path) -> RunnerResult<Vec<(String, Json)>> {
     let mut found = Vec::new();
     for kind in KINDS {
         for path in files(&folder.join(kind))? {
@@ -96,7 +97,7 @@ fn cases(folder: &Path) -> Res<Vec<(String, Json)>> {
 }
 
 /// Returns the outcomes of a case on the backend in memory, and on a file.
-fn both(file: &str, case: &Json) -> Res<(Vec<Json>, Vec<Json>)> {
+fn both(file: &str, case: &Json) -> RunnerResult<(Vec<Json>, Vec<Json>)> {
     let memory = outcomes(file, case, |options| Ok(Store::with_backend(Arc::new(MemoryBackend::new()), options)))?;
     let folder = tempfile::tempdir()?;
     let path: PathBuf = folder.path().join("case.annals");
@@ -104,7 +105,11 @@ fn both(file: &str, case: &Json) -> Res<(Vec<Json>, Vec<Json>)> {
     Ok((memory, sqlite))
 }
 
-fn outcomes(file: &str, case: &Json, open: impl FnOnce(OpenOptions) -> Result<Store, StoreError>) -> Res<Vec<Json>> {
+fn outcomes(
+    file: &str,
+    case: &Json,
+    open: impl FnOnce(OpenOptions) -> Result<Store, StoreError>,
+) -> RunnerResult<Vec<Json>> {
     let clock = CaseClock::new();
     let store = open(OpenOptions::new().clock(clock.clone()))?;
     let is_store = file.starts_with("store/");

@@ -10,7 +10,7 @@ use annals::store::{
 use serde_json::{Value as Json, json};
 
 use super::{CaseRunner, failure, labels, values};
-use crate::Res;
+use crate::RunnerResult;
 use crate::program::Failure;
 
 /// The embedding of the vectors: counts of letters.
@@ -40,7 +40,7 @@ pub(super) struct StoreRunner {
 
 impl StoreRunner {
     /// Makes a runner for a case with this configuration.
-    pub(super) fn new(store: &Store, config: &Json) -> Res<Self> {
+    pub(super) fn new(store: &Store, config: &Json) -> RunnerResult<Self> {
         let ttl = &config["ttl"];
         let prolong = ttl["refresh_on_read"].as_bool().unwrap_or(false);
         let lifetimes = KvLifetimes::new().lifetime(lifetime(&ttl["default_ttl"]));
@@ -156,8 +156,8 @@ impl CaseRunner for StoreRunner {
     }
 }
 
-/// Reads the labels of a namespace that may exist, as every operation checks them. The library finds nothing under a bad
-/// label; the reference refuses it.
+/// Reads the labels of a namespace that may exist, as every operation checks them. The library finds nothing under a
+/// bad label; the reference refuses it.
 fn admitted(json: &Json) -> Result<KvNamespace, Failure> {
     KvNamespace::from_labels(labels(json)?).map_err(failure)
 }

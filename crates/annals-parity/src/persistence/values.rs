@@ -26,8 +26,8 @@ pub(super) fn read(json: &Json) -> Value {
     }
 }
 
-/// Reads a value of the key-value memory. The reference stores JSON there; `annals` stores bytes as well, so the error is
-/// made here.
+/// Reads a value of the key-value memory. The reference stores JSON there; `annals` stores bytes as well, so the error
+/// is made here.
 pub(super) fn read_json(json: &Json) -> Result<Value, Failure> {
     fn holds_bytes(value: &Value) -> bool {
         match value {

@@ -1,5 +1,5 @@
-//! The calls that the executor makes of its backend: the number of commits and reads that `docs/architecture.md` promises,
-//! which no result of a run shows, and the errors of commits that fail.
+//! The calls that the executor makes of its backend: the number of commits and reads that `docs/architecture.md`
+//! promises, which no result of a run shows, and the errors of commits that fail.
 
 use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{Batch, NewWrites, Payload, WriteValue};

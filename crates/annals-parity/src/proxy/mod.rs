@@ -1,8 +1,8 @@
 //! A recording proxy: an implementation of [`Backend`] outside the engine and the executor, on their public API alone.
 //!
-//! The proxy forwards every call to a backend and records it: the batches with their outcomes, the reads with the number of
-//! rows they returned. It can also fail a commit, before or after the backend has written it. [`scenarios`] runs the
-//! scenarios of the reference on it, [`cases`] counts commits and reads.
+//! The proxy forwards every call to a backend and records it: the batches with their outcomes, the reads with the
+//! number of rows they returned. It can also fail a commit, before or after the backend has written it. [`scenarios`]
+//! runs the scenarios of the reference on it, [`cases`] counts commits and reads.
 
 mod cases;
 mod scenarios;

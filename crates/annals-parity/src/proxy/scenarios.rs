@@ -1,6 +1,6 @@
-//! The scenarios on the proxy: each gives the trace of the reference there, and the batches that the executor has committed
-//! are all of its log. Committed to an empty store, each of them twice, they make the same threads, checkpoints, states and
-//! writes.
+//! The scenarios on the proxy: each gives the trace of the reference there, and the batches that the executor has
+//! committed are all of its log. Committed to an empty store, each of them twice, they make the same threads,
+//! checkpoints, states and writes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use annals::store::{Backend, CheckpointQuery, MemoryBackend};
 
 use super::{Place, Recorder};
 use crate::canon::{canonical, differences};
-use crate::driver::Driver;
+use crate::driver::DriverKind;
 use crate::scenario::Options;
 use crate::vectors::{DIFFER, Vector, each_vector, names, read_vectors};
 use crate::{run_on_store, run_one};
@@ -55,8 +55,8 @@ fn problem(vector: &Vector, place: Place, options: Options, differs: bool) -> Op
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns the first difference between the log of a backend and the one that its batches make, each committed twice. One of
-/// them can be left out.
+/// Returns the first difference between the log of a backend and the one that its batches make, each committed twice.
+/// One of them can be left out.
 fn log_problem(proxy: &Recorder, left_out: Option<usize>) -> String {
     let again = MemoryBackend::new();
     let recorded = proxy.recorded.lock().unwrap();
@@ -89,7 +89,7 @@ fn every_scenario_gives_its_trace_on_the_proxy_and_its_batches_are_the_log() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity");
     let (vectors, differ) = (read_vectors(&folder).unwrap(), names(&folder.join(DIFFER)).unwrap());
     assert!(vectors.len() >= 1000, "only {} vectors were found", vectors.len());
-    let of_async = Options { driver: Driver::Async, ..Options::default() };
+    let of_async = Options { driver: DriverKind::Async, ..Options::default() };
     for (place, options) in [(Place::Memory, of_async), (Place::File, Options::default())] {
         let failed = each_vector(&vectors, |vector| problem(vector, place, options, differ.contains(vector.name())));
         let text: String = failed.iter().map(|(name, what)| format!("{name}\n{what}")).collect();

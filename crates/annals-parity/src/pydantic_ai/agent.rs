@@ -20,7 +20,7 @@ use annals_pydantic_ai::{
 use super::agent_events::{OUTPUT_TOOL, called, returned, streamed};
 use super::agent_prompts::{clean, system_prompts};
 use super::ops::{get, object, text};
-use crate::Res;
+use crate::RunnerResult;
 
 #[derive(State, Clone, Default)]
 struct Conversation {
@@ -126,7 +126,7 @@ impl AgentRun {
     }
 
     /// Returns the next response of the script.
-    fn answer(&self, told: &mut RunRecord) -> Res<ModelResponse> {
+    fn answer(&self, told: &mut RunRecord) -> RunnerResult<ModelResponse> {
         let Some(mut form) = told.script.next() else { return Err("the script is over".into()) };
         let mut response = if let Some(chunks) = form.get("chunks").and_then(Value::as_list) {
             streamed(chunks, self.is_structured(), &mut told.ids, &mut told.events)?
@@ -317,7 +317,7 @@ fn process(mut history: Vec<ModelMessage>, processor: &Value) -> Vec<ModelMessag
 }
 
 /// The agent as a graph: calls of the model and reactions to its responses take turns.
-fn graph(session: &Arc<AgentRun>) -> Res<CompiledGraph<Conversation>> {
+fn graph(session: &Arc<AgentRun>) -> RunnerResult<CompiledGraph<Conversation>> {
     let of = || Arc::clone(session);
     let (asks, reacts, first, second, third) = (of(), of(), of(), of(), of());
     let graph = StateGraph::<Conversation>::new()
@@ -337,7 +337,7 @@ struct Past {
     captured: Vec<ModelMessage>,
 }
 
-fn given(run: &Value, past: &[Past], ids: &mut IdSource) -> Res<Vec<ModelMessage>> {
+fn given(run: &Value, past: &[Past], ids: &mut IdSource) -> RunnerResult<Vec<ModelMessage>> {
     let history = get(run, "history");
     if let Some(messages) = history.get("messages") {
         return Ok(from_value(messages.clone(), &mut DefaultSource::new(&SystemClock, ids))?);
@@ -353,7 +353,7 @@ fn given(run: &Value, past: &[Past], ids: &mut IdSource) -> Res<Vec<ModelMessage
 }
 
 /// Runs the runs of a vector one after another.
-pub(super) fn trace(input: &Value) -> Res<Value> {
+pub(super) fn trace(input: &Value) -> RunnerResult<Value> {
     let (mut counters, mut past, mut records) = (Counters::default(), Vec::new(), Vec::new());
     for run in get(input, "runs").as_list().unwrap_or_default() {
         if get(run, "mode").as_str() == Some("stream") {
@@ -368,7 +368,13 @@ pub(super) fn trace(input: &Value) -> Res<Value> {
     Ok(records.into())
 }
 
-fn one_run(agent: Value, name: String, run: &Value, past: &[Past], counters: &mut Counters) -> Res<(Value, Past)> {
+fn one_run(
+    agent: Value,
+    name: String,
+    run: &Value,
+    past: &[Past],
+    counters: &mut Counters,
+) -> RunnerResult<(Value, Past)> {
     let mut ids = IdSource::new();
     let history = given(run, past, &mut ids)?;
     let mut fresh_id = || ids.uuid_v4().to_string();
@@ -408,7 +414,7 @@ fn one_run(agent: Value, name: String, run: &Value, past: &[Past], counters: &mu
 }
 
 /// Plays one run and returns the record that the reference gives of it.
-fn play(session: &Arc<AgentRun>, history: Vec<ModelMessage>) -> Res<(Value, Past)> {
+fn play(session: &Arc<AgentRun>, history: Vec<ModelMessage>) -> RunnerResult<(Value, Past)> {
     let prompt = get(&session.run, "prompt");
     let (history, next) = {
         let told = &mut *session.told();

@@ -9,7 +9,7 @@ use annals_pydantic_ai::{
 };
 
 use super::ops::{get, object, text};
-use crate::Res;
+use crate::RunnerResult;
 
 /// The tool whose call is the output of an agent with structured output.
 pub(super) const OUTPUT_TOOL: &str = "final_result";
@@ -20,7 +20,7 @@ pub(super) fn streamed(
     structured: bool,
     ids: &mut IdSource,
     events: &mut Vec<Value>,
-) -> Res<ModelResponse> {
+) -> RunnerResult<ModelResponse> {
     let defaults = &mut DefaultSource::new(&SystemClock, ids);
     let mut stream = Streamed { parts: StreamedParts::default(), structured, found: false, open: None };
     for chunk in chunks {
@@ -43,7 +43,7 @@ struct Streamed {
 }
 
 impl Streamed {
-    fn take(&mut self, chunk: &Value, defaults: &mut DefaultSource<'_>, events: &mut Vec<Value>) -> Res<()> {
+    fn take(&mut self, chunk: &Value, defaults: &mut DefaultSource<'_>, events: &mut Vec<Value>) -> RunnerResult<()> {
         let key = get(chunk, "index").as_int().map(|index| index.to_string());
         let event = if let Some(content) = get(chunk, "text").as_str() {
             self.parts.text(Some("content"), StreamedText::new(content))?

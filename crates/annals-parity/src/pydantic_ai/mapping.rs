@@ -5,7 +5,7 @@ use annals::message::Message;
 use annals_pydantic_ai::{DateTime, DefaultSource, ModelMessage, from_langchain, from_value, to_langchain};
 
 use super::ops::{dumped, get};
-use crate::Res;
+use crate::RunnerResult;
 
 /// A clock that stands.
 struct StandingClock(Timestamp);
@@ -17,7 +17,7 @@ impl Clock for StandingClock {
 }
 
 /// Runs an operation.
-pub(super) fn result(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+pub(super) fn result(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let messages = get(input, "messages");
     let history = |defaults: &mut DefaultSource<'_>| from_value(messages.clone(), defaults);
     let as_system = get(input, "instructions_as_system").as_bool().unwrap_or_default();
@@ -33,7 +33,7 @@ pub(super) fn result(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) 
     }
 }
 
-fn read(messages: &Value, input: &Value) -> Res<Vec<ModelMessage>> {
+fn read(messages: &Value, input: &Value) -> RunnerResult<Vec<ModelMessage>> {
     let now = get(input, "now").as_str().and_then(DateTime::parse).map(DateTime::timestamp).unwrap_or_default();
     let (clock, mut ids) = (StandingClock(now), IdSource::new());
     let messages = messages.as_list().unwrap_or_default().iter().cloned().map(Message::try_from);

@@ -17,13 +17,13 @@ use std::path::Path;
 use annals::base::{Map, Value};
 use annals::message::internal::{JsonStyle, json_loads, json_write};
 
-use crate::{Res, files};
+use crate::{RunnerResult, files};
 
 /// The file with the names of the vectors that still fail.
 const OPEN: &str = "open.txt";
 
 /// Reads the vectors of a folder, in the order of its files.
-fn vectors(folder: &Path) -> Res<Vec<(String, Value)>> {
+fn vectors(folder: &Path) -> RunnerResult<Vec<(String, Value)>> {
     let mut found = Vec::new();
     for path in files(folder)? {
         let text = std::fs::read_to_string(&path)?;
@@ -40,7 +40,7 @@ fn text<'a>(vector: &'a Value, name: &str) -> &'a str {
 }
 
 /// Runs the vectors of a folder and writes a line with the result of each; one that cannot be run is named on stderr.
-pub(crate) fn run(folder: &Path, out: &Path) -> Res<usize> {
+pub(crate) fn run(folder: &Path, out: &Path) -> RunnerResult<usize> {
     let mut lines = String::new();
     let mut count = 0;
     for (_, vector) in vectors(folder)? {
@@ -63,7 +63,7 @@ pub(crate) fn run(folder: &Path, out: &Path) -> Res<usize> {
 }
 
 /// Copies vectors into one file for each category, a line for each.
-pub(crate) fn pack(folder: &Path, out: &Path) -> Res<usize> {
+pub(crate) fn pack(folder: &Path, out: &Path) -> RunnerResult<usize> {
     let mut by_category: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (category, vector) in vectors(folder)? {
         by_category.entry(category).or_default().push(json_write(&vector, JsonStyle::PYDANTIC));
@@ -76,7 +76,7 @@ pub(crate) fn pack(folder: &Path, out: &Path) -> Res<usize> {
 }
 
 /// Runs the vectors of a folder and returns the contradictions to its list of failing ones, with their number.
-pub(crate) fn verify(folder: &Path) -> Res<(usize, String)> {
+pub(crate) fn verify(folder: &Path) -> RunnerResult<(usize, String)> {
     let open = std::fs::read_to_string(folder.join(OPEN))?;
     let open: Vec<&str> = open.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let (mut count, mut surprises) = (0, String::new());

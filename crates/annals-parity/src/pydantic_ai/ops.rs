@@ -10,7 +10,7 @@ use annals_pydantic_ai::{
 use annals::message::internal::{JsonStyle, json_loads, json_write};
 
 use super::{agent, mapping, stream};
-use crate::Res;
+use crate::RunnerResult;
 
 /// Returns an object with these members.
 pub(super) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
@@ -26,7 +26,7 @@ pub(super) fn text(input: &Value, name: &str) -> Option<String> {
 }
 
 /// Runs a vector.
-pub(super) fn result(vector: &Value) -> Res<Value> {
+pub(super) fn result(vector: &Value) -> RunnerResult<Value> {
     let mut ids = IdSource::new();
     let defaults = &mut DefaultSource::new(&SystemClock, &mut ids);
     let input = get(vector, "input");
@@ -69,7 +69,7 @@ fn load_dump(document: &str, defaults: &mut DefaultSource<'_>) -> Value {
     }
 }
 
-fn usage(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+fn usage(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let (kind, a, b) = (text(input, "kind"), get(input, "a").clone(), get(input, "b").clone());
     let operation = text(input, "do").unwrap_or_default();
     let (value, counts, has_values) = if kind.as_deref() == Some("request") {
@@ -96,7 +96,7 @@ fn usage(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     ]))
 }
 
-fn usage_limit(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+fn usage_limit(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let mut limits = ai::UsageLimits::default();
     for (name, value) in get(input, "limits").as_map().into_iter().flatten() {
         let limit = value.as_int();
@@ -124,14 +124,14 @@ fn usage_limit(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     })
 }
 
-fn response(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<ModelResponse> {
+fn response(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<ModelResponse> {
     match ai::from_value(Value::List(vec![input.clone()]), defaults)?.pop() {
         Some(ModelMessage::Response(response)) => Ok(response),
         _ => Err("no response".into()),
     }
 }
 
-fn response_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+fn response_props(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let response = response(input, defaults)?;
     let place = |found: &dyn Fn(&ResponsePart) -> bool| Value::from(response.parts.iter().position(found).unwrap_or(0));
     let call = |wanted: &ai::ToolCallPart| {
@@ -155,7 +155,7 @@ fn response_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value>
     ]))
 }
 
-fn tool_call_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+fn tool_call_props(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let ResponsePart::ToolCall(call) = ResponsePart::from_value(input.clone(), defaults)? else {
         return Err("no tool call".into());
     };
@@ -172,7 +172,7 @@ fn tool_call_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value
     ]))
 }
 
-fn tool_return_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+fn tool_return_props(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let RequestPart::ToolReturn(part) = RequestPart::from_value(input.clone(), defaults)? else {
         return Err("no tool return".into());
     };
@@ -195,7 +195,7 @@ fn tool_return_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Val
     ]))
 }
 
-fn instructions(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+fn instructions(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let baseline = object([("part_kind", "instruction-baseline".into()), ("instructions", input.clone())]);
     let RequestPart::InstructionBaseline(baseline) = RequestPart::from_value(baseline, defaults)? else {
         return Err("no instructions".into());
@@ -212,7 +212,7 @@ fn instructions(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     Ok(object([("joined", ai::join_instructions(&parts).into()), ("sorted", sorted.into())]))
 }
 
-fn clean(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+fn clean(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let messages = ai::from_value(get(input, "messages").clone(), defaults)?;
     let cleaned = match op {
         "repair" => ai::repair_messages(messages, get(input, "repair_last_response").as_bool().unwrap_or(true)),
@@ -222,7 +222,7 @@ fn clean(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value
     Ok(json_loads(&ai::dump(&cleaned), true)?)
 }
 
-fn options(input: &Value) -> Res<SanitizeOptions> {
+fn options(input: &Value) -> RunnerResult<SanitizeOptions> {
     let mut options = SanitizeOptions::default();
     let texts = |value: &Value| -> Vec<String> {
         value.as_list().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()

@@ -7,7 +7,7 @@ use annals_pydantic_ai::{
 };
 
 use super::ops::{dumped, get, object, text};
-use crate::Res;
+use crate::RunnerResult;
 
 fn shown(part: &PartOrDelta) -> Value {
     match part {
@@ -24,7 +24,7 @@ fn class(error: &DeltaError) -> &'static str {
     }
 }
 
-pub(super) fn apply_deltas(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+pub(super) fn apply_deltas(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let start = get(input, "start");
     let mut current = match start.get("part") {
         Some(part) => PartOrDelta::Part(ResponsePart::from_value(part.clone(), defaults)?),
@@ -59,7 +59,7 @@ fn details(call: &Value) -> Option<Map> {
     get(call, "provider_details").as_map().cloned()
 }
 
-fn citations(call: &Value, defaults: &mut DefaultSource<'_>) -> Res<Option<Vec<Citation>>> {
+fn citations(call: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Option<Vec<Citation>>> {
     let part =
         object([("part_kind", "text".into()), ("content", "".into()), ("citations", get(call, "citations").clone())]);
     match ResponsePart::from_value(part, defaults)? {
@@ -83,7 +83,7 @@ fn make_call(
     manager: &mut StreamedParts,
     call: &Value,
     defaults: &mut DefaultSource<'_>,
-) -> Res<Result<Option<StreamEvent>, PartsError>> {
+) -> RunnerResult<Result<Option<StreamEvent>, PartsError>> {
     let key = get(call, "vendor_part_id").as_str();
     Ok(match get(call, "fn").as_str().unwrap_or_default() {
         "text_delta" => {
@@ -114,7 +114,7 @@ fn make_call(
     })
 }
 
-pub(super) fn parts_manager(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+pub(super) fn parts_manager(input: &Value, defaults: &mut DefaultSource<'_>) -> RunnerResult<Value> {
     let mut manager = StreamedParts::default();
     let mut events = Vec::new();
     let mut failed = false;

@@ -263,8 +263,8 @@ impl ForgedStore {
         Ok(Self { base, view, scratch })
     }
 
-    /// Makes a case and reads it. Returns its verdict, the milliseconds that it took, whether the check missed it, and its
-    /// kind.
+    /// Makes a case and reads it. Returns its verdict, the milliseconds that it took, whether the check missed it, and
+    /// its kind.
     fn case(&self, seed: u64, case: u64) -> Result<String, String> {
         let mut rng = Rng::stream(seed, 1_000_000 + case);
         let Forged { kind, accepted } = self.base.forge(&self.scratch.store(), &mut rng)?;

@@ -58,8 +58,8 @@ impl Round {
         }
     }
 
-    /// Verifies that the next open finishes the migration: the file has the newest format and the same content as before,
-    /// and no copy is left.
+    /// Verifies that the next open finishes the migration: the file has the newest format and the same content as
+    /// before, and no copy is left.
     pub(super) fn verify_migrated(&mut self) -> Result<(), String> {
         let store = Store::open(self.scratch.store()).map_err(|error| format!("the file does not open: {error}"))?;
         if let Some(problem) = left_by_migration(self.scratch.path(), &store) {

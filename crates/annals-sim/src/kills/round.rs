@@ -189,8 +189,8 @@ impl Round {
         }
     }
 
-    /// Stops a worker that holds the write lock for a time, and lets it go on. Without a listing of locks, as outside of
-    /// Linux, nothing is stopped.
+    /// Stops a worker that holds the write lock for a time, and lets it go on. Without a listing of locks, as outside
+    /// of Linux, nothing is stopped.
     pub(super) fn stop_and_go(&mut self, time: Duration) -> Result<(), String> {
         let Some(place) = self.stop_holder() else { return Ok(()) };
         self.counts.stopped = 1;

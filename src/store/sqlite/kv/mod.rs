@@ -283,8 +283,8 @@ struct StoredNamespace {
 }
 
 impl StoredNamespace {
-    /// Visits all entries, verified, with those that have expired. Ends when `visit` returns false; returns whether it did
-    /// not.
+    /// Visits all entries, verified, with those that have expired. Ends when `visit` returns false; returns whether it
+    /// did not.
     fn visit(&self, view: ReadView<'_>, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Res<bool> {
         let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRIES)?;
         let mut rows = statement.query([self.id])?;

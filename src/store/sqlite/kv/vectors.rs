@@ -1,7 +1,7 @@
 //! Rows that an entry of the key-value memory may have beside its own: its vectors, and its lifetime.
 //!
-//! The check of a vector covers the entry, the time of its last put and the number of its vectors, so that a vector that is
-//! missing, or of an older value, is found. *Absent:* the comparison of vectors.
+//! The check of a vector covers the entry, the time of its last put and the number of its vectors, so that a vector
+//! that is missing, or of an older value, is found. *Absent:* the comparison of vectors.
 
 use super::sql;
 use crate::store::beside::{KvRecord, KvVector};

@@ -1,7 +1,8 @@
 //! Groups of leases: the claims that count for a limit.
 //!
-//! A row is written and read in the transaction of a claim. A member counts as live while its lease is; a row of a lease that has
-//! expired, or whose process died, stays until the thread is claimed again or released. *Absent:* the rules, which are those of
+//! A row is written and read in the transaction of a claim. A member counts as live while its lease is; a row of a
+//! lease that has expired, or whose process died, stays until the thread is claimed again or released. *Absent:* the
+//! rules, which are those of
 //! [`LeaseGroup::admit`].
 
 use super::super::fault::{Fault, Res};
@@ -61,8 +62,8 @@ pub(super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
     Ok(())
 }
 
-/// Returns the number that stands for a group. In an encrypted file the hash has the key of the checksums, because names are
-/// content.
+/// Returns the number that stands for a group. In an encrypted file the hash has the key of the checksums, because
+/// names are content.
 fn number(keys: &Keys, group: &LeaseGroup) -> i64 {
     match keys.of_checksums() {
         None => check64(group.name.as_bytes()) as i64,

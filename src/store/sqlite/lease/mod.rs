@@ -1,7 +1,7 @@
 //! Rows of leases: one for each thread that was ever claimed, which is replaced.
 //!
-//! A row is compared and changed in the transaction of the batch that names a lease. A released lease leaves its row, which
-//! holds the last epoch. *Absent:* the rules, which are those of [`NewLease::apply`].
+//! A row is compared and changed in the transaction of the batch that names a lease. A released lease leaves its row,
+//! which holds the last epoch. *Absent:* the rules, which are those of [`NewLease::apply`].
 //!
 //! [`NewLease::apply`]: crate::store::NewLease::apply
 
@@ -69,8 +69,8 @@ fn is_stored(conn: &Connection, batch: &Batch) -> Res<bool> {
     Ok(false)
 }
 
-/// Compares the lease that a batch names with the stored one, before the batch is written. Returns the number of the thread,
-/// whether it has no lease yet, and the lease to be stored, if that changes.
+/// Compares the lease that a batch names with the stored one, before the batch is written. Returns the number of the
+/// thread, whether it has no lease yet, and the lease to be stored, if that changes.
 fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option<i64>, bool, Option<LeaseRecord>)> {
     let thread = caches.thread_number(conn, &batch.thread)?;
     let stored = thread.map(|thread| retained(conn, caches, thread)).transpose()?.flatten();

@@ -1,9 +1,9 @@
 //! Makes the tables of a new file, and brings a file of an older format to the newest one.
 //!
-//! A new file is made in the newest format at once. A file of format n is brought to format n + 1 by a [`STEPS`] entry, each
-//! in one transaction, until it has the newest format; so a crash leaves the old or the new format, whole. Before the first
-//! step the file is copied ([`older`]), and the copy stays until the migrated file verifies. *Absent:* a file of a newer
-//! format, which is refused before this module sees it ([`open`]).
+//! A new file is made in the newest format at once. A file of format n is brought to format n + 1 by a [`STEPS`] entry,
+//! each in one transaction, until it has the newest format; so a crash leaves the old or the new format, whole. Before
+//! the first step the file is copied ([`older`]), and the copy stays until the migrated file verifies. *Absent:* a file
+//! of a newer format, which is refused before this module sees it ([`open`]).
 
 mod older;
 pub(super) mod sql;
@@ -29,8 +29,8 @@ use std::sync::Arc;
 
 /// A step from one format to the next.
 pub(super) struct FormatStep {
-    /// The statements that change the schema. From the second step on they replace the tables of the log, whose rows are
-    /// written anew from the copy.
+    /// The statements that change the schema. From the second step on they replace the tables of the log, whose rows
+    /// are written anew from the copy.
     pub(super) schema: &'static str,
     /// The statements that note the format.
     pub(super) finish: &'static str,
@@ -42,8 +42,8 @@ pub(super) const STEPS: [FormatStep; 2] = [
     FormatStep { schema: sql::FORMAT_2, finish: sql::FINISH_2 },
 ];
 
-/// Returns application id and format, and whether the file has a table. They are read from one snapshot: another process
-/// may be making the tables.
+/// Returns application id and format, and whether the file has a table. They are read from one snapshot: another
+/// process may be making the tables.
 pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
     let read = || -> Res<_> {
         let application = conn.query_row(engine_sql::READ_APPLICATION_ID, [], |row| row.get(0))?;
@@ -98,8 +98,8 @@ fn within<T>(conn: &Connection, begin: &str, change: impl FnOnce() -> Res<T>) ->
     changed
 }
 
-/// Brings the file of an open connection to the newest format; returns the migration, `None` if the file had that format.
-/// Another process that opens the file meanwhile waits for the write lock.
+/// Brings the file of an open connection to the newest format; returns the migration, `None` if the file had that
+/// format. Another process that opens the file meanwhile waits for the write lock.
 pub(super) fn migrate(conn: &Connection, place: &FilePlace) -> Res<Option<FormatMigration>> {
     let from = verified_format(conn)?;
     if from < engine_sql::FORMAT {
@@ -150,8 +150,8 @@ fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
     })
 }
 
-/// Writes the file anew, without free pages and with the map of pages that later returns of free pages need. It waits for no
-/// other process.
+/// Writes the file anew, without free pages and with the map of pages that later returns of free pages need. It waits
+/// for no other process.
 pub(super) fn rewrite(conn: &Connection) -> Res<()> {
     // SQLite attaches the file that it builds, which must not be held in memory.
     let attached = conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 1)?;
@@ -174,8 +174,8 @@ pub(super) fn format(conn: &Connection) -> Res<i64> {
     Ok(conn.query_row(engine_sql::READ_FORMAT, [], |row| row.get(0))?)
 }
 
-/// Returns the format of the file, whose schema is that of the format. Both are read from one snapshot: another process may
-/// be migrating the file.
+/// Returns the format of the file, whose schema is that of the format. Both are read from one snapshot: another process
+/// may be migrating the file.
 pub(super) fn verified_format(conn: &Connection) -> Res<i64> {
     in_snapshot(conn, || {
         let format = format(conn)?;

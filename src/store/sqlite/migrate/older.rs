@@ -1,9 +1,9 @@
 //! The copy of a file of an older format, beside the store until the migrated file verifies.
 //!
-//! It is `NAME.format-N-unverified` until then. After that it is removed, or retained as `NAME.format-N` if that was asked
-//! for, or if the migrated file has problems. A copy that a crash left behind is handled by the next open for writing: it is
-//! made anew if the file still has the older format, and otherwise the file is verified first. *Absent:* reads of a copy; it
-//! is a store of the older format.
+//! It is `NAME.format-N-unverified` until then. After that it is removed, or retained as `NAME.format-N` if that was
+//! asked for, or if the migrated file has problems. A copy that a crash left behind is handled by the next open for
+//! writing: it is made anew if the file still has the older format, and otherwise the file is verified first. *Absent:*
+//! reads of a copy; it is a store of the older format.
 
 use crate::base::limits::OLDER_COPIES_MAX;
 use crate::store::check::Finding;
@@ -25,8 +25,8 @@ pub(super) struct Settled {
     pub(super) problems: Vec<Finding>,
 }
 
-/// Copies the file before the step from `format`, and returns the path of the copy. The caller holds the write lock, so the
-/// copy is the file as the step finds it.
+/// Copies the file before the step from `format`, and returns the path of the copy. The caller holds the write lock, so
+/// the copy is the file as the step finds it.
 pub(super) fn retain(place: &FilePlace, format: i64) -> Res<PathBuf> {
     let to = unverified(place, format);
     // Leftovers of an attempt whose transaction did not commit: the file is as it was.

@@ -1,8 +1,8 @@
 //! Verifies that an index has no entry for a key: the entries beside the place of the key are those of their rows.
 //!
-//! A search that a damaged entry leads to a wrong place ends beside that entry, so a row that a search misses does not count
-//! as absent until its neighbors are verified. The rows of writes have no index; the keys beside those of a checkpoint must
-//! go up. *Absent:* rows that a search found, which have checks of their own.
+//! A search that a damaged entry leads to a wrong place ends beside that entry, so a row that a search misses does not
+//! count as absent until its neighbors are verified. The rows of writes have no index; the keys beside those of a
+//! checkpoint must go up. *Absent:* rows that a search found, which have checks of their own.
 
 mod sql;
 
@@ -36,8 +36,8 @@ pub(super) fn no_namespace(conn: &Connection, thread: &ThreadId, namespace: &Nam
     found.map_or(Ok(()), |thread| no_path(conn, thread, namespace.as_str()))
 }
 
-/// Returns the number of a thread, whose row is verified. That it does not exist is verified as well: a writer that misses it
-/// would insert it again.
+/// Returns the number of a thread, whose row is verified. That it does not exist is verified as well: a writer that
+/// misses it would insert it again.
 pub(super) fn thread_number(conn: &Connection, thread: &ThreadId) -> Res<Option<i64>> {
     let mut by_id = conn.prepare_cached(engine_sql::THREAD_BY_ID)?;
     let mut rows = by_id.query([thread.as_str()])?;
@@ -73,8 +73,8 @@ pub(super) fn no_checkpoint(conn: &Connection, namespace: i64, id: &[u8]) -> Res
     verify(conn, "checkpoint_id", sql::CHECKPOINT, params![namespace, id])
 }
 
-/// Returns the `seq` of a checkpoint that must exist. One that a damaged index hides is not told from a missing one, so that is
-/// verified first.
+/// Returns the `seq` of a checkpoint that must exist. One that a damaged index hides is not told from a missing one, so
+/// that is verified first.
 pub(super) fn must_find(
     conn: &Connection,
     namespace: i64,

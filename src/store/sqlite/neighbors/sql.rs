@@ -21,9 +21,10 @@ macro_rules! entry {
     };
 }
 
-/// True if an entry of an index beside a place is not that of its row: the first entry of the index, the last one below the
-/// place, those that follow it, or the first one at or above the place. A key that damage made NULL is not below a place of
-/// several columns, but it follows the entry below. Without a sort, two entries come in the order of the index.
+/// True if an entry of an index beside a place is not that of its row: the first entry of the index, the last one below
+/// the place, those that follow it, or the first one at or above the place. A key that damage made NULL is not below a
+/// place of several columns, but it follows the entry below. Without a sort, two entries come in the order of the
+/// index.
 macro_rules! beside {
     ($table:literal . $id:literal, $index:literal ($columns:literal), first $first:literal, below $below:literal,
      by $descending:literal, behind ($behind_columns:literal) $behind:literal, above $above:literal, $differs:literal) => {

@@ -1,7 +1,8 @@
 //! Finds the rows that no kept checkpoint shows once a slice is pruned.
 //!
-//! Items are found from the newest checkpoint of the slice down: a row goes if a newer row, or a newer range delete, hides it
-//! from the next kept checkpoint. Each row also hides rows of pruned checkpoints before the slice. *Absent:* the deletion.
+//! Items are found from the newest checkpoint of the slice down: a row goes if a newer row, or a newer range delete,
+//! hides it from the next kept checkpoint. Each row also hides rows of pruned checkpoints before the slice. *Absent:*
+//! the deletion.
 
 use super::super::changes::{DELETE, DELETE_RANGE, PUT, REFERENCE};
 use super::super::fault::{Res, corrupt};
@@ -167,8 +168,8 @@ impl ListWalk<'_, '_> {
         Ok(ranges)
     }
 
-    /// Adds the rows of pruned checkpoints before the slice that only checkpoints after it hide, which were pruned before it. The
-    /// version rows that lead to these are gone, so the rows before the slice are read.
+    /// Adds the rows of pruned checkpoints before the slice that only checkpoints after it hide, which were pruned
+    /// before it. The version rows that lead to these are gone, so the rows before the slice are read.
     fn hidden_from_above(&mut self) -> Res<()> {
         let PruneSlice { view, branch, first, last, run, top, .. } = *self.slice;
         if run == first || top == last + 1 {

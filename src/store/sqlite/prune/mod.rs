@@ -1,9 +1,10 @@
 //! Pruning: checkpoints lose what no kept checkpoint shows.
 //!
 //! A pruned checkpoint retains its row of `checkpoint`, with its place, its time and its checksum, and its source is
-//! negative. So ordinals, parents and the chain of checksums stay, and every ordinal of a branch has a row of `version`. A
-//! slice prunes the next checkpoints of a branch in one transaction, the oldest first; the state before the next checkpoint
-//! decides which of their rows stay. *Absent:* which checkpoints go, but for those that others rest on.
+//! negative. So ordinals, parents and the chain of checksums stay, and every ordinal of a branch has a row of
+//! `version`. A slice prunes the next checkpoints of a branch in one transaction, the oldest first; the state before
+//! the next checkpoint decides which of their rows stay. *Absent:* which checkpoints go, but for those that others rest
+//! on.
 //!
 //! Invariant: after each slice the rows that a checkpoint shows which is not pruned are as they were before.
 
@@ -62,7 +63,8 @@ impl PruneState {
     }
 }
 
-/// The greatest ids of checkpoints, branches and operations: while they stay, no checkpoint becomes one that cannot be pruned.
+/// The greatest ids of checkpoints, branches and operations: while they stay, no checkpoint becomes one that cannot be
+/// pruned.
 type PruneMark = (i64, i64, i64);
 
 fn mark(conn: &Connection) -> Res<PruneMark> {
@@ -118,8 +120,8 @@ fn last_ordinal(conn: &Connection, branch: i64) -> Res<i64> {
     last.ok_or_else(|| corrupt(format!("branch {branch}"), "the rows of its checkpoints are missing"))
 }
 
-/// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of these, the
-/// places on which something else rests, or which stay for another reason.
+/// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of
+/// these, the places on which something else rests, or which stay for another reason.
 pub(super) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Namespace]) -> Res<BTreeSet<(i64, i64)>> {
     let mut found = BTreeSet::new();
     let conn = view.conn;

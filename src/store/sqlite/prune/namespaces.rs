@@ -1,8 +1,8 @@
 //! Namespaces that are pruned as a whole: those of subgraphs whose tasks do not run again.
 //!
-//! The row of such a namespace gets the number of a thread that does not exist, and this thread a tombstone. From this commit on
-//! no read finds the namespace, and the erasure of deleted threads reclaims its rows. *Absent:* which namespaces go, but for
-//! those on which something rests.
+//! The row of such a namespace gets the number of a thread that does not exist, and this thread a tombstone. From this
+//! commit on no read finds the namespace, and the erasure of deleted threads reclaims its rows. *Absent:* which
+//! namespaces go, but for those on which something rests.
 //!
 //! Invariant: no row that stays refers to a checkpoint of a namespace that goes.
 
@@ -60,7 +60,8 @@ pub(in super::super) fn detach(conn: &Connection, caches: &mut Caches, removal: 
     Ok(())
 }
 
-/// Returns the numbers of the namespaces that still end with the given checkpoints, and on which nothing rests but one another.
+/// Returns the numbers of the namespaces that still end with the given checkpoints, and on which nothing rests but one
+/// another.
 fn removable(
     view: ReadView<'_>,
     thread: &ThreadId,
@@ -89,8 +90,8 @@ fn removable(
     }
 }
 
-/// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins with a
-/// checkpoint of another namespace, or one of its checkpoints states what model calls used.
+/// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins
+/// with a checkpoint of another namespace, or one of its checkpoints states what model calls used.
 pub(super) fn is_needed(view: ReadView<'_>, thread: i64, id: i64) -> Res<bool> {
     let conn = view.conn;
     if conn.prepare_cached(sql::IS_NEEDED)?.query_row([thread, id], |row| row.get(0))? {

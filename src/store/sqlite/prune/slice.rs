@@ -241,8 +241,8 @@ impl<'a> PruneSlice<'a> {
         }
     }
 
-    /// Returns whether the next checkpoint of the branch is not pruned: it has consumed writes of the tasks of its parent, and its
-    /// rows name them.
+    /// Returns whether the next checkpoint of the branch is not pruned: it has consumed writes of the tasks of its
+    /// parent, and its rows name them.
     pub(super) fn has_kept_child(&self, ordinal: i64) -> bool {
         ordinal + 1 == self.top
     }

@@ -51,8 +51,8 @@ pub(super) const PAYLOAD_BYTES: &str = "SELECT CASE typeof(p.data) WHEN 'integer
 /// Counts the number of a thread as used.
 pub(super) const THREAD_USED: &str = "UPDATE high_water SET thread = max(thread, ?1)";
 pub(super) const BRANCH_NAMESPACE: &str = "SELECT namespace FROM branch WHERE id = ?1";
-/// True if the thread ?1 has no older checkpoint in its root namespace than its namespace ?2 has, if an operation names that
-/// namespace, or if a branch of it left one of another namespace of the thread.
+/// True if the thread ?1 has no older checkpoint in its root namespace than its namespace ?2 has, if an operation names
+/// that namespace, or if a branch of it left one of another namespace of the thread.
 pub(super) const IS_NEEDED: &str = "SELECT coalesce((SELECT c.seq FROM namespace n CROSS JOIN checkpoint c ON c.namespace = n.id \
      WHERE n.thread = ?1 AND n.path = '' ORDER BY c.prefix, c.seq LIMIT 1) >= (SELECT seq FROM checkpoint \
      WHERE namespace = ?2 ORDER BY prefix, seq LIMIT 1), 1) \

@@ -1,10 +1,10 @@
 //! Writes the sound part of a damaged file to a new store, and reports the losses.
 //!
-//! The damaged file is copied first ([`source`]) and stays as it is. Its checkpoints are written anew in the order of the log
-//! ([`replay`](super::replay)): those whose checksum verifies, each after its parent. So of each lineage the longest sound
-//! beginning is recovered. A checkpoint after a pruned one begins a lineage with its whole state. The new store gets its
-//! name once a check of it has found no problem. A store with keys is recovered to one with the same keys. *Absent:* the cache,
-//! and everything that no checksum covers.
+//! The damaged file is copied first ([`source`]) and stays as it is. Its checkpoints are written anew in the order of
+//! the log ([`replay`](super::replay)): those whose checksum verifies, each after its parent. So of each lineage the
+//! longest sound beginning is recovered. A checkpoint after a pruned one begins a lineage with its whole state. The new
+//! store gets its name once a check of it has found no problem. A store with keys is recovered to one with the same
+//! keys. *Absent:* the cache, and everything that no checksum covers.
 
 mod source;
 mod sql;

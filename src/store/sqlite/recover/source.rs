@@ -1,8 +1,8 @@
 //! A damaged file, made readable as far as SQLite can.
 //!
-//! All work is done on a copy. Its log is copied into it, and its first page, with the header and the schema, is replaced by
-//! one that is made here: the tables are those of the format, and their first pages are read from the old schema or, where
-//! that is damaged, are those of every new file. *Absent:* indexes, triggers and views.
+//! All work is done on a copy. Its log is copied into it, and its first page, with the header and the schema, is
+//! replaced by one that is made here: the tables are those of the format, and their first pages are read from the old
+//! schema or, where that is damaged, are those of every new file. *Absent:* indexes, triggers and views.
 
 use super::sql;
 use crate::store::error::StoreError;
@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 
 const PAGE: usize = engine_sql::PAGE_BYTES as usize;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// The fields of a header that are the same in every store: magic; page size, WAL, payload fractions; schema format; encoding.
+/// The fields of a header that are the same in every store: magic; page size, WAL, payload fractions; schema format;
+/// encoding.
 const HEADER: [(usize, &[u8]); 4] =
     [(0, MAGIC), (16, &[0x10, 0, 2, 2, 0, 64, 32, 32]), (44, &[0, 0, 0, 4]), (56, &[0, 0, 0, 1])];
 /// The number of pages, the free pages, and the pages that are mapped to their parents.

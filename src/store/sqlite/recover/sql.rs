@@ -1,7 +1,7 @@
 //! The statements of a recovery.
 
-/// The tables of a damaged file as a recovery reads them: the columns of the first format that has the table, in their order,
-/// which later formats only add to. The schema of the file itself may be damaged.
+/// The tables of a damaged file as a recovery reads them: the columns of the first format that has the table, in their
+/// order, which later formats only add to. The schema of the file itself may be damaged.
 pub(super) const TABLES: [(&str, &str); 17] = [
     ("name", "CREATE TABLE name (id INTEGER PRIMARY KEY, kind, text)"),
     ("thread", "CREATE TABLE thread (id INTEGER PRIMARY KEY, public_id, created_at)"),

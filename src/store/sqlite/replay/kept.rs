@@ -1,9 +1,10 @@
 //! Checkpoints that were kept when those before them were pruned.
 //!
-//! A pruned checkpoint has no content of which its checksum could be computed, so it is not written anew, and a kept one after it
-//! begins a lineage, with its whole state, as one of a copy does. The checksums of the new file differ from there on. So these
-//! checkpoints are verified where they are stored, by the checksum that covers the stored one of the parent, and their state is
-//! read as any reader does, with the checks of its rows. *Absent:* a file whose schema is damaged, which no reader opens.
+//! A pruned checkpoint has no content of which its checksum could be computed, so it is not written anew, and a kept
+//! one after it begins a lineage, with its whole state, as one of a copy does. The checksums of the new file differ
+//! from there on. So these checkpoints are verified where they are stored, by the checksum that covers the stored one
+//! of the parent, and their state is read as any reader does, with the checks of its rows. *Absent:* a file whose
+//! schema is damaged, which no reader opens.
 //!
 //! Invariant: a checkpoint after a pruned one is written only if its stored checksum and the checks of its rows verify.
 

@@ -1,12 +1,12 @@
 //! Writes the rows of a file of any known format anew: as the batches that they came from.
 //!
-//! Checkpoints are visited in the order of the log. Each is decoded to a batch and written as a new one is, so every derived
-//! column is computed by the code that computes it for new rows; then the checksum that this gave is compared with the stored
-//! one. A migration stops at the first row that does not fit; a recovery notes it and goes on. A pruned checkpoint is passed
-//! over by a recovery ([`kept`]). *Absent:* the tables beside the log.
+//! Checkpoints are visited in the order of the log. Each is decoded to a batch and written as a new one is, so every
+//! derived column is computed by the code that computes it for new rows; then the checksum that this gave is compared
+//! with the stored one. A migration stops at the first row that does not fit; a recovery notes it and goes on. A pruned
+//! checkpoint is passed over by a recovery ([`kept`]). *Absent:* the tables beside the log.
 //!
-//! Invariant: a checkpoint is written only if its checksum, which covers that of its parent, is the stored one, or, after a
-//! pruned one, fits the stored rows.
+//! Invariant: a checkpoint is written only if its checksum, which covers that of its parent, is the stored one, or,
+//! after a pruned one, fits the stored rows.
 
 mod kept;
 mod operations;
@@ -75,8 +75,8 @@ struct Decoded {
 }
 
 impl<'c> LogReplay<'c> {
-    /// Begins a replay of the rows in `old`, which have the given format, into `conn`. Both files have the keys. `whole` is the
-    /// old file as readers see it, if it has pruned checkpoints.
+    /// Begins a replay of the rows in `old`, which have the given format, into `conn`. Both files have the keys.
+    /// `whole` is the old file as readers see it, if it has pruned checkpoints.
     pub(super) fn new(
         (old, format, whole): (&'c Connection, i64, Option<&'c Connection>),
         conn: &'c Connection,
@@ -597,8 +597,8 @@ impl<'c> LogReplay<'c> {
     }
 }
 
-/// Returns the rows of the run that begins with the first row, and its checksum. A row without one is a run of its own, which
-/// no checksum covers.
+/// Returns the rows of the run that begins with the first row, and its checksum. A row without one is a run of its own,
+/// which no checksum covers.
 fn run<'r, 'w>(rows: &'r [&'w OldWrite]) -> (&'r [&'w OldWrite], Option<&'w [u8]>) {
     let first = rows[0];
     let sum = blob(&first.sum);

@@ -1,7 +1,7 @@
 //! Operations of the old file, written anew between the checkpoints that they followed.
 //!
-//! An operation refers to checkpoints by `seq`, which differ in the new file, so each is decoded and written as a new one is.
-//! It is lost if its check does not match, or if a checkpoint that it names is.
+//! An operation refers to checkpoints by `seq`, which differ in the new file, so each is decoded and written as a new
+//! one is. It is lost if its check does not match, or if a checkpoint that it names is.
 
 use super::rows::OldRows;
 use super::sql;
@@ -95,9 +95,9 @@ fn ended(read: Res<()>, table: &str, lost: &mut Vec<(String, String)>) -> Res<()
 }
 
 impl OldOperation {
-    /// Returns the operation as a new one, and the heads that it moves: namespaces of the old file with checkpoints. `new_ids`
-    /// are the numbers of the operations that were written, and `head` returns the head of a namespace in place of a pruned
-    /// checkpoint. `None` if its threads were deleted.
+    /// Returns the operation as a new one, and the heads that it moves: namespaces of the old file with checkpoints.
+    /// `new_ids` are the numbers of the operations that were written, and `head` returns the head of a namespace in
+    /// place of a pruned checkpoint. `None` if its threads were deleted.
     #[expect(clippy::type_complexity, reason = "the heads are taken apart at once")]
     pub(super) fn decode(
         &self,

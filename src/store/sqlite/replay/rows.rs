@@ -1,7 +1,8 @@
 //! Reads the rows of a file of any known format without trusting one of them.
 //!
-//! Checks of rows are not verified here: the checksums of checkpoints and of runs of writes cover all that is read. Each row
-//! is found by its key, so damage of a page concerns its rows alone. *Absent:* derived columns, which are computed anew.
+//! Checks of rows are not verified here: the checksums of checkpoints and of runs of writes cover all that is read.
+//! Each row is found by its key, so damage of a page concerns its rows alone. *Absent:* derived columns, which are
+//! computed anew.
 
 use super::operations;
 use super::scan::scan;

@@ -11,7 +11,8 @@ use crate::store::sqlite::fault::{Res, corrupt};
 /// Reads rows whose key is at least the first argument, at most as many as the second.
 type ReadPage<'p, T> = &'p mut dyn FnMut(i64, usize) -> Res<Vec<(i64, T)>>;
 
-/// Visits all rows with a key of at least `first`. `lost` gets the ends of each range that cannot be read, and the reason.
+/// Visits all rows with a key of at least `first`. `lost` gets the ends of each range that cannot be read, and the
+/// reason.
 pub(in super::super) fn scan<T>(
     first: i64,
     page: ReadPage<'_, T>,

@@ -1,7 +1,7 @@
 //! The entries that a search reads: the puts of items, and the values of channels.
 //!
-//! Invariant: an entry is read from rows of its own branch, so that it is the same until the rows of its thread are reclaimed.
-//! *Absent:* hits, and the order of entries in the log.
+//! Invariant: an entry is read from rows of its own branch, so that it is the same until the rows of its thread are
+//! reclaimed. *Absent:* hits, and the order of entries in the log.
 
 use super::super::changes::{PUT, item_check};
 use super::super::fault::{Fault, Res, corrupt, invalid};
@@ -30,8 +30,8 @@ pub(super) struct EntryKey {
     pub(super) ordinal: i64,
 }
 
-/// Returns the entries of a checkpoint, each with its channel, in their order: by channel and position. Those of channels that
-/// only trigger nodes are left out.
+/// Returns the entries of a checkpoint, each with its channel, in their order: by channel and position. Those of
+/// channels that only trigger nodes are left out.
 pub(super) fn entries_at(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Vec<(EntryKey, Arc<str>)>> {
     let mut found = Vec::new();
     let mut puts = view.conn.prepare_cached(sql::PUTS_AT)?;

@@ -1,11 +1,12 @@
 //! The search index: which texts hold a gram.
 //!
 //! The index follows the log: its state names the first entry that it does not hold, and a step adds the next ones. An
-//! entry is a put or the value of a channel; its number is 2^24 times the `seq` of its checkpoint plus its place among the
-//! entries there, by channel and position. So entries ascend with the log, and the number alone leads to the row. *Absent:* texts: an entry that the
-//! index gives is compared with the log.
+//! entry is a put or the value of a channel; its number is 2^24 times the `seq` of its checkpoint plus its place among
+//! the entries there, by channel and position. So entries ascend with the log, and the number alone leads to the row.
+//! *Absent:* texts: an entry that the index gives is compared with the log.
 //!
-//! Invariant: every entry below the first one that is not indexed has its grams in the index, unless its thread is deleted.
+//! Invariant: every entry below the first one that is not indexed has its grams in the index, unless its thread is
+//! deleted.
 
 use super::super::fault::{Fault, Res, corrupt, invalid};
 use super::super::job::JobRef;
@@ -190,8 +191,8 @@ pub(super) fn grams_of(view: ReadView<'_>, key: EntryKey, channel: &str, thread:
     })
 }
 
-/// Empties the index, if it holds entries; it follows the log anew. A pruning calls this in its transaction: it deletes rows
-/// that entries name, and the places of the entries of a checkpoint count those rows.
+/// Empties the index, if it holds entries; it follows the log anew. A pruning calls this in its transaction: it deletes
+/// rows that entries name, and the places of the entries of a checkpoint count those rows.
 pub(in super::super) fn empty(conn: &Connection) -> Res<()> {
     if IndexState::read(conn)?.is_some_and(|state| state.next > 0) {
         // FTS5's `delete-all` resets the format that its `secure-delete` has noted, and a file with both is reported as
@@ -212,8 +213,8 @@ pub(in super::super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
     Ok(())
 }
 
-/// Deletes entries of a deleted thread, whose rows are all stored yet, at a cost of at most `left`. Returns whether none is
-/// left.
+/// Deletes entries of a deleted thread, whose rows are all stored yet, at a cost of at most `left`. Returns whether
+/// none is left.
 pub(in super::super) fn erase(conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> Res<bool> {
     if IndexState::read(conn)?.is_none() {
         return Ok(true);

@@ -1,7 +1,8 @@
 //! Lets the index follow the log in the background, so that neither a commit nor a search pays for it.
 //!
-//! Commits count their checkpoints; past a number of them the background indexes the rest. It also does after an open that finds
-//! a long rest. *Absent:* the contents of a step ([`index`](super::index)), and the thread ([`worker`](super::super::worker)).
+//! Commits count their checkpoints; past a number of them the background indexes the rest. It also does after an open
+//! that finds a long rest. *Absent:* the contents of a step ([`index`](super::index)), and the thread
+//! ([`worker`](super::super::worker)).
 
 use super::super::worker::{Background, Upkeep, UpkeepKind};
 use super::super::writer::SqliteWriter;

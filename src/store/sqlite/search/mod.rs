@@ -1,8 +1,8 @@
 //! Searches of the texts of channels.
 //!
-//! Without an index, a scan reads the puts and the values of each branch that the filters leave. With one ([`index`]), the newest entries,
-//! which are not indexed yet, are scanned, and the index gives the others. A hit is built from its checkpoint and its
-//! payload, both verified. *Absent:* the matching of texts ([`search`](crate::store::search)).
+//! Without an index, a scan reads the puts and the values of each branch that the filters leave. With one ([`index`]),
+//! the newest entries, which are not indexed yet, are scanned, and the index gives the others. A hit is built from its
+//! checkpoint and its payload, both verified. *Absent:* the matching of texts ([`search`](crate::store::search)).
 
 mod check;
 mod entry;
@@ -121,8 +121,8 @@ impl EntryKey {
         Ok(())
     }
 
-    /// Builds the hit of an entry of the checkpoint `seq`; `None` if it does not match or pass the filters, or if its thread
-    /// is deleted.
+    /// Builds the hit of an entry of the checkpoint `seq`; `None` if it does not match or pass the filters, or if its
+    /// thread is deleted.
     fn hit(&self, view: ReadView<'_>, search: &Search, seq: i64, channel: &Arc<str>) -> Res<Option<SearchHit>> {
         let hit = self.read(view, channel, |task, entry| {
             if !search.matches(&entry) {

@@ -106,7 +106,8 @@ fn read(path: &Path, part: Part) -> Result<String, StoreError> {
     Ok(view)
 }
 
-/// Flips the bits of two masks in each byte that is used of the page of a table or index, and reads the store each time.
+/// Flips the bits of two masks in each byte that is used of the page of a table or index, and reads the store each
+/// time.
 fn flip(object: &str, part: Part) {
     let bench = stored();
     let path = bench.path();

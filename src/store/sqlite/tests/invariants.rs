@@ -76,8 +76,8 @@ fn a_broken_page_is_cited_and_so_is_an_entry_beside_the_log() {
 
 #[test]
 fn every_invariant_is_broken_by_a_test() {
-    // The log is broken in `wal_tail`, the copying of it below, the keys in `cipher`, the search index in `search`, and the
-    // table of threads in `threads`.
+    // The log is broken in `wal_tail`, the copying of it below, the keys in `cipher`, the search index in `search`, and
+    // the table of threads in `threads`.
     let others = [Invariant::Pages, Invariant::Entries, Invariant::Log, Invariant::Copying, Invariant::Keys];
     let elsewhere = others.into_iter().chain([Invariant::SearchIndex, Invariant::Threads]);
     let broken: Vec<Invariant> = HARMS.iter().map(|(invariant, _)| *invariant).chain(elsewhere).collect();

@@ -24,7 +24,8 @@ fn head(bench: &Bench) -> Option<CheckpointId> {
     bench.store.head_id(&thread("a"), &Namespace::root()).unwrap()
 }
 
-/// Commits once with planted faults, then three times without, and checks that the file holds every acknowledged commit.
+/// Commits once with planted faults, then three times without, and checks that the file holds every acknowledged
+/// commit.
 fn commits(faults: &[PlantedFault]) -> Result<(), StoreError> {
     let mut bench = Bench::new();
     let first = one(&mut bench, None, 1);

@@ -108,8 +108,8 @@ fn damage_of_a_thread_refuses_no_commit_of_another() {
     assert_eq!(bench.check(), Vec::<String>::new());
 }
 
-/// Returns the median of the seconds that the commit of the writes of one task takes in a superstep of so many, on a thread whose
-/// row is in the table.
+/// Returns the median of the seconds that the commit of the writes of one task takes in a superstep of so many, on a
+/// thread whose row is in the table.
 fn seconds_of_superstep(tasks: usize) -> f64 {
     let mut bench = Bench::new();
     let wide = thread("wide");

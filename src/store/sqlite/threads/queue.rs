@@ -1,7 +1,7 @@
 //! Lists the queue of a graph: the threads whose tasks are due, by priority, then the oldest activity first.
 //!
-//! Each priority has a facet, whose rows are in the order of the last activity. Threads with checkpoints after the mark follow
-//! those of the table: their activity is newer. *Absent:* leases, which a worker reads.
+//! Each priority has a facet, whose rows are in the order of the last activity. Threads with checkpoints after the mark
+//! follow those of the table: their activity is newer. *Absent:* leases, which a worker reads.
 
 use super::super::fault::Res;
 use super::super::read::ReadView;
@@ -68,7 +68,8 @@ fn tail(view: ReadView<'_>) -> Res<(Vec<TailThread>, HashSet<i64>)> {
     Ok((threads, ids))
 }
 
-/// Visits the threads with a facet, the oldest activity first, but for those of the tail. Returns whether the visit goes on.
+/// Visits the threads with a facet, the oldest activity first, but for those of the tail. Returns whether the visit
+/// goes on.
 fn each_of(
     view: ReadView<'_>,
     facet: i64,

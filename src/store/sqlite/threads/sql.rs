@@ -20,8 +20,8 @@ pub(super) const FACET_OLDEST: &str =
     "SELECT newest, thread FROM thread_facet WHERE facet = ?1 AND newest > ?2 ORDER BY newest";
 pub(super) const FACETS: &str = "SELECT facet, newest, thread FROM thread_facet";
 
-/// The checkpoints of root namespaces after one of the log, the newest first, each with its thread. A deleted thread has no
-/// row.
+/// The checkpoints of root namespaces after one of the log, the newest first, each with its thread. A deleted thread
+/// has no row.
 pub(super) const TAIL: &str = "SELECT c.seq, t.id FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
      CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq DESC";
 /// The same, with whether the metadata of each name a priority, or are sealed.

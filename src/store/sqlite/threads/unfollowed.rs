@@ -1,4 +1,5 @@
-//! The tokens and the costs that the checkpoints of this handle add to their threads, until the table of threads follows them.
+//! The tokens and the costs that the checkpoints of this handle add to their threads, until the table of threads
+//! follows them.
 //!
 //! A commit knows the tokens and the costs that it writes, so the table follows its checkpoints without a read.
 //! *Absent:* the checkpoints of other handles, and what a cache has dropped: the table reads those.

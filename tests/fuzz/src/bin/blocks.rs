@@ -1,4 +1,5 @@
-//! Content blocks of every provider: a message of each is typed blocks or an error, and the blocks are what their JSON says.
+//! Content blocks of every provider: a message of each is typed blocks or an error, and the blocks are what their JSON
+//! says.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Pieces of messages as they stream in, added to each other: LangChain's message chunks, PydanticAI's parts and changes.
+//! Pieces of messages as they stream in, added to each other: LangChain's message chunks, PydanticAI's parts and
+//! changes.
 
 #![no_main]
 

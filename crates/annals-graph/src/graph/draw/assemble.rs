@@ -59,8 +59,8 @@ fn subgraphs(graph: &Graph, recurse: bool) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the graphs that are nodes and store checkpoints, by the names of the nodes. A stateless graph is not shown as a
-/// subgraph, as in the reference.
+/// Returns the graphs that are nodes and store checkpoints, by the names of the nodes. A stateless graph is not shown
+/// as a subgraph, as in the reference.
 fn children(graph: &Graph) -> impl Iterator<Item = (&str, &Arc<Graph>)> {
     graph.nodes.iter().filter_map(|node| Some((&*node.name, node.stored_child()?)))
 }

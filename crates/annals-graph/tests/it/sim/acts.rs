@@ -1,9 +1,10 @@
-//! Scripts of acts on one thread: inputs, resume values, edits of the root graph and inside subgraphs, replays and forks of
-//! older checkpoints, each of them repeated through crashes, lost commits, drains and cancels until it is acknowledged.
+//! Scripts of acts on one thread: inputs, resume values, edits of the root graph and inside subgraphs, replays and
+//! forks of older checkpoints, each of them repeated through crashes, lost commits, drains and cancels until it is
+//! acknowledged.
 //!
-//! The law: *each input is consumed once, no acknowledged edit is lost, and after every act the view of the thread equals
-//! that in a session without trouble.* The three parts are asserted apart: the first two on every session, also on the one
-//! without trouble, the third by comparing the two.
+//! The law: *each input is consumed once, no acknowledged edit is lost, and after every act the view of the thread
+//! equals that in a session without trouble.* The three parts are asserted apart: the first two on every session, also
+//! on the one without trouble, the third by comparing the two.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -105,7 +106,8 @@ struct Session<'a> {
     heads: Vec<Snapshot>,
     /// The heads of subgraphs that waited at an interrupt after an act.
     inside: Vec<Snapshot>,
-    /// The last edit inside a subgraph, if there were only resume values since: its mark, and the nodes to the subgraph.
+    /// The last edit inside a subgraph, if there were only resume values since: its mark, and the nodes to the
+    /// subgraph.
     edited: Option<(String, String)>,
 }
 

@@ -85,8 +85,9 @@ fn what_a_task_returned_counts_only_with_what_a_graph_inside_it_stored() {
     }
 }
 
-/// A graph that calls another one three times, which has a third one as a node; both of these keep their state and count.
-/// The innermost one asks in the second lap. In the second and the third lap the node that calls fails afterwards, once.
+/// A graph that calls another one three times, which has a third one as a node; both of these keep their state and
+/// count. The innermost one asks in the second lap. In the second and the third lap the node that calls fails
+/// afterwards, once.
 fn turns() -> CompiledGraph<DynState> {
     let add = |old: Value, new: Value| Ok::<_, String>((old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)).into());
     let counting = || StateGraph::with_schema(DynSchema::new().reduce("n", add).last("lap").build());

@@ -1,11 +1,11 @@
-//! The seeded simulator: random graphs and programs, a random order in which tasks end, failures, timeouts, faults of the
-//! store, a crash at any write, runs that are drained, cancelled or dropped, and runs that compete for a thread.
+//! The seeded simulator: random graphs and programs, a random order in which tasks end, failures, timeouts, faults of
+//! the store, a crash at any write, runs that are drained, cancelled or dropped, and runs that compete for a thread.
 //!
 //! Everything happens on the public API, and one thing at a time: runs are futures, asynchronous nodes and tasks wait
 //! until the simulator lets them go on, time goes on when it says so, and a backend around the one in memory loses the
 //! data that a power cut would lose. The law: *after any trouble, the final state and history are those of a run that
-//! was left alone, and `check` passes after each crash.* So each input is consumed once, also by a run that was drained.
-//! The scripts of `acts` add edits, replays and forks, and have a law of their own.
+//! was left alone, and `check` passes after each crash.* So each input is consumed once, also by a run that was
+//! drained. The scripts of `acts` add edits, replays and forks, and have a law of their own.
 
 mod acts;
 mod calls;
@@ -365,14 +365,14 @@ impl Sim<'_> {
         (given == self.plan.inputs).then(|| Ending { state: shown(&snapshot.values), checkpoints })
     }
 
-    /// Sets the clock to the moment of the first timer of a task that sleeps. If the last run has stopped and not failed, that is
-    /// the moment of the first who sleeps.
+    /// Sets the clock to the moment of the first timer of a task that sleeps. If the last run has stopped and not
+    /// failed, that is the moment of the first who sleeps.
     fn wake(&self, asleep: &[Interrupt], stopped: bool) {
         let store = self.thread.store();
         let moments: Vec<_> = asleep.iter().filter_map(|question| question.wake_at).collect();
         let timers = store.timers(None).unwrap();
-        // Of two runs, one may have ended a task that sleeps in the other, before another attempt or by itself: its timer
-        // remains until the next run has ended.
+        // Of two runs, one may have ended a task that sleeps in the other, before another attempt or by itself: its
+        // timer remains until the next run has ended.
         let is_exact = !self.rivalled;
         let is_open = |timer: &annals::store::TimerRecord| moments.contains(&timer.wake_at);
         assert!(!is_exact || timers.iter().all(is_open), "{timers:?} {moments:?}");

@@ -1,7 +1,8 @@
-//! Random graphs with subgraphs that interrupt: as nodes and called by nodes, with and without persisted state, two deep.
+//! Random graphs with subgraphs that interrupt: as nodes and called by nodes, with and without persisted state, two
+//! deep.
 //!
-//! A subgraph lists what happened to it (`seen`, `seen deep`) and tells its parent graph all of it, so that a lost edit,
-//! input or resume value shows in the state of the parent graph.
+//! A subgraph lists what happened to it (`seen`, `seen deep`) and tells its parent graph all of it, so that a lost
+//! edit, input or resume value shows in the state of the parent graph.
 
 use std::sync::Arc;
 

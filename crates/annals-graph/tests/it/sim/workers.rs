@@ -1,10 +1,11 @@
-//! The second simulator: workers on one store whose clock jumps, with signals, cancels, pauses, retries and queued runs.
+//! The second simulator: workers on one store whose clock jumps, with signals, cancels, pauses, retries and queued
+//! runs.
 //!
-//! One thing happens at a time. A task that runs gives its turn away, as if its process was suspended meanwhile: the clock
-//! moves, perhaps past the expiry of the lease or back, another worker works, and calls come from outside. In memory the power
-//! goes too; in a file each task has a transaction. The laws: a thread has one owner at a time, and only the commits of that
-//! one are stored; no task of a run that lost its lease starts; a transaction of a task has happened exactly once; a signal is
-//! received once; all runs end, with the results of their programs.
+//! One thing happens at a time. A task that runs gives its turn away, as if its process was suspended meanwhile: the
+//! clock moves, perhaps past the expiry of the lease or back, another worker works, and calls come from outside. In
+//! memory the power goes too; in a file each task has a transaction. The laws: a thread has one owner at a time, and
+//! only the commits of that one are stored; no task of a run that lost its lease starts; a transaction of a task has
+//! happened exactly once; a signal is received once; all runs end, with the results of their programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -145,7 +146,8 @@ impl WorkerSim {
         }
     }
 
-    /// Passes a value on. Errors are those of a power that is off, of a race that was lost, and of a thread that has ended.
+    /// Passes a value on. Errors are those of a power that is off, of a race that was lost, and of a thread that has
+    /// ended.
     fn allowed<T>(&self, result: Result<T, impl Into<Error>>) -> Option<T> {
         match result.map_err(Into::into) {
             Ok(value) => Some(value),
@@ -484,7 +486,8 @@ fn transactions_of_workers_that_are_suspended_happen_once() {
     seeds(0, IN_FILES, one_in_a_file);
 }
 
-/// `ANNALS_SIM_SEEDS` seeds from `ANNALS_SIM_FROM` on, as those of the first simulator; `ANNALS_SIM_LOG` shows what happened.
+/// `ANNALS_SIM_SEEDS` seeds from `ANNALS_SIM_FROM` on, as those of the first simulator; `ANNALS_SIM_LOG` shows what
+/// happened.
 #[test]
 fn workers_on_demand() {
     seeds_of_environment(one_in_memory);
