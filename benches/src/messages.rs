@@ -98,7 +98,7 @@ fn long_chat(length: usize) -> impl Iterator<Item = Message> {
 }
 
 /// Replaces any message of a plain vector beside a plain hash table, which no clone can share and nothing is told of:
-/// what the memory takes to find a message, compare it and let it go.
+/// the time for a message to be found in memory, compared and dropped.
 fn by_hand(length: usize) -> Side<'static> {
     let mut list: Vec<Arc<Message>> = long_chat(length).map(Arc::new).collect();
     let places: HashMap<String, usize> = (0..length).map(|n| (message_id(n), n)).collect();

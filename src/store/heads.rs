@@ -43,7 +43,7 @@ pub struct CachedHead {
 }
 
 impl CachedHead {
-    /// Holds what a decoder has made of a checkpoint. `bytes` is about its size.
+    /// Holds the head that a decoder has made of a checkpoint. `bytes` is about its size.
     pub fn new(at: CheckpointRef, schema: HeadKey, bytes: usize, head: Box<dyn Any + Send>) -> Self {
         let CheckpointRef { thread, namespace, checkpoint } = at;
         Self { thread, namespace, checkpoint, schema, bytes, head }

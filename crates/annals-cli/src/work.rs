@@ -48,7 +48,7 @@ pub(crate) fn run(args: &WorkArgs, store: NamedStore<'_>, out: &mut Printer) -> 
                 shown = show(&event, out);
             }
             if shown.is_err() {
-                // Nobody reads the output: the worker ends as at a signal.
+                // The output is not read any more: the worker ends as at a signal.
                 control.request_drain("the output is closed");
             }
         }

@@ -368,7 +368,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Prunes a thread down to its last checkpoints. What they show stays.
+    /// Prunes a thread down to its last checkpoints. Their states stay.
     fn prune(&mut self, store: &Store, at: usize) -> Result<()> {
         let thread = store.thread(&self.owned[at].name)?;
         let shown = || -> Result<_> {

@@ -1,4 +1,4 @@
-//! Prunings of the model: both backends prune the same checkpoints, and every kept one shows what it showed before.
+//! Prunings of the model: both backends prune the same checkpoints, and the states of the others stay the same.
 
 use std::sync::Arc;
 

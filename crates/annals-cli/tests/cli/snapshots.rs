@@ -1,7 +1,7 @@
 //! The output of every verb, its `--help` and its errors over fixed stores, compared with the files of
 //! `tests/snapshots`.
 //!
-//! Each file has commands and what they print: `$ COMMAND`, the lines of stdout, those of stderr after `! `, and the
+//! Each file has commands and their outputs: `$ COMMAND`, the lines of stdout, those of stderr after `! `, and the
 //! exit code if it is not 0. With the environment variable `ANNALS_SNAPSHOTS=renew` the test writes the files anew.
 
 use std::collections::BTreeSet;
@@ -334,7 +334,7 @@ fn without_seconds(line: &str) -> String {
     text.join(" ")
 }
 
-/// Returns a command with what it prints.
+/// Returns a command with its output.
 fn shown(bench: &Bench, command: &str, compared: SnapshotLines) -> String {
     let arguments = words(command);
     let mut process = Command::new(env!("CARGO_BIN_EXE_annals"));

@@ -53,13 +53,13 @@ impl Terminal {
         }
     }
 
-    /// Presses keys. Nobody reads them if the command has ended: its output and exit code tell which came first.
+    /// Presses keys. A command that has ended does not read them: its output and exit code tell which came first.
     fn press(&mut self, keys: &str) {
         let pressed = self.keys.write_all(keys.as_bytes()).and_then(|()| self.keys.flush());
         assert!(pressed.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::BrokenPipe), "{pressed:?}");
     }
 
-    /// Waits for the end, and returns what the terminal got and the exit code.
+    /// Waits for the end, and returns the output on the terminal and the exit code.
     fn end(mut self) -> (String, i32) {
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_secs(60)) {
             self.seen += &String::from_utf8_lossy(&bytes);

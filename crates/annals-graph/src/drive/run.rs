@@ -743,7 +743,7 @@ pub(super) fn begin(
     let begins = begin_kind(&start, host.events.is_some() && head.is_asleep());
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
     let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
-    host.session.lock().begin(began, from.replays(&start), &place.named);
+    host.session.lock().begin(began, (from.replays(&start), matches!(start, RunStart::Input(_))), &place.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,

@@ -1,4 +1,4 @@
-//! The outermost graph of a run: the checkpoint it begins on, and what it makes again there.
+//! The outermost graph of a run: the checkpoint it begins on, and the superstep it makes again there.
 
 use std::sync::Arc;
 

@@ -48,6 +48,8 @@ struct Starts {
     at: Option<CheckpointRef>,
     /// True if the run replays the superstep that began at `at`.
     replays: bool,
+    /// True if the outermost graph takes an input.
+    takes_input: bool,
     /// The checkpoint of the outermost graph in whose superstep the first subgraph of the run began.
     first: Option<CheckpointId>,
     /// The checkpoints of subgraphs that the caller named.
@@ -111,11 +113,16 @@ impl Session {
         }
     }
 
-    /// Notes the checkpoint of the outermost graph that the run begins on, whether the run `replays` it, and the
-    /// checkpoints of subgraphs that its caller named.
-    pub(crate) fn begin(&mut self, at: Option<CheckpointRef>, replays: bool, named: &Arc<[(Namespace, CheckpointId)]>) {
+    /// Notes the checkpoint of the outermost graph that the run begins on, whether the run `replays` it and
+    /// `takes_input`, and the checkpoints of subgraphs that its caller named.
+    pub(crate) fn begin(
+        &mut self,
+        at: Option<CheckpointRef>,
+        (replays, takes_input): (bool, bool),
+        named: &Arc<[(Namespace, CheckpointId)]>,
+    ) {
         debug_assert!(self.starts.visited.is_empty(), "a run begins before its subgraphs");
-        self.starts = Starts { at, replays, named: Arc::clone(named), ..Starts::default() };
+        self.starts = Starts { at, replays, takes_input, named: Arc::clone(named), ..Starts::default() };
     }
 
     /// Returns when a graph of the run stores its checkpoints.
@@ -149,6 +156,7 @@ impl Session {
             held: self.held.newest(thread, &namespace),
             start: starts.at.clone(),
             replays: starts.replays,
+            takes_input: starts.takes_input,
             stands,
             named,
             first: !is_known && counts && starts.visited.insert(namespace.clone()),

@@ -66,6 +66,8 @@ pub(super) struct SubgraphStart {
     pub(super) start: Option<CheckpointRef>,
     /// True if the run replays the superstep that began at `start`.
     pub(super) replays: bool,
+    /// True if the outermost graph of the run takes an input.
+    pub(super) takes_input: bool,
     /// The relation of the outermost graph to `start`.
     pub(super) stands: Stands,
     /// The checkpoint of the subgraph that the caller named, for its first start in the run.
@@ -134,8 +136,8 @@ impl SubgraphStart {
             return Ok(Begins::anew(at));
         };
         if let Some(named) = self.named.filter(|_| self.first) {
-            // A run with an input gives it to the subgraph, on the named checkpoint.
-            return Ok(Begins { at: Some(self.point(named)), named: true, resumes: self.context.parts().resuming });
+            // A run that takes an input gives one to the subgraph, on the named checkpoint.
+            return Ok(Begins { at: Some(self.point(named)), named: true, resumes: !self.takes_input });
         }
         let resuming = self.context.parts().resuming && !self.replays;
         if !keeps && !self.replays {

@@ -7,7 +7,7 @@ use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 use annals_graph::{Durability, ErrorKind, IntoInput, Run, block_on};
 
-use super::{Fault, Place, Read, Recorder};
+use super::{CommitFault, ProxiedBackend, ReadCall, RecordingProxy};
 
 /// Makes the tests `NAME::memory` and `NAME::file` of functions with a place.
 macro_rules! on_each_backend {
@@ -15,12 +15,12 @@ macro_rules! on_each_backend {
         $(mod $name {
             #[test]
             fn memory() {
-                super::$name(super::Place::Memory);
+                super::$name(super::ProxiedBackend::Memory);
             }
 
             #[test]
             fn file() {
-                super::$name(super::Place::File);
+                super::$name(super::ProxiedBackend::File);
             }
         })*
     };
@@ -42,18 +42,18 @@ on_each_backend! {
 
 /// A state of lines.
 #[derive(State, Clone, Default, Debug, PartialEq)]
-struct Log {
+struct LineLog {
     #[channel(append)]
     lines: List<String>,
 }
 
-fn line(text: impl Into<String>) -> LogUpdate {
-    Log::update().lines([text.into()])
+fn line(text: impl Into<String>) -> LineLogUpdate {
+    LineLog::update().lines([text.into()])
 }
 
 /// Returns an input without a line.
 fn start() -> Input {
-    IntoInput::<Log, _>::into_input(Log::update())
+    IntoInput::<LineLog, _>::into_input(LineLog::update())
 }
 
 /// Both drivers with every durability.
@@ -67,7 +67,7 @@ const EVERY_WAY: [(usize, Durability); 6] = [
 ];
 
 /// Runs on one of the drivers.
-fn run_on(driver: usize, run: Run<'_, Log>, input: Input) -> Result<Outcome<Log>> {
+fn run_on(driver: usize, run: Run<'_, LineLog>, input: Input) -> Result<Outcome<LineLog>> {
     if driver == 0 { run.invoke(input) } else { block_on(run.ainvoke(input)) }
 }
 
@@ -111,23 +111,23 @@ fn bytes(batch: &Batch) -> usize {
 }
 
 /// Returns whether a read is of a state, and not of a record, an id or the writes of tasks.
-fn is_of_state(read: &Read) -> bool {
+fn is_of_state(read: &ReadCall) -> bool {
     matches!(read.of, "state" | "read_state" | "items" | "list_reference")
 }
 
 /// a -> b -> c
-fn chain() -> CompiledGraph<Log> {
-    let node = |name: &'static str| move |_: &Log| Ok(line(name));
-    let graph = StateGraph::<Log>::new().node("a", node("a")).node("b", node("b")).node("c", node("c"));
+fn chain() -> CompiledGraph<LineLog> {
+    let node = |name: &'static str| move |_: &LineLog| Ok(line(name));
+    let graph = StateGraph::<LineLog>::new().node("a", node("a")).node("b", node("b")).node("c", node("c"));
     graph.edge(START, "a").edge("a", "b").edge("b", "c").compile().unwrap()
 }
 
 /// A node that interrupts between two others.
-fn asking() -> CompiledGraph<Log> {
-    let node = |name: &'static str| move |_: &Log| Ok(line(name));
-    StateGraph::<Log>::new()
+fn asking() -> CompiledGraph<LineLog> {
+    let node = |name: &'static str| move |_: &LineLog| Ok(line(name));
+    StateGraph::<LineLog>::new()
         .node("a", node("a"))
-        .node("ask", |_: &Log, context: &Context| Ok(line(context.interrupt("?")?.as_str().unwrap_or("none"))))
+        .node("ask", |_: &LineLog, context: &Context| Ok(line(context.interrupt("?")?.as_str().unwrap_or("none"))))
         .edge(START, "a")
         .edge("a", "ask")
         .compile()
@@ -135,21 +135,21 @@ fn asking() -> CompiledGraph<Log> {
 }
 
 /// A graph whose node is a subgraph with persisted state.
-fn remembering() -> CompiledGraph<Log> {
-    let count = |state: &Log| Ok(line(format!("turn {}", state.lines.len())));
-    let inner = StateGraph::<Log>::new().node("count", count).edge(START, "count");
+fn remembering() -> CompiledGraph<LineLog> {
+    let count = |state: &LineLog| Ok(line(format!("turn {}", state.lines.len())));
+    let inner = StateGraph::<LineLog>::new().node("count", count).edge(START, "count");
     let inner = inner.persistence(Persistence::PerThread).compile().unwrap();
-    let outer = move |_: &Log, context: &Context| {
-        let done = inner.invoke(context, Log::update())?;
+    let outer = move |_: &LineLog, context: &Context| {
+        let done = inner.invoke(context, LineLog::update())?;
         Ok(line(format!("{} lines inside", done.state().lines.len())))
     };
-    StateGraph::<Log>::new().node("outer", outer).edge(START, "outer").compile().unwrap()
+    StateGraph::<LineLog>::new().node("outer", outer).edge(START, "outer").compile().unwrap()
 }
 
-fn a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one(place: Place) {
+fn a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one(place: ProxiedBackend) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store(place);
+        let (proxy, store) = RecordingProxy::store(place);
         let thread = store.thread("t").unwrap();
         let run = |input| run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
         run(start());
@@ -169,17 +169,17 @@ fn a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one(place: P
     }
 }
 
-fn a_second_turn_reads_the_id_of_the_head_and_not_its_state(place: Place) {
+fn a_second_turn_reads_the_id_of_the_head_and_not_its_state(place: ProxiedBackend) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store(place);
+        let (proxy, store) = RecordingProxy::store(place);
         let thread = store.thread("t").unwrap();
         let run = || run_on(driver, graph.run(&thread).durability(durability), start()).unwrap();
         run();
         proxy.reads();
         run();
         // The head, and no writes of its tasks.
-        assert_eq!(proxy.reads(), [Read { of: "head_with_writes", at: None, rows: 1 }], "{way:?}");
+        assert_eq!(proxy.reads(), [ReadCall { of: "head_with_writes", at: None, rows: 1 }], "{way:?}");
 
         store.clear_head_cache();
         run();
@@ -189,10 +189,10 @@ fn a_second_turn_reads_the_id_of_the_head_and_not_its_state(place: Place) {
     }
 }
 
-fn a_turn_writes_what_it_changes_however_long_the_thread_is(place: Place) {
+fn a_turn_writes_what_it_changes_however_long_the_thread_is(place: ProxiedBackend) {
     let graph = chain();
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
-        let (proxy, store) = Recorder::store(place);
+        let (proxy, store) = RecordingProxy::store(place);
         let thread = store.thread("t").unwrap();
         let turn = || {
             proxy.commits();
@@ -200,22 +200,22 @@ fn a_turn_writes_what_it_changes_however_long_the_thread_is(place: Place) {
             proxy.commits().iter().map(|committed| bytes(&committed.batch)).sum::<usize>()
         };
         let first = turn();
-        let long = Log::update().lines((0..200).map(|n| format!("{n} {}", "long".repeat(100))));
+        let long = LineLog::update().lines((0..200).map(|n| format!("{n} {}", "long".repeat(100))));
         graph.run(&thread).durability(durability).invoke(long).unwrap();
         let late = turn();
         assert!(late <= first + 8, "{durability:?}: {first} bytes, then {late}");
     }
 }
 
-fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_superstep(place: Place) {
-    let node = |name: &'static str| move |_: &Log| Ok(line(name));
-    let mut graph = StateGraph::<Log>::new();
+fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_superstep(place: ProxiedBackend) {
+    let node = |name: &'static str| move |_: &LineLog| Ok(line(name));
+    let mut graph = StateGraph::<LineLog>::new();
     for name in ["a", "b", "c"] {
         graph = graph.node(name, node(name)).edge(START, name);
     }
     let graph = graph.compile().unwrap();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store(place);
+        let (proxy, store) = RecordingProxy::store(place);
         let thread = store.thread("t").unwrap();
         // One after another; side by side, tasks that end at the same time share a commit.
         run_on(driver, graph.run(&thread).durability(durability).concurrency_max(1), start()).unwrap();
@@ -232,10 +232,10 @@ fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_super
     }
 }
 
-fn the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other(place: Place) {
+fn the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other(place: ProxiedBackend) {
     let graph = remembering();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store(place);
+        let (proxy, store) = RecordingProxy::store(place);
         let thread = store.thread("t").unwrap();
         let run = || run_on(driver, graph.run(&thread).durability(durability), start()).unwrap();
         run();
@@ -262,10 +262,10 @@ fn the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other(plac
     }
 }
 
-fn an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone(place: Place) {
+fn an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone(place: ProxiedBackend) {
     let graph = asking();
     for way @ (driver, durability) in EVERY_WAY {
-        let (proxy, store) = Recorder::store(place);
+        let (proxy, store) = RecordingProxy::store(place);
         let thread = store.thread("t").unwrap();
         let run = |input| run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
         assert_eq!(run(start()).interrupts().len(), 1);
@@ -283,8 +283,8 @@ fn an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone(place
     }
 }
 
-fn an_edit_is_one_commit_and_reads_no_state(place: Place) {
-    let (graph, (proxy, store)) = (asking(), Recorder::store(place));
+fn an_edit_is_one_commit_and_reads_no_state(place: ProxiedBackend) {
+    let (graph, (proxy, store)) = (asking(), RecordingProxy::store(place));
     let thread = store.thread("t").unwrap();
     graph.run(&thread).durability(Durability::Sync).invoke(start()).unwrap();
     proxy.forget();
@@ -300,8 +300,8 @@ fn an_edit_is_one_commit_and_reads_no_state(place: Place) {
     assert!(!reads.iter().any(is_of_state), "the head that the edit made is cached: {reads:?}");
 }
 
-fn a_fork_is_one_checkpoint_without_a_value(place: Place) {
-    let (graph, (proxy, store)) = (chain(), Recorder::store(place));
+fn a_fork_is_one_checkpoint_without_a_value(place: ProxiedBackend) {
+    let (graph, (proxy, store)) = (chain(), RecordingProxy::store(place));
     let thread = store.thread("t").unwrap();
     graph.run(&thread).durability(Durability::Sync).invoke(line("x")).unwrap();
     let before_c = thread.at("~1").unwrap();
@@ -319,8 +319,8 @@ fn a_fork_is_one_checkpoint_without_a_value(place: Place) {
     assert_eq!(thread.head().unwrap().unwrap().step(), 3);
 }
 
-fn a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once(place: Place) {
-    let (graph, (proxy, store)) = (chain(), Recorder::store(place));
+fn a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once(place: ProxiedBackend) {
+    let (graph, (proxy, store)) = (chain(), RecordingProxy::store(place));
     let thread = store.thread("t").unwrap();
     for _ in 0..20 {
         graph.run(&thread).durability(Durability::Sync).invoke(line("x")).unwrap();
@@ -341,15 +341,15 @@ fn a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once(place: Pl
     assert_eq!(reads.iter().map(|read| (read.of, read.rows)).collect::<Vec<_>>(), [("items", 2)]);
 }
 
-fn a_commit_that_was_not_written_is_an_error_after_which_the_run_continues(place: Place) {
+fn a_commit_that_was_not_written_is_an_error_after_which_the_run_continues(place: ProxiedBackend) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
         let commits = if durability == Durability::Exit { 1 } else { 4 };
         for at in 0..commits {
-            let (proxy, store) = Recorder::store(place);
+            let (proxy, store) = RecordingProxy::store(place);
             let thread = store.thread("t").unwrap();
             let run = |input| run_on(driver, graph.run(&thread).durability(durability), input);
-            proxy.fail(at, Fault::Before);
+            proxy.fail(at, CommitFault::Before);
             let error = run(start()).unwrap_err();
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Busy, true), "{way:?}, commit {at}");
             // The commits after it are refused: the log holds a prefix of the run.
@@ -366,15 +366,15 @@ fn a_commit_that_was_not_written_is_an_error_after_which_the_run_continues(place
     }
 }
 
-fn a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe(place: Place) {
+fn a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe(place: ProxiedBackend) {
     let graph = chain();
     for way @ (driver, durability) in EVERY_WAY {
         let commits = if durability == Durability::Exit { 1 } else { 4 };
         for at in 0..commits {
-            let (proxy, store) = Recorder::store(place);
+            let (proxy, store) = RecordingProxy::store(place);
             let thread = store.thread("t").unwrap();
             let run = |input| run_on(driver, graph.run(&thread).durability(durability), input);
-            proxy.fail(at, Fault::After);
+            proxy.fail(at, CommitFault::After);
             let error = run(start()).unwrap_err();
             assert!(error.is_outcome_unknown() && !error.is_retryable(), "{way:?}, commit {at}: {error}");
             assert_eq!(error.code(), Some("OUTCOME_UNKNOWN"));

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 /// A backend under the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ProxiedBackend {
     Memory,
     File,
 }
@@ -39,7 +39,7 @@ struct Committed {
 
 /// A read of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Read {
+struct ReadCall {
     /// The method of [`Backend`].
     of: &'static str,
     /// The checkpoint that was named, if one was.
@@ -50,7 +50,7 @@ struct Read {
 
 /// A failure of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum CommitFault {
     /// The batch is not written.
     Before,
     /// The batch is written, and its outcome is reported as unknown.
@@ -60,28 +60,28 @@ enum Fault {
 #[derive(Debug, Default)]
 struct Recorded {
     commits: Vec<Committed>,
-    reads: Vec<Read>,
+    reads: Vec<ReadCall>,
     /// The threads that were deleted, each with the number of commits before it.
     deleted: Vec<(usize, ThreadId)>,
     /// The failure of a commit, and the number of commits before it.
-    fault: Option<(usize, Fault)>,
+    fault: Option<(usize, CommitFault)>,
     /// The batch that was submitted last.
     last: Option<CommitHandle>,
 }
 
 /// A backend that records the calls it forwards.
 #[derive(Debug)]
-struct Recorder {
+struct RecordingProxy {
     inner: Arc<dyn Backend>,
     recorded: Mutex<Recorded>,
     /// The folder of the file, if there is one.
     _folder: Option<TempDir>,
 }
 
-impl Recorder {
+impl RecordingProxy {
     /// Makes a store on a proxy around a new backend.
-    fn store(place: Place) -> (Arc<Self>, Store) {
-        let folder = (place == Place::File).then(|| tempfile::tempdir().unwrap());
+    fn store(place: ProxiedBackend) -> (Arc<Self>, Store) {
+        let folder = (place == ProxiedBackend::File).then(|| tempfile::tempdir().unwrap());
         let inner: Arc<dyn Backend> = match &folder {
             Some(folder) => {
                 Arc::new(SqliteBackend::open(&folder.path().join("store.annals"), &OpenOptions::new()).unwrap())
@@ -104,7 +104,7 @@ impl Recorder {
     }
 
     /// Takes the reads since the last call.
-    fn reads(&self) -> Vec<Read> {
+    fn reads(&self) -> Vec<ReadCall> {
         std::mem::take(&mut self.recorded.lock().unwrap().reads)
     }
 
@@ -119,7 +119,7 @@ impl Recorder {
     }
 
     /// Fails the commit after the next `before` ones.
-    fn fail(&self, before: usize, fault: Fault) {
+    fn fail(&self, before: usize, fault: CommitFault) {
         self.recorded.lock().unwrap().fault = Some((before, fault));
     }
 
@@ -143,12 +143,12 @@ impl Recorder {
     }
 
     /// Fails a batch, after those that were submitted before it.
-    fn failed(&self, batch: &Batch, fault: Fault) -> Result<(), StoreError> {
+    fn failed(&self, batch: &Batch, fault: CommitFault) -> Result<(), StoreError> {
         let last = self.recorded.lock().unwrap().last.take();
         last.iter().for_each(CommitHandle::wait_until_settled);
         batch.write_in_chain(|| match fault {
-            Fault::Before => Err(StoreError::Busy { waited_ms: 7, holder: None }),
-            Fault::After => {
+            CommitFault::Before => Err(StoreError::Busy { waited_ms: 7, holder: None }),
+            CommitFault::After => {
                 let mut alone = batch.clone();
                 alone.chain = None;
                 self.inner.commit(&alone)?;
@@ -166,12 +166,12 @@ impl Recorder {
         rows: impl FnOnce(&T) -> usize,
     ) -> Result<T, StoreError> {
         let rows = result.as_ref().map_or(0, rows);
-        self.recorded.lock().unwrap().reads.push(Read { of, at, rows });
+        self.recorded.lock().unwrap().reads.push(ReadCall { of, at, rows });
         result
     }
 }
 
-impl Backend for Recorder {
+impl Backend for RecordingProxy {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.record(batch.clone(), false, |batch| CommitHandle::settled(self.inner.commit(&batch))).wait()
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use annals::base::{Namespace, ThreadId};
 use annals::store::{Backend, CheckpointQuery, MemoryBackend};
 
-use super::{Place, Recorder};
+use super::{ProxiedBackend, RecordingProxy};
 use crate::canon::{canonical, differences};
 use crate::driver::DriverKind;
 use crate::scenario::Options;
@@ -40,8 +40,8 @@ fn show_namespace(backend: &dyn Backend, thread: &ThreadId, namespace: &Namespac
 /// Returns a problem of a scenario on the proxy: a difference of its trace, or of the log that its batches make.
 ///
 /// A scenario that `differs` on purpose has the trace that it has on any other backend.
-fn problem(vector: &Vector, place: Place, options: Options, differs: bool) -> Option<String> {
-    let (proxy, store) = Recorder::store(place);
+fn problem(vector: &Vector, place: ProxiedBackend, options: Options, differs: bool) -> Option<String> {
+    let (proxy, store) = RecordingProxy::store(place);
     let trace = run_on_store(vector.scenario().unwrap(), options, store).unwrap().unwrap();
     let expected = match differs {
         true => canonical(&run_one(vector.scenario().unwrap(), options).unwrap().unwrap()),
@@ -57,7 +57,7 @@ fn problem(vector: &Vector, place: Place, options: Options, differs: bool) -> Op
 
 /// Returns the first difference between the log of a backend and the one that its batches make, each committed twice.
 /// One of them can be left out.
-fn log_problem(proxy: &Recorder, left_out: Option<usize>) -> String {
+fn log_problem(proxy: &RecordingProxy, left_out: Option<usize>) -> String {
     let again = MemoryBackend::new();
     let recorded = proxy.recorded.lock().unwrap();
     for at in 0..=recorded.commits.len() {
@@ -90,7 +90,7 @@ fn every_scenario_gives_its_trace_on_the_proxy_and_its_batches_are_the_log() {
     let (vectors, differ) = (read_vectors(&folder).unwrap(), names(&folder.join(DIFFER)).unwrap());
     assert!(vectors.len() >= 1000, "only {} vectors were found", vectors.len());
     let of_async = Options { driver: DriverKind::Async, ..Options::default() };
-    for (place, options) in [(Place::Memory, of_async), (Place::File, Options::default())] {
+    for (place, options) in [(ProxiedBackend::Memory, of_async), (ProxiedBackend::File, Options::default())] {
         let failed = each_vector(&vectors, |vector| problem(vector, place, options, differ.contains(vector.name())));
         let text: String = failed.iter().map(|(name, what)| format!("{name}\n{what}")).collect();
         assert!(failed.is_empty(), "{} of {} fail on {place:?}\n{text}", failed.len(), vectors.len());
@@ -102,8 +102,8 @@ fn a_batch_that_is_left_out_is_found() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity");
     let vectors = read_vectors(&folder).unwrap();
     let vector = vectors.iter().find(|vector| vector.name() == "interrupt_parallel_one_by_one").unwrap();
-    for place in [Place::Memory, Place::File] {
-        let (proxy, store) = Recorder::store(place);
+    for place in [ProxiedBackend::Memory, ProxiedBackend::File] {
+        let (proxy, store) = RecordingProxy::store(place);
         run_on_store(vector.scenario().unwrap(), Options::default(), store).unwrap().unwrap();
         assert_eq!(log_problem(&proxy, None), "");
         let commits = proxy.recorded.lock().unwrap().commits.len();

@@ -2,7 +2,7 @@
 //! follows them.
 //!
 //! A commit knows the tokens and the costs that it writes, so the table follows its checkpoints without a read.
-//! *Absent:* the checkpoints of other handles, and what a cache has dropped: the table reads those.
+//! *Absent:* the checkpoints of other handles, and the entries that a cache has dropped: the table reads those.
 //!
 //! Invariant: an entry equals what [`usage_of_checkpoint`](super::counts::usage_of_checkpoint) reads.
 
@@ -39,12 +39,12 @@ impl Unfollowed {
         }
     }
 
-    /// Notes what a checkpoint adds.
+    /// Notes the counts that a checkpoint adds.
     pub(in super::super) fn note_checkpoint(&mut self, seq: i64, usage: ThreadCounts) {
         self.checkpoints.insert(seq, usage);
     }
 
-    /// Returns what a checkpoint adds; `None` if it is not known.
+    /// Returns the counts that a checkpoint adds; `None` if they are not known.
     pub(super) fn usage(&self, seq: i64) -> Option<ThreadCounts> {
         self.checkpoints.get(&seq).copied()
     }
