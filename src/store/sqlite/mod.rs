@@ -208,7 +208,7 @@ impl SqliteBackend {
         self.eraser.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    /// Returns whether a head that the writer retains is that of the file, as long as nobody else has committed.
+    /// Returns whether a head that the writer retains is that of the file, until another connection has committed.
     fn is_head(&self, thread: &ThreadId, namespace: &Namespace, known: &StoredHead) -> bool {
         let read = self.pool.read(|view| view.head_with_writes(thread, namespace));
         let again = self.writer.as_deref().and_then(|writer| writer.bare_head(thread, namespace));

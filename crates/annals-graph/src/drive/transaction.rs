@@ -169,8 +169,7 @@ where
     let mut attempt = 1;
     let ended = loop {
         match host.transact(context, &of, &mut recorded) {
-            // Other processes hold the lock of the file and this one has written nothing, which is no failure of the
-            // task.
+            // Another process holds the lock of the file, and this one has written nothing: the task has not failed.
             Err(StoreError::Busy { .. }) if attempt < TRANSACTION_ATTEMPTS_MAX => attempt += 1,
             ended => break ended,
         }
