@@ -8,9 +8,10 @@ use crate::rules::Violation;
 /// The files of the repository that are text, by path.
 pub(crate) type Files = BTreeMap<String, String>;
 
-/// The schema files of released versions with the FNV-1a hash of their bytes: a released file never changes. Version
-/// 0.1.0 is not released, so there is none yet.
-pub(crate) const RELEASED_SCHEMA: &[(&str, u64)] = &[];
+/// The schema files of final formats with the FNV-1a hash of their bytes: they never change. A change of the schema is a
+/// format of its own, with a file of its own.
+pub(crate) const FINAL_SCHEMA: &[(&str, u64)] =
+    &[("schema/sqlite/0001_init.sql", 0x573c_008e_e684_dba0), ("schema/sqlite/0002_rows.sql", 0xa5fb_91a2_e026_2ed6)];
 
 /// The extensions of text files.
 const TEXT: &[&str] = &["rs", "toml", "md", "sql", "sh", "py", "json", "yml", "yaml", "txt", "lock"];
@@ -243,15 +244,15 @@ pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Released schema files are unchanged, migrations are numbered without gaps, and a release is frozen: once the
-/// changelog has a version, every schema file of it is in the table.
-pub(crate) fn schema(files: &Files, released: &[(&str, u64)]) -> Vec<Violation> {
+/// The schema files of final formats are unchanged, migrations are numbered without gaps, and the formats of a release are
+/// final: once the changelog has a version, the table is not empty.
+pub(crate) fn schema(files: &Files, formats: &[(&str, u64)]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (path, hash) in released {
+    for (path, hash) in formats {
         match files.get(*path) {
             Some(text) if fnv(text.as_bytes()) == *hash => {}
-            Some(_) => violations.push(Violation::of(*path, 0, "a released schema file was edited: add a migration")),
-            None => violations.push(Violation::of(*path, 0, "a released schema file is missing")),
+            Some(_) => violations.push(Violation::of(*path, 0, "the schema file of a final format was edited: add a migration")),
+            None => violations.push(Violation::of(*path, 0, "the schema file of a final format is missing")),
         }
     }
     let migrations = files.keys().filter_map(|path| {
@@ -267,7 +268,7 @@ pub(crate) fn schema(files: &Files, released: &[(&str, u64)]) -> Vec<Violation> 
     let has_release = changes
         .lines()
         .any(|line| line.strip_prefix("## [").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())));
-    if has_release && released.is_empty() {
+    if has_release && formats.is_empty() {
         violations.push(Violation::of(
             "CHANGELOG.md",
             0,
