@@ -160,7 +160,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the bytes of decoded heads that are cached. Default: 64 MiB; 0 caches none.
+    /// Sets the bytes of decoded heads that are cached. Default: 64 MiB; 0 caches none. The head that was used last is
+    /// cached whatever its size, so that a write to a long thread does not load it again.
     pub fn head_cache_bytes(mut self, head_cache_bytes: usize) -> Self {
         self.head_cache_bytes = head_cache_bytes;
         self

@@ -1,5 +1,8 @@
 //! The decoded heads that a handle used, bounded in bytes.
 //!
+//! The newest head is retained whatever its size: its thread is the one in use, and to load it again for each write
+//! would cost as much memory, and time in the length of the thread.
+//!
 //! A run takes the head out and puts its own back when it ends, so that the next turn on a long thread does not load
 //! the state that is already in memory. The caller that takes a head compares its checkpoint with the head in the file.
 
@@ -58,7 +61,7 @@ pub struct HeadCache {
 }
 
 impl HeadCache {
-    /// Creates a cache of at most `bytes_max` bytes.
+    /// Creates a cache of at most `bytes_max` bytes, or of the newest head alone if that is larger; 0 caches none.
     pub fn new(bytes_max: usize) -> Self {
         Self { heads: Mutex::new(Vec::new()), bytes_max }
     }
@@ -74,17 +77,20 @@ impl HeadCache {
 
     /// Caches a head, in place of an older one of the same namespace.
     pub fn put(&self, head: CachedHead) {
+        if self.bytes_max == 0 {
+            return;
+        }
         let mut heads = self.heads.lock();
         heads.retain(|old| old.schema != head.schema || old.thread != head.thread || old.namespace != head.namespace);
         heads.push(head);
         let mut bytes: usize = heads.iter().map(|head| head.bytes).sum();
         let mut drop_to = 0;
-        while drop_to < heads.len() && (bytes > self.bytes_max || heads.len() - drop_to > HEADS_MAX) {
+        while drop_to + 1 < heads.len() && (bytes > self.bytes_max || heads.len() - drop_to > HEADS_MAX) {
             bytes -= heads[drop_to].bytes;
             drop_to += 1;
         }
         heads.drain(..drop_to);
-        debug_assert!(heads.len() <= HEADS_MAX && bytes <= self.bytes_max);
+        debug_assert!(heads.len() <= HEADS_MAX && (bytes <= self.bytes_max || heads.len() == 1));
     }
 
     /// Removes the heads of threads.
@@ -127,6 +133,11 @@ mod tests {
         cache.put(head("c", 40));
         assert!(!has("b") && has("a") && has("c"));
         cache.put(head("a", 101));
-        assert!(!has("a"), "a head above the bound is not cached");
+        assert!(has("a") && !has("c"), "the newest head is cached alone if it is above the bound");
+        cache.put(head("b", 30));
+        assert!(has("b") && !has("a"), "and is dropped for the next one");
+        let none = HeadCache::new(0);
+        none.put(head("a", 0));
+        assert!(none.take(&ThreadId::new("a").unwrap(), &Namespace::root(), HeadKey::Graph(1)).is_none());
     }
 }
