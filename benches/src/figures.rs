@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 111] = [
+const FIGURES: [Figure; 120] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -93,7 +93,11 @@ const FIGURES: [Figure; 111] = [
         FigureTarget::AtMostOf(|report| Some(1.2 * report.get("append_message_by_hand_us_10k")?)),
     )
     .about("a message appended without a graph to 10,000, at NORMAL; the one before is of the same rows by hand"),
+    figure("append_message_by_hand_us_100k", "writes", FigureTarget::None),
+    figure("append_message_us_100k", "writes", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("append_message_us_10k")?)))
+        .about("appended to 100,000"),
     figure("undo_us", "writes", FigureTarget::AtMostOf(|report| Some(3.0 * report.get("append_message_us_10k")?))),
+    figure("undo_us_100k", "writes", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("undo_us")?))),
     figure("diff_adjacent_us_10k", "inspect", FigureTarget::AtMost(1_000.0)),
     figure("blame_item_us_10k", "inspect", FigureTarget::AtMost(500.0)),
     figure("message_by_id_us_10k", "inspect", FigureTarget::AtMost(100.0)),
@@ -102,6 +106,13 @@ const FIGURES: [Figure; 111] = [
         .about("the checkpoint at which a text of one of 10,000 messages appeared, without an index of texts"),
     figure("sql_join_ms_10k", "inspect", FigureTarget::AtMost(300.0))
         .about("`v_messages` of 10,000 messages joined with `v_checkpoints`, with the node of each message"),
+    figure("diff_adjacent_us_100k", "inspect_long", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("diff_adjacent_us_10k")?))),
+    figure("blame_item_us_100k", "inspect_long", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("blame_item_us_10k")?))),
+    figure("message_by_id_us_100k", "inspect_long", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("message_by_id_us_10k")?))),
+    figure("history_20_us_100k", "inspect_long", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("history_20_us_10k")?))),
+    figure("first_appearance_ms_100k", "inspect_long", FigureTarget::AtMostOf(|report| Some(12.0 * report.get("first_appearance_ms_10k")?)))
+        .about("each text is read once, so ten times the messages take ten times as long"),
+    figure("sql_join_ms_100k", "inspect_long", FigureTarget::AtMostOf(|report| Some(12.0 * report.get("sql_join_ms_10k")?))),
     figure("prune_us_per_checkpoint", "inspect", FigureTarget::None)
         .about("pruning a history of 10,000 turns down to its last 100 checkpoints, with the pauses for other writers"),
     figure("threads_page_us", "scale", FigureTarget::None),
@@ -369,6 +380,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<FigureReport> {
         ("history", history::measure),
         ("writes", writes::measure),
         ("inspect", inspect::measure),
+        ("inspect_long", inspect::measure_long),
         ("scale", scale::measure),
         ("search", search::measure),
         ("pages", pages::measure),

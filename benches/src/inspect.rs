@@ -1,10 +1,11 @@
-//! Questions about a history of 10,000 messages: differences, writers, values over time, and where a text appeared.
+//! Questions about a history of 10,000 messages and of 100,000: differences, writers, values over time, and where a
+//! text appeared.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use annals::history::{MessageQuery, PrunePolicy, Snapshot, Thread, diff};
 use annals::store::Synchronous;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 
 use crate::disk::{self, same};
 use crate::figures::FigureReport;
@@ -25,18 +26,20 @@ const JOIN: &str =
 /// Measures the figures of inspection.
 pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, turns) = turns::lengths(bench);
-    let path = bench.file("inspect.db")?;
-    turns::build(&path, turns)?;
-    let opened = disk::open(&path, Synchronous::Normal)?;
-    let thread = opened.store.thread(THREAD)?;
-    let head = thread.at("@")?;
-    let sample = Sample::read(&head, turns)?;
-    let conn = raw_state::open(&path)?;
-    reads(bench, report, &thread, &sample)?;
-    by_hand(bench, report, &conn, &sample)?;
-    join(bench, report, &conn, turns)?;
-    fresh(bench, report, &path, &sample)?;
-    prune(bench, report, &thread, turns)
+    let history = LongHistory::build(bench, turns, "10k")?;
+    history.reads(bench, report)?;
+    history.by_hand(bench, report)?;
+    history.join(bench, report)?;
+    history.fresh(bench, report)?;
+    prune(bench, report, &history.thread, turns)
+}
+
+/// Measures them at ten times the length.
+pub(crate) fn measure_long(bench: &Bench, report: &mut FigureReport) -> Result<()> {
+    let history = LongHistory::build(bench, bench.runs(100_000, 600), "100k")?;
+    history.reads(bench, report)?;
+    history.by_hand(bench, report)?;
+    history.join(bench, report)
 }
 
 /// Prunes a copy of the file down to the last 100 checkpoints, with the pauses between the slices.
@@ -78,118 +81,150 @@ impl Sample {
     }
 }
 
-fn reads(bench: &Bench, report: &mut FigureReport, thread: &Thread, sample: &Sample) -> Result<()> {
-    let (head, parent) = (thread.at("@")?, thread.at("~1")?);
-    let first = head.point();
-    let mut adjacent = || {
-        let (us, found) = timed(|| Ok(diff(&parent, &head)?))?;
-        same("channels that differ or not", found.channels.len() + found.unchanged, 2)?;
-        Ok(us)
-    };
-    let mut item = || {
-        let (us, blame) = timed(|| Ok(head.blame("messages").item(&sample.id)?))?;
-        same("a node", blame.and_then(|blame| blame.node).as_deref(), Some("answer"))?;
-        Ok(us)
-    };
-    let mut message = || {
-        let (us, found) = timed(|| Ok(head.message("messages", &sample.id)?))?;
-        same("a message", found.is_some_and(|message| message.text().contains(&sample.needle)), true)?;
-        Ok(us)
-    };
-    let mut history = || {
-        let (us, all) = timed(|| Ok(thread.history()?.take(20).collect::<Result<Vec<_>, _>>()?))?;
-        same("a page", (all.len(), all[0].point()), (20, first))?;
-        Ok(us)
-    };
-    let mut title = || {
-        let (us, found) = timed(|| Ok(head.evolution("n").take(20).collect::<Result<Vec<_>, _>>()?))?;
-        same("versions", found.len(), 20)?;
-        Ok(us)
-    };
-    let mut sides: [Side<'_>; 5] = [
-        Box::new(&mut adjacent),
-        Box::new(&mut item),
-        Box::new(&mut message),
-        Box::new(&mut history),
-        Box::new(&mut title),
-    ];
-    let costs = interleave(bench.runs(101, 3), &mut sides)?;
-    drop(sides);
-    report.set("diff_adjacent_us_10k", median(&costs[0]));
-    report.set("blame_item_us_10k", median(&costs[1]));
-    report.set("message_by_id_us_10k", median(&costs[2]));
-    report.set("history_20_us_10k", median(&costs[3]));
-    report.extra("evolution_20_us_10k", median(&costs[4]));
-    let mut far = Vec::new();
-    for _ in 0..bench.runs(11, 2) {
-        let start = thread.at("{step:0}")?;
-        far.push(timed(|| Ok(diff(&start, &head)?.channels.len()))?.0);
-    }
-    report.extra("diff_whole_ms_10k", median(&far) / 1_000.0);
-    let mut appearances = Vec::new();
-    for _ in 0..bench.runs(11, 2) {
-        let (us, found) = timed(|| Ok(head.pickaxe(&sample.needle)?))?;
-        same("appearances", found.iter().map(|change| change.position).collect(), vec![Some(sample.position as u64)])?;
-        appearances.push(us / 1_000.0);
-    }
-    report.set("first_appearance_ms_10k", median(&appearances));
-    Ok(())
+/// A thread with a message for each turn, and the end of the names of its figures.
+struct LongHistory {
+    path: PathBuf,
+    thread: Thread,
+    sample: Sample,
+    turns: usize,
+    length: &'static str,
 }
 
-/// The same rows by hand, not verified, in the file with its indexes.
-fn by_hand(bench: &Bench, report: &mut FigureReport, conn: &Connection, sample: &Sample) -> Result<()> {
-    let id = uuid(&sample.id)?;
-    let (mut by_id, mut first) = (Vec::new(), Vec::new());
-    for _ in 0..bench.runs(101, 3) {
-        let read =
-            || Ok(conn.prepare_cached(BY_ID)?.query_row([&id[..]], |row| row.get::<_, Vec<u8>>(0)).optional()?);
-        let (us, found) = timed(read)?;
-        same("a payload", found.is_some(), true)?;
-        by_id.push(us);
+impl LongHistory {
+    fn build(bench: &Bench, turns: usize, length: &'static str) -> Result<Self> {
+        let path = bench.file(&format!("inspect-{length}.db"))?;
+        turns::build(&path, turns)?;
+        let thread = disk::open(&path, Synchronous::Normal)?.store.thread(THREAD)?;
+        let sample = Sample::read(&thread.at("@")?, turns)?;
+        Ok(Self { path, thread, sample, turns, length })
     }
-    for _ in 0..bench.runs(11, 2) {
-        let read =
-            || Ok(conn.prepare_cached(FIRST)?.query_row([&sample.needle], |row| row.get::<_, Option<i64>>(0))?);
-        let (us, found) = timed(read)?;
-        same("an ordinal", found.is_some(), true)?;
-        first.push(us / 1_000.0);
-    }
-    report.extra("message_by_id_by_hand_us_10k", median(&by_id));
-    report.extra("first_appearance_by_hand_ms_10k", median(&first));
-    Ok(())
-}
 
-fn join(bench: &Bench, report: &mut FigureReport, conn: &Connection, turns: usize) -> Result<()> {
-    let mut joins = Vec::new();
-    for _ in 0..bench.runs(11, 2) {
-        let read = || {
-            let mut statement = conn.prepare(JOIN)?;
-            let rows = statement.query_map([], |row| row.get::<_, Option<String>>(2))?;
-            Ok(rows.collect::<Result<Vec<_>, _>>()?)
-        };
-        let (us, nodes) = timed(read)?;
-        same("rows", nodes.len(), turns)?;
-        same("rows with their node", nodes.iter().filter(|node| node.as_deref() == Some("answer")).count(), turns)?;
-        joins.push(us / 1_000.0);
+    /// Returns the name of a figure at this length.
+    fn named(&self, figure: &str) -> String {
+        format!("{figure}_{}", self.length)
     }
-    report.set("sql_join_ms_10k", median(&joins));
-    Ok(())
-}
 
-/// The first questions of a handle that was just opened.
-fn fresh(bench: &Bench, report: &mut FigureReport, path: &Path, sample: &Sample) -> Result<()> {
-    let (mut adjacent, mut message) = (Vec::new(), Vec::new());
-    for _ in 0..bench.runs(11, 2) {
-        let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
+    fn reads(&self, bench: &Bench, report: &mut FigureReport) -> Result<()> {
+        let (thread, sample) = (&self.thread, &self.sample);
         let (head, parent) = (thread.at("@")?, thread.at("~1")?);
-        adjacent.push(timed(|| Ok(diff(&parent, &head)?))?.0);
-        let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
-        let head = thread.at("@")?;
-        message.push(timed(|| Ok(head.message("messages", &sample.id)?))?.0);
+        let first = head.point();
+        let mut adjacent = || {
+            let (us, found) = timed(|| Ok(diff(&parent, &head)?))?;
+            same("channels that differ or not", found.channels.len() + found.unchanged, 2)?;
+            Ok(us)
+        };
+        let mut item = || {
+            let (us, blame) = timed(|| Ok(head.blame("messages").item(&sample.id)?))?;
+            same("a node", blame.and_then(|blame| blame.node).as_deref(), Some("answer"))?;
+            Ok(us)
+        };
+        let mut message = || {
+            let (us, found) = timed(|| Ok(head.message("messages", &sample.id)?))?;
+            same("a message", found.is_some_and(|message| message.text().contains(&sample.needle)), true)?;
+            Ok(us)
+        };
+        let mut history = || {
+            let (us, all) = timed(|| Ok(thread.history()?.take(20).collect::<Result<Vec<_>, _>>()?))?;
+            same("a page", (all.len(), all[0].point()), (20, first))?;
+            Ok(us)
+        };
+        let mut title = || {
+            let (us, found) = timed(|| Ok(head.evolution("n").take(20).collect::<Result<Vec<_>, _>>()?))?;
+            same("versions", found.len(), 20)?;
+            Ok(us)
+        };
+        let mut sides: [Side<'_>; 5] = [
+            Box::new(&mut adjacent),
+            Box::new(&mut item),
+            Box::new(&mut message),
+            Box::new(&mut history),
+            Box::new(&mut title),
+        ];
+        let costs = interleave(bench.runs(101, 3), &mut sides)?;
+        drop(sides);
+        report.set(&self.named("diff_adjacent_us"), median(&costs[0]));
+        report.set(&self.named("blame_item_us"), median(&costs[1]));
+        report.set(&self.named("message_by_id_us"), median(&costs[2]));
+        report.set(&self.named("history_20_us"), median(&costs[3]));
+        report.extra(&self.named("evolution_20_us"), median(&costs[4]));
+        let mut far = Vec::new();
+        for _ in 0..bench.runs(11, 2) {
+            let start = thread.at("{step:0}")?;
+            far.push(timed(|| Ok(diff(&start, &head)?.channels.len()))?.0);
+        }
+        report.extra(&self.named("diff_whole_ms"), median(&far) / 1_000.0);
+        let mut appearances = Vec::new();
+        for _ in 0..bench.runs(11, 2) {
+            let (us, found) = timed(|| Ok(head.pickaxe(&sample.needle)?))?;
+            same(
+                "appearances",
+                found.iter().map(|change| change.position).collect(),
+                vec![Some(sample.position as u64)],
+            )?;
+            appearances.push(us / 1_000.0);
+        }
+        report.set(&self.named("first_appearance_ms"), median(&appearances));
+        Ok(())
     }
-    report.extra("diff_adjacent_fresh_us_10k", median(&adjacent));
-    report.extra("message_by_id_fresh_us_10k", median(&message));
-    Ok(())
+
+    /// The same rows by hand, not verified, in the file with its indexes.
+    fn by_hand(&self, bench: &Bench, report: &mut FigureReport) -> Result<()> {
+        let (conn, sample) = (raw_state::open(&self.path)?, &self.sample);
+        let id = uuid(&sample.id)?;
+        let (mut by_id, mut first) = (Vec::new(), Vec::new());
+        for _ in 0..bench.runs(101, 3) {
+            let read =
+                || Ok(conn.prepare_cached(BY_ID)?.query_row([&id[..]], |row| row.get::<_, Vec<u8>>(0)).optional()?);
+            let (us, found) = timed(read)?;
+            same("a payload", found.is_some(), true)?;
+            by_id.push(us);
+        }
+        for _ in 0..bench.runs(11, 2) {
+            let read =
+                || Ok(conn.prepare_cached(FIRST)?.query_row([&sample.needle], |row| row.get::<_, Option<i64>>(0))?);
+            let (us, found) = timed(read)?;
+            same("an ordinal", found.is_some(), true)?;
+            first.push(us / 1_000.0);
+        }
+        report.extra(&self.named("message_by_id_by_hand_us"), median(&by_id));
+        report.extra(&self.named("first_appearance_by_hand_ms"), median(&first));
+        Ok(())
+    }
+
+    fn join(&self, bench: &Bench, report: &mut FigureReport) -> Result<()> {
+        let (conn, turns) = (raw_state::open(&self.path)?, self.turns);
+        let mut joins = Vec::new();
+        for _ in 0..bench.runs(11, 2) {
+            let read = || {
+                let mut statement = conn.prepare(JOIN)?;
+                let rows = statement.query_map([], |row| row.get::<_, Option<String>>(2))?;
+                Ok(rows.collect::<Result<Vec<_>, _>>()?)
+            };
+            let (us, nodes) = timed(read)?;
+            same("rows", nodes.len(), turns)?;
+            same("rows with their node", nodes.iter().filter(|node| node.as_deref() == Some("answer")).count(), turns)?;
+            joins.push(us / 1_000.0);
+        }
+        report.set(&self.named("sql_join_ms"), median(&joins));
+        Ok(())
+    }
+
+    /// The first questions of a handle that was just opened.
+    fn fresh(&self, bench: &Bench, report: &mut FigureReport) -> Result<()> {
+        let (path, sample) = (&self.path, &self.sample);
+        let (mut adjacent, mut message) = (Vec::new(), Vec::new());
+        for _ in 0..bench.runs(11, 2) {
+            let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
+            let (head, parent) = (thread.at("@")?, thread.at("~1")?);
+            adjacent.push(timed(|| Ok(diff(&parent, &head)?))?.0);
+            let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
+            let head = thread.at("@")?;
+            message.push(timed(|| Ok(head.message("messages", &sample.id)?))?.0);
+        }
+        report.extra(&self.named("diff_adjacent_fresh_us"), median(&adjacent));
+        report.extra(&self.named("message_by_id_fresh_us"), median(&message));
+        Ok(())
+    }
 }
 
 /// Returns the bytes of a UUID.

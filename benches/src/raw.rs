@@ -15,6 +15,7 @@ use rusqlite::{Connection, params};
 
 use crate::Result;
 use crate::append::TEXT_BYTES;
+use crate::disk::same;
 use crate::stats::text;
 
 /// The tables that hold rows.
@@ -124,9 +125,11 @@ fn create(path: &Path, schema: &str, synchronous: Synchronous) -> Result<Connect
     Ok(conn)
 }
 
-/// Opens a connection that writes.
+/// Opens a connection that writes into a WAL. A backup is a file without one until it is opened.
 pub(crate) fn writing(path: &Path, synchronous: Synchronous) -> Result<Connection> {
     let conn = connect(path)?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    same("the journal mode", mode.as_str(), "wal")?;
     conn.execute_batch(match synchronous {
         Synchronous::Full => "PRAGMA synchronous = FULL",
         Synchronous::Normal => "PRAGMA synchronous = NORMAL",

@@ -1,4 +1,5 @@
-//! A message that is appended without a graph to a thread of 10,000, and the undo of it, beside the same rows by hand.
+//! A message that is appended without a graph to a thread of 10,000 and of 100,000, and the undo of it, beside the same
+//! rows by hand.
 
 use std::path::Path;
 
@@ -38,10 +39,17 @@ const COUNTERS: [(&str, &str); 8] = [
 ];
 const IDS: [(&str, &str); 2] = [("checkpoint", "id"), ("payload", "item_id")];
 
-/// Measures `append_message_us_10k` and `undo_us`.
+/// Measures `append_message_us_*` and `undo_us`.
 pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, turns) = turns::lengths(bench);
-    let (path, copy) = (bench.file("writes.db")?, bench.file("by-hand.db")?);
+    measure_at(bench, report, turns, ["append_message_us_10k", "append_message_by_hand_us_10k", "undo_us"])?;
+    let names = ["append_message_us_100k", "append_message_by_hand_us_100k", "undo_us_100k"];
+    measure_at(bench, report, bench.runs(100_000, 600), names)
+}
+
+/// Measures an append, the same rows by hand, and an undo, in a thread of so many turns.
+fn measure_at(bench: &Bench, report: &mut FigureReport, turns: usize, names: [&str; 3]) -> Result<()> {
+    let (path, copy) = (bench.file(&format!("writes-{turns}.db"))?, bench.file(&format!("by-hand-{turns}.db"))?);
     turns::build(&path, turns)?;
     let opened = disk::open(&path, Synchronous::Normal)?;
     let thread = opened.store.thread(THREAD)?;
@@ -71,15 +79,15 @@ pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let appended = ((rounds + 1) * block) as u64;
     same("messages", thread.at("@")?.len("messages")?, turns as u64 + 1 + appended)?;
     same("checkpoints by hand", by_hand.close()?, appended)?;
-    report.set("append_message_us_10k", median(&costs[0]));
-    report.set("append_message_by_hand_us_10k", median(&costs[1]));
+    report.set(names[0], median(&costs[0]));
+    report.set(names[1], median(&costs[1]));
     let mut undone = Vec::new();
     for _ in 0..bench.runs(100, 5) {
         undone.push(timed(|| Ok(thread.undo()?))?.0);
     }
     let left = turns as u64 + 1 + appended - undone.len() as u64;
     same("messages after the undos", thread.at("@")?.len("messages")?, left)?;
-    report.set("undo_us", median(&undone));
+    report.set(names[2], median(&undone));
     opened.store.check().map(|report| report.problems.is_empty()).map(|sound| same("a sound store", sound, true))?
 }
 
