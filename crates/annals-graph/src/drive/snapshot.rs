@@ -1,6 +1,7 @@
 //! Looking at the state of a thread through its graph.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::error::Error;
@@ -115,6 +116,42 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         let thread = shown(&self.graph, place.thread.ok_or(RunError::NoThread)?)?;
         thread.store().settle_abandoned();
         state_at(&self.graph, &thread, place.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
+    }
+
+    /// Waits until the run of a thread has ended, in this process or in another one, and returns its state; the result
+    /// of an entrypoint is `values.value()`. Returns also when the run has failed (`tasks` has the errors), was
+    /// cancelled, or waits for a resume value (`interrupts` has the questions). `None` if none of it is so when the
+    /// timeout has passed.
+    ///
+    /// # Errors
+    /// As [`Thread::wait_for_end`] and [`CompiledGraph::get_state`].
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals_graph::graph::Entrypoint;
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::Worker;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let double = Entrypoint::new("double", |n: i64, _: &Context| Ok(2 * n)).compile()?;
+    /// let store = Store::memory();
+    /// let thread = store.thread("order-17")?;
+    /// double.enqueue(&thread, 21)?;
+    /// assert!(double.result(&thread, Duration::from_millis(1))?.is_none(), "nobody runs it");
+    ///
+    /// Worker::new(&store).register(&double).run_until_idle()?;
+    /// let ended = double.result(&thread, Duration::from_secs(5))?.expect("the worker is done");
+    /// assert_eq!(ended.values.value(), Some(&42));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn result(&self, thread: &Thread, timeout: Duration) -> Result<Option<StateSnapshot<S>>, Error> {
+        match thread.wait_for_end(timeout)? {
+            Some(_) => self.get_state(thread).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the states of a thread, newest first, each loaded when it is asked for; at a checkpoint, that one alone.

@@ -1,6 +1,7 @@
 //! Changes of a thread from outside: signals, resume values, cancel, pause, retry and restart, without the types of its
 //! graph.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -54,15 +55,17 @@ fn until(what: &str, so: impl Fn() -> bool) -> Duration {
     SystemClock.elapsed() - begin
 }
 
-/// Runs a worker beside `act`, and drains it at the end.
+/// Runs a worker beside `act`, and drains it at the end, also when `act` panics.
 fn beside(worker: &Worker, act: impl FnOnce()) {
     let control = RunControl::new();
-    std::thread::scope(|scope| {
+    let acted = std::thread::scope(|scope| {
         let works = scope.spawn(|| worker.run_until(&control).unwrap());
-        act();
+        let acted = catch_unwind(AssertUnwindSafe(act));
         control.request_drain("the end");
         works.join().unwrap();
+        acted
     });
+    acted.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 #[apply(each_backend)]
@@ -589,6 +592,17 @@ fn the_end_of_a_run_is_waited_for() {
         thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, "yes").unwrap();
         let done = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it ends");
         assert_eq!(done.status(), &ThreadStatus::Done);
+    });
+    let result = graph.result(&thread, Duration::from_secs(20)).unwrap().expect("it has ended");
+    assert!(result.values.value().is_some() && result.next.is_empty());
+    let failing = Entrypoint::new("fails", |_: i64, _: &Context| Err::<i64, _>("no room".into())).compile().unwrap();
+    let thread = store.thread("b").unwrap();
+    failing.enqueue(&thread, 1).unwrap();
+    assert!(failing.result(&thread, Duration::from_millis(5)).unwrap().is_none(), "nobody runs it");
+    beside(&Worker::new(&store).register(&failing), || {
+        let result = failing.result(&thread, Duration::from_secs(20)).unwrap().expect("it has failed");
+        let error = result.tasks[0].error.as_deref().unwrap_or_default();
+        assert!(result.values.value().is_none() && error.contains("no room"), "{error:?}");
     });
 }
 
