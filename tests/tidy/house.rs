@@ -8,8 +8,8 @@ use crate::rules::Violation;
 /// The files of the repository that are text, by path.
 pub(crate) type Files = BTreeMap<String, String>;
 
-/// The schema files of final formats with the FNV-1a hash of their bytes: they never change. A change of the schema is a
-/// format of its own, with a file of its own.
+/// The schema files of final formats with the FNV-1a hash of their bytes: they never change. A change of the schema is
+/// a format of its own, with a file of its own.
 pub(crate) const FINAL_SCHEMA: &[(&str, u64)] =
     &[("schema/sqlite/0001_init.sql", 0x573c_008e_e684_dba0), ("schema/sqlite/0002_rows.sql", 0xa5fb_91a2_e026_2ed6)];
 
@@ -244,14 +244,18 @@ pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The schema files of final formats are unchanged, migrations are numbered without gaps, and the formats of a release are
-/// final: once the changelog has a version, the table is not empty.
+/// The schema files of final formats are unchanged, migrations are numbered without gaps, and the formats of a release
+/// are final: once the changelog has a version, the table is not empty.
 pub(crate) fn schema(files: &Files, formats: &[(&str, u64)]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, hash) in formats {
         match files.get(*path) {
             Some(text) if fnv(text.as_bytes()) == *hash => {}
-            Some(_) => violations.push(Violation::of(*path, 0, "the schema file of a final format was edited: add a migration")),
+            Some(_) => violations.push(Violation::of(
+                *path,
+                0,
+                "the schema file of a final format was edited: add a migration",
+            )),
             None => violations.push(Violation::of(*path, 0, "the schema file of a final format is missing")),
         }
     }
