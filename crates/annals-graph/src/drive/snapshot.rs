@@ -139,7 +139,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// let store = Store::memory();
     /// let thread = store.thread("order-17")?;
     /// double.enqueue(&thread, 21)?;
-    /// assert!(double.result(&thread, Duration::from_millis(1))?.is_none(), "nobody runs it");
+    /// assert!(double.result(&thread, Duration::from_millis(1))?.is_none(), "no worker runs it");
     ///
     /// Worker::new(&store).register(&double).run_until_idle()?;
     /// let ended = double.result(&thread, Duration::from_secs(5))?.expect("the worker is done");

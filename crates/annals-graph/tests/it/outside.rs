@@ -582,7 +582,7 @@ fn the_end_of_a_run_is_waited_for() {
     let (graph, thread) = (asking(), store.thread("a").unwrap());
     assert!(thread.wait_for_end(Duration::from_millis(5)).unwrap().is_none(), "it does not exist");
     graph.enqueue(&thread, 0).unwrap();
-    assert!(thread.wait_for_end(Duration::from_millis(5)).unwrap().is_none(), "nobody runs it");
+    assert!(thread.wait_for_end(Duration::from_millis(5)).unwrap().is_none(), "no worker runs it");
     beside(&Worker::new(&store).register(&graph), || {
         let asks = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it waits for a resume value");
         assert_eq!(asks.status(), &ThreadStatus::Interrupted(vec!["how many?".into()]));
@@ -598,7 +598,7 @@ fn the_end_of_a_run_is_waited_for() {
     let failing = Entrypoint::new("fails", |_: i64, _: &Context| Err::<i64, _>("no room".into())).compile().unwrap();
     let thread = store.thread("b").unwrap();
     failing.enqueue(&thread, 1).unwrap();
-    assert!(failing.result(&thread, Duration::from_millis(5)).unwrap().is_none(), "nobody runs it");
+    assert!(failing.result(&thread, Duration::from_millis(5)).unwrap().is_none(), "no worker runs it");
     beside(&Worker::new(&store).register(&failing), || {
         let result = failing.result(&thread, Duration::from_secs(20)).unwrap().expect("it has failed");
         let error = result.tasks[0].error.as_deref().unwrap_or_default();
