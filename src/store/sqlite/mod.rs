@@ -271,6 +271,10 @@ impl Backend for SqliteBackend {
     }
 
     fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        if let Some(head) = self.writer.as_deref().and_then(|writer| writer.bare_head(thread, namespace)) {
+            debug_assert!(self.is_head(thread, namespace, &head), "the file has another head than {head:?}");
+            return Ok(Some(head.checkpoint));
+        }
         self.read_near_writer(|view| view.head_id(thread, namespace))
     }
 
