@@ -11,7 +11,9 @@ use crate::channel::{ChannelEffect, ListChange, ListOp};
 use crate::error::Error;
 use crate::state::{BoxWrite, FieldKind, Layout, ListLoader, StateError, StateRef};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, StatePart, Store, StoreError, TaskRecord};
+use crate::store::{
+    ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, ItemRow, StatePart, Store, StoreError, TaskRecord,
+};
 
 /// The memory of a list item besides its bytes, roughly.
 const ITEM_OVERHEAD_BYTES: usize = 256;
@@ -61,7 +63,7 @@ impl DecodedHead {
     /// [`StateError`] if a stored value does not fit its field; as
     /// [`Backend::read_state`](crate::store::Backend::read_state).
     pub(super) fn read(layout: &dyn Layout, store: &Store, record: &CheckpointRecord) -> Result<Self, Error> {
-        let mut head = Self::empty(layout);
+        let mut head = Self::of(layout, record);
         let (mut list, mut loader, mut failed) = (None, None, None);
         let visited = store.backend().read_state(&record.point, &mut |part| {
             let decoded = match part {
@@ -72,12 +74,7 @@ impl DecodedHead {
                 }
                 StatePart::Item(row) => list.map_or(Ok(()), |field| head.read_item(layout, field, &mut loader, row)),
             };
-            decoded.map_err(|error| {
-                let reason = error.to_string();
-                failed = Some(error);
-                // Ends the visit; the caller gets the error itself.
-                StoreError::Invalid { field: "state", reason }
-            })?;
+            decoded.map_err(|error| end_visit(error, &mut failed))?;
             Ok(list.is_some())
         });
         if let Some(error) = failed {
@@ -86,11 +83,47 @@ impl DecodedHead {
         visited?;
         head.finish_list(loader);
         debug_assert_eq!(head.present.len(), layout.len(), "each field has its flag after a load");
-        head.checkpoint = Some(record.point.checkpoint);
-        head.step = record.step;
-        head.tasks.clone_from(&record.tasks);
-        head.parents = Arc::clone(&record.parents);
         Ok(head)
+    }
+
+    /// Reads the channels of a checkpoint that the layout knows: of a list all items if it is to be `whole`, else the
+    /// last one, behind which others are appended.
+    ///
+    /// # Errors
+    /// As [`DecodedHead::read`].
+    pub(super) fn read_ends(
+        layout: &dyn Layout,
+        store: &Store,
+        record: &CheckpointRecord,
+        whole: impl Fn(&str) -> bool,
+    ) -> Result<Self, Error> {
+        let mut head = Self::of(layout, record);
+        for channel in &store.backend().state(&record.point)?.channels {
+            let Some(field) = head.read_channel(layout, channel)? else { continue };
+            let range = if whole(&channel.channel) { ItemRange::All } else { ItemRange::Tail(1) };
+            let (mut loader, mut failed) = (None, None);
+            let visited = store.backend().items(&record.point, &channel.channel, range, &mut |row| {
+                let read = head.read_item(layout, field, &mut loader, row);
+                read.map_err(|error| end_visit(error, &mut failed))
+            });
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            visited?;
+            head.finish_list(loader);
+        }
+        Ok(head)
+    }
+
+    /// Returns the head at a checkpoint, before its channels are read.
+    fn of(layout: &dyn Layout, record: &CheckpointRecord) -> Self {
+        Self {
+            checkpoint: Some(record.point.checkpoint),
+            step: record.step,
+            tasks: record.tasks.clone(),
+            parents: Arc::clone(&record.parents),
+            ..Self::empty(layout)
+        }
     }
 
     /// Decodes a channel, and returns its field if its items are to follow.
@@ -229,6 +262,13 @@ impl DecodedHead {
             }
         }
     }
+}
+
+/// Returns an error that ends a visit of rows; the caller returns the error itself, which is retained in `failed`.
+fn end_visit(error: StateError, failed: &mut Option<StateError>) -> StoreError {
+    let reason = error.to_string();
+    *failed = Some(error);
+    StoreError::Invalid { field: "state", reason }
 }
 
 /// Returns the changes that put an item at each position.

@@ -4,8 +4,9 @@
 //! `put` a map, `append_text` a text, and `set` a last value. A channel that the thread has already must be of that
 //! kind. *Absent:* reducers, which only a schema or a graph knows.
 //!
-//! Invariant: the cost of a write follows its changes. The decoded channels that a handle of the store has written by
-//! name are cached together.
+//! Invariant: the cost of a write follows its changes, that of the first write of a handle too: of a list to which it
+//! appends it reads the end, and the whole list only to find a message by its id. The decoded channels that a handle of
+//! the store has written by name are cached together.
 
 use std::sync::Arc;
 
@@ -130,10 +131,19 @@ impl WriteRule {
     }
 }
 
+/// A channel that is written by name.
+#[derive(Clone, Debug)]
+struct WrittenChannel {
+    name: String,
+    rule: WriteRule,
+    /// True if all of its value is needed, and not the end of a list alone.
+    whole: bool,
+}
+
 /// The channels that were written by name, decoded: an entry of the head cache.
 struct NamedHead {
     schema: Arc<Schema<DynState>>,
-    rules: Vec<(String, WriteRule)>,
+    channels: Vec<WrittenChannel>,
     head: DecodedHead,
 }
 
@@ -362,7 +372,7 @@ impl ThreadWrite {
     /// as [`StateThread::update`](super::StateThread::update). Nothing is stored then.
     pub fn commit(self) -> Result<CheckpointId, Error> {
         let Self { thread, writes, values, expected, metadata, clears, on_conflict } = self;
-        let wanted = rules(&writes, &values)?;
+        let wanted = written(&writes, &values)?;
         let metadata = match metadata.is_empty() {
             true => None,
             false => Some(Value::Map(metadata).to_json().to_string()),
@@ -397,30 +407,34 @@ impl ThreadWrite {
     }
 }
 
-/// Returns the rule that each written channel must have.
-fn rules(
+/// Returns the channels of a write.
+fn written(
     writes: &[(String, Vec<NewItem>)],
     values: &[(String, WriteRule, Value)],
-) -> Result<Vec<(String, WriteRule)>, StoreError> {
-    let mut rules: Vec<(String, WriteRule)> = Vec::new();
-    let mut add = |channel: &String, rule: WriteRule| match rules.iter().find(|(of, _)| of == channel) {
-        Some((_, other)) if *other != rule => Err(of_another_kind(channel, *other, rule)),
-        Some(_) => Ok(()),
-        None => {
-            rules.push((channel.clone(), rule));
-            Ok(())
+) -> Result<Vec<WrittenChannel>, StoreError> {
+    let mut channels: Vec<WrittenChannel> = Vec::new();
+    let mut add = |name: &String, rule: WriteRule, whole: bool| {
+        match channels.iter_mut().find(|known| known.name == *name) {
+            Some(known) if known.rule != rule => return Err(of_another_kind(name, known.rule, rule)),
+            Some(known) => known.whole |= whole,
+            None => channels.push(WrittenChannel { name: name.clone(), rule, whole }),
         }
+        Ok(())
     };
-    for (channel, items) in writes {
+    for (name, items) in writes {
         for item in items {
-            add(channel, if matches!(item, NewItem::Message(_)) { WriteRule::Messages } else { WriteRule::Append })?;
+            match item {
+                // A message with an id may be in the list; one without gets a new id, and is appended.
+                NewItem::Message(message) => add(name, WriteRule::Messages, message.id.is_some())?,
+                NewItem::Value(_) => add(name, WriteRule::Append, false)?,
+            }
         }
     }
-    values.iter().try_for_each(|(channel, rule, _)| add(channel, *rule))?;
-    if rules.is_empty() {
+    values.iter().try_for_each(|(name, rule, _)| add(name, *rule, true))?;
+    if channels.is_empty() {
         return Err(StoreError::Invalid { field: "write", reason: "it changes nothing".into() });
     }
-    Ok(rules)
+    Ok(channels)
 }
 
 fn of_another_kind(channel: &str, found: WriteRule, wanted: WriteRule) -> StoreError {
@@ -450,30 +464,33 @@ fn update(writes: &[(String, Vec<NewItem>)], values: &[(String, WriteRule, Value
 }
 
 /// Returns the decoded channels at the head: from the cache if it has them all at that checkpoint, else from the file.
-fn named_head(
-    thread: &Thread,
-    wanted: &[(String, WriteRule)],
-    newest: Option<CheckpointId>,
-) -> Result<NamedHead, Error> {
+fn named_head(thread: &Thread, wanted: &[WrittenChannel], newest: Option<CheckpointId>) -> Result<NamedHead, Error> {
     let cached = thread.store().heads().take(thread.id(), thread.namespace(), HeadKey::Named);
     let cached = cached.and_then(|cached| cached.head.downcast::<NamedHead>().ok());
-    let mut rules = match cached {
-        Some(cached) if cached.head.checkpoint == newest && has_all(&cached.rules, wanted)? => return Ok(*cached),
+    let mut channels = match cached {
+        Some(cached) if cached.head.checkpoint == newest && has_all(&cached.channels, wanted)? => return Ok(*cached),
         // A channel may have become another one since, so only those are decoded that are written.
-        Some(cached) if cached.head.checkpoint == newest => cached.rules,
+        Some(cached) if cached.head.checkpoint == newest => cached.channels,
         _ => Vec::new(),
     };
     if let Some(checkpoint) = newest {
         verify(thread, &thread.point(checkpoint), wanted)?;
     }
-    let new: Vec<_> = wanted.iter().filter(|(channel, _)| rules.iter().all(|(known, _)| known != channel)).collect();
-    rules.extend(new.into_iter().cloned());
-    let schema = rules.iter().fold(DynSchema::new(), |schema, (channel, rule)| match rule {
-        WriteRule::Last => schema.last(channel.as_str()),
-        WriteRule::Append => schema.append(channel.as_str()),
-        WriteRule::Messages => schema.messages(channel.as_str()),
-        WriteRule::Map => schema.map(channel.as_str()),
-        WriteRule::Text => schema.text(channel.as_str()),
+    for one in wanted {
+        match channels.iter_mut().find(|known| known.name == one.name) {
+            Some(known) => known.whole |= one.whole,
+            None => channels.push(one.clone()),
+        }
+    }
+    if newest.is_none() {
+        channels.iter_mut().for_each(|channel| channel.whole = true);
+    }
+    let schema = channels.iter().fold(DynSchema::new(), |schema, channel| match channel.rule {
+        WriteRule::Last => schema.last(channel.name.as_str()),
+        WriteRule::Append => schema.append(channel.name.as_str()),
+        WriteRule::Messages => schema.messages(channel.name.as_str()),
+        WriteRule::Map => schema.map(channel.name.as_str()),
+        WriteRule::Text => schema.text(channel.name.as_str()),
     });
     let schema = Arc::new(schema.build());
     let head = match newest {
@@ -483,29 +500,30 @@ fn named_head(
             let unknown =
                 || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: checkpoint.to_string() };
             let record = thread.store().backend().checkpoint(&point)?.ok_or_else(unknown)?;
-            DecodedHead::read(&*schema, thread.store(), &record)?
+            let whole = |name: &str| channels.iter().any(|channel| channel.name == name && channel.whole);
+            DecodedHead::read_ends(&*schema, thread.store(), &record, whole)?
         }
     };
-    Ok(NamedHead { schema, rules, head })
+    Ok(NamedHead { schema, channels, head })
 }
 
-/// Returns whether all channels are among those that were decoded, by the same rules.
-fn has_all(known: &[(String, WriteRule)], wanted: &[(String, WriteRule)]) -> Result<bool, StoreError> {
-    for (channel, rule) in wanted {
-        match known.iter().find(|(of, _)| of == channel) {
-            Some((_, found)) if found != rule => return Err(of_another_kind(channel, *found, *rule)),
-            Some(_) => {}
-            None => return Ok(false),
+/// Returns whether all channels are among those that were decoded, by the same rules and as far as they are needed.
+fn has_all(known: &[WrittenChannel], wanted: &[WrittenChannel]) -> Result<bool, StoreError> {
+    for one in wanted {
+        match known.iter().find(|known| known.name == one.name) {
+            Some(found) if found.rule != one.rule => return Err(of_another_kind(&one.name, found.rule, one.rule)),
+            Some(found) if found.whole || !one.whole => {}
+            _ => return Ok(false),
         }
     }
     Ok(true)
 }
 
 /// Compares the written channels with those at a checkpoint.
-fn verify(thread: &Thread, at: &CheckpointRef, wanted: &[(String, WriteRule)]) -> Result<(), StoreError> {
+fn verify(thread: &Thread, at: &CheckpointRef, wanted: &[WrittenChannel]) -> Result<(), StoreError> {
     let backend = thread.store().backend();
     let state = backend.state(at)?;
-    for (channel, rule) in wanted {
+    for WrittenChannel { name: channel, rule, .. } in wanted {
         let Some(stored) = state.channels.iter().find(|stored| *stored.channel == **channel) else { continue };
         let found = match &stored.value {
             ChannelValue::Empty => continue,

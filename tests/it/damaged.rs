@@ -169,3 +169,18 @@ fn items_that_do_not_decode_count_as_placeholders() {
     assert_eq!(positions(&most, true).len(), 10_000);
     assert!(head.read_items("messages", ItemRange::All, Damaged::Placeholder).is_err());
 }
+
+#[test]
+fn the_first_append_of_a_handle_reads_the_end_of_the_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = chat(folder.path(), 1_300);
+    harm(&path, "UPDATE payload SET text = 'other' WHERE text = 'text 7.'");
+    let thread = Store::open(&path).unwrap().thread("t").unwrap();
+    thread.append("messages", [Message::ai("more")]).unwrap();
+    assert_eq!(thread.head().unwrap().unwrap().len("messages").unwrap(), 1_301);
+
+    // A message by its id needs all of them.
+    let error = thread.append("messages", [Message::ai("again").with_id("m1")]).unwrap_err();
+    assert!(matches!(error.as_store(), Some(StoreError::Corrupt { .. })), "{error}");
+    assert_eq!(thread.head().unwrap().unwrap().len("messages").unwrap(), 1_301);
+}

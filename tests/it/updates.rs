@@ -265,6 +265,65 @@ fn writes_by_name_follow_the_rules_of_the_stored_channels() {
     });
 }
 
+/// A message by its id and its text, as the model has it.
+fn shown(thread: &Thread) -> Vec<(String, String)> {
+    let messages = thread.head().unwrap().unwrap().messages("messages", ItemRange::All).unwrap();
+    messages.into_iter().map(|message| (message.id.clone().unwrap(), message.text().into_owned())).collect()
+}
+
+#[test]
+fn random_writes_by_name_equal_a_model_whatever_is_cached() {
+    on_both(|store| {
+        for seed in 0..12_u64 {
+            let thread = store.thread(format!("t{seed}")).unwrap();
+            let mut ids = annals::base::IdSource::from_seed(seed);
+            let (mut model, mut notes): (Vec<(String, String)>, Vec<Value>) = (Vec::new(), Vec::new());
+            for n in 0..60_u64 {
+                let text = format!("text {n}");
+                let any = (!model.is_empty()).then(|| model[ids.random() as usize % model.len()].0.clone());
+                if ids.random() % 3 == 0 {
+                    store.clear_head_cache();
+                }
+                match (ids.random() % 10, any) {
+                    (0, Some(id)) => {
+                        thread.append("messages", [Message::human(&*text).with_id(&*id)]).unwrap();
+                        model.iter_mut().find(|one| one.0 == id).unwrap().1 = text;
+                    }
+                    (1, Some(id)) => {
+                        thread.append("messages", [Message::remove(&*id)]).unwrap();
+                        model.retain(|one| one.0 != id);
+                    }
+                    (2, Some(_)) => {
+                        let (last, _) = model.pop().unwrap();
+                        thread.append("messages", [Message::remove(&*last)]).unwrap();
+                    }
+                    (3, Some(_)) if n % 4 == 0 => {
+                        thread.append("messages", [Message::remove_all()]).unwrap();
+                        model.clear();
+                    }
+                    (4, _) => {
+                        let id = format!("own {n}");
+                        thread.append("messages", [Message::human(&*text).with_id(&*id)]).unwrap();
+                        model.push((id, text));
+                    }
+                    (5, _) => {
+                        notes.push(text.clone().into());
+                        let write = thread.write().append("notes", [text.clone()]).set("title", text.clone());
+                        write.append("messages", [Message::ai(&*text)]).commit().unwrap();
+                        model.push((shown(&thread).pop().unwrap().0, text));
+                    }
+                    _ => {
+                        thread.append("messages", [Message::ai(&*text)]).unwrap();
+                        model.push((shown(&thread).pop().unwrap().0, text));
+                    }
+                }
+                assert_eq!(shown(&thread), model, "seed {seed}, write {n}");
+            }
+            assert_eq!(thread.head().unwrap().unwrap().get("notes").unwrap().unwrap(), Value::List(notes));
+        }
+    });
+}
+
 fn chat_of(thread: &Thread) -> Chat {
     thread.head().unwrap().unwrap().state().unwrap()
 }
