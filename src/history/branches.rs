@@ -329,13 +329,18 @@ impl Thread {
             return Ok(changes);
         }
         changes.push(OperationChange::head(root.id().clone(), root.namespace().clone(), head, Some(to)));
-        let mut target = MoveTarget::new(self.stored(to)?)?;
+        let at = self.stored(to)?;
+        let mut target: Option<MoveTarget> = None;
         for namespace in backend.namespaces(root.id())? {
             // The namespace of a subgraph that keeps no state beyond its task names the task.
             if namespace.is_root() || namespace.as_str().contains(':') {
                 continue;
             }
             let found = backend.head_id(root.id(), &namespace)?;
+            let target = match &mut target {
+                Some(target) => target,
+                None => target.insert(MoveTarget::new(at.clone())?),
+            };
             let wanted = target.of_subgraph(&namespace)?.unwrap_or(found);
             if found != wanted {
                 changes.push(OperationChange::head(root.id().clone(), namespace, found, wanted));

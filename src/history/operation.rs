@@ -8,11 +8,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::base::limits::HISTORY_PAGE_ROWS;
+use crate::base::limits::{HISTORY_PAGE_ROWS, OPERATION_BYTES, OPERATION_ROWS_MIN};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::{
-    CheckpointQuery, CheckpointRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
-    OperationRecord, OperationTarget, OperationValue, Source, StoreError,
+    Backend, CachedHead, CheckpointQuery, CheckpointRecord, HeadKey, NewOperation, OperationChange, OperationField,
+    OperationKind, OperationQuery, OperationRecord, OperationTarget, OperationValue, Source, StoreError,
 };
 
 use super::snapshot::Snapshot;
@@ -144,20 +144,25 @@ impl Operation {
 #[derive(Debug)]
 pub struct Operations {
     thread: Thread,
+    pages: OperationPages,
+}
+
+/// The checkpoints and the stored operations of a thread that were read but not returned yet, and the queries for the
+/// older ones. The first pages are short: an undo needs a few rows.
+#[derive(Debug)]
+struct OperationPages {
     checkpoints: VecDeque<CheckpointRecord>,
     older_checkpoints: Option<CheckpointQuery>,
     stored: VecDeque<OperationRecord>,
     older_stored: Option<OperationQuery>,
 }
 
-impl Operations {
-    pub(super) fn of(thread: &Thread) -> Self {
-        let thread = thread.with_namespace(Namespace::root());
-        let mut checkpoints = CheckpointQuery::new(thread.id().clone(), Namespace::root());
-        checkpoints.limit = HISTORY_PAGE_ROWS;
-        let stored = OperationQuery::new().thread(thread.id().clone()).limit(HISTORY_PAGE_ROWS);
+impl OperationPages {
+    fn of(thread: &ThreadId) -> Self {
+        let mut checkpoints = CheckpointQuery::new(thread.clone(), Namespace::root());
+        checkpoints.limit = OPERATION_ROWS_MIN;
+        let stored = OperationQuery::new().thread(thread.clone()).limit(OPERATION_ROWS_MIN);
         Self {
-            thread,
             checkpoints: VecDeque::new(),
             older_checkpoints: Some(checkpoints),
             stored: VecDeque::new(),
@@ -166,12 +171,13 @@ impl Operations {
     }
 
     /// Reads the next page of each kind that is used up.
-    fn fill(&mut self) -> Result<(), StoreError> {
-        let backend = self.thread.store().backend();
+    fn fill(&mut self, backend: &dyn Backend) -> Result<(), StoreError> {
+        let longer = |rows: usize| (2 * rows).min(HISTORY_PAGE_ROWS);
         if self.checkpoints.is_empty()
             && let Some(query) = &mut self.older_checkpoints
         {
             self.checkpoints = backend.checkpoints(query)?.into();
+            query.limit = longer(query.limit);
             match self.checkpoints.back() {
                 Some(last) => query.before = Some(last.point.checkpoint),
                 None => self.older_checkpoints = None,
@@ -181,6 +187,7 @@ impl Operations {
             && let Some(query) = &mut self.older_stored
         {
             self.stored = backend.operations(query)?.into();
+            query.limit = longer(query.limit);
             match self.stored.back() {
                 Some(last) => query.before = Some(last.id),
                 None => self.older_stored = None,
@@ -189,8 +196,8 @@ impl Operations {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<Option<Operation>, StoreError> {
-        self.fill()?;
+    fn read(&mut self, backend: &dyn Backend) -> Result<Option<Operation>, StoreError> {
+        self.fill(backend)?;
         let is_stored = match (self.stored.front(), self.checkpoints.front()) {
             (Some(stored), Some(checkpoint)) => stored.seq >= checkpoint.seq,
             (stored, _) => stored.is_some(),
@@ -210,7 +217,7 @@ impl Operations {
             at: last.created_at,
         };
         loop {
-            self.fill()?;
+            self.fill(backend)?;
             let Some(older) = self.checkpoints.front() else { break };
             let is_divided = self.stored.front().is_some_and(|stored| stored.seq >= older.seq);
             if group.run.is_none() || older.run != group.run || is_divided {
@@ -224,30 +231,41 @@ impl Operations {
     }
 }
 
+impl Operations {
+    pub(super) fn of(thread: &Thread) -> Self {
+        Self { thread: thread.with_namespace(Namespace::root()), pages: OperationPages::of(thread.id()) }
+    }
+}
+
 impl Iterator for Operations {
     type Item = Result<Operation, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.read();
+        let next = self.pages.read(&**self.thread.store().backend());
         if next.is_err() {
-            (self.older_checkpoints, self.older_stored) = (None, None);
-            self.checkpoints.clear();
-            self.stored.clear();
+            (self.pages.older_checkpoints, self.pages.older_stored) = (None, None);
+            self.pages.checkpoints.clear();
+            self.pages.stored.clear();
         }
         next.transpose()
     }
 }
 
 /// The operations of a thread, read as far back as they are asked for. The newest one has index 0.
-struct OperationWalk {
-    rest: Operations,
+struct OperationWalk<'a> {
+    backend: &'a dyn Backend,
+    rest: OperationPages,
     read: Vec<Operation>,
 }
 
-impl OperationWalk {
+impl<'a> OperationWalk<'a> {
+    fn of(thread: &'a Thread) -> Self {
+        Self { backend: &**thread.store().backend(), rest: OperationPages::of(thread.id()), read: Vec::new() }
+    }
+
     fn get(&mut self, index: usize) -> Result<Option<&Operation>, StoreError> {
         while self.read.len() <= index {
-            match self.rest.read()? {
+            match self.rest.read(self.backend)? {
                 Some(operation) => self.read.push(operation),
                 None => return Ok(None),
             }
@@ -268,15 +286,14 @@ impl OperationWalk {
     }
 
     /// Returns the index of the newest operation that is not undone. An operation on several threads may be undone
-    /// through another thread, so newer operations than it can be left.
-    fn newest_done(&mut self) -> Result<Option<usize>, StoreError> {
-        // The last undo or redo of each target that was met so far: `true` if it is undone.
-        let mut is_undone: HashMap<OperationTarget, bool> = HashMap::new();
+    /// through another thread, so newer operations than it can be left. `is_undone` are the undos and redos of operations
+    /// before the first one.
+    fn newest_done(&mut self, is_undone: &mut IsUndone) -> Result<Option<usize>, StoreError> {
         let mut index = 0;
         while let Some(operation) = self.get(index)? {
             match operation.reverts() {
                 Some((kind, target)) => _ = is_undone.entry(target).or_insert(kind == OperationKind::Undo),
-                None if is_undone.get(&operation.target()) == Some(&true) => {}
+                None if is_undone.remove(&operation.target()) == Some(true) => {}
                 None => return Ok(Some(index)),
             }
             index += 1;
@@ -304,16 +321,62 @@ impl OperationWalk {
     }
 
     /// Returns the head of the root namespace before the operation at an index.
-    fn head_before(&mut self, index: usize) -> Result<Option<CheckpointId>, StoreError> {
-        let thread = self.rest.thread.id().clone();
+    fn head_before(&mut self, thread: &ThreadId, index: usize) -> Result<Option<CheckpointId>, StoreError> {
         let mut older = index + 1;
         while let Some(operation) = self.get(older)? {
-            if let Some(head) = operation.head_after(&thread) {
+            if let Some(head) = operation.head_after(thread) {
                 return Ok(Some(head));
             }
             older += 1;
         }
         Ok(None)
+    }
+}
+
+/// The newest undo or redo of each operation that older operations are not: `true` if it is undone.
+type IsUndone = HashMap<OperationTarget, bool>;
+
+/// The place of the last undo of a thread, in the cache of the store: the next undo goes on there, if nothing else was
+/// done since. Without it each of n undos would read the undos before it.
+struct UndoPlace {
+    /// The id of the undo.
+    undo: u64,
+    /// The operations that are older than the undone one.
+    rest: OperationPages,
+    read: Vec<Operation>,
+    is_undone: IsUndone,
+}
+
+impl UndoPlace {
+    /// Returns the walk of the next undo: it begins at the place of the last one if that is the newest operation.
+    fn walk(thread: &Thread) -> Result<(OperationWalk<'_>, IsUndone), StoreError> {
+        let mut fresh = OperationWalk::of(thread);
+        let cached = thread.store().heads().take(thread.id(), &Namespace::root(), HeadKey::Operations);
+        let Some(place) = cached.and_then(|cached| cached.head.downcast::<Self>().ok()) else {
+            return Ok((fresh, IsUndone::new()));
+        };
+        match fresh.get(0)? {
+            Some(Operation::Stored(newest)) if newest.id == place.undo => {}
+            _ => return Ok((fresh, IsUndone::new())),
+        }
+        let Self { rest, read, is_undone, .. } = *place;
+        Ok((OperationWalk { rest, read, ..fresh }, is_undone))
+    }
+
+    /// Puts the place behind the operation at an index into the cache.
+    fn retain(thread: &Thread, undo: u64, index: usize, walk: OperationWalk<'_>, is_undone: IsUndone) {
+        let OperationWalk { rest, mut read, .. } = walk;
+        read.drain(..=index);
+        let rows = rest.checkpoints.len() + rest.stored.len() + read.len() + is_undone.len();
+        thread.store().heads().put(CachedHead {
+            thread: thread.id().clone(),
+            namespace: Namespace::root(),
+            // The place is found by the id of the undo.
+            checkpoint: CheckpointId::default(),
+            schema: HeadKey::Operations,
+            bytes: rows * OPERATION_BYTES,
+            head: Box::new(Self { undo, rest, read, is_undone }),
+        });
     }
 }
 
@@ -327,7 +390,7 @@ impl Thread {
     pub fn operations(&self) -> Result<Operations, StoreError> {
         self.store().settle_abandoned();
         let mut operations = Operations::of(self);
-        operations.fill()?;
+        operations.pages.fill(&**self.store().backend())?;
         Ok(operations)
     }
 
@@ -365,21 +428,32 @@ impl Thread {
     /// ```
     pub fn undo(&self) -> Result<Option<Operation>, StoreError> {
         self.store().settle_abandoned();
-        let mut walk = OperationWalk { rest: Operations::of(self), read: Vec::new() };
-        let Some(index) = walk.newest_done()? else { return Ok(None) };
-        let head = walk.head_before(index)?;
-        let undone = walk.read.swap_remove(index);
+        let (mut walk, mut is_undone) = UndoPlace::walk(self)?;
+        let Some(index) = walk.newest_done(&mut is_undone)? else { return Ok(None) };
+        let undone = walk.read[index].clone();
+        debug_assert_eq!(self.newest_done().ok().flatten(), Some(undone.target()), "the place skips undone ones alone");
         let changes = match &undone {
-            Operation::Commits(group) => match self.with_kept_parent(group).map(|()| head)? {
-                Some(head) => self.head_changes(head)?,
-                None => return Ok(None),
-            },
+            Operation::Commits(group) => {
+                let head = walk.head_before(self.id(), index)?;
+                match self.with_kept_parent(group).map(|()| head)? {
+                    Some(head) => self.head_changes(head)?,
+                    None => return Ok(None),
+                }
+            }
             Operation::Stored(record) => {
                 let inverse = record.changes.iter().cloned().map(OperationChange::inverse);
                 self.on_present_subgraphs(inverse.collect())?
             }
         };
-        self.revert(OperationKind::Undo, undone, changes)
+        let undo = self.revert(OperationKind::Undo, &undone, changes)?;
+        UndoPlace::retain(self, undo, index, walk, is_undone);
+        Ok(Some(undone))
+    }
+
+    /// Returns the newest operation that is not undone, found from the newest operation on.
+    fn newest_done(&self) -> Result<Option<OperationTarget>, StoreError> {
+        let mut walk = OperationWalk::of(self);
+        Ok(walk.newest_done(&mut IsUndone::new())?.map(|index| walk.read[index].target()))
     }
 
     /// Makes the operation again that was undone last. Returns it, `None` if nothing was undone since the last
@@ -389,14 +463,15 @@ impl Thread {
     /// As [`Thread::undo`].
     pub fn redo(&self) -> Result<Option<Operation>, StoreError> {
         self.store().settle_abandoned();
-        let mut walk = OperationWalk { rest: Operations::of(self), read: Vec::new() };
+        let mut walk = OperationWalk::of(self);
         let Some(index) = walk.newest_undone()? else { return Ok(None) };
         let undone = walk.read.swap_remove(index);
         let changes = match &undone {
             Operation::Commits(group) => self.head_changes(group.last)?,
             Operation::Stored(record) => self.on_present_subgraphs(record.changes.clone())?,
         };
-        self.revert(OperationKind::Redo, undone, changes)
+        self.revert(OperationKind::Redo, &undone, changes)?;
+        Ok(Some(undone))
     }
 
     /// Refuses to go back to before a run whose beginning, or the checkpoint before it, was pruned.
@@ -415,17 +490,12 @@ impl Thread {
         }
     }
 
-    fn revert(
-        &self,
-        kind: OperationKind,
-        of: Operation,
-        changes: Vec<OperationChange>,
-    ) -> Result<Option<Operation>, StoreError> {
+    /// Stores an undo or a redo, and returns its id.
+    fn revert(&self, kind: OperationKind, of: &Operation, changes: Vec<OperationChange>) -> Result<u64, StoreError> {
         let mut operation = NewOperation::new(kind, self.store().now());
         operation.target = Some(of.target());
         operation.changes = changes;
-        self.operate(operation)?;
-        Ok(Some(of))
+        self.operate(operation)
     }
 
     /// Stores an operation with the actor of this handle.

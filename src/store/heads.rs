@@ -26,6 +26,8 @@ pub enum HeadKey {
     State(TypeId),
     /// The channels that were written by name.
     Named,
+    /// The operations that the last undo has read.
+    Operations,
 }
 
 /// A decoded head: the state that an executor made of a checkpoint, opaque to the store.

@@ -119,6 +119,31 @@ fn undo_goes_back_over_updates_and_rewinds_and_redo_forward() {
     });
 }
 
+#[test]
+fn handles_of_one_file_undo_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let threads = [(); 2].map(|()| Store::open(&path).unwrap().thread("t").unwrap());
+    for n in 1..=20 {
+        add(&threads[0], n);
+    }
+    let mut expected: Vec<i64> = (1..=20).collect();
+    for n in [0, 0, 1, 1, 1, 0, 1, 0, 0] {
+        threads[n].undo().unwrap().unwrap();
+        expected.pop();
+        assert_eq!(log(&threads[1 - n]), expected);
+    }
+    threads[1].redo().unwrap().unwrap();
+    expected.push(12);
+    assert_eq!(log(&threads[0]), expected);
+    threads[0].undo().unwrap().unwrap();
+    add(&threads[1], 30);
+    threads[0].undo().unwrap().unwrap();
+    threads[0].undo().unwrap().unwrap();
+    assert_eq!(log(&threads[1]), (1..=10).collect::<Vec<i64>>());
+    assert_eq!(threads[0].store().check().unwrap().problems, []);
+}
+
 /// A thread as undo sees it: the values of the log after each operation that is done, and those that were undone.
 #[derive(Default)]
 struct Model {

@@ -218,6 +218,11 @@ pub const RUN_KEY_BYTES_MAX: usize = 1_024;
 pub const PAGE_ROWS_MAX: usize = 10_000;
 /// Checkpoints, operations or threads that a walk through a history reads at once.
 pub const HISTORY_PAGE_ROWS: usize = 64;
+/// Checkpoints and stored operations that a walk through the operations of a thread reads first; each further page is
+/// twice as long.
+pub const OPERATION_ROWS_MIN: usize = 4;
+/// About how many bytes an operation takes that an undo retains for the next one.
+pub const OPERATION_BYTES: usize = 512;
 /// Checkpoints that a point with a distance from the head passes over at once.
 pub const POINT_PAGE_ROWS: u64 = 256;
 /// Versions that the first read of the values of a channel over time brings; each further one brings more.
@@ -266,6 +271,7 @@ const _: () = assert!(RENEWAL_IDLE.as_nanos() < LEASE_DEFAULT.as_nanos());
 const _: () = assert!(RETRY_INTERVAL_DEFAULT.as_nanos() < RETRY_PAUSE_MAX.as_nanos());
 const _: () = assert!(RETRY_PAUSE_MAX.as_nanos() < RETRY_INTERVAL_MAX_DEFAULT.as_nanos());
 const _: () = assert!(WATCH_INTERVAL.as_nanos() < WATCH_WAIT.as_nanos());
+const _: () = assert!(OPERATION_ROWS_MIN <= HISTORY_PAGE_ROWS);
 const _: () = assert!(HISTORY_PAGE_ROWS <= PAGE_ROWS_MAX && POINT_PAGE_ROWS <= PAGE_ROWS_MAX as u64);
 const _: () = assert!(EVOLUTION_PAGE_MIN < EVOLUTION_PAGE_MAX && EVOLUTION_PAGE_MAX <= PAGE_ROWS_MAX);
 const _: () = assert!(TASKS_ALONE.as_nanos() < POOL_IDLE.as_nanos());
