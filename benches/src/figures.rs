@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 120] = [
+const FIGURES: [Figure; 122] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -98,6 +98,8 @@ const FIGURES: [Figure; 120] = [
         .about("appended to 100,000"),
     figure("undo_us", "writes", FigureTarget::AtMostOf(|report| Some(3.0 * report.get("append_message_us_10k")?))),
     figure("undo_us_100k", "writes", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("undo_us")?))),
+    figure("first_append_us_10k", "writes", FigureTarget::None).about("by a handle that has not read the thread"),
+    figure("first_append_us_100k", "writes", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("first_append_us_10k")?))),
     figure("diff_adjacent_us_10k", "inspect", FigureTarget::AtMost(1_000.0)),
     figure("blame_item_us_10k", "inspect", FigureTarget::AtMost(500.0)),
     figure("message_by_id_us_10k", "inspect", FigureTarget::AtMost(100.0)),

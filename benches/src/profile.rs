@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use annals::message::Message;
 use annals::store::Synchronous;
 use annals_graph::Durability;
 use annals_graph::prelude::State as _;
@@ -30,6 +31,15 @@ pub(crate) fn run(args: Vec<String>) -> Result<()> {
             let mut raw = Raw::open(path, Synchronous::Normal, append::template_beside(path)?)?;
             let rows = raw.prepare(count);
             timed(|| rows.iter().try_for_each(|row| raw.superstep(row)))?
+        }
+        "append" | "undo" => {
+            let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
+            let append = || Ok(thread.append("messages", [Message::ai("Bern")]).map(|_| ())?);
+            let appended = timed(|| (0..count).try_for_each(|_| append()))?;
+            match work.as_str() {
+                "append" => appended,
+                _ => timed(|| (0..count).try_for_each(|_| Ok(thread.undo().map(|_| ())?)))?,
+            }
         }
         "turn" => {
             let graph = turns::graph()?;

@@ -1,5 +1,5 @@
-//! A message that is appended without a graph to a thread of 10,000 and of 100,000, and the undo of it, beside the same
-//! rows by hand.
+//! A message that is appended without a graph to a thread of 10,000 and of 100,000, by a handle that has appended before
+//! and by a new one, and the undo of it, beside the same rows by hand.
 
 use std::path::Path;
 
@@ -39,16 +39,21 @@ const COUNTERS: [(&str, &str); 8] = [
 ];
 const IDS: [(&str, &str); 2] = [("checkpoint", "id"), ("payload", "item_id")];
 
-/// Measures `append_message_us_*` and `undo_us`.
+/// Measures `append_message_us_*`, `undo_us` and `first_append_us_*`.
 pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (_, turns) = turns::lengths(bench);
-    measure_at(bench, report, turns, ["append_message_us_10k", "append_message_by_hand_us_10k", "undo_us"])?;
-    let names = ["append_message_us_100k", "append_message_by_hand_us_100k", "undo_us_100k"];
+    measure_at(
+        bench,
+        report,
+        turns,
+        ["append_message_us_10k", "append_message_by_hand_us_10k", "undo_us", "first_append_us_10k"],
+    )?;
+    let names = ["append_message_us_100k", "append_message_by_hand_us_100k", "undo_us_100k", "first_append_us_100k"];
     measure_at(bench, report, bench.runs(100_000, 600), names)
 }
 
-/// Measures an append, the same rows by hand, and an undo, in a thread of so many turns.
-fn measure_at(bench: &Bench, report: &mut FigureReport, turns: usize, names: [&str; 3]) -> Result<()> {
+/// Measures an append, the same rows by hand, an undo, and the first append of a handle, in a thread of so many turns.
+fn measure_at(bench: &Bench, report: &mut FigureReport, turns: usize, names: [&str; 4]) -> Result<()> {
     let (path, copy) = (bench.file(&format!("writes-{turns}.db"))?, bench.file(&format!("by-hand-{turns}.db"))?);
     turns::build(&path, turns)?;
     let opened = disk::open(&path, Synchronous::Normal)?;
@@ -88,7 +93,17 @@ fn measure_at(bench: &Bench, report: &mut FigureReport, turns: usize, names: [&s
     let left = turns as u64 + 1 + appended - undone.len() as u64;
     same("messages after the undos", thread.at("@")?.len("messages")?, left)?;
     report.set(names[2], median(&undone));
-    opened.store.check().map(|report| report.problems.is_empty()).map(|sound| same("a sound store", sound, true))?
+    let problems = opened.store.check()?.problems.len();
+    same("problems in the store", problems, 0)?;
+    drop((thread, opened));
+    let mut first = Vec::new();
+    for _ in 0..bench.runs(15, 2) {
+        let opened = disk::open(&path, Synchronous::Normal)?;
+        let thread = opened.store.thread(THREAD)?;
+        first.push(timed(|| Ok(thread.append("messages", [message()]).map(|_| ())?))?.0);
+    }
+    report.set(names[3], median(&first));
+    Ok(())
 }
 
 /// A row that is written again and again, with other numbers.
