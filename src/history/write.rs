@@ -392,7 +392,7 @@ impl ThreadWrite {
             }
             let mut named = named_head(&thread, &wanted, found)?;
             let layout: &dyn Layout = &*named.schema;
-            let prepared = prepared(&thread, layout, Writes::from(update(&writes, &values)))?;
+            let prepared = prepared(&thread, layout, to_writes(&named.channels, &writes, &values))?;
             match commit_on(&thread, layout, &mut named.head, prepared, &with) {
                 Err(error) if error.is_conflict() && expected.is_none() && attempt < UPDATE_ATTEMPTS_MAX => {
                     attempt += 1
@@ -442,25 +442,35 @@ fn of_another_kind(channel: &str, found: WriteRule, wanted: WriteRule) -> StoreE
     StoreError::Invalid { field: "write.channel", reason }
 }
 
-fn update(writes: &[(String, Vec<NewItem>)], values: &[(String, WriteRule, Value)]) -> DynUpdate {
-    let mut update = DynUpdate::new();
-    for (channel, items) in writes {
+/// Returns the writes for the channels of a head: messages as they are, other values by the names of their channels.
+fn to_writes(
+    channels: &[WrittenChannel],
+    writes: &[(String, Vec<NewItem>)],
+    values: &[(String, WriteRule, Value)],
+) -> Writes {
+    let mut named = DynUpdate::new();
+    let mut typed = Writes::default();
+    for (name, items) in writes {
         let mut messages = Vec::new();
         for item in items {
             match item {
                 NewItem::Message(message) => messages.push(message.clone()),
                 // A write of a list adds its items: a list that is one item is in a list of its own.
                 NewItem::Value(list @ Value::List(_)) => {
-                    update = update.set(channel.clone(), Value::List(vec![list.clone()]));
+                    named = named.set(name.clone(), Value::List(vec![list.clone()]));
                 }
-                NewItem::Value(value) => update = update.set(channel.clone(), value.clone()),
+                NewItem::Value(value) => named = named.set(name.clone(), value.clone()),
             }
         }
-        if !messages.is_empty() {
-            update = update.messages(channel.clone(), messages);
+        if !messages.is_empty()
+            && let Some(field) = channels.iter().position(|channel| channel.name == *name)
+        {
+            typed.push(field, messages);
         }
     }
-    values.iter().fold(update, |update, (channel, _, value)| update.set(channel.clone(), value.clone()))
+    let named = values.iter().fold(named, |named, (name, _, value)| named.set(name.clone(), value.clone()));
+    typed.extend(named.into());
+    typed
 }
 
 /// Returns the decoded channels at the head: from the cache if it has them all at that checkpoint, else from the file.
