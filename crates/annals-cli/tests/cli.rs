@@ -6,6 +6,8 @@
 mod contract;
 #[path = "cli/differences.rs"]
 mod differences;
+#[path = "cli/fixtures.rs"]
+mod fixtures;
 #[path = "cli/flows.rs"]
 mod flows;
 #[path = "cli/guides.rs"]
@@ -22,6 +24,8 @@ mod listings;
 mod maps;
 #[path = "cli/outside.rs"]
 mod outside;
+#[path = "cli/picture.rs"]
+mod picture;
 #[path = "cli/repair.rs"]
 mod repair;
 #[path = "cli/schema.rs"]

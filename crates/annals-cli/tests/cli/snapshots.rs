@@ -292,7 +292,7 @@ const FLOW: &str = "name = 'sum'\ndescription = 'Adds'\nchannels = { n = 'sum' }
                     [nodes.double]\nset = { n = '= n' }\n";
 
 /// A folder with the fixed store and the files that the commands read.
-fn fixed() -> Bench {
+pub(super) fn fixed() -> Bench {
     let bench = Bench::new();
     three_threads(&bench.path("store.db"), "2020-05-04T09:00:00Z");
     fs::write(bench.path("flow.toml"), FLOW).unwrap();
@@ -368,15 +368,19 @@ fn shown(bench: &Bench, command: &str, compared: SnapshotLines) -> String {
     text
 }
 
-#[allow(clippy::disallowed_methods, reason = "snapshots are renewed when it is asked for")]
 fn compare(name: &str, found: &str) {
-    let path = Path::new(FOLDER).join(name).with_extension("txt");
+    compare_file(&Path::new(FOLDER).join(name).with_extension("txt"), found);
+}
+
+/// Compares a text with a file of the repository, or writes it there.
+#[allow(clippy::disallowed_methods, reason = "snapshots are renewed when it is asked for")]
+pub(super) fn compare_file(path: &Path, found: &str) {
     if std::env::var_os("ANNALS_SNAPSHOTS").is_some_and(|value| value == "renew") {
-        fs::create_dir_all(FOLDER).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, found).unwrap();
         return;
     }
-    let expected = fs::read_to_string(&path).unwrap_or_default().replace('\r', "");
+    let expected = fs::read_to_string(path).unwrap_or_default().replace('\r', "");
     let differs = expected.lines().zip(found.lines()).position(|(a, b)| a != b);
     let line = differs.unwrap_or_else(|| expected.lines().count().min(found.lines().count()));
     let at = |text: &str| text.lines().nth(line).unwrap_or("(end)").to_owned();

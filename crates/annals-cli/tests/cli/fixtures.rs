@@ -1,0 +1,50 @@
+//! The histories of other programs by the command: each fixture is imported and exported as the library does it, whose
+//! documents are compared with the expected ones in its own tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use annals::store::Store;
+use annals_import::{Importer, export_turns};
+
+use super::{Bench, code, stderr};
+
+/// The number of fixtures: a fixture that is lost fails the test.
+const FIXTURES: usize = 80;
+
+fn folders(of: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+#[test]
+fn every_fixture_is_imported_and_exported_by_the_command() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity/agents");
+    let mut fixtures = 0;
+    for source in folders(&root) {
+        let kind = source.file_name().unwrap().to_str().unwrap();
+        for folder in folders(&source) {
+            fixtures += 1;
+            let (bench, input) = (Bench::new(), folder.join("input"));
+            let place = folder.display();
+            let import = bench.annals(&["import", input.to_str().unwrap(), "--from", kind]);
+            assert_eq!(code(&import), 0, "{place}: {}", stderr(&import));
+
+            let store = Store::memory();
+            let report = Importer::new(&store).only(kind.parse().unwrap()).run(&input).unwrap();
+            let exported = bench.annals(&["export", "--all", "--format", "turns-json"]);
+            if report.threads_new == 0 && code(&exported) != 0 {
+                assert!(stderr(&exported).contains("no store"), "{place}: {}", stderr(&exported));
+                continue;
+            }
+            assert_eq!(code(&exported), 0, "{place}: {}", stderr(&exported));
+            let mut document: serde_json::Value = serde_json::from_slice(&exported.stdout).unwrap();
+            // The version of what the command prints.
+            assert_eq!(document.as_object_mut().unwrap().remove("schema"), Some(1.into()), "{place}");
+            assert_eq!(document, export_turns(&store).unwrap(), "{place}");
+        }
+    }
+    assert_eq!(fixtures, FIXTURES);
+}
