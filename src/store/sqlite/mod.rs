@@ -13,6 +13,7 @@
 //! one snapshot per call.
 
 mod backup;
+mod beside;
 mod cache;
 mod caches;
 mod changes;
@@ -102,10 +103,10 @@ use worker::Background;
 use writer::SqliteWriter;
 
 use crate::base::limits::{PRUNE_INTERVAL, SEARCH_TAIL_MAX};
-use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::beside::Beside;
 use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
@@ -678,52 +679,5 @@ impl SqliteBackend {
         }
         report.up_to = report.up_to.filter(|_| report.problems.is_empty());
         Ok(report)
-    }
-}
-
-impl Beside for SqliteBackend {
-    fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
-        self.writer()?.commit(JobRef::Kv(changes))
-    }
-
-    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
-        self.pool.read(|view| kv::entry(view, namespace, key, now))
-    }
-
-    fn kv_entries(
-        &self,
-        under: Option<&KvNamespace>,
-        now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        self.pool.read(|view| kv::entries(view, under, now, visit))
-    }
-
-    fn kv_indexed(
-        &self,
-        under: Option<&KvNamespace>,
-        now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        self.pool.read(|view| kv::indexed(view, under, now, visit))
-    }
-
-    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
-        self.pool.read(|view| kv::expired(view.conn, now, limit))
-    }
-
-    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
-        self.pool.read(|view| kv::namespaces(view, under, now))
-    }
-
-    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
-        self.pool.read(|view| keys.iter().map(|key| cache::value(view, key, now)).collect())
-    }
-
-    fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
-        match self.writer() {
-            Ok(writer) => writer.submit(Job::Cache(changes)),
-            Err(error) => CommitHandle::settled(Err(error)),
-        }
     }
 }
