@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::base::limits::{HISTORY_PAGE_ROWS, OPERATION_BYTES, OPERATION_ROWS_MIN};
+use crate::base::limits::{HISTORY_PAGE_ROWS, OPERATION_ROWS_MIN};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::{
     Backend, CachedHead, CheckpointQuery, CheckpointRecord, HeadKey, NewOperation, OperationChange, OperationField,
@@ -17,6 +17,9 @@ use crate::store::{
 
 use super::snapshot::Snapshot;
 use super::thread::Thread;
+
+/// About how many bytes an operation takes that an undo retains for the next one.
+const OPERATION_BYTES: usize = 512;
 
 /// A change of a thread as a whole, which can be undone: by a run or an update, or by a stored operation.
 ///
@@ -286,8 +289,8 @@ impl<'a> OperationWalk<'a> {
     }
 
     /// Returns the index of the newest operation that is not undone. An operation on several threads may be undone
-    /// through another thread, so newer operations than it can be left. `is_undone` are the undos and redos of operations
-    /// before the first one.
+    /// through another thread, so newer operations than it can be left. `is_undone` are the undos and redos of
+    /// operations before the first one.
     fn newest_done(&mut self, is_undone: &mut IsUndone) -> Result<Option<usize>, StoreError> {
         let mut index = 0;
         while let Some(operation) = self.get(index)? {
@@ -348,19 +351,20 @@ struct UndoPlace {
 }
 
 impl UndoPlace {
-    /// Returns the walk of the next undo: it begins at the place of the last one if that is the newest operation.
-    fn walk(thread: &Thread) -> Result<(OperationWalk<'_>, IsUndone), StoreError> {
+    /// Returns the walk of the next undo. It begins at the place of the last one, whose id is returned too, if that is
+    /// the newest operation.
+    fn walk(thread: &Thread) -> Result<(OperationWalk<'_>, IsUndone, Option<u64>), StoreError> {
         let mut fresh = OperationWalk::of(thread);
         let cached = thread.store().heads().take(thread.id(), &Namespace::root(), HeadKey::Operations);
         let Some(place) = cached.and_then(|cached| cached.head.downcast::<Self>().ok()) else {
-            return Ok((fresh, IsUndone::new()));
+            return Ok((fresh, IsUndone::new(), None));
         };
         match fresh.get(0)? {
             Some(Operation::Stored(newest)) if newest.id == place.undo => {}
-            _ => return Ok((fresh, IsUndone::new())),
+            _ => return Ok((fresh, IsUndone::new(), None)),
         }
-        let Self { rest, read, is_undone, .. } = *place;
-        Ok((OperationWalk { rest, read, ..fresh }, is_undone))
+        let Self { undo, rest, read, is_undone } = *place;
+        Ok((OperationWalk { rest, read, ..fresh }, is_undone, Some(undo)))
     }
 
     /// Puts the place behind the operation at an index into the cache.
@@ -428,10 +432,10 @@ impl Thread {
     /// ```
     pub fn undo(&self) -> Result<Option<Operation>, StoreError> {
         self.store().settle_abandoned();
-        let (mut walk, mut is_undone) = UndoPlace::walk(self)?;
+        let (mut walk, mut is_undone, last_undo) = UndoPlace::walk(self)?;
         let Some(index) = walk.newest_done(&mut is_undone)? else { return Ok(None) };
         let undone = walk.read[index].clone();
-        debug_assert_eq!(self.newest_done().ok().flatten(), Some(undone.target()), "the place skips undone ones alone");
+        debug_assert!(self.is_newest_done(&undone, last_undo), "a place skips nothing that is done");
         let changes = match &undone {
             Operation::Commits(group) => {
                 let head = walk.head_before(self.id(), index)?;
@@ -450,10 +454,14 @@ impl Thread {
         Ok(Some(undone))
     }
 
-    /// Returns the newest operation that is not undone, found from the newest operation on.
-    fn newest_done(&self) -> Result<Option<OperationTarget>, StoreError> {
+    /// Returns whether an operation is the newest one that is not undone, found from the newest operation on; also
+    /// `true` if that is not the last undo any more, at whose place the operation was found.
+    fn is_newest_done(&self, found: &Operation, last_undo: Option<u64>) -> bool {
         let mut walk = OperationWalk::of(self);
-        Ok(walk.newest_done(&mut IsUndone::new())?.map(|index| walk.read[index].target()))
+        let newest = walk.get(0).ok().flatten().map(Operation::target);
+        let has_changed = last_undo.is_none_or(|undo| newest != Some(OperationTarget::Operation(undo)));
+        let index = walk.newest_done(&mut IsUndone::new());
+        has_changed || matches!(index, Ok(Some(index)) if walk.read[index].target() == found.target())
     }
 
     /// Makes the operation again that was undone last. Returns it, `None` if nothing was undone since the last

@@ -221,8 +221,6 @@ pub const HISTORY_PAGE_ROWS: usize = 64;
 /// Checkpoints and stored operations that a walk through the operations of a thread reads first; each further page is
 /// twice as long.
 pub const OPERATION_ROWS_MIN: usize = 4;
-/// About how many bytes an operation takes that an undo retains for the next one.
-pub const OPERATION_BYTES: usize = 512;
 /// Checkpoints that a point with a distance from the head passes over at once.
 pub const POINT_PAGE_ROWS: u64 = 256;
 /// Versions that the first read of the values of a channel over time brings; each further one brings more.
