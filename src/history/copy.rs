@@ -356,24 +356,27 @@ impl<'a> Copying<'a> {
         let written = written.unwrap_or(0..u64::MAX);
         let is_replaced = written.end == u64::MAX;
         let range = if is_replaced { ItemRange::All } else { ItemRange::Positions(written.start, written.end) };
-        let items = self.items(&record.point, name, range)?;
+        let mut items = self.items(&record.point, name, range)?;
+        if is_replaced {
+            // The items of a list that is referenced, or was, have tasks of other checkpoints.
+            let tasks = parent.map(|parent| self.backend.checkpoint(parent)).transpose()?.flatten();
+            let tasks = tasks.map_or(0, |parent| parent.tasks.len());
+            for (_, ordinal, task, _) in &mut items {
+                let own = task.filter(|task| *ordinal == record.ordinal && (*task as usize) < tasks);
+                *task = own.or(channel.task);
+            }
+        }
         let reference = if is_replaced { self.backend.list_reference(&record.point, name)? } else { None };
-        if let Some(of) = reference {
+        // A list of another thread, to which the reference leads since a fork was pruned, is no list of the copy.
+        let is_copied = |of: &ListRef| self.seen.contains_key(&(of.namespace.clone(), of.checkpoint));
+        if let Some(of) = reference.filter(is_copied) {
             let base = CheckpointRef::new(self.from.clone(), of.namespace.clone(), of.checkpoint);
             let base = self.items(&base, &of.channel, ItemRange::All)?;
             return Ok(from_reference(of, base, items, channel.task, shared));
         }
         let before = match parent {
             Some(parent) if is_replaced => {
-                let is_list = self.is_list(parent, name)?;
-                let tasks = self.backend.checkpoint(parent)?.map_or(0, |parent| parent.tasks.len());
-                // The items of a referenced list that was pruned since have tasks of other checkpoints.
-                let is_own = |ordinal, task: u32| ordinal == record.ordinal && (task as usize) < tasks;
-                let by = |(position, ordinal, task, item): CopiedItem| {
-                    let task = task.filter(|task| is_own(ordinal, *task)).or(channel.task);
-                    (position, ordinal, task, item)
-                };
-                return Ok(replaced(is_list, items.into_iter().map(by).collect(), channel.task, shared));
+                return Ok(replaced(self.is_list(parent, name)?, items, channel.task, shared));
             }
             Some(parent) if self.is_list(parent, name)? => self.items(parent, name, range)?,
             _ => Vec::new(),

@@ -244,6 +244,8 @@ struct Actor {
     keys: usize,
     /// The rows that it has written to the application's table.
     rows: i64,
+    /// The last step, for the text of a failure.
+    at_work: String,
     clock: ActClock,
 }
 
@@ -263,6 +265,7 @@ impl Actor {
             made: 0,
             keys: 0,
             rows: 0,
+            at_work: String::new(),
             clock: clock.clone(),
         }
     }
@@ -298,7 +301,9 @@ impl Actor {
     fn step(&mut self, store: &Store, proxy: &Proxy) -> Result<()> {
         self.clock.begin_act();
         let at = self.pick();
-        match (Act::draw(&mut self.rng, self.compactions), self.owned[at].phase) {
+        let act = Act::draw(&mut self.rng, self.compactions);
+        self.at_work = format!("{act:?} on {}", self.owned[at].name);
+        match (act, self.owned[at].phase) {
             (Act::Turn(_) | Act::Ask | Act::Nap, Phase::Asked(_) | Phase::Napping) => self.finish(store, at),
             (Act::Turn(Durability::Async), Phase::Idle) if self.waits => {
                 self.run(store, at, &graphs().parallel, Durability::Sync).map(|_| ())
@@ -589,7 +594,9 @@ pub(crate) fn run(path: &Path, shape: &WorkloadShape, calls: &Arc<Calls>) -> Fai
         let round = |actor: &mut Actor| {
             let mut failures = Vec::new();
             for _ in 0..shape.acts {
-                failures.extend(actor.step(&store, &proxy).err().map(|error| format!("{:?}: {error}", error.kind())));
+                if let Err(error) = actor.step(&store, &proxy) {
+                    failures.push(format!("{}: {:?}: {error}", actor.at_work, error.kind()));
+                }
                 // A handle that is poisoned is reopened in the next round; until then it must only refuse.
                 if calls.unknown() > unknown + 1 {
                     break;

@@ -40,9 +40,12 @@ fn no_cut_of_each_kind_of_workload_loses_anything() {
 }
 
 #[test]
-fn a_copy_of_a_list_whose_reference_was_pruned_is_accepted_by_the_model() {
-    let (result, output) = sim(&["cuts", "--seed", "19", "--traces", "1", "--cuts-per-trace", "20"]);
-    assert!(output.status.success() && result["cuts_run"].as_u64().unwrap() > 0, "{result}");
+fn a_copy_of_lists_whose_references_were_pruned_is_accepted_by_the_model() {
+    // The reference was pruned; the list references one through a pruned one; a pruned fork references its origin.
+    for seed in ["19", "1200088", "1400007"] {
+        let (result, output) = sim(&["cuts", "--seed", seed, "--traces", "1", "--cuts-per-trace", "20"]);
+        assert!(output.status.success() && result["cuts_run"].as_u64().unwrap() > 0, "{result}");
+    }
 }
 
 #[test]
