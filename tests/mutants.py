@@ -379,7 +379,8 @@ def run(folder, part):
     plan, tests = json.loads((folder / "plan.json").read_text()), json.loads((folder / "tests.json").read_text())
     k, n = (int(number) for number in part.split("/"))
     results = folder / "results.jsonl"
-    done = {json.loads(line)["number"] for line in results.read_text().splitlines()} if results.exists() else set()
+    # A mutant that survived a smaller budget is tried again.
+    done = {line["number"] for line in read(results) if line["verdict"] != "survived" or line["budget_s"] >= BUDGET_S}
     by_function = defaultdict(list)
     for test in sorted(tests, key=lambda test: test["s"]):
         if test["ok"] and test["s"] <= SLOW_TEST_S:
@@ -398,7 +399,7 @@ def run(folder, part):
             begin = time.monotonic()
             what, by, count = verdict(folder, plan, number, by_function[plan["function"][str(number)]])
             line = {"number": number, "name": plan["mutants"][str(number)]["name"], "verdict": what, "by": by, "tests": count,
-                    "s": round(time.monotonic() - begin, 1)}
+                    "s": round(time.monotonic() - begin, 1), "budget_s": BUDGET_S}
             with lock, results.open("a") as file:
                 file.write(json.dumps(line) + "\n")
 
@@ -408,9 +409,15 @@ def run(folder, part):
     report(folder)
 
 
+def read(results):
+    """The last result of each mutant."""
+    lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    return list({line["number"]: line for line in lines}.values())
+
+
 def report(folder):
     plan = json.loads((folder / "plan.json").read_text())
-    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    lines = read(folder / "results.jsonl")
     counts = defaultdict(int)
     for line in lines:
         counts[line["verdict"]] += 1

@@ -1,5 +1,5 @@
-//! A message that is appended without a graph to a thread of 10,000 and of 100,000, by a handle that has appended before
-//! and by a new one, and the undo of it, beside the same rows by hand.
+//! A message that is appended without a graph to a thread of 10,000 and of 100,000, by a handle that has appended
+//! before and by a new one, and the undo of it, beside the same rows by hand.
 
 use std::path::Path;
 

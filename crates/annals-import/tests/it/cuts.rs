@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 
 use crate::fixtures::{fixtures, largest, read};
 
-/// Cuts of a fixture at most; a long one has as many as read this number of bytes, and at least the least number, unless
-/// the environment has `ANNALS_ALL_CUTS`.
+/// Cuts of a fixture at most; a long one has as many as read this number of bytes, and at least the least number,
+/// unless the environment has `ANNALS_ALL_CUTS`.
 const CUTS: u64 = 1_000;
 const CUTS_LEAST: u64 = 20;
 const BYTES: u64 = 500_000;
