@@ -281,7 +281,7 @@ fn random_writes_by_name_equal_a_model_whatever_is_cached() {
             for n in 0..60_u64 {
                 let text = format!("text {n}");
                 let any = (!model.is_empty()).then(|| model[ids.random() as usize % model.len()].0.clone());
-                if ids.random() % 3 == 0 {
+                if ids.random().is_multiple_of(3) {
                     store.clear_head_cache();
                 }
                 match (ids.random() % 10, any) {

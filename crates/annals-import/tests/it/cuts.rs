@@ -40,6 +40,7 @@ fn counts(bytes: &[u8]) -> (u64, u64) {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "all cuts are made when it is asked for")]
 fn a_fixture_that_is_cut_at_any_byte_has_exact_counts() {
     let mut seed = 7;
     let all = std::env::var_os("ANNALS_ALL_CUTS").is_some();
