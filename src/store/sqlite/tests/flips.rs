@@ -5,8 +5,8 @@ use crate::base::Encoded;
 use crate::store::StoreError;
 use crate::store::beside::{Beside, KvChange, KvNamespace};
 use crate::store::query::CheckpointQuery;
-use std::fs::OpenOptions as FileOptions;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, OpenOptions as FileOptions};
+use std::io::{Seek, SeekFrom, Write};
 
 const PAGE: usize = 4_096;
 const THREADS: [&str; 4] = ["a", "b", "c", "d"];
@@ -106,6 +106,11 @@ fn read(path: &Path, part: Part) -> Result<String, StoreError> {
     Ok(view)
 }
 
+fn put(file: &mut File, at: usize, byte: u8) {
+    file.seek(SeekFrom::Start(at as u64)).unwrap();
+    file.write_all(&[byte]).unwrap();
+}
+
 /// Flips the bits of two masks in each byte that is used of the page of a table or index, and reads the store each
 /// time.
 fn flip(object: &str, part: Part) {
@@ -122,17 +127,17 @@ fn flip(object: &str, part: Part) {
     let number = |at: usize| usize::from(u16::from_be_bytes([page[at], page[at + 1]]));
     let used = (0..8 + 2 * number(3)).chain(number(5)..PAGE);
     let sound = read(&copy, part).unwrap();
-    let file = FileOptions::new().write(true).open(&copy).unwrap();
+    let mut file = FileOptions::new().write(true).open(&copy).unwrap();
     let (mut wrong, mut errors) = (Vec::new(), 0);
     for at in used {
         for mask in [0x01, 0x80] {
-            file.write_all_at(&[page[at] ^ mask], (begin + at) as u64).unwrap();
+            put(&mut file, begin + at, page[at] ^ mask);
             match read(&copy, part) {
                 Ok(view) if view != sound => wrong.push(format!("byte {at} ^ {mask:#04x}")),
                 Ok(_) => {}
                 Err(_) => errors += 1,
             }
-            file.write_all_at(&[page[at]], (begin + at) as u64).unwrap();
+            put(&mut file, begin + at, page[at]);
         }
     }
     assert_eq!(wrong, Vec::<String>::new(), "{object}");
