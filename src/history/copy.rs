@@ -367,7 +367,7 @@ impl<'a> Copying<'a> {
             }
         }
         let reference = if is_replaced { self.backend.list_reference(&record.point, name)? } else { None };
-        // A list of another thread, to which the reference leads since a fork was pruned, is no list of the copy.
+        // The reference leads to a list of another thread if a fork was pruned; the copy has no such list.
         let is_copied = |of: &ListRef| self.seen.contains_key(&(of.namespace.clone(), of.checkpoint));
         if let Some(of) = reference.filter(is_copied) {
             let base = CheckpointRef::new(self.from.clone(), of.namespace.clone(), of.checkpoint);

@@ -209,6 +209,13 @@ impl SqliteBackend {
         self.eraser.as_ref().ok_or(StoreError::ReadOnly)
     }
 
+    /// Returns the head of a namespace without reading it, if the writer knows it.
+    fn bare_head(&self, thread: &ThreadId, namespace: &Namespace) -> Option<StoredHead> {
+        let head = self.writer.as_deref()?.bare_head(thread, namespace)?;
+        debug_assert!(self.is_head(thread, namespace, &head), "the file has another head than {head:?}");
+        Some(head)
+    }
+
     /// Returns whether a head that the writer retains is that of the file, until another connection has committed.
     fn is_head(&self, thread: &ThreadId, namespace: &Namespace, known: &StoredHead) -> bool {
         let read = self.pool.read(|view| view.head_with_writes(thread, namespace));
@@ -272,19 +279,17 @@ impl Backend for SqliteBackend {
     }
 
     fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
-        if let Some(head) = self.writer.as_deref().and_then(|writer| writer.bare_head(thread, namespace)) {
-            debug_assert!(self.is_head(thread, namespace, &head), "the file has another head than {head:?}");
-            return Ok(Some(head.checkpoint));
+        match self.bare_head(thread, namespace) {
+            Some(head) => Ok(Some(head.checkpoint)),
+            None => self.read_near_writer(|view| view.head_id(thread, namespace)),
         }
-        self.read_near_writer(|view| view.head_id(thread, namespace))
     }
 
     fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
-        if let Some(head) = self.writer.as_deref().and_then(|writer| writer.bare_head(thread, namespace)) {
-            debug_assert!(self.is_head(thread, namespace, &head), "the file has another head than {head:?}");
-            return Ok(Some(head));
+        match self.bare_head(thread, namespace) {
+            Some(head) => Ok(Some(head)),
+            None => self.read_near_writer(|view| view.head_with_writes(thread, namespace)),
         }
-        self.read_near_writer(|view| view.head_with_writes(thread, namespace))
     }
 
     fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {

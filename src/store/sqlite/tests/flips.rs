@@ -106,6 +106,7 @@ fn read(path: &Path, part: Part) -> Result<String, StoreError> {
     Ok(view)
 }
 
+/// Writes one byte of a file.
 fn put(file: &mut File, at: usize, byte: u8) {
     file.seek(SeekFrom::Start(at as u64)).unwrap();
     file.write_all(&[byte]).unwrap();
