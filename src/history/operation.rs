@@ -276,6 +276,10 @@ impl<'a> OperationWalk<'a> {
         Ok(self.read.get(index))
     }
 
+    fn target(&mut self, index: usize) -> Result<Option<OperationTarget>, StoreError> {
+        Ok(self.get(index)?.map(Operation::target))
+    }
+
     /// Returns the index of an operation that is older than the one at an index; `None` if it is lost.
     fn find(&mut self, target: OperationTarget, after: usize) -> Result<Option<usize>, StoreError> {
         let mut index = after + 1;
@@ -344,6 +348,8 @@ type IsUndone = HashMap<OperationTarget, bool>;
 struct UndoPlace {
     /// The id of the undo.
     undo: u64,
+    /// The newest operation when the undo began. Another one between the two is not part of the place.
+    before: OperationTarget,
     /// The operations that are older than the undone one.
     rest: OperationPages,
     read: Vec<Operation>,
@@ -352,23 +358,29 @@ struct UndoPlace {
 
 impl UndoPlace {
     /// Returns the walk of the next undo. It begins at the place of the last one, whose id is returned too, if that is
-    /// the newest operation.
+    /// the newest operation, and nothing was done beside it.
     fn walk(thread: &Thread) -> Result<(OperationWalk<'_>, IsUndone, Option<u64>), StoreError> {
         let mut fresh = OperationWalk::of(thread);
         let cached = thread.store().heads().take(thread.id(), &Namespace::root(), HeadKey::Operations);
         let Some(place) = cached.and_then(|cached| cached.head.downcast::<Self>().ok()) else {
             return Ok((fresh, IsUndone::new(), None));
         };
-        match fresh.get(0)? {
-            Some(Operation::Stored(newest)) if newest.id == place.undo => {}
-            _ => return Ok((fresh, IsUndone::new(), None)),
+        let newest = [fresh.target(0)?, fresh.target(1)?];
+        if newest != [Some(OperationTarget::Operation(place.undo)), Some(place.before)] {
+            return Ok((fresh, IsUndone::new(), None));
         }
-        let Self { undo, rest, read, is_undone } = *place;
+        let Self { undo, rest, read, is_undone, .. } = *place;
         Ok((OperationWalk { rest, read, ..fresh }, is_undone, Some(undo)))
     }
 
-    /// Puts the place behind the operation at an index into the cache.
-    fn retain(thread: &Thread, undo: u64, index: usize, walk: OperationWalk<'_>, is_undone: IsUndone) {
+    /// Puts a place into the cache: that of an undo, behind the operation at an index, which it has undone.
+    fn retain(
+        thread: &Thread,
+        (before, undo): (OperationTarget, u64),
+        index: usize,
+        walk: OperationWalk<'_>,
+        is_undone: IsUndone,
+    ) {
         let OperationWalk { rest, mut read, .. } = walk;
         read.drain(..=index);
         let rows = rest.checkpoints.len() + rest.stored.len() + read.len() + is_undone.len();
@@ -379,7 +391,7 @@ impl UndoPlace {
             checkpoint: CheckpointId::default(),
             schema: HeadKey::Operations,
             bytes: rows * OPERATION_BYTES,
-            head: Box::new(Self { undo, rest, read, is_undone }),
+            head: Box::new(Self { undo, before, rest, read, is_undone }),
         });
     }
 }
@@ -435,6 +447,7 @@ impl Thread {
         let (mut walk, mut is_undone, last_undo) = UndoPlace::walk(self)?;
         let Some(index) = walk.newest_done(&mut is_undone)? else { return Ok(None) };
         let undone = walk.read[index].clone();
+        let before = last_undo.map_or_else(|| walk.read[0].target(), OperationTarget::Operation);
         debug_assert!(self.is_newest_done(&undone, last_undo), "a place skips nothing that is done");
         let changes = match &undone {
             Operation::Commits(group) => {
@@ -450,7 +463,7 @@ impl Thread {
             }
         };
         let undo = self.revert(OperationKind::Undo, &undone, changes)?;
-        UndoPlace::retain(self, undo, index, walk, is_undone);
+        UndoPlace::retain(self, (before, undo), index, walk, is_undone);
         Ok(Some(undone))
     }
 
@@ -522,5 +535,35 @@ impl Thread {
             }
         }
         Ok(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{DynSchema, DynUpdate};
+    use crate::store::Store;
+
+    #[test]
+    fn an_undo_finds_an_operation_that_came_beside_the_last_undo() -> Result<(), Box<dyn std::error::Error>> {
+        let thread = Store::memory().thread("trip")?;
+        let notes = thread.with_schema(DynSchema::new().append("notes").build());
+        for note in ["Bern", "Basel", "Genf"] {
+            notes.update(DynUpdate::new().set("notes", note))?;
+        }
+        let (mut walk, mut is_undone, last_undo) = UndoPlace::walk(&thread)?;
+        let index = walk.newest_done(&mut is_undone)?.ok_or("there is an update")?;
+        let (newest, update) = (walk.read[0].target(), walk.read[index].clone());
+        assert_eq!((index, last_undo), (0, None));
+        let before = walk.head_before(thread.id(), index)?.ok_or("there is an update before it")?;
+        let changes = thread.head_changes(before)?;
+        // Another process names a branch, before the undo is stored.
+        thread.name_branch_at("south", &thread.at("~1")?)?;
+        let undo = thread.revert(OperationKind::Undo, &update, changes)?;
+        UndoPlace::retain(&thread, (newest, undo), index, walk, is_undone);
+
+        let undone = thread.undo()?.ok_or("the branch is left")?;
+        assert_eq!(undone.name(), "name branch");
+        Ok(())
     }
 }
