@@ -12,9 +12,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId};
-use crate::store::{Backend, CheckpointQuery, CheckpointRef, StoreError, WriteValue};
+use crate::store::{Backend, CheckpointQuery, CheckpointRef, Source, StoreError, WriteValue};
 
 use super::prune::PrunePolicy;
+use super::steps::START;
 
 /// A namespace and a checkpoint in it.
 type PrunePoint = (Namespace, CheckpointId);
@@ -26,6 +27,9 @@ struct PruneCandidate {
     place: (u64, u64),
     /// The checkpoints of the parent graphs.
     parents: Arc<[PrunePoint]>,
+    /// A fork or an update: the checkpoint of the input before it, whose writes hold the input if no checkpoint has taken
+    /// it since.
+    input: Option<CheckpointId>,
     /// True if the policy applies to it.
     by_policy: bool,
     /// True if an interrupt keeps it, once that is known.
@@ -69,7 +73,8 @@ impl<'a> PruneCandidates<'a> {
         paths.sort_by_key(|path| (path.as_str().len(), path.clone()));
         let (mut namespaces, mut all) = (Vec::new(), HashSet::new());
         for path in paths {
-            let (mut newer, mut found) = (HashMap::<u64, u64>::new(), Vec::new());
+            let (mut newer, mut found) = (HashMap::<u64, u64>::new(), Vec::<PruneCandidate>::new());
+            let mut lineage = Vec::new();
             let mut query = CheckpointQuery::new(thread.clone(), path.clone());
             loop {
                 let page = backend.checkpoints(&query)?;
@@ -82,9 +87,12 @@ impl<'a> PruneCandidates<'a> {
                     let (id, place) = (record.point.checkpoint, (record.branch, record.ordinal));
                     all.insert((path.clone(), id));
                     let parents = Arc::clone(&record.parents);
-                    found.push(PruneCandidate { id, place, parents, by_policy, is_kept: Cell::new(None) });
+                    found.push(PruneCandidate { id, place, parents, input: None, by_policy, is_kept: Cell::new(None) });
+                    let is_input = record.tasks.iter().any(|task| &*task.name == START);
+                    lineage.push((record.source, record.parent, is_input));
                 }
             }
+            set_inputs(&mut found, &lineage);
             namespaces.push((path, found));
         }
         Ok(Self { backend, thread, policy, namespaces, all, pruned: RefCell::default() })
@@ -122,14 +130,17 @@ impl<'a> PruneCandidates<'a> {
         let (mut chosen, mut named): (Vec<PrunePoint>, HashSet<&Namespace>) = (Vec::new(), HashSet::new());
         for (namespace, found) in &self.namespaces {
             let is_whole = whole.contains(namespace) && self.goes_whole(namespace, found, &goes, &held)?;
+            let mut inputs = HashSet::new();
             for candidate in found {
                 let applies = match candidate.parents.last() {
                     Some(parent) if !namespace.is_root() => self.is_gone(parent, &goes)?,
                     _ => candidate.by_policy,
                 };
-                if applies && (is_whole || !held.contains(&candidate.place)) && !self.is_kept(namespace, candidate)? {
+                let is_held = held.contains(&candidate.place) || inputs.contains(&candidate.id);
+                if applies && (is_whole || !is_held) && !self.is_kept(namespace, candidate)? {
                     goes.insert((namespace.clone(), candidate.id));
                 } else {
+                    inputs.extend(candidate.input);
                     named.extend(candidate.parents.iter().map(|(namespace, _)| namespace));
                 }
             }
@@ -203,6 +214,29 @@ impl<'a> PruneCandidates<'a> {
             }
         }
         Ok(held)
+    }
+}
+
+/// Notes the input before each fork and update. The candidates come newest first, each with its source, its parent, and
+/// whether an input was due there. In place of a pruned parent the candidate before it on the branch counts: what is
+/// between them was pruned.
+fn set_inputs(found: &mut [PruneCandidate], lineage: &[(Source, Option<CheckpointId>, bool)]) {
+    debug_assert_eq!(found.len(), lineage.len(), "each candidate has a lineage");
+    let (mut inputs, mut last): (HashMap<CheckpointId, Option<CheckpointId>>, HashMap<u64, CheckpointId>) =
+        Default::default();
+    for (candidate, (source, parent, is_input)) in found.iter_mut().zip(lineage).rev() {
+        let input = match source {
+            Source::Fork | Source::Update => {
+                let before = parent.filter(|parent| inputs.contains_key(parent));
+                let before = before.or_else(|| last.get(&candidate.place.0).copied());
+                candidate.input = before.and_then(|before| inputs[&before]);
+                candidate.input
+            }
+            Source::Input => is_input.then_some(candidate.id),
+            Source::Loop => None,
+        };
+        inputs.insert(candidate.id, input);
+        last.insert(candidate.place.0, candidate.id);
     }
 }
 

@@ -17,10 +17,9 @@ use crate::store::{
     ThreadInfo, ThreadQuery, ThreadStatus, WriteValue,
 };
 
+use super::steps::START;
 use super::thread::Thread;
 
-/// The channel that holds an input, and the name of the task that takes the input of a graph.
-const START: &str = "__start__";
 /// The id of the interrupt by which the task of a delayed run sleeps. Those of tasks are hexadecimal digits.
 const DELAY: &str = "delay";
 

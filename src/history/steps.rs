@@ -29,7 +29,8 @@ const CANCELLED: i32 = -14;
 /// The channels of the result of a called task and of an entrypoint.
 const RETURN: &str = "__return__";
 const END: &str = "__end__";
-const START: &str = "__start__";
+/// The channel that holds an input, and the name of the task that takes the input of a graph.
+pub(super) const START: &str = "__start__";
 
 /// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

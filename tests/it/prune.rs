@@ -170,10 +170,14 @@ fn policies_choose_by_time_and_by_run() {
 
 /// Adds a checkpoint that a run made.
 fn run(thread: &Thread, run: u8, tasks: Vec<TaskRecord>) -> CheckpointId {
+    run_from(Source::Loop, thread, run, tasks)
+}
+
+fn run_from(source: Source, thread: &Thread, run: u8, tasks: Vec<TaskRecord>) -> CheckpointId {
     let (store, root) = (thread.store(), Namespace::root());
     let head = store.backend().head_id(thread.id(), &root).unwrap();
     let id = IdSource::from_seed(7).checkpoint(store.now(), 0, head.as_ref());
-    let mut new = NewCheckpoint::new(id, head.map(Parent::Local), 0, Source::Loop, store.now());
+    let mut new = NewCheckpoint::new(id, head.map(Parent::Local), 0, source, store.now());
     (new.run, new.tasks) = (Some(RunId::from_bytes([run; 16])), tasks);
     let mut batch = Batch::new(thread.id().clone(), root, head);
     batch.checkpoints.push(new);
@@ -201,6 +205,31 @@ fn interrupted_checkpoints_are_kept_when_a_policy_says_so() {
         assert_eq!(plan.points().map(|at| at.checkpoint).collect::<Vec<_>>(), [first]);
         assert_eq!(thread.prune_plan(&PrunePolicy::new().keep_interrupted()).unwrap().checkpoints(), 0);
         assert_eq!(plan.run().unwrap().checkpoints, 1);
+    });
+}
+
+#[test]
+fn a_due_input_is_kept_as_long_as_updates_after_it_are() {
+    on_both(|store| {
+        let thread = store.thread("chat").unwrap();
+        let due = TaskKind::Pull { triggers: vec!["__start__".into()] };
+        let takes = TaskRecord::new(TaskId::from_bytes([7; 16]), "__start__", due);
+        let input = run_from(Source::Input, &thread, 1, vec![takes]);
+        let prune = || {
+            thread.prune(&PrunePolicy::new().keep_last(1)).unwrap();
+            thread.history().unwrap().map(|kept| kept.unwrap().id()).collect::<Vec<_>>()
+        };
+        // The second pruning finds only pruned checkpoints between the update and the input.
+        for _ in 0..2 {
+            (0..3).for_each(|n| say(&thread, &format!("line {n}")));
+            let head = thread.head().unwrap().unwrap().id();
+            assert_eq!(prune(), [head, input]);
+        }
+        let taken = run(&thread, 1, Vec::new());
+        say(&thread, "the end");
+        let end = thread.head().unwrap().unwrap().id();
+        assert_eq!(thread.prune_plan(&PrunePolicy::new().keep_last(2)).unwrap().checkpoints(), 2);
+        assert_eq!(prune(), [end], "{taken} took the input");
     });
 }
 

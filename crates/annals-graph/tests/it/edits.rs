@@ -1,6 +1,6 @@
 //! Looking back and changing states from outside: histories, updates as nodes, inputs, ends and copies.
 
-use annals::history::HistoryFilter;
+use annals::history::{HistoryFilter, PrunePolicy};
 use annals::store::{Source, TaskKind};
 use annals_graph::graph::Own;
 use annals_graph::prelude::*;
@@ -175,6 +175,39 @@ fn an_old_checkpoint_keeps_its_results_when_it_is_updated() {
     assert_eq!(first["lines"], Value::from(vec!["B1"]));
     assert_eq!(lines(&graph.get_state(&thread).unwrap().values), ["a", "B2"]);
     same_after_reload(&graph, &thread);
+}
+
+/// Updates without a graph leave the input due that a fork of its checkpoint found.
+#[apply(each_backend)]
+fn an_input_that_waits_below_updates_survives_prunings() {
+    let (graph, thread) = (chain(), thread());
+    graph.invoke(&thread, Log::update().n(7)).unwrap();
+    let input = thread.history().unwrap().last().unwrap().unwrap();
+    let last = PrunePolicy::new().keep_last(1);
+    let shown = |of: &Thread| of.history().unwrap().count();
+
+    let fork = input.fork_to("fork").unwrap();
+    fork.update(line("one")).unwrap();
+    fork.copy_to("whole").unwrap();
+    fork.copy_to("pruned").unwrap();
+    let names = ["fork", "whole", "pruned"].map(|name| thread.store().thread(name).unwrap());
+    for text in ["two", "three"] {
+        for (of, kept) in names.iter().zip([1, 0, 1]) {
+            of.update(line(text)).unwrap();
+            if kept > 0 {
+                of.prune(&last).unwrap();
+                assert_eq!(shown(of), kept, "{}", of.id());
+            }
+        }
+        thread.prune(&last).unwrap();
+        assert_eq!(shown(&thread), 2, "the fork rests on the input");
+    }
+    thread.store().clear_head_cache();
+    for of in &names {
+        let done = graph.invoke(of, Input::Continue).unwrap();
+        let expected = ["one", "two", "three", "a", "b", "c"];
+        assert_eq!((done.state().n, lines(done.state())), (7, expected.map(String::from).to_vec()), "{}", of.id());
+    }
 }
 
 #[apply(each_backend)]
