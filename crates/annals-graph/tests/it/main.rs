@@ -51,6 +51,7 @@ mod streams;
 mod subgraph_branches;
 mod subgraphs;
 mod task_limits;
+mod traces;
 mod transactions;
 mod transfer;
 mod without_graph;
