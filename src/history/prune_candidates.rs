@@ -27,8 +27,7 @@ struct PruneCandidate {
     place: (u64, u64),
     /// The checkpoints of the parent graphs.
     parents: Arc<[PrunePoint]>,
-    /// A fork or an update: the checkpoint of the input before it, whose writes hold the input if no checkpoint has taken
-    /// it since.
+    /// A fork or an update: the checkpoint of the input before it, whose writes hold the input as long as it is due.
     input: Option<CheckpointId>,
     /// True if the policy applies to it.
     by_policy: bool,
