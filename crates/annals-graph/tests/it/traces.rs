@@ -82,7 +82,7 @@ fn spans_name_runs_and_commits_and_show_no_value() {
     let (order, thread) = (order.compile().unwrap(), Store::memory().thread(THREAD).unwrap());
     order.invoke(&thread, SECRET.to_owned()).unwrap();
     let done = order.invoke(&thread, Command::resume(SECRET)).unwrap();
-    assert_eq!(done.value().as_deref(), Some(SECRET));
+    assert_eq!(done.value().map(String::as_str), Some(SECRET));
 
     let seen = SEEN.lock().unwrap().clone();
     assert_eq!(seen.iter().find(|text| text.contains(SECRET)), None);
@@ -107,5 +107,6 @@ fn spans_name_runs_and_commits_and_show_no_value() {
     assert_eq!(events, ["started", "attempt_failed", "waiting", "resumed", "done"]);
     let failed = lines.iter().find(|text| text.contains("attempt_failed")).unwrap();
     assert!(failed.contains("node=charge") && failed.contains("attempt=1"), "{failed}");
-    assert!(named("DEBUG load") == 2 && named("DEBUG commit") >= 2, "{lines:#?}");
+    // The first run found no thread.
+    assert!(named("DEBUG load") == 1 && named("DEBUG commit") >= 2, "{lines:#?}");
 }
