@@ -27,6 +27,8 @@ pub(crate) const WORK_CHILD: &str = "work-child";
 pub(crate) const CRASH_CHILD: &str = "crash-child";
 /// The name of the measured queue.
 const FLOW: &str = "flow";
+/// The workflows that are run before the measured ones, on both sides of a comparison.
+const WARMUPS: usize = 5;
 /// The names of the tasks of the measured workflow.
 const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
 /// The duration of the leases of the process that is killed.
@@ -188,17 +190,21 @@ fn throughput(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     Ok(())
 }
 
-/// Runs workflows one after another at FULL. Returns the median in microseconds, and the bytes of the file for each.
+/// Runs workflows one after another at FULL. Returns the median in microseconds, and the bytes that each adds to the file.
 pub(crate) fn alone(path: &Path, flow: &FiveTaskGraph, runs: usize) -> Result<(f64, f64)> {
     let opened = disk::open(path, Synchronous::Full)?;
-    let mut costs = Vec::new();
-    for n in 0..runs {
+    let (mut costs, mut before) = (Vec::new(), 0);
+    for n in 0..runs + WARMUPS {
+        if n == WARMUPS {
+            before = opened.bytes(path)?;
+        }
         let thread = opened.store.thread(format!("order-{n}"))?;
         let (us, done) = timed(|| Ok(flow.run(&thread).durability(Durability::Sync).invoke(n as i64)?))?;
         same("the result of a workflow", done.value().copied(), Some(n as i64 + 5))?;
         costs.push(us);
     }
-    Ok((median(&costs), opened.bytes(path)? as f64 / runs as f64))
+    let bytes = opened.bytes(path)?.saturating_sub(before);
+    Ok((median(&costs[WARMUPS..]), bytes as f64 / runs as f64))
 }
 
 /// Lets a process begin many runs and die in the third task of each, and measures the time until a worker has ended all
