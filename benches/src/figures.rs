@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 122] = [
+const FIGURES: [Figure; 123] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -66,6 +66,7 @@ const FIGURES: [Figure; 122] = [
     ),
     figure("lease_overhead_pct", "lease", FigureTarget::AtMost(5.0))
         .about("the time that a lease adds to a turn at 1,000 turns, in percent of a turn without one, both at NORMAL"),
+    figure("lease_overhead_full_pct", "lease", FigureTarget::AtMost(5.0)).about("the same with a sync of each commit, the default"),
     figure("enqueue_us", "workflows", FigureTarget::None).about("one input into a queue, without types, at NORMAL"),
     figure("claim_us_1k_queued", "workflows", FigureTarget::None),
     figure("claim_us_100k_queued", "workflows", FigureTarget::AtMostOf(|report| Some(2.0 * report.get("claim_us_1k_queued")?)))

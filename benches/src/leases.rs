@@ -13,24 +13,33 @@ use crate::{Bench, Result};
 /// The duration of a lease.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Measures the figure of leases.
+/// Measures the figures of leases: without a sync of each commit, and with one, as a store is opened by default.
 pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
+    for (synchronous, name, suffix) in
+        [(Synchronous::Normal, "lease_overhead_pct", ""), (Synchronous::Full, "lease_overhead_full_pct", "_full")]
+    {
+        let [plain, leased] = costs(bench, synchronous)?;
+        report.set(name, (ratio(&leased, &plain) - 1.0) * 100.0);
+        report.extra(&format!("turn_us_without_lease{suffix}"), median(&plain));
+        report.extra(&format!("turn_us_with_lease{suffix}"), median(&leased));
+    }
+    Ok(())
+}
+
+/// Returns the microseconds of turns without a lease and of those with one.
+fn costs(bench: &Bench, synchronous: Synchronous) -> Result<[Vec<f64>; 2]> {
     let graph = turns::graph()?;
     let leased = turns::graph()?.with_config(|run| run.lease(LEASE));
     let (turns, _) = turns::lengths(bench);
     let (plain_path, leased_path) = (bench.file("plain.db")?, bench.file("leased.db")?);
     turns::build(&plain_path, turns)?;
     std::fs::copy(&plain_path, &leased_path)?;
-    let mut plain_talk = Talk::open(&plain_path, Synchronous::Normal, Durability::Sync, turns)?;
-    let mut leased_talk = Talk::open(&leased_path, Synchronous::Normal, Durability::Sync, turns)?;
+    let mut plain_talk = Talk::open(&plain_path, synchronous, Durability::Sync, turns)?;
+    let mut leased_talk = Talk::open(&leased_path, synchronous, Durability::Sync, turns)?;
     let mut sides: [Side<'_>; 2] = [
         Box::new(|| turns::block(BLOCK, || plain_talk.turn(&graph))),
         Box::new(|| turns::block(BLOCK, || leased_talk.turn(&leased))),
     ];
     let costs = interleave(bench.runs(100, 2), &mut sides)?;
-    drop(sides);
-    report.set("lease_overhead_pct", (ratio(&costs[1], &costs[0]) - 1.0) * 100.0);
-    report.extra("turn_us_without_lease", median(&costs[0]));
-    report.extra("turn_us_with_lease", median(&costs[1]));
-    Ok(())
+    costs.try_into().map_err(|_| "there are two sides".into())
 }
