@@ -337,7 +337,7 @@ impl Thread {
                 continue;
             }
             let found = backend.head_id(root.id(), &namespace)?;
-            let target = match &mut target {
+            let target = match &target {
                 Some(target) => target,
                 None => target.insert(MoveTarget::new(at.clone())?),
             };
@@ -350,26 +350,23 @@ impl Thread {
     }
 }
 
-/// The checkpoint to which the head of a thread moves, with its lineage as far back as it is asked for.
+/// The checkpoint to which the head of a thread moves.
 struct MoveTarget {
     at: Snapshot,
     /// True if no checkpoint continues it.
     is_end: bool,
-    rest: Lineage,
-    /// The checkpoints of the lineage, newest first.
-    read: Vec<CheckpointId>,
 }
 
 impl MoveTarget {
     fn new(at: Snapshot) -> Result<Self, StoreError> {
         let branches = at.store().backend().branches(&at.point().thread, &at.point().namespace)?;
-        Ok(Self { is_end: ends(&branches, at.record()), rest: at.lineage(), read: Vec::new(), at })
+        Ok(Self { is_end: ends(&branches, at.record()), at })
     }
 
     /// Returns the newest checkpoint of a subgraph on which the state at the target rests: it was made while the
     /// outermost graph stood on the lineage before the target, or at it, if nothing continues that. `Some(None)` if
     /// there is none, and `None` if no checkpoint of the subgraph names one of the outermost graph.
-    fn of_subgraph(&mut self, namespace: &Namespace) -> Result<Option<Option<CheckpointId>>, StoreError> {
+    fn of_subgraph(&self, namespace: &Namespace) -> Result<Option<Option<CheckpointId>>, StoreError> {
         let store = self.at.store().clone();
         let mut query = CheckpointQuery::new(self.at.point().thread.clone(), namespace.clone());
         query.limit = HISTORY_PAGE_ROWS;
@@ -389,17 +386,13 @@ impl MoveTarget {
         }
     }
 
-    /// Returns whether the target follows a checkpoint of its namespace.
-    fn follows(&mut self, id: CheckpointId) -> Result<bool, StoreError> {
-        let point = CheckpointRef { checkpoint: id, ..self.at.point().clone() };
-        let record = self.at.store().backend().checkpoint(&point)?;
-        let back = record.and_then(|record| self.at.record().ordinal.checked_sub(record.ordinal));
-        let Some(back) = back.and_then(|back| usize::try_from(back).ok()) else { return Ok(false) };
-        while self.read.len() <= back {
-            let Some(next) = self.rest.next().transpose()? else { return Ok(false) };
-            self.read.push(next.id());
-        }
-        Ok(self.read[back] == id)
+    /// Returns whether the target follows a checkpoint of its namespace, also one that was pruned.
+    fn follows(&self, id: CheckpointId) -> Result<bool, StoreError> {
+        let (backend, at) = (self.at.store().backend(), self.at.point());
+        let record = backend.checkpoint(&CheckpointRef { checkpoint: id, ..at.clone() })?;
+        let Some(record) = record.filter(|record| record.ordinal < self.at.record().ordinal) else { return Ok(false) };
+        let found = backend.ancestors(at, &[record.ordinal])?.pop().flatten();
+        Ok(found.is_some_and(|found| found.point.checkpoint == id))
     }
 }
 

@@ -23,6 +23,7 @@ type PrunePoint = (Namespace, CheckpointId);
 /// A checkpoint that may go.
 struct PruneCandidate {
     id: CheckpointId,
+    seq: u64,
     /// Branch and ordinal.
     place: (u64, u64),
     /// The checkpoints of the parent graphs.
@@ -86,7 +87,8 @@ impl<'a> PruneCandidates<'a> {
                     let (id, place) = (record.point.checkpoint, (record.branch, record.ordinal));
                     all.insert((path.clone(), id));
                     let parents = Arc::clone(&record.parents);
-                    found.push(PruneCandidate { id, place, parents, input: None, by_policy, is_kept: Cell::new(None) });
+                    let (seq, input, is_kept) = (record.seq, None, Cell::new(None));
+                    found.push(PruneCandidate { id, seq, place, parents, input, by_policy, is_kept });
                     let is_input = record.tasks.iter().any(|task| &*task.name == START);
                     lineage.push((record.source, record.parent, is_input));
                 }
@@ -127,19 +129,28 @@ impl<'a> PruneCandidates<'a> {
         let held = self.held(whole)?;
         let mut goes: BTreeSet<PrunePoint> = BTreeSet::new();
         let (mut chosen, mut named): (Vec<PrunePoint>, HashSet<&Namespace>) = (Vec::new(), HashSet::new());
+        // The positions of the checkpoints of the outermost graph that stay, the newest first.
+        let mut roots = Vec::new();
         for (namespace, found) in &self.namespaces {
             let is_whole = whole.contains(namespace) && self.goes_whole(namespace, found, &goes, &held)?;
-            let mut inputs = HashSet::new();
+            // What a kept checkpoint rests on: its input, and the states with which its subgraphs begin.
+            let mut rests = match namespace.is_root() || names_task(namespace) {
+                true => HashSet::new(),
+                false => begun_with(found, &roots),
+            };
             for candidate in found {
                 let applies = match candidate.parents.last() {
                     Some(parent) if !namespace.is_root() => self.is_gone(parent, &goes)?,
                     _ => candidate.by_policy,
                 };
-                let is_held = held.contains(&candidate.place) || inputs.contains(&candidate.id);
+                let is_held = held.contains(&candidate.place) || rests.contains(&candidate.id);
                 if applies && (is_whole || !is_held) && !self.is_kept(namespace, candidate)? {
                     goes.insert((namespace.clone(), candidate.id));
                 } else {
-                    inputs.extend(candidate.input);
+                    rests.extend(candidate.input);
+                    if namespace.is_root() {
+                        roots.push(candidate.seq);
+                    }
                     named.extend(candidate.parents.iter().map(|(namespace, _)| namespace));
                 }
             }
@@ -237,6 +248,22 @@ fn set_inputs(found: &mut [PruneCandidate], lineage: &[(Source, Option<Checkpoin
         inputs.insert(candidate.id, input);
         last.insert(candidate.place.0, candidate.id);
     }
+}
+
+/// Returns the checkpoints of a subgraph that retains its state from which a run may begin at the checkpoints `roots` of
+/// the outermost graph: on each branch the newest one before each of these. Both come newest first.
+fn begun_with(found: &[PruneCandidate], roots: &[u64]) -> HashSet<CheckpointId> {
+    debug_assert!(roots.is_sorted_by(|a, b| a > b), "positions come in descending order");
+    let (mut begun, mut left) = (HashSet::new(), HashMap::<u64, &[u64]>::new());
+    for candidate in found {
+        let roots = left.entry(candidate.place.0).or_insert(roots);
+        let later = roots.partition_point(|root| *root > candidate.seq);
+        if later > 0 {
+            begun.insert(candidate.id);
+            *roots = &roots[later..];
+        }
+    }
+    begun
 }
 
 /// Returns whether a namespace is that of a subgraph which one task runs, and which keeps no state beyond it: its last

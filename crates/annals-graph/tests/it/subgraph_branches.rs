@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use annals::history::Snapshot;
+use annals::history::{PrunePolicy, Snapshot};
 use annals::store::Source;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
@@ -395,6 +395,35 @@ fn a_fork_of_a_run_that_was_saved_at_its_end_finds_the_state_of_its_subgraphs() 
             assert!(thread.store().check().unwrap().problems.is_empty());
             assert!(thread.store().delete_thread(thread.id()).unwrap().is_erased());
         }
+    }
+}
+
+#[apply(each_backend)]
+fn a_pruned_thread_goes_on_from_each_kept_checkpoint_with_the_state_of_its_subgraphs() {
+    let graph = parent(counting());
+    let thread = new_thread("whole");
+    for topic in ["a", "b", "c"] {
+        graph.invoke(&thread, Outer::update().topic(topic)).unwrap();
+    }
+    let end = |thread: &Thread| last(&graph.invoke(thread, Input::Continue).unwrap());
+    // Back to the middle of the second turn.
+    for kept in 2..=8 {
+        let at = thread.history().unwrap().nth(kept - 1).unwrap().unwrap();
+        if at.next().count() == 0 {
+            continue;
+        }
+        let expected = end(&at.fork_to(format!("of whole {kept}")).unwrap());
+        assert_eq!(expected, if kept > 5 { "after b 2" } else { "after c 3" });
+
+        thread.copy_to(format!("pruned {kept}")).unwrap();
+        let pruned = thread.store().thread(format!("pruned {kept}")).unwrap();
+        pruned.prune(&PrunePolicy::new().keep_last(kept as u64)).unwrap();
+        assert_eq!(pruned.history().unwrap().count(), kept);
+        thread.store().clear_head_cache();
+        let oldest = pruned.history().unwrap().last().unwrap().unwrap();
+        assert_eq!(end(&oldest.fork_to(format!("of pruned {kept}")).unwrap()), expected, "{kept} kept");
+        pruned.rewind_to(&oldest).unwrap();
+        assert_eq!(end(&pruned), expected, "{kept} kept");
     }
 }
 
