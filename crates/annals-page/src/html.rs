@@ -1,5 +1,6 @@
-//! The writer of HTML. Invariant: data enters a document only through [`Html::text`] and attribute values, which escape
-//! it; markup is written by literals of this program.
+//! The writer of HTML. Invariants: data enters a document only through [`Html::text`], [`Html::value`] and attribute
+//! values, which escape it; markup is written by literals of this program. Text from right to left stands in an element
+//! of its own direction, so that it does not reorder the text around it.
 
 use std::fmt::Write as _;
 
@@ -23,10 +24,30 @@ impl Html {
         self
     }
 
-    /// Adds a text, escaped.
+    /// Adds a text that may hold data, escaped. Its parts from right to left are isolated.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
-        escape_into(text, &mut self.markup);
+        let mut left = text;
+        while let Some((from, to)) = turned_part(left) {
+            escape_into(&left[..from], &mut self.markup);
+            self.literal("<bdi>").value(&left[from..to]).literal("</bdi>");
+            left = &left[to..];
+        }
+        self.value(left)
+    }
+
+    /// Adds a value as the only content of an element that isolates it, such as one with the attribute `dir="auto"`:
+    /// its direction is that of its first letter.
+    pub(crate) fn value(&mut self, value: &str) -> &mut Self {
+        escape_into(value, &mut self.markup);
         self
+    }
+
+    /// Adds a value beside other text.
+    pub(crate) fn isolated(&mut self, value: &str) -> &mut Self {
+        if !value.contains(is_right_to_left) {
+            return self.value(value);
+        }
+        self.literal("<bdi>").value(value).literal("</bdi>")
     }
 
     /// Adds another part.
@@ -64,7 +85,10 @@ impl Html {
 
     /// Adds an element with a text.
     pub(crate) fn element(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) -> &mut Self {
-        self.open(tag, attributes).text(text).close(tag)
+        // These elements hold text alone, or are of SVG, which has no `bdi`.
+        let is_plain = matches!(tag, "title" | "option" | "textarea" | "text");
+        self.open(tag, attributes);
+        if is_plain || attributes.contains(&("dir", "auto")) { self.value(text) } else { self.text(text) }.close(tag)
     }
 
     /// Adds an element with a class and a text.
@@ -78,7 +102,8 @@ impl Html {
             href.starts_with('/') || href.starts_with('?') || href.starts_with('#'),
             "{href} is of this server"
         );
-        self.element("a", &[("href", href)], text)
+        let isolated: Attributes<'_> = &[("href", href), ("dir", "auto")];
+        self.element("a", if text.contains(is_right_to_left) { isolated } else { &isolated[..1] }, text)
     }
 
     /// Adds an element whose content a function writes.
@@ -98,6 +123,22 @@ impl Html {
         debug_assert!(!self.markup.contains('\0'), "a document has no NUL");
         self.markup
     }
+}
+
+/// Returns whether a character is of a script that runs from right to left, or is a mark of that direction.
+fn is_right_to_left(c: char) -> bool {
+    matches!(c, '\u{590}'..='\u{8ff}' | '\u{200f}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}'
+        | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
+}
+
+/// Returns the bytes of the first part of a text that runs from right to left: from its first such character to the
+/// last one before a letter of the other direction, or before the end of the line.
+fn turned_part(text: &str) -> Option<(usize, usize)> {
+    let from = text.find(is_right_to_left)?;
+    let is_other = |c: char| c == '\n' || (c.is_alphabetic() && !is_right_to_left(c));
+    let until = text[from..].find(is_other).map_or(text.len(), |len| from + len);
+    let (last, c) = text[from..until].char_indices().rfind(|(_, c)| is_right_to_left(*c))?;
+    Some((from, from + last + c.len_utf8()))
 }
 
 /// Returns whether a character controls the layout of the text around it.
@@ -137,6 +178,35 @@ mod tests {
             "<p title=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\">\
              &lt;b onclick=&#39;x&#39;&gt;&amp;amp;\\u{202e}\\u{0}&lt;/b&gt;</p>"
         );
+    }
+
+    #[test]
+    fn text_from_right_to_left_is_isolated() {
+        let shown = |add: fn(&mut Html)| {
+            let mut html = Html::new();
+            add(&mut html);
+            html.into_markup()
+        };
+        let hello = "\u{5e9}\u{5dc}\u{5d5}\u{5dd}";
+        assert_eq!(
+            shown(|html| _ = html.text("of \u{5e9}\u{5dc}, \u{5d5}\u{5dd}: 3 steps, \u{645}")),
+            "of <bdi>\u{5e9}\u{5dc}, \u{5d5}\u{5dd}</bdi>: 3 steps, <bdi>\u{645}</bdi>"
+        );
+        assert_eq!(shown(|html| _ = html.text("plain: 3 steps")), "plain: 3 steps");
+        assert_eq!(
+            shown(|html| _ = html.element("p", &[("dir", "auto")], "\u{5e9}\u{5dc}\u{5d5}\u{5dd} a")),
+            format!("<p dir=\"auto\">{hello} a</p>"),
+            "the element isolates its value"
+        );
+        assert_eq!(
+            shown(|html| _ = html.link("/", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}").link("/", "a")),
+            format!("<a href=\"/\" dir=\"auto\">{hello}</a><a href=\"/\">a</a>")
+        );
+        assert_eq!(
+            shown(|html| _ = html.element("text", &[], "\u{5e9}\u{5dc}\u{5d5}\u{5dd}")),
+            format!("<text>{hello}</text>")
+        );
+        assert_eq!(shown(|html| _ = html.isolated("\u{5d5} a <").isolated("b")), "<bdi>\u{5d5} a &lt;</bdi>b");
     }
 
     #[test]

@@ -63,9 +63,8 @@ impl<'a> ValueTree<'a> {
     fn link(&self, html: &mut Html, path: &str, class: &'static str, text: &str) {
         match self.base {
             Some(base) => {
-                html.within("a", &[("class", class), ("href", &format!("{base}{path}")), ("dir", "auto")], |html| {
-                    html.text(text);
-                });
+                let href = format!("{base}{path}");
+                html.element("a", &[("class", class), ("href", &href), ("dir", "auto")], text);
             }
             None => _ = html.element("span", &[("class", class), ("dir", "auto")], text),
         }

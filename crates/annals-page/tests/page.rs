@@ -8,6 +8,8 @@ mod browser;
 mod forms;
 #[path = "page/hostile.rs"]
 mod hostile;
+#[path = "page/isolated.rs"]
+mod isolated;
 #[path = "page/refusals.rs"]
 mod refusals;
 #[path = "page/runs.rs"]

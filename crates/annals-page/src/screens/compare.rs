@@ -113,7 +113,7 @@ fn channel_section(html: &mut Html, channel: &ChannelDiff, before: Option<&Snaps
         ChannelDiff::Removed { .. } => "-",
         _ => "~",
     };
-    html.open("section", &[("class", "diff")]).open("h2", &[("dir", "auto")]);
+    html.open("section", &[("class", "diff")]).open("h2", &[]);
     html.classed("span", "mark", sign).literal(" ");
     let side = if sign == "-" { before.unwrap_or(after) } else { after };
     html.link(&address::state(&address::point(side), [name]), &shortened(name, 80)).close("h2");
@@ -264,9 +264,10 @@ fn text_row(html: &mut Html, path: &str, before: &str, after: &str) {
             }
             let text = shortened(text, 1_000);
             if *tag == own {
-                html.element(if own == ChangeTag::Delete { "del" } else { "ins" }, &[], &text);
+                let tag = if own == ChangeTag::Delete { "del" } else { "ins" };
+                html.open(tag, &[]).value(&text).close(tag);
             } else {
-                html.text(&text);
+                html.value(&text);
             }
             if has_lines {
                 html.literal("<br>");

@@ -109,7 +109,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
 fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) -> Result<(), Refusal> {
     html.element("h2", &[], "replay");
     let due: Vec<&str> = at.next().collect();
-    html.within("p", &[("dir", "auto")], |html| match due.is_empty() {
+    html.within("p", &[], |html| match due.is_empty() {
         true => _ = html.text("No task is due: the new thread takes an input or an update."),
         false => {
             html.text("These tasks are due, and run when a program goes on with the new thread: ");
@@ -121,7 +121,7 @@ fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) 
         html.element("p", &[], "Here these steps followed:").open("ol", &[("reversed", "")]);
         for step in after.iter().take(REPLAYED_MAX) {
             let text = format!("step {}: {}", step.step(), made(step, stored_parent(step)?.as_ref()));
-            html.open("li", &[("dir", "auto")]).link(&format!("{}/step", address::point(step)), &shortened(&text, 100));
+            html.open("li", &[]).link(&format!("{}/step", address::point(step)), &shortened(&text, 100));
             html.close("li");
         }
         html.close("ol");

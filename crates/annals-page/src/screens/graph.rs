@@ -59,7 +59,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     heading(&mut html, &thread, &info, at, &BranchTree::read(&thread)?)?;
     tabs(&mut html, at, "graph");
     html.classed("p", "dim", &format!("of the newest {} of the lineage", count(seen.steps as u64, "checkpoint")));
-    html.open("p", &[("class", "path"), ("dir", "auto")]);
+    html.open("p", &[("class", "path")]);
     for (at, (snapshot, nodes)) in seen.path.iter().take(PATH).collect::<Vec<_>>().into_iter().rev().enumerate() {
         html.text(if at > 0 { " → " } else { "" });
         let names = crate::words::tally(nodes.iter().map(String::as_str));

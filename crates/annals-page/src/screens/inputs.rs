@@ -213,7 +213,7 @@ impl MemberInput {
 
     fn add_to(&self, html: &mut Html) {
         let field = self.field();
-        html.open("p", &[("dir", "auto")]).open("label", &[]).text(&self.label).literal(" ");
+        html.open("p", &[]).open("label", &[]).text(&self.label).literal(" ");
         let default = match &self.default {
             Json::Null => String::new(),
             Json::String(text) => text.clone(),

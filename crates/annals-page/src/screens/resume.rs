@@ -55,7 +55,7 @@ fn form(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open: &OpenInterr
     html.within("form", &attributes, |html| {
         hidden(html);
         html.within("label", &[("dir", "auto")], |html| {
-            html.text(&interrupt(&open.value)).literal("<br>");
+            html.value(&interrupt(&open.value)).literal("<br>");
             html.open("textarea", &[("name", "value"), ("rows", "2"), ("cols", "60"), ("required", "")])
                 .close("textarea");
         });

@@ -108,7 +108,7 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
     let OpenRun { info, head, .. } = run;
     let (point, now) = (address::point(head), screen.store.now());
     html.open("div", &[("class", "run"), ("data-row", "")]);
-    html.within("p", &[("dir", "auto")], |html| {
+    html.within("p", &[], |html| {
         let title = info.title().unwrap_or(info.id().as_str());
         html.link(&point, &shortened(title, 80)).literal(" ");
         html.classed("span", "dim", &format!("since {}", ago(now, head.created_at())));
@@ -119,7 +119,7 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
     });
     let class =
         if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
-    html.element("p", &[("class", class), ("dir", "auto")], &status_text(info.status(), &tally(head.next())));
+    html.classed("p", class, &status_text(info.status(), &tally(head.next())));
     lease(html, run, now);
     tasks(html, run, now);
     resume::forms(screen, html, head, &run.open);
@@ -176,7 +176,7 @@ fn tasks(html: &mut Html, run: &OpenRun, now: Timestamp) {
         if let Some(at) = task.wake_at {
             text.push_str(&format!(", next at {at} ({})", until(now, at)));
         }
-        html.element("p", &[("class", "dim"), ("dir", "auto")], &text);
+        html.classed("p", "dim", &text);
     }
     if tasks.len() > TASKS_MAX {
         html.classed("p", "dim", &format!("{} more", count((tasks.len() - TASKS_MAX) as u64, "task")));

@@ -38,7 +38,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     for hit in &page.hits {
         let id = hit.point.thread.as_str();
         if thread != Some(id) {
-            html.within("h2", &[("dir", "auto")], |html| _ = html.link(&address::thread(id), &shortened(id, 80)));
+            html.within("h2", &[], |html| _ = html.link(&address::thread(id), &shortened(id, 80)));
             thread = Some(id);
         }
         row(screen, &mut html, hit);
@@ -114,16 +114,17 @@ fn row(screen: &Screen<'_>, html: &mut Html, hit: &SearchHit) {
 }
 
 fn snippet(html: &mut Html, snippet: &Snippet) {
-    html.text(if snippet.more_before { "…" } else { "" });
+    html.value(if snippet.more_before { "…" } else { "" });
     let mut at = 0;
     for found in snippet.matches.iter().filter(|found| found.end <= snippet.text.len()) {
         if found.start < at {
             continue;
         }
-        html.text(&snippet.text[at..found.start]).element("mark", &[], &snippet.text[found.clone()]);
+        html.value(&snippet.text[at..found.start]);
+        html.open("mark", &[]).value(&snippet.text[found.clone()]).close("mark");
         at = found.end;
     }
-    html.text(&snippet.text[at..]).text(if snippet.more_after { "…" } else { "" });
+    html.value(&snippet.text[at..]).value(if snippet.more_after { "…" } else { "" });
 }
 
 /// Returns the document of a hit, as `annals search --json` has it.

@@ -209,7 +209,7 @@ pub(super) fn pane(html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {
     let state = at.store().backend().state(at.point())?;
     let point = address::point(at);
     let cause = made(at, stored_parent(at)?.as_ref());
-    html.open("h2", &[("dir", "auto")]).text("state at ").classed("span", "id", &format!("@{}", at.short_id()?));
+    html.open("h2", &[]).text("state at ").classed("span", "id", &format!("@{}", at.short_id()?));
     let age = ago(at.store().now(), at.created_at());
     html.text(&format!(" · step {} · {} · {age}", at.step(), shortened(&cause, 60)))
         .close("h2")
@@ -220,19 +220,19 @@ pub(super) fn pane(html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {
         let channel = &*record.channel;
         let address = address::state(&point, [channel]);
         html.open("tr", &[]);
-        html.within("th", &[("scope", "row"), ("dir", "auto")], |html| _ = html.link(&address, channel));
-        html.open("td", &[("dir", "auto")]);
+        html.within("th", &[("scope", "row")], |html| _ = html.link(&address, channel));
+        html.open("td", &[]);
         match &record.value {
             ChannelValue::Value(payload) => {
                 let value = at.get(channel)?.unwrap_or_default();
-                html.element("code", &[], &brief(&value));
+                html.element("code", &[("dir", "auto")], &brief(&value));
                 html.literal(" ").classed("span", "dim", &size(payload.data.len() as u64));
             }
             _ => {
                 html.classed("span", "dim", &count(at.len(channel)?, "item"));
                 for item in at.read_items(channel, ItemRange::Tail(ITEMS_BRIEF_MAX), Damaged::Placeholder)? {
                     let text = item.item.as_ref().map_or_else(ToString::to_string, line);
-                    html.literal("<br>").element("code", &[], &text);
+                    html.literal("<br>").element("code", &[("dir", "auto")], &text);
                 }
             }
         }

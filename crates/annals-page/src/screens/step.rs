@@ -72,7 +72,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
     html.element("h2", &[], "changed");
     html.open("ul", &[]);
     for step in &changed {
-        html.open("li", &[("dir", "auto")]);
+        html.open("li", &[]);
         html.link(&address::state(&address::point(at), [&*step.channel]), &shortened(&step.channel, 80));
         // The text of a value that is stored whole is the name alone.
         let change = Some(step.text()).filter(|text| *text != *step.channel).unwrap_or_default();
@@ -178,8 +178,8 @@ fn waterfall(html: &mut Html, steps: &[StepInfo], (from, to): (Timestamp, Timest
     html.open("figure", &[]).element("figcaption", &[], &format!("times of the tasks, within {}", span(scale as i64)));
     html.open("table", &[("class", "waterfall")]);
     for (step, spans) in &lanes {
-        html.open("tr", &[]).open("th", &[("scope", "row"), ("dir", "auto")]);
-        html.literal(if step.is_call { "\u{2514} " } else { "" }).text(&shortened(&step.name, 40)).close("th");
+        html.open("tr", &[]).open("th", &[("scope", "row")]);
+        html.literal(if step.is_call { "\u{2514} " } else { "" }).isolated(&shortened(&step.name, 40)).close("th");
         let micros: i64 =
             spans.iter().map(|span| span.to.as_micros().saturating_sub(span.from.as_micros()).max(0)).sum();
         let failed = spans.iter().filter(|span| span.has_failed).count();
@@ -224,8 +224,8 @@ fn tasks(html: &mut Html, of: &Snapshot, writes: &[WriteRecord], is_past: bool) 
     for task in &of.record().tasks {
         let state = state(task.id, writes, is_past);
         let class = if state == "failed" { "error" } else { state };
-        html.open("div", &[("class", "lane")]).open("h3", &[("dir", "auto")]);
-        html.text(&shortened(&task.name, 60)).literal(" ").classed("span", class, state);
+        html.open("div", &[("class", "lane")]).open("h3", &[]);
+        html.isolated(&shortened(&task.name, 60)).literal(" ").classed("span", class, state);
         if let TaskKind::Push { index } = &task.kind {
             html.literal(" ").classed("span", "dim", &format!("send {index}"));
         }
@@ -244,15 +244,17 @@ fn task_writes(html: &mut Html, task: &TaskRecord, writes: &[WriteRecord]) -> Re
         let value = write.to_value()?;
         let class = if write.index == -1 { "error" } else { "" };
         html.open("tr", &[]).element("th", &[("scope", "row"), ("dir", "auto")], &shortened(&write.channel, 60));
-        html.open("td", &[("class", class), ("dir", "auto")]);
+        html.open("td", &[("class", class)]);
         match &value {
-            Value::Str(text) if write.index == -1 => _ = html.element("pre", &[], &shortened(text, 4_000)),
+            Value::Str(text) if write.index == -1 => {
+                _ = html.element("pre", &[("dir", "auto")], &shortened(text, 4_000))
+            }
             Value::List(items) => {
                 for item in items.iter().take(8) {
-                    html.text(&super::state::line(item)).literal("<br>");
+                    html.isolated(&super::state::line(item)).literal("<br>");
                 }
             }
-            value => _ = html.text(&brief(value)),
+            value => _ = html.isolated(&brief(value)),
         }
         html.close("td").close("tr");
     }

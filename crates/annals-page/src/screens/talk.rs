@@ -270,7 +270,8 @@ fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &
     }
     if kind == "tool" {
         let words = value.get("content").map(brief).unwrap_or_default();
-        html.open("details", &[]).element("summary", &[("dir", "auto")], &format!("result: {words}"));
+        html.open("details", &[]);
+        html.within("summary", &[], |html| _ = html.text("result: ").isolated(&words));
         content(html, value, &address);
         html.close("details");
     } else {
@@ -338,7 +339,9 @@ fn calls(html: &mut Html, value: &Value, address: &str) {
         let tool = call.get("name").and_then(Value::as_str).unwrap_or("?");
         let args = call.get("args").cloned().unwrap_or_default();
         html.open("details", &[("class", "call")]);
-        html.element("summary", &[("dir", "auto")], &format!("calls {} {}", shortened(tool, 60), brief(&args)));
+        html.within("summary", &[], |html| {
+            html.text("calls ").isolated(&shortened(tool, 60)).text(" ").isolated(&brief(&args));
+        });
         values::ValueTree::add_to(html, &args, &format!("{address}/tool_calls/{at}/args"));
         html.close("details");
     }

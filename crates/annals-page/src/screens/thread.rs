@@ -116,7 +116,7 @@ fn subgraphs(html: &mut Html, heads: &[Snapshot]) {
         let segments = head.point().namespace.segments().map(|part| part.split(':').next().unwrap_or_default());
         let name = segments.collect::<Vec<_>>().join(" / ");
         let name = if name.is_empty() { "(root)".to_owned() } else { shortened(&name, 60) };
-        html.open("li", &[("dir", "auto")]).link(&address::point(head), &name).literal(" ");
+        html.open("li", &[]).link(&address::point(head), &name).literal(" ");
         html.classed("span", "dim", &format!("step {} · {}", head.step(), ago(head.store().now(), head.created_at())));
         html.close("li");
     }
@@ -278,7 +278,7 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
                 plot::share(html, micros as f64 / longest as f64, &took);
             }
         });
-        html.element("td", &[("dir", "auto")], &row.text());
+        html.element("td", &[], &row.text());
         let tokens: u64 = row.changed.iter().map(|step| step.tokens.0 + step.tokens.1).sum();
         html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
         let created_at = row.at.created_at();

@@ -177,9 +177,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
         let id = row.info.id().as_str();
         html.open("tr", &[("data-row", "")]).open("td", &[]);
         let title = row.info.title().unwrap_or(id);
-        html.within("a", &[("href", &address::thread(id)), ("dir", "auto")], |html| {
-            _ = html.text(&shortened(title, 80))
-        });
+        html.link(&address::thread(id), &shortened(title, 80));
         let facts = row.info.facts();
         if facts.is_paused {
             html.literal(" ").classed("span", "tag", "paused");

@@ -108,6 +108,11 @@ impl Browser {
         self.command("GET", "/title", None).as_str().unwrap().to_owned()
     }
 
+    /// Runs a script in the page and returns its result.
+    pub(crate) fn run(&self, script: &str) -> Json {
+        self.command("POST", "/execute/sync", Some(json!({ "script": script, "args": [] })))
+    }
+
     /// Returns the elements that a selector of CSS matches.
     pub(crate) fn all(&self, selector: &str) -> Vec<String> {
         let found = self.command("POST", "/elements", Some(json!({ "using": "css selector", "value": selector })));

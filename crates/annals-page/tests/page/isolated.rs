@@ -1,0 +1,223 @@
+//! The pages in Chromium: values from right to left, large values, and live updates of every screen that has them.
+//! Without chromedriver the tests say so and end.
+
+use std::sync::Arc;
+
+use annals::state::DynState;
+use annals_graph::prelude::*;
+use annals_page::PageServer;
+
+use super::forms::asking;
+use super::screens::waiting;
+use super::webdriver::Browser;
+use super::*;
+
+const SKIPPED: &str = "skipped: chromedriver is not installed (Debian: apt-get install chromium chromium-driver)";
+/// Words of Hebrew and of Arabic.
+const HEBREW: &str = "\u{5e9}\u{5dc}\u{5d5}\u{5dd}";
+const ARABIC: &str = "\u{645}\u{631}\u{62d}\u{628}\u{627}";
+
+/// Returns the words of the page that are not at the right of the one before them on their line. A value that an
+/// element isolates is one word.
+const DISORDER: &str = r"
+const words = [], found = [];
+const add = (block, rects, text) => {
+  for (const rect of rects) if (rect.width > 0) words.push({ block, rect, text });
+};
+const walk = (node, block) => {
+  for (const child of node.childNodes) {
+    if (child.nodeType === Node.TEXT_NODE) {
+      for (const match of child.data.matchAll(/\S+/g)) {
+        const range = document.createRange();
+        range.setStart(child, match.index);
+        range.setEnd(child, match.index + match[0].length);
+        add(block, range.getClientRects(), match[0]);
+      }
+    } else if (child.nodeType === Node.ELEMENT_NODE && child.tagName !== 'svg') {
+      const isInline = getComputedStyle(child).display.startsWith('inline');
+      const isValue = child.tagName === 'BDI' || child.dir === 'auto';
+      if (isValue && isInline) add(block, child.getClientRects(), child.textContent);
+      if (!isValue) walk(child, isInline ? block : child);
+    }
+  }
+};
+walk(document.body, document.body);
+for (let at = 1; at < words.length; at += 1) {
+  const [before, after] = [words[at - 1], words[at]];
+  const isSameLine = before.block === after.block && Math.abs(before.rect.bottom - after.rect.bottom) < 6;
+  if (isSameLine && after.rect.left < before.rect.left) found.push(`${before.text} | ${after.text}`);
+}
+return { found, words: words.length };
+";
+
+/// Serves a store, and returns a browser that has the cookie of the server, with the begin of its addresses.
+fn opened(store: &Store) -> Option<(Browser, String)> {
+    let browser = Browser::start(true)?;
+    let server = Arc::new(PageServer::bind(store.clone(), 0, options().allow_write(true)).unwrap());
+    let running = Arc::clone(&server);
+    std::thread::spawn(move || running.run());
+    browser.open(&server.link());
+    Some((browser, format!("http://{}", server.address())))
+}
+
+/// Encodes a text as a segment of an address.
+fn segment(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+/// A thread whose id, title, branch, channels, nodes and values are from right to left.
+fn turned(store: &Store) -> Thread {
+    let thread = store.thread(HEBREW).unwrap();
+    let schema = DynSchema::new().last(ARABIC).append("messages").build();
+    let graph = StateGraph::with_schema(schema)
+        .node(HEBREW, |_: &DynState| Ok(DynUpdate::new().set(ARABIC, format!("{ARABIC} 3"))))
+        .node(ARABIC, |_: &DynState, context: &Context| {
+            context.interrupt(HEBREW)?;
+            Ok(DynUpdate::new())
+        })
+        .edge(START, HEBREW)
+        .edge(HEBREW, ARABIC)
+        .compile()
+        .unwrap();
+    _ = graph.invoke(&thread, DynUpdate::new().set(ARABIC, HEBREW)).unwrap();
+    let call = json!({ "type": "ai", "content": "", "id": "m2", "name": HEBREW,
+        "response_metadata": { "model_name": ARABIC }, "usage_metadata": { "input_tokens": 3, "output_tokens": 4, "total_tokens": 7 },
+        "tool_calls": [{ "name": HEBREW, "args": { ARABIC: HEBREW }, "id": "c1", "type": "tool_call" }] });
+    let call = Message::try_from(Value::from(call)).unwrap();
+    let usage = ModelUsage::new(3, 4).cost_usd(0.5).model(HEBREW);
+    let said = Message::human(format!("{HEBREW} 7 {ARABIC} \u{202e}txet")).with_id("m1");
+    let edit = thread.write().append("messages", [said, call]).set(ARABIC, Value::from(json!({ HEBREW: [ARABIC, 5] })));
+    edit.usage(usage).commit().unwrap();
+    thread.facts().title(format!("{ARABIC} {HEBREW}")).project(HEBREW).label(ARABIC).save().unwrap();
+    thread.name_branch(HEBREW).unwrap();
+    drop(asking(
+        store,
+        ARABIC,
+        vec![(json!(HEBREW), None), (json!({ "question": ARABIC, "options": [HEBREW, "2"] }), None)],
+    ));
+    thread
+}
+
+#[test]
+fn text_from_right_to_left_does_not_reorder_the_page() {
+    let store = Store::memory();
+    turned(&store);
+    let Some((browser, base)) = opened(&store) else {
+        eprintln!("{SKIPPED}");
+        return;
+    };
+    let (thread, channel) = (format!("/t/{}", segment(HEBREW)), segment(ARABIC));
+    for address in [
+        "/".to_owned(),
+        thread.clone(),
+        format!("{thread}/talk"),
+        format!("{thread}/state"),
+        format!("{thread}/state/{channel}"),
+        format!("{thread}/state/messages"),
+        format!("{thread}/step"),
+        format!("{thread}/step/1"),
+        format!("{thread}/graph"),
+        format!("{thread}/fork?name={channel}&channel={channel}&value={channel}"),
+        format!("/diff/{}", segment(&format!("{HEBREW}~1..{HEBREW}"))),
+        format!("/search?q={}", segment(HEBREW)),
+        "/runs".to_owned(),
+        "/stats".to_owned(),
+        "/health".to_owned(),
+    ] {
+        browser.open(&format!("{base}{address}"));
+        let shown = browser.text("main");
+        assert!(shown.contains(HEBREW) || shown.contains(ARABIC), "{address} shows no such text: {shown}");
+        assert!(!shown.contains('\u{202e}'), "{address} holds an override");
+        let order = browser.run(DISORDER);
+        assert_eq!(order["found"], json!([]), "{address}");
+        assert!(order["words"].as_u64() > Some(30), "{address}: {order}");
+    }
+}
+
+#[test]
+fn a_browser_shows_the_begin_of_a_large_value() {
+    let store = Store::memory();
+    let thread = store.thread("large").unwrap();
+    let large = "0123456789abcdef".repeat(10 << 16);
+    assert_eq!(large.len(), 10 << 20);
+    thread.write().append("messages", [Message::human(large.as_str())]).set("blob", large.as_str()).commit().unwrap();
+    let Some((browser, base)) = opened(&store) else {
+        eprintln!("{SKIPPED}");
+        return;
+    };
+    let begin = "0123456789abcdef";
+    for (screen, text) in
+        [("/talk", begin), ("/state/blob", begin), ("/state/messages/0", begin), ("", begin), ("/step", "10.0 MiB")]
+    {
+        browser.open(&format!("{base}/t/large{screen}"));
+        let timing = browser.run("return performance.getEntriesByType('navigation')[0].toJSON();");
+        let bytes = timing["decodedBodySize"].as_u64().unwrap();
+        assert!((1_000..1_000_000).contains(&bytes), "{screen}: {bytes} bytes");
+        // Hundreds of milliseconds in an unoptimised build, half of them for the checksum of the value.
+        let ms = timing["responseEnd"].as_f64().unwrap();
+        assert!(ms > 0.0 && ms < 10_000.0, "{screen}: {ms} ms");
+        assert!(browser.text("main").contains(text), "{screen}: {}", browser.text("main"));
+    }
+    for (screen, shown) in [("/talk", "/state/messages/0/content?raw=1"), ("/state/blob", "/state/blob?raw=1")] {
+        browser.open(&format!("{base}/t/large{screen}"));
+        assert!(browser.text("main").contains("the first 3.9 KiB of 10.0 MiB"), "{}", browser.text("main"));
+        browser.click("a[href$=\"raw=1\"]");
+        browser.wait("the whole value", |browser| browser.address().ends_with(shown));
+        browser.wait("all of it", |browser| browser.run("return document.body.textContent.length;") == json!(10 << 20));
+    }
+}
+
+/// A screen with a text that it does not show before a change.
+type LiveScreen<'a> = (&'a str, &'a str, &'a dyn Fn());
+
+#[test]
+fn every_live_screen_shows_changes_of_another_handle() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("live.db");
+    let options = OpenOptions::new().synchronous(Synchronous::Normal);
+    let other = Store::open_with(&path, options.clone()).unwrap();
+    let trip = trip(&other);
+    let (asking, booking) = (waiting(&other, "booking"), other.thread("booking").unwrap());
+    let Some((browser, base)) = opened(&Store::open_with(&path, options).unwrap()) else {
+        eprintln!("{SKIPPED}");
+        return;
+    };
+    let say = |text: &str| _ = trip.append("messages", [Message::human(text)]).unwrap();
+    let plan = |city: &str| _ = trip.set("plan", Value::from(json!({ "city": city }))).unwrap();
+    let screens: [LiveScreen<'_>; 15] = [
+        ("/", "newcomer", &|| _ = other.thread("newcomer").unwrap().set("n", 1).unwrap()),
+        ("/", "A title alone", &|| trip.facts().title("A title alone").save().unwrap()),
+        ("/t/trip", "first", &|| say("first")),
+        ("/t/trip", "Another title", &|| trip.facts().title("Another title").save().unwrap()),
+        ("/t/trip/talk", "second", &|| say("second")),
+        ("/t/trip/state", "Geneva", &|| plan("Geneva")),
+        ("/t/trip/state/plan", "Lausanne", &|| plan("Lausanne")),
+        ("/t/trip/state/messages", "third", &|| say("third")),
+        ("/t/trip/step", "transport", &|| _ = trip.set("transport", "by bus").unwrap()),
+        ("/runs", "A waiting title", &|| booking.facts().title("A waiting title").save().unwrap()),
+        ("/runs", "order since", &|| drop(waiting(&other, "order"))),
+        ("/runs?status=interrupted", "the last one since", &|| drop(waiting(&other, "the last one"))),
+        ("/t/booking/graph", "ask \u{2192} (end)", &|| drop(asking.invoke(&booking, Command::resume(1)).unwrap())),
+        ("/t/booking", "waits: Book", &|| drop(asking.invoke(&booking, DynUpdate::new().set("n", 2)).unwrap())),
+        ("/health", "the health", &|| _ = other.thread("the health").unwrap().set("n", 1).unwrap()),
+    ];
+    let mut opened_parts = false;
+    for (address, text, change) in screens {
+        browser.open(&format!("{base}{address}"));
+        let before = browser.text("body");
+        assert!(!before.contains(text), "{address} shows {text}: {before}");
+        let parts = browser.run(
+            "window.isSame = true; const parts = [...document.querySelectorAll('main details')]; \
+             parts.forEach((part) => { part.open = true; }); return parts.length;",
+        );
+        opened_parts |= parts.as_u64() > Some(0);
+        change();
+        browser.wait(&format!("{text} of {address}"), |browser| browser.text("body").contains(text));
+        assert_eq!(browser.run("return window.isSame;"), json!(true), "{address} was not loaded again");
+        assert!(browser.text("#news").starts_with("live: "), "{address}: {}", browser.text("#news"));
+        if browser.run("return document.querySelectorAll('main details').length;") == parts {
+            assert!(browser.all("main details:not([open])").is_empty(), "{address}: an open part stays open");
+        }
+    }
+    assert!(opened_parts, "a screen had parts to open");
+}
