@@ -249,6 +249,10 @@ pub const TASKS_ALONE: Duration = Duration::from_micros(10);
 pub const QUEUED_EVENTS_MAX: usize = 256;
 /// Supersteps that a drawing follows: a loop of plain edges never ends.
 pub const DRAWING_STEPS_MAX: usize = 251;
+/// Nodes of a graph whose drawing is stored for viewers.
+pub const DRAWING_NODES_MAX: usize = 200;
+/// Pairs of a graph and a store of which a process remembers that the store has the drawing.
+pub const DRAWN_GRAPHS_MAX: usize = 1_024;
 /// Supersteps of one run, unless set otherwise (the default of LangGraph 1.2).
 pub const RECURSION_LIMIT_DEFAULT: u64 = 10_007;
 

@@ -1,5 +1,5 @@
-//! A graph as inline SVG: nodes in layers from the top down with their counts, transitions with theirs, and the path of
-//! a run marked. Colours are classes of the stylesheet.
+//! A graph as inline SVG: nodes in layers from the top down with their counts, transitions with theirs, the path of a
+//! run marked, and dashed what no run has taken. Colours are classes of the stylesheet.
 
 use std::collections::VecDeque;
 
@@ -20,12 +20,15 @@ pub(crate) struct ChartNode {
     /// The text below the name.
     pub(crate) note: String,
     pub(crate) is_marked: bool,
+    /// False if no run reached it.
+    pub(crate) is_seen: bool,
 }
 
 /// A transition between two nodes, by their numbers.
 pub(crate) struct ChartEdge {
     pub(crate) from: usize,
     pub(crate) to: usize,
+    /// The number of times that a run took it; 0 for an edge of the graph alone.
     pub(crate) times: u64,
     pub(crate) is_marked: bool,
 }
@@ -56,7 +59,11 @@ pub(crate) fn add_to(html: &mut Html, nodes: &[ChartNode], edges: &[ChartEdge], 
             edges.iter().filter(|edge| edge.is_marked == marked).for_each(|edge| line(html, edge, &places));
         }
         for (node, (left, top, width)) in nodes.iter().zip(&places.boxes) {
-            let class = if node.is_marked { "node marked" } else { "node" };
+            let class = match (node.is_marked, node.is_seen) {
+                (true, _) => "node marked",
+                (false, true) => "node",
+                (false, false) => "node unseen",
+            };
             let (x, y, w, h) = (left.to_string(), top.to_string(), width.to_string(), HEIGHT.to_string());
             html.element("rect", &[("class", class), ("x", &x), ("y", &y), ("width", &w), ("height", &h)], "");
             let (x, name_y, note_y) = ((left + width / 2).to_string(), (top + 15).to_string(), (top + 29).to_string());
@@ -121,8 +128,15 @@ fn line(html: &mut Html, edge: &ChartEdge, places: &ChartPlaces) {
         let out = right.max(to_right) + GAP;
         (format!("M{right} {y}C{out} {y} {out} {to_y} {to_right} {to_y}"), (out - 14, y.midpoint(to_y) + 4))
     };
-    let class = if edge.is_marked { "edge marked" } else { "edge" };
+    let class = match (edge.is_marked, edge.times) {
+        (true, _) => "edge marked",
+        (false, 1..) => "edge",
+        (false, 0) => "edge unseen",
+    };
     html.element("path", &[("class", class), ("d", &path)], "");
+    if edge.times == 0 {
+        return;
+    }
     let (x, y) = (at.0.to_string(), at.1.to_string());
     html.element("text", &[("class", "note"), ("x", &x), ("y", &y)], &edge.times.to_string());
 }
@@ -144,9 +158,12 @@ mod tests {
 
     #[test]
     fn a_picture_has_its_nodes_within_it() {
-        let node = |name: &str| ChartNode { name: name.into(), note: "2".into(), is_marked: name == "<a>" };
+        let node = |name: &str| {
+            let (is_marked, is_seen) = (name == "<a>", name != "b");
+            ChartNode { name: name.into(), note: "2".into(), is_marked, is_seen }
+        };
         let nodes = [node("<a>"), node("b"), node(&"long ".repeat(20))];
-        let edges = [edge(0, 1), edge(1, 2), edge(2, 0)];
+        let edges = [edge(0, 1), edge(1, 2), ChartEdge { times: 0, ..edge(2, 0) }];
         let places = place(&nodes, &layers(3, &edges));
         for (left, top, width) in &places.boxes {
             assert!(left + width < places.size.0 && top + HEIGHT <= places.size.1, "{left} {top} {width}");
@@ -156,5 +173,7 @@ mod tests {
         let markup = html.into_markup();
         assert!(markup.contains("&lt;a&gt;</text>") && markup.contains("class=\"node marked\""), "{markup}");
         assert_eq!((markup.matches("<path").count(), markup.matches("edge marked").count()), (3, 1));
+        assert_eq!((markup.matches("node unseen").count(), markup.matches("edge unseen").count()), (1, 1));
+        assert_eq!(markup.matches("class=\"note\"").count(), 5, "an edge that was not taken has no count");
     }
 }

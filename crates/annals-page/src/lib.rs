@@ -20,7 +20,7 @@
 //! | `/t/POINT/talk` | the messages at a point; with `?format=markdown` all of them as Markdown |
 //! | `/t/POINT/state/PATH` | a value, or the items of a list, with the history of it |
 //! | `/t/POINT/step`, `/t/POINT/step/N` | the superstep that made a checkpoint, or the one with a number |
-//! | `/t/POINT/graph` | the nodes that ran on the way to a point, and the transitions between them |
+//! | `/t/POINT/graph` | the nodes that ran on the way to a point, the transitions between them, and the rest of the graph |
 //! | `/t/POINT/fork` | a new thread from a point: preview, command and form |
 //! | `/diff/A..B`, `/diff/POINT` | the difference of two points, or of a point and its parent |
 //! | `/search?q=` | messages and other items by their text |

@@ -15,6 +15,7 @@ mod cache;
 mod call;
 mod code;
 mod commits;
+mod drawn;
 mod edit;
 mod events;
 mod feed;

@@ -24,6 +24,7 @@ use super::begun::Begun;
 use super::blocking::Driver;
 use super::code::{verify_code, with_code};
 use super::commits::RunCommits;
+use super::drawn::store_drawing;
 use super::events::{EndReport, Listener, RunEvent, RunEvents, begin_kind};
 use super::feed::Feed;
 use super::host::RunHost;
@@ -731,6 +732,9 @@ pub(super) fn begin(
             let recording = recording(thread, from.addressed, loaded.newest, run, metadata);
             let recording = Some(outermost_recording(recording, graph, place, from.is_continued))
                 .filter(|_| !matches!(start, RunStart::Show));
+            if recording.is_some() {
+                store_drawing(graph, store);
+            }
             (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, recording)
         }
     };

@@ -129,7 +129,8 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         Self { schema, draft: GraphDraft::new() }
     }
 
-    /// Sets the name of the graph. Default: `LangGraph`.
+    /// Sets the name of the graph. Default: `LangGraph`. The first run of a graph with another name leaves a
+    /// [drawing](CompiledGraph::get_graph) of it in the cache of the store, under `drawings` and the name, for viewers.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.draft.name = name.into();
         self

@@ -16,6 +16,7 @@ mod clock;
 mod commands;
 mod crash;
 mod draining;
+mod drawings;
 mod durable;
 mod edits;
 mod effects;

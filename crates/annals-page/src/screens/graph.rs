@@ -1,11 +1,12 @@
 //! The graph as the log shows it: the nodes that ran on the lineage of a point, with durations and tokens, and the
-//! transitions between them. *Absent:* nodes and edges that no step took; the log does not hold the compiled graph.
+//! transitions between them. The nodes and edges that no step took are from the drawing that the executor leaves in the
+//! cache of the store, if it is there. *Absent:* the drawings of subgraphs, which are not stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals::base::RunId;
+use annals::base::{RunId, Value};
 use annals::history::Snapshot;
-use annals::store::Source;
+use annals::store::{CacheKey, Source};
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};
@@ -19,10 +20,15 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{CHART_NODES_MAX, GRAPH_STEPS_MAX};
 use crate::plot::{Bar, bars};
-use crate::words::{count, grouped, rounded, shortened, span};
+use crate::words::{count, grouped, metadata, rounded, shortened, span};
 
 /// The end of a graph, as a transition shows it.
 const END: &str = "(end)";
+/// The end of a graph, as a drawing names it.
+const DRAWN_END: &str = "__end__";
+/// The label of the drawings in the cache, and the key of the drawing of a graph without a version.
+const DRAWINGS: &str = "drawings";
+const NEWEST: &str = "newest";
 /// Steps of the path that is shown in one line.
 const PATH: usize = 40;
 
@@ -33,6 +39,13 @@ struct NodeFigures {
     /// The durations of the supersteps in which it ran, in microseconds.
     micros: Vec<i64>,
     tokens: u64,
+}
+
+/// The nodes and edges of a compiled graph.
+#[derive(Default)]
+struct StoredDrawing {
+    nodes: Vec<String>,
+    edges: BTreeSet<(String, String)>,
 }
 
 /// The nodes and transitions of a lineage.
@@ -47,6 +60,8 @@ struct SeenGraph {
     /// The steps, newest first, each with its nodes.
     path: Vec<(Snapshot, Vec<String>)>,
     steps: usize,
+    /// The graph of the run, if its drawing is stored.
+    drawing: Option<StoredDrawing>,
 }
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
@@ -103,8 +118,14 @@ impl SeenGraph {
     fn read(at: &Snapshot) -> Result<Self, Refusal> {
         let mut seen = Self { run: at.record().run, ..Self::default() };
         let mut child: Option<Snapshot> = None;
+        // The version is in the metadata of the first checkpoint of a run, and of each 64th.
+        let (mut version, mut has_begun) = (None, false);
         for snapshot in at.lineage().take(GRAPH_STEPS_MAX + 1) {
             let parent = snapshot?;
+            if version.is_none() && !has_begun {
+                version = member(&parent, "graph_code");
+                has_begun = parent.source() == Source::Input;
+            }
             if let Some(child) = child.filter(|child| child.source() == Source::Loop) {
                 seen.add(&child, &parent)?;
             }
@@ -112,6 +133,7 @@ impl SeenGraph {
             seen.steps += 1;
         }
         debug_assert!(seen.path.len() <= seen.steps, "a step is one of the lineage");
+        seen.drawing = StoredDrawing::read(at, version.as_deref());
         Ok(seen)
     }
 
@@ -148,8 +170,13 @@ impl SeenGraph {
     /// Adds the picture of the nodes and transitions; the path of the run of the point is marked.
     fn chart(&self, html: &mut Html) {
         let ends = self.transitions.keys().flat_map(|(from, to)| [from, to]);
-        let names: BTreeSet<&String> = self.nodes.keys().chain(ends).collect();
-        let names: Vec<&String> = names.into_iter().take(CHART_NODES_MAX).collect();
+        let drawn = self.drawing.iter().flat_map(|drawing| &drawing.nodes);
+        let seen: BTreeSet<&String> = self.nodes.keys().chain(ends).collect();
+        let unseen: BTreeSet<&String> = drawn.filter(|name| !seen.contains(name)).collect();
+        let left = (seen.len() + unseen.len()).saturating_sub(CHART_NODES_MAX);
+        // The nodes that ran come first.
+        let mut names: Vec<&String> = seen.iter().chain(&unseen).copied().take(CHART_NODES_MAX).collect();
+        names.sort_unstable();
         let number = |name: &String| names.binary_search(&name).ok();
         let own: BTreeSet<&String> = self.own.iter().flat_map(|(from, to)| [from, to]).collect();
         let node = |name: &&String| ChartNode {
@@ -160,17 +187,22 @@ impl SeenGraph {
                 .map(|node| format!("{} · {}", node.tasks, span(node.median())))
                 .unwrap_or_default(),
             is_marked: own.contains(*name),
+            is_seen: seen.contains(*name),
         };
         let edge = |(pair, times): (&(String, String), &u64)| {
             let (from, to) = (number(&pair.0)?, number(&pair.1)?);
             Some(ChartEdge { from, to, times: *times, is_marked: self.own.contains(pair) })
         };
         let nodes: Vec<ChartNode> = names.iter().map(node).collect();
-        let edges: Vec<ChartEdge> = self.transitions.iter().filter_map(edge).collect();
+        let untaken = self.drawing.iter().flat_map(|drawing| &drawing.edges);
+        let untaken = untaken.filter(|pair| !self.transitions.contains_key(*pair)).map(|pair| (pair, &0));
+        let edges: Vec<ChartEdge> = self.transitions.iter().chain(untaken).filter_map(edge).collect();
         if !nodes.is_empty() {
             flowchart::add_to(html, &nodes, &edges, "nodes and transitions; the path of this run is marked");
         }
-        let left = self.nodes.len().saturating_sub(CHART_NODES_MAX);
+        if edges.iter().any(|edge| edge.times == 0) || nodes.iter().any(|node| !node.is_seen) {
+            html.classed("p", "dim", "dashed: nodes and edges of the graph that these steps did not take");
+        }
         if left > 0 {
             html.classed("p", "dim", &format!("{} more", count(left as u64, "node")));
         }
@@ -179,11 +211,39 @@ impl SeenGraph {
     fn document(&self) -> Json {
         let node = |(name, node): (&String, &NodeFigures)| json!({ "node": name, "tasks": node.tasks, "median_us": node.median(), "tokens": node.tokens });
         let transition = |((from, to), n): (&(String, String), &u64)| json!({ "from": from, "to": to, "times": n, "in_run": self.own.contains(&(from.clone(), to.clone())) });
+        let edge = |(from, to): &(String, String)| json!({ "from": from, "to": to });
+        let drawing = self.drawing.as_ref().map(
+            |drawing| json!({ "nodes": drawing.nodes, "edges": drawing.edges.iter().map(edge).collect::<Vec<_>>() }),
+        );
         json!({
             "schema": 1,
             "checkpoints": self.steps,
+            "drawing": drawing,
             "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
             "transitions": self.transitions.iter().map(transition).collect::<Vec<_>>(),
         })
     }
+}
+
+impl StoredDrawing {
+    /// Reads the drawing of the graph of a checkpoint from the cache; `None` if there is none that can be read.
+    fn read(at: &Snapshot, version: Option<&str>) -> Option<Self> {
+        let name = member(at, "graph").filter(|_| at.point().namespace.is_root())?;
+        let key = CacheKey::new([DRAWINGS, &name], version.unwrap_or(NEWEST));
+        let stored = at.store().cache().get(&key).ok()??.decode::<Value>().ok()?;
+        let text = |value: &Value| match value.as_str()? {
+            DRAWN_END => Some(END.to_owned()),
+            name => Some(name.to_owned()),
+        };
+        let edge = |edge: &Value| Some((text(edge.get("source")?)?, text(edge.get("target")?)?));
+        Some(Self {
+            nodes: stored.get("nodes")?.as_list()?.iter().filter_map(text).collect(),
+            edges: stored.get("edges")?.as_list()?.iter().filter_map(edge).collect(),
+        })
+    }
+}
+
+/// Returns a text of the metadata of a checkpoint.
+fn member(at: &Snapshot, name: &str) -> Option<String> {
+    metadata(at).get(name)?.as_str().map(ToOwned::to_owned)
 }

@@ -441,6 +441,44 @@ fn a_picture_marks_the_path_of_one_run() {
 }
 
 #[test]
+fn a_picture_shows_the_edges_that_no_run_took() {
+    let store = Store::memory();
+    let graph = |version: &str, other: &str| {
+        StateGraph::with_schema(DynSchema::new().last("n").build())
+            .name("order")
+            .version(version)
+            .node("pay", |_: &annals::state::DynState| Ok(()))
+            .node(other, |_: &annals::state::DynState| Ok(()))
+            .branch_to(START, |_: &annals::state::DynState| "pay", ["pay", other])
+            .compile()
+            .unwrap()
+    };
+    for (version, other) in [("1", "refuse"), ("2", "ask")] {
+        graph(version, other).invoke(&store.thread(version).unwrap(), DynUpdate::new().set("n", 1)).unwrap();
+    }
+    let page = page_of(&store);
+    let drawing = |thread: &str| document(&page, &format!("/t/{thread}/graph.json"))["drawing"].clone();
+    for _ in 0..100 {
+        // The background writer stores them in their order.
+        if !drawing("2").is_null() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(drawing("1")["nodes"], json!(["__start__", "pay", "refuse", "(end)"]));
+    assert_eq!(drawing("2")["nodes"], json!(["__start__", "pay", "ask", "(end)"]), "each run has its own version");
+    let shown = html(&page, "/t/1/graph");
+    assert!(shown.contains(">refuse</text>") && !shown.contains(">ask</text>"), "{shown}");
+    assert_eq!(shown.matches("class=\"node unseen\"").count(), 1, "{shown}");
+    assert_eq!(
+        shown.matches("class=\"edge unseen\"").count(),
+        2,
+        "from the start to it and from it to the end: {shown}"
+    );
+    assert_eq!(shown.matches("class=\"edge marked\"").count(), 2, "{shown}");
+}
+
+#[test]
 fn subgraphs_are_listed_and_have_screens() {
     let store = Store::memory();
     let schema = || DynSchema::new().last("n").build();

@@ -18,7 +18,7 @@ impl<S> CompiledGraph<S> {
     #[doc(alias = "draw_mermaid")]
     #[doc(alias = "xray")]
     pub fn get_graph(&self, depth: usize) -> Drawing {
-        draw(&self.graph, depth)
+        self.graph.drawing(depth)
     }
 
     /// Returns the subgraphs, each as the name of its node and its own name, in the order in which the nodes were
@@ -162,6 +162,11 @@ fn trim(
 }
 
 impl Graph {
+    /// Returns a drawing, as [`CompiledGraph::get_graph`].
+    pub(crate) fn drawing(&self, depth: usize) -> Drawing {
+        draw(self, depth)
+    }
+
     /// Returns the declared targets of the conditional edges and commands of a node, with their labels; `None` is the
     /// start.
     pub(super) fn known_targets(&self, node: Option<usize>) -> Vec<(Option<Arc<str>>, Arc<str>)> {
