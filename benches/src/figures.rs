@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 123] = [
+const FIGURES: [Figure; 131] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -145,15 +145,25 @@ const FIGURES: [Figure; 123] = [
     figure("search_us_1m", "search", FigureTarget::AtMost(50_000.0)).about(
         "the 95th percentile of 1,000 searches for one to three words, drawn as often as in the 1,000,000 short messages",
     ),
+    figure("page_first_byte_ms_threads", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_threads", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_first_byte_ms_thread", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_thread", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_first_byte_ms_talk", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_talk", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_first_byte_ms_state", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_state", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_first_byte_ms_step", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_step", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_first_byte_ms_diff", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_diff", "pages", FigureTarget::AtMost(100.0)),
+    figure("page_first_byte_ms_runs", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_runs", "pages", FigureTarget::AtMost(100.0)),
-    figure("page_ms_stats", "pages", FigureTarget::AtMost(100.0))
-        .about("a screen of `annals serve`, from the request to the whole response, on a store of 1,000,000 checkpoints"),
+    figure("page_first_byte_ms_stats", "pages", FigureTarget::AtMost(20.0)),
+    figure("page_ms_stats", "pages", FigureTarget::AtMost(100.0)).about(
+        "a screen of `annals serve` over a socket, from the connect to the first byte and to the end of the response, on a store of \
+         1,000,000 checkpoints",
+    ),
     figure("map_put_us_1k", "channels", FigureTarget::None),
     figure("map_put_us_10k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
     figure("map_put_us_100k", "channels", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("map_put_us_1k")?))),
