@@ -26,6 +26,7 @@ mod interrupts;
 mod items_diff;
 mod lease;
 mod messages;
+mod oldest_first;
 mod operation;
 mod partial;
 mod patch;

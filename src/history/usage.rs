@@ -1,20 +1,26 @@
-//! Tokens and costs of model calls, summed by day, thread, node and model.
+//! Tokens and costs of model calls, bytes of written values and times of supersteps, summed by day, thread, node and
+//! model.
 //!
 //! A checkpoint whose metadata has the member `usage`, an object or a list of objects, counts what that says:
 //! [`ModelUsage`](super::ModelUsage) writes it. Other checkpoints of the root namespace count the messages with tokens
 //! that they put, with the model of `response_metadata`; a message that replaces one with tokens does not count. A
-//! pruned checkpoint counts what its metadata says alone. The view `v_usage` has the same rules. *Absent:* prices; the
+//! pruned checkpoint counts what its metadata says alone. The view `v_usage` has the same rules. Invariant: the memory
+//! is that of the sums, of two pages of checkpoints and of a bit for each message with tokens. *Absent:* prices; the
 //! costs are those that the program stated.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
-use crate::base::{CheckpointId, Namespace, ThreadId, Value};
+use crate::base::{PayloadRef, ThreadId, Value};
 use crate::store::counts::{StatedCall, stated_calls};
-use crate::store::{CheckpointQuery, CheckpointRecord, ItemRange, Store, StoreError};
+use crate::store::record::is_control;
+use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Source, Store, StoreError};
 
+use super::oldest_first::{each_checkpoint, each_thread};
 use super::snapshot::item_message;
+use super::steps::START;
 
 /// A summary of model calls: the threads, and the fields by which calls are summed. Default: one sum over all threads.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +30,7 @@ pub struct UsageQuery {
     by_thread: bool,
     by_node: bool,
     by_model: bool,
+    measured: bool,
 }
 
 impl UsageQuery {
@@ -61,9 +68,31 @@ impl UsageQuery {
         self.by_model = true;
         self
     }
+
+    /// Sums the bytes that checkpoints wrote and the time of supersteps too, so that threads, days and nodes without
+    /// model calls have a sum. Every value that was ever written is read for it, one after the other.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::UsageQuery;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// store.thread("trip")?.set("city", "Bern")?;
+    /// let sums = store.usage(UsageQuery::new().by_thread().measured())?;
+    /// // Four letters, and one byte for their number; no node ran.
+    /// assert_eq!((sums[0].calls, sums[0].bytes, sums[0].time), (0, Some(5), None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn measured(mut self) -> Self {
+        self.measured = true;
+        self
+    }
 }
 
-/// The sum of model calls that have the same fields.
+/// The sum of the model calls, the written values and the supersteps that have the same fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct UsageTotal {
@@ -83,6 +112,15 @@ pub struct UsageTotal {
     pub output_tokens: u64,
     /// The stated costs in US dollars.
     pub cost_usd: f64,
+    /// Bytes of the values and items that checkpoints of all namespaces wrote, as they are encoded; the node is that of
+    /// the task that wrote them. `None` unless [measured](UsageQuery::measured), and by model: a stated call does not
+    /// say which values came of it.
+    pub bytes: Option<u64>,
+    /// The time of the supersteps of the root graphs that ended, from the checkpoint at which its tasks were due, waits
+    /// for resume values and timers included. The day is that of the end. By node, each task counts its superstep; by
+    /// model, a superstep in which a model was called counts once for it, also that of a subgraph. `None` unless
+    /// [measured](UsageQuery::measured), and if none ended.
+    pub time: Option<Duration>,
 }
 
 /// A model call.
@@ -123,99 +161,166 @@ impl Store {
     /// ```
     pub fn usage(&self, query: UsageQuery) -> Result<Vec<UsageTotal>, StoreError> {
         self.settle_abandoned();
-        let threads = match &query.thread {
-            Some(id) => vec![ThreadId::new(id)?],
-            None => self.threads()?.into_iter().map(|thread| thread.id).collect(),
-        };
-        let mut sums: BTreeMap<SumKey, UsageTotal> = BTreeMap::new();
-        for thread in threads {
+        let mut sums = UsageSums { query: &query, sums: BTreeMap::new() };
+        let mut add = |thread: ThreadId| {
             for namespace in self.backend().namespaces(&thread)? {
-                each_call(self, &thread, &namespace, &mut |record, call| {
-                    let day = || record.created_at.to_string().chars().take(10).collect();
-                    let key: SumKey = (
-                        query.by_day.then(day),
-                        query.by_thread.then(|| thread.clone()),
-                        call.node.filter(|_| query.by_node),
-                        call.model.filter(|_| query.by_model),
-                    );
-                    let sum = sums.entry(key).or_default();
-                    sum.calls += 1;
-                    sum.input_tokens = sum.input_tokens.saturating_add(call.input_tokens);
-                    sum.output_tokens = sum.output_tokens.saturating_add(call.output_tokens);
-                    sum.cost_usd += call.cost_usd;
+                let mut counted = CountedPositions::default();
+                each_checkpoint(self, &thread, &namespace, &mut |record, parent| {
+                    sums.add(self, record, parent, &mut counted)
                 })?;
             }
+            Ok(())
+        };
+        match &query.thread {
+            Some(id) => add(ThreadId::new(id)?)?,
+            None => each_thread(self, &mut add)?,
         }
-        debug_assert!(sums.values().all(|sum| sum.calls > 0), "a sum is of calls");
+        let mut sums = sums.sums;
+        if query.measured && !query.by_model {
+            sums.values_mut().for_each(|sum| sum.bytes = sum.bytes.or(Some(0)));
+        }
+        debug_assert!(query.measured || sums.values().all(|sum| sum.calls > 0), "a sum is of calls");
         let named = |((day, thread, node, model), sum)| UsageTotal { day, thread, node, model, ..sum };
         Ok(sums.into_iter().map(named).collect())
     }
 }
 
-/// Visits the model calls of a namespace, the oldest first.
-fn each_call(
-    store: &Store,
-    thread: &ThreadId,
-    namespace: &Namespace,
-    visit: &mut dyn FnMut(&CheckpointRecord, ModelCall),
-) -> Result<(), StoreError> {
-    let mut query = CheckpointQuery::new(thread.clone(), namespace.clone());
-    let mut records: Vec<CheckpointRecord> = Vec::new();
-    loop {
-        let page = store.backend().checkpoints(&query)?;
-        let Some(last) = page.last() else { break };
-        query.before = Some(last.point.checkpoint);
-        records.extend(page);
-    }
-    add_pruned(store, &mut records)?;
-    let by_id: HashMap<CheckpointId, usize> =
-        records.iter().enumerate().map(|(at, record)| (record.point.checkpoint, at)).collect();
-    debug_assert!(records.is_sorted_by(|a, b| a.seq > b.seq), "checkpoints come newest first");
-    let mut counted = HashSet::new();
-    for record in records.iter().rev() {
-        let parent = record.parent.and_then(|id| by_id.get(&id)).map(|at| &records[*at]);
-        let node = |task: usize| parent.and_then(|parent| parent.tasks.get(task)).map(|task| Arc::clone(&task.name));
-        match stated(record) {
-            Some(calls) => calls.into_iter().for_each(|call| visit(record, ModelCall { node: node(0), ..call })),
-            None if namespace.is_root() && !record.pruned => {
-                for (task, call) in messages(store, record, &mut counted)? {
-                    let node = task.and_then(|task| node(task as usize));
-                    visit(record, ModelCall { node, ..call });
-                }
-            }
-            None => {}
-        }
-    }
-    Ok(())
+/// The sums so far.
+struct UsageSums<'a> {
+    query: &'a UsageQuery,
+    sums: BTreeMap<SumKey, UsageTotal>,
 }
 
-/// Adds the pruned checkpoints of a namespace: each is directly before a kept one, or before a pruned one.
-fn add_pruned(store: &Store, records: &mut Vec<CheckpointRecord>) -> Result<(), StoreError> {
-    let kept: HashSet<CheckpointId> = records.iter().map(|record| record.point.checkpoint).collect();
-    let mut pruned = Vec::new();
-    for record in records.iter().filter(|record| record.parent.is_some_and(|parent| !kept.contains(&parent))) {
-        let mut end = record.ordinal;
-        'run: while end > 0 {
-            let first = end.saturating_sub(INDEX_SNAPSHOT_INTERVAL);
-            let ordinals: Vec<u64> = (first..end).rev().collect();
-            for ancestor in store.backend().ancestors(&record.point, &ordinals)?.into_iter().flatten() {
-                if !ancestor.pruned {
-                    break 'run;
+impl UsageSums<'_> {
+    /// Adds a checkpoint, and the pruned ones between it and the kept one before it.
+    fn add(
+        &mut self,
+        store: &Store,
+        record: &CheckpointRecord,
+        parent: Option<&CheckpointRecord>,
+        counted: &mut CountedPositions,
+    ) -> Result<(), StoreError> {
+        if parent.is_some_and(|parent| parent.pruned) {
+            each_pruned(store, record, &mut |pruned, parent| {
+                for call in stated(pruned, parent).unwrap_or_default() {
+                    _ = self.add_call(pruned, call);
                 }
-                pruned.push(ancestor);
-            }
-            end = first;
+            })?;
         }
+        let stated = stated(record, parent);
+        let counts_messages = stated.is_none() && record.point.namespace.is_root();
+        let sums_bytes = self.query.measured && !self.query.by_model;
+        let mut calls = stated.unwrap_or_default();
+        if counts_messages || sums_bytes {
+            each_put(store, record, &mut |put| {
+                let node = put.task.and_then(|task| node_of(parent, task as usize));
+                if counts_messages && let Some(call) = put.message_call(record, counted)? {
+                    calls.push(ModelCall { node: node.clone(), ..call });
+                }
+                if sums_bytes && !is_control(put.channel) {
+                    let bytes = self.sum(record, node, None).bytes.get_or_insert(0);
+                    *bytes = bytes.saturating_add(put.bytes());
+                }
+                Ok(())
+            })?;
+        }
+        let mut called: Vec<SumKey> = calls.into_iter().map(|call| self.add_call(record, call)).collect();
+        let Some((tasks, time)) = parent.and_then(|parent| superstep(record, parent)).filter(|_| self.query.measured)
+        else {
+            return Ok(());
+        };
+        if !self.query.by_model {
+            let nodes = tasks.into_iter().map(Some);
+            let wanted = if self.query.by_node { nodes.collect() } else { vec![None] };
+            let is_root = record.point.namespace.is_root();
+            called = wanted.into_iter().filter(|_| is_root).map(|node| self.key(record, node, None)).collect();
+        } else {
+            called.sort();
+            called.dedup();
+        }
+        for key in called {
+            let sum = self.sums.entry(key).or_default().time.get_or_insert(Duration::ZERO);
+            *sum = sum.saturating_add(time);
+        }
+        Ok(())
     }
-    records.extend(pruned);
-    records.sort_by_key(|record| std::cmp::Reverse(record.seq));
+
+    fn add_call(&mut self, record: &CheckpointRecord, call: ModelCall) -> SumKey {
+        let key = self.key(record, call.node, call.model);
+        let sum = self.sums.entry(key.clone()).or_default();
+        sum.calls += 1;
+        sum.input_tokens = sum.input_tokens.saturating_add(call.input_tokens);
+        sum.output_tokens = sum.output_tokens.saturating_add(call.output_tokens);
+        sum.cost_usd += call.cost_usd;
+        key
+    }
+
+    fn sum(&mut self, record: &CheckpointRecord, node: Option<Arc<str>>, model: Option<String>) -> &mut UsageTotal {
+        self.sums.entry(self.key(record, node, model)).or_default()
+    }
+
+    /// Returns the fields of a sum: those that were asked for.
+    fn key(&self, record: &CheckpointRecord, node: Option<Arc<str>>, model: Option<String>) -> SumKey {
+        let query = self.query;
+        let day = || record.created_at.to_string().chars().take(10).collect();
+        (
+            query.by_day.then(day),
+            query.by_thread.then(|| record.point.thread.clone()),
+            node.filter(|_| query.by_node),
+            model.filter(|_| query.by_model),
+        )
+    }
+}
+
+/// Returns the tasks of the superstep that ended with a checkpoint, and its duration. `None` if none did, or if it took
+/// the input of a run alone.
+fn superstep(record: &CheckpointRecord, parent: &CheckpointRecord) -> Option<(Vec<Arc<str>>, Duration)> {
+    let tasks = parent.tasks.iter().filter(|task| &*task.name != START).map(|task| Arc::clone(&task.name));
+    let tasks: Vec<Arc<str>> = tasks.collect();
+    if record.source != Source::Loop || tasks.is_empty() {
+        return None;
+    }
+    let micros = record.created_at.as_micros().saturating_sub(parent.created_at.as_micros());
+    Some((tasks, Duration::from_micros(u64::try_from(micros).unwrap_or(0))))
+}
+
+/// Returns the node of a task of a checkpoint.
+fn node_of(parent: Option<&CheckpointRecord>, task: usize) -> Option<Arc<str>> {
+    parent.and_then(|parent| parent.tasks.get(task)).map(|task| Arc::clone(&task.name))
+}
+
+/// Visits the pruned checkpoints that are directly before a kept one, or before a pruned one, each with the checkpoint
+/// before it.
+fn each_pruned(
+    store: &Store,
+    kept: &CheckpointRecord,
+    visit: &mut dyn FnMut(&CheckpointRecord, Option<&CheckpointRecord>),
+) -> Result<(), StoreError> {
+    let (mut end, mut child) = (kept.ordinal, None::<CheckpointRecord>);
+    while end > 0 {
+        let first = end.saturating_sub(INDEX_SNAPSHOT_INTERVAL);
+        let ordinals: Vec<u64> = (first..end).rev().collect();
+        for ancestor in store.backend().ancestors(&kept.point, &ordinals)?.into_iter().flatten() {
+            if let Some(child) = &child {
+                visit(child, Some(&ancestor));
+            }
+            if !ancestor.pruned {
+                return Ok(());
+            }
+            child = Some(ancestor);
+        }
+        end = first;
+    }
+    if let Some(child) = &child {
+        visit(child, None);
+    }
     Ok(())
 }
 
 /// Returns the calls that the metadata of a checkpoint states; `None` if it states nothing.
-fn stated(record: &CheckpointRecord) -> Option<Vec<ModelCall>> {
+fn stated(record: &CheckpointRecord, parent: Option<&CheckpointRecord>) -> Option<Vec<ModelCall>> {
     let call = |StatedCall { model, input_tokens, output_tokens, cost_usd }: StatedCall| ModelCall {
-        node: None,
+        node: node_of(parent, 0),
         model,
         input_tokens,
         output_tokens,
@@ -224,21 +329,78 @@ fn stated(record: &CheckpointRecord) -> Option<Vec<ModelCall>> {
     stated_calls(record.metadata.as_deref()).map(|calls| calls.into_iter().map(call).collect())
 }
 
-/// Returns the messages with tokens that a checkpoint put, each with its task. `counted` has the positions that such a
-/// message had before, on each branch.
-fn messages(
+/// A value of a channel or an item of a list, as a checkpoint put it.
+struct Put<'a> {
+    channel: &'a Arc<str>,
+    task: Option<u32>,
+    /// The position of an item.
+    position: Option<u64>,
+    payload: PayloadRef<'a>,
+}
+
+/// The positions of a namespace that had a message with tokens, on each branch: bits of 64 positions.
+#[derive(Default)]
+struct CountedPositions(HashMap<(u64, Arc<str>, u64), u64>);
+
+impl CountedPositions {
+    /// Returns whether a position is new.
+    fn insert(&mut self, branch: u64, channel: &Arc<str>, position: u64) -> bool {
+        let bits = self.0.entry((branch, Arc::clone(channel), position / 64)).or_default();
+        let bit = 1 << (position % 64);
+        let is_new = *bits & bit == 0;
+        *bits |= bit;
+        is_new
+    }
+}
+
+impl Put<'_> {
+    /// Returns the bytes of the value, or of the item with its text.
+    fn bytes(&self) -> u64 {
+        let text = self.payload.index.and_then(|index| index.text);
+        (self.payload.data.len() + text.map_or(0, str::len)) as u64
+    }
+
+    /// Returns the model call of a message with tokens, unless its position had one before.
+    fn message_call(
+        &self,
+        record: &CheckpointRecord,
+        counted: &mut CountedPositions,
+    ) -> Result<Option<ModelCall>, StoreError> {
+        let Some((position, index)) = self.position.zip(self.payload.index) else { return Ok(None) };
+        if index.input_tokens.is_none() && index.output_tokens.is_none() {
+            return Ok(None);
+        }
+        if !counted.insert(record.branch, self.channel, position) {
+            return Ok(None);
+        }
+        let model = item_message(self.payload)?.and_then(|message| {
+            message.response_metadata.get("model_name").and_then(Value::as_str).map(ToOwned::to_owned)
+        });
+        let tokens = |count: Option<u32>| u64::from(count.unwrap_or(0));
+        let (input_tokens, output_tokens) = (tokens(index.input_tokens), tokens(index.output_tokens));
+        Ok(Some(ModelCall { model, input_tokens, output_tokens, ..ModelCall::default() }))
+    }
+}
+
+/// Visits what a checkpoint put into its channels.
+fn each_put(
     store: &Store,
     record: &CheckpointRecord,
-    counted: &mut HashSet<(u64, Arc<str>, u64)>,
-) -> Result<Vec<(Option<u32>, ModelCall)>, StoreError> {
+    visit: &mut dyn FnMut(Put<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let backend = store.backend();
     let mut lists = Vec::new();
     backend.versions(&record.point, None, record.ordinal, &mut |version| {
-        let positions = version.positions.clone().filter(|_| version.channel.ordinal == record.ordinal);
-        lists.extend(positions.map(|positions| (Arc::clone(&version.channel.channel), positions)));
+        let ChannelRecord { channel, value, ordinal, task, .. } = &version.channel;
+        if *ordinal != record.ordinal {
+            return Ok(true);
+        }
+        if let ChannelValue::Value(payload) = value {
+            visit(Put { channel, task: *task, position: None, payload: payload.as_ref() })?;
+        }
+        lists.extend(version.positions.clone().map(|positions| (Arc::clone(channel), positions)));
         Ok(true)
     })?;
-    let mut found = Vec::new();
     for (channel, positions) in lists {
         if positions.end == u64::MAX && backend.list_reference(&record.point, &channel)?.is_some() {
             // The items of a referenced list count where they were put.
@@ -246,20 +408,11 @@ fn messages(
         }
         let range = ItemRange::Positions(positions.start, positions.end);
         backend.items(&record.point, &channel, range, &mut |row| {
-            let Some(index) = row.payload.index.filter(|_| row.ordinal == record.ordinal) else { return Ok(()) };
-            if index.input_tokens.is_none() && index.output_tokens.is_none() {
+            if row.ordinal != record.ordinal {
                 return Ok(());
             }
-            if counted.insert((record.branch, Arc::clone(&channel), row.position)) {
-                let model = item_message(row.payload)?.and_then(|message| {
-                    message.response_metadata.get("model_name").and_then(Value::as_str).map(ToOwned::to_owned)
-                });
-                let tokens = |count: Option<u32>| u64::from(count.unwrap_or(0));
-                let (input_tokens, output_tokens) = (tokens(index.input_tokens), tokens(index.output_tokens));
-                found.push((row.task, ModelCall { model, input_tokens, output_tokens, ..ModelCall::default() }));
-            }
-            Ok(())
+            visit(Put { channel: &channel, task: row.task, position: Some(row.position), payload: row.payload })
         })?;
     }
-    Ok(found)
+    Ok(())
 }

@@ -247,11 +247,13 @@ fn stated_usage_outlives_a_pruning() {
             assert_eq!((sums[0].input_tokens, sums[0].output_tokens), (counts.input_tokens, counts.output_tokens));
             (sums.len(), sums[0].calls, counts)
         };
-        let before = shown();
+        let bytes = || store.usage(UsageQuery::new().measured()).unwrap()[0].bytes.unwrap();
+        let (before, written) = (shown(), bytes());
         assert_eq!((before.1, before.2.messages, before.2.input_tokens), (200, 200, 20_100));
         assert_eq!(before.2.cost_nano_usd, 200_000_000);
         assert_eq!(thread.prune(&PrunePolicy::new().keep_last(3)).unwrap().checkpoints, 197);
         assert_eq!(shown(), before);
+        assert_eq!((written % 200, bytes()), (0, written / 200 * 3), "the bytes are those of kept checkpoints");
         store.rebuild_threads().unwrap();
         assert_eq!(shown(), before);
     });

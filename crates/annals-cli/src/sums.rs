@@ -2,12 +2,13 @@
 //!
 //! JSON: `{"schema": 1, "by", "sums": [{"key", "count", "bytes", "input_tokens", "output_tokens", "cost_usd",
 //! "seconds"}], "more": bool}`. By several fields a sum has `keys`, an object with each of them, in place of `key`.
-//! `count` is that of tasks by node, of items of the present states by channel, else of model calls. Members that a sum
-//! does not have are null. `--csv` has the same columns.
+//! `count` is that of tasks by node, of items of the present states by channel, else of model calls; `bytes` are those
+//! of the present states by channel, else those that checkpoints wrote. Members that a sum does not have are null.
+//! `--csv` has the same columns.
 
 use std::collections::BTreeMap;
 
-use annals::history::UsageQuery;
+use annals::history::{Thread, UsageQuery};
 use annals::store::{ChannelValue, ItemRange, Store};
 use serde_json::{Value as Json, json};
 
@@ -21,14 +22,18 @@ use crate::words;
 /// The columns after those of the fields.
 const COLUMNS: [&str; 6] = ["count", "bytes", "input_tokens", "output_tokens", "cost_usd", "seconds"];
 
+/// Threads of a page.
+const THREADS: usize = 1_000;
+
 /// The sum of one key.
 #[derive(Default)]
 struct HistorySum {
     count: u64,
     bytes: Option<u64>,
     seconds: Option<f64>,
-    /// The tokens read, those written, and the cost.
-    usage: Option<(u64, u64, f64)>,
+    /// The tokens read, and those written.
+    tokens: Option<(u64, u64)>,
+    cost_usd: Option<f64>,
 }
 
 /// The sums by the values of the fields, in their order; the value of what has none is `None`.
@@ -70,16 +75,16 @@ pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<
     let title = |title: &&str| title.to_uppercase().replace('_', " ");
     let mut cells = vec![titles.iter().map(title).collect::<Vec<_>>()];
     for (key, sum) in &sums {
-        let (input, output, cost) = sum.usage.unwrap_or_default();
-        let of_usage = |text: String| sum.usage.map(|_| text).unwrap_or_default();
+        let (input, output) = sum.tokens.unzip();
+        let tokens = |count: Option<u64>| count.map(grouped).unwrap_or_default();
         let mut row: Vec<String> =
             key.iter().map(|value| value.as_deref().map_or_else(|| "(none)".to_owned(), words::node)).collect();
         row.extend([
             grouped(sum.count),
             sum.bytes.map(size).unwrap_or_default(),
-            of_usage(grouped(input)),
-            of_usage(grouped(output)),
-            of_usage(format!("{cost:.4}")),
+            tokens(input),
+            tokens(output),
+            sum.cost_usd.map(|cost| format!("{cost:.4}")).unwrap_or_default(),
             sum.seconds.map(|seconds| format!("{seconds:.3}")).unwrap_or_default(),
         ]);
         cells.push(row);
@@ -96,17 +101,18 @@ impl HistorySum {
         }
         document["count"] = json!(self.count);
         document["bytes"] = json!(self.bytes);
-        document["input_tokens"] = json!(self.usage.map(|(input, ..)| input));
-        document["output_tokens"] = json!(self.usage.map(|(_, output, _)| output));
-        document["cost_usd"] = json!(self.usage.map(|(.., cost)| cost));
+        let (input, output) = self.tokens.unzip();
+        document["input_tokens"] = json!(input);
+        document["output_tokens"] = json!(output);
+        document["cost_usd"] = json!(self.cost_usd);
         document["seconds"] = json!(self.seconds);
         document
     }
 }
 
-/// Sums the model calls.
+/// Sums the model calls, and by fields that all checkpoints have what these wrote and how long they took.
 fn usage(store: &Store, fields: &[StatsField]) -> Result<Sums, CommandFailure> {
-    let mut query = UsageQuery::new();
+    let mut query = UsageQuery::new().measured();
     for field in fields {
         query = match field {
             StatsField::Node => query.by_node(),
@@ -130,7 +136,12 @@ fn usage(store: &Store, fields: &[StatsField]) -> Result<Sums, CommandFailure> {
         };
         let sum = sums.entry(fields.iter().map(value).collect()).or_default();
         sum.count = total.calls;
-        sum.usage = Some((total.input_tokens, total.output_tokens, total.cost_usd));
+        sum.bytes = total.bytes;
+        if total.calls > 0 {
+            sum.tokens = Some((total.input_tokens, total.output_tokens));
+            sum.cost_usd = Some(total.cost_usd);
+        }
+        sum.seconds = total.time.map(|time| time.as_secs_f64());
     }
     Ok(sums)
 }
@@ -138,25 +149,28 @@ fn usage(store: &Store, fields: &[StatsField]) -> Result<Sums, CommandFailure> {
 /// Sums the tasks of the root graphs, and the tasks they called, with their time, and the model calls of each node.
 fn by_node(store: &Store) -> Result<Sums, CommandFailure> {
     let mut sums = usage(store, &[StatsField::Node])?;
-    sums.values_mut().for_each(|sum| sum.count = 0);
-    for record in store.threads()? {
-        for step in store.thread(record.id.as_str())?.steps()? {
+    // The steps have the times of these tasks too.
+    sums.values_mut().for_each(|sum| (sum.count, sum.seconds) = (0, None));
+    each_thread(store, &mut |thread| {
+        for step in thread.steps()? {
             let step = step?;
             let sum = sums.entry(vec![Some(step.name.to_string())]).or_default();
             sum.count += 1;
+            sum.bytes = sum.bytes.or(Some(0));
             if let Some(seconds) = steps::seconds(&step) {
                 *sum.seconds.get_or_insert(0.0) += seconds;
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(sums)
 }
 
-/// Sums the items and the stored bytes of the channels of all heads.
+/// Sums the items, the bytes and the tokens of the channels of all heads.
 fn by_channel(store: &Store) -> Result<Sums, CommandFailure> {
     let mut sums = Sums::new();
-    for record in store.threads()? {
-        let Some(head) = store.thread(record.id.as_str())?.head()? else { continue };
+    each_thread(store, &mut |thread| {
+        let Some(head) = thread.head()? else { return Ok(()) };
         let known = head.channels()?;
         let state = store.backend().state(head.point())?;
         for channel in state.channels.into_iter().filter(|channel| known.contains(&channel.channel)) {
@@ -169,19 +183,40 @@ fn by_channel(store: &Store) -> Result<Sums, CommandFailure> {
                     *bytes += value.len() as u64;
                 }
                 ChannelValue::Items => {
-                    let count = &mut sum.count;
+                    let (count, tokens) = (&mut sum.count, &mut sum.tokens);
                     store.backend().items(head.point(), &channel.channel, ItemRange::All, &mut |row| {
                         *count += 1;
-                        let text = row.payload.index.and_then(|index| index.text);
-                        *bytes += (row.payload.data.len() + text.map_or(0, str::len)) as u64;
+                        *bytes += row.payload.data.len() as u64;
+                        let Some(index) = row.payload.index else { return Ok(()) };
+                        *bytes += index.text.map_or(0, str::len) as u64;
+                        if index.input_tokens.or(index.output_tokens).is_some() {
+                            let (input, output) = tokens.get_or_insert((0, 0));
+                            *input += u64::from(index.input_tokens.unwrap_or(0));
+                            *output += u64::from(index.output_tokens.unwrap_or(0));
+                        }
                         Ok(())
                     })?;
                 }
             }
         }
-    }
+        Ok(())
+    })?;
     debug_assert!(sums.keys().flatten().all(|key| key.as_deref() != Some("")), "a channel has a name");
     Ok(sums)
+}
+
+/// Visits all threads, a page at a time.
+fn each_thread(
+    store: &Store,
+    visit: &mut dyn FnMut(Thread) -> Result<(), CommandFailure>,
+) -> Result<(), CommandFailure> {
+    let mut after = None;
+    loop {
+        let page = store.backend().threads(after.as_ref(), THREADS)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.id.clone());
+        page.iter().try_for_each(|record| visit(store.thread(record.id.as_str())?))?;
+    }
 }
 
 #[cfg(test)]

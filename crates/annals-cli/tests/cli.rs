@@ -34,6 +34,8 @@ mod schema;
 mod snapshots;
 #[path = "cli/speed.rs"]
 mod speed;
+#[path = "cli/sums.rs"]
+mod sums;
 #[cfg(target_os = "linux")]
 #[path = "cli/terminal.rs"]
 mod terminal;

@@ -125,9 +125,19 @@ impl RunStatusName {
     }
 }
 
+const STATS_COLUMNS: &str = "\
+Columns of --by:
+  COUNT     tasks by node; items of the present states by channel; else model calls
+  BYTES     of the present states by channel; else of all values that checkpoints wrote; none by model, as a call
+            does not say which values came of it
+  TOKENS    of the model calls; by channel of the messages in the present states
+  COST USD  as the model calls state it; none by channel
+  SECONDS   of the supersteps that ended, waits included; by node alone of its tasks and calls; none by channel";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = STATS_COLUMNS)]
 pub(crate) struct StatsArgs {
-    /// Sum the history by this, in place of the sizes of the store; model calls by several: model,day
+    /// Sum the history by this, in place of the sizes of the store; by several but channel: model,day
     #[arg(long, value_enum, value_name = "FIELD", value_delimiter = ',')]
     pub(crate) by: Vec<StatsField>,
     /// Print comma-separated values

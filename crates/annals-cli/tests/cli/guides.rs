@@ -208,10 +208,14 @@ fn the_commands_of_the_readme_run() {
 
 /// A clock that the nodes of a test set forward.
 #[derive(Clone)]
-struct SetClock(std::sync::Arc<AtomicI64>);
+pub(super) struct SetClock(std::sync::Arc<AtomicI64>);
 
 impl SetClock {
-    fn pass(&self, seconds: i64) {
+    pub(super) fn new(start: Timestamp) -> Self {
+        Self(std::sync::Arc::new(AtomicI64::new(start.as_micros())))
+    }
+
+    pub(super) fn pass(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
 }
@@ -238,7 +242,7 @@ struct PaidOrder {
 /// Makes the file of the guide "Reading a file with SQL", as it would have been written at a time.
 pub(super) fn three_threads(path: &Path, start: &str) {
     let start: Timestamp = start.parse().unwrap();
-    let clock = SetClock(std::sync::Arc::new(AtomicI64::new(start.as_micros())));
+    let clock = SetClock::new(start);
     let store = Store::open_with(path, OpenOptions::new().clock(clock.clone()).id_seed(7).actor("Ann")).unwrap();
 
     let trip = store.thread("trip").unwrap();
