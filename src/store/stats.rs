@@ -22,11 +22,15 @@ pub struct CommitStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStats {
+    /// The number of the format of the file.
+    pub format: i64,
+    /// Bytes of a page of the file.
+    pub page_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of the write-ahead log beside it. They are reused when the log begins anew.
     pub wal_bytes: u64,
-    /// Frames (changed pages of 4,096 bytes) that the log holds.
+    /// Frames (changed pages) that the log holds.
     pub wal_frames: u64,
     /// Frames of the log that are copied into the file. A reader keeps those after its snapshot from being copied.
     pub wal_copied_frames: u64,
@@ -77,7 +81,7 @@ pub struct Compaction {
 impl StoreStats {
     /// Returns whether the log is past half of its limit and not copied: a warning that commits may soon be refused.
     pub fn is_wal_large(&self) -> bool {
-        let frames_bytes = self.wal_frames.saturating_mul(4_096);
+        let frames_bytes = self.wal_frames.saturating_mul(self.page_bytes);
         self.wal_copied_frames < self.wal_frames && frames_bytes > self.wal_limit_bytes / 2
     }
 }
@@ -89,6 +93,7 @@ mod tests {
     #[test]
     fn a_log_past_half_of_its_limit_is_large_unless_it_is_copied() {
         let stats = |frames, copied| StoreStats {
+            page_bytes: 4_096,
             wal_frames: frames,
             wal_copied_frames: copied,
             wal_limit_bytes: 8 * 4_096,

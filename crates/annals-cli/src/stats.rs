@@ -1,7 +1,7 @@
 //! `annals stats`: the sizes of the store and of its write-ahead log.
 //!
-//! JSON: `{"schema": 1, "file_bytes", "wal_bytes", "wal_frames", "wal_copied_frames", "wal_limit_bytes",
-//! "wal_is_large", "erasing"}`. The numbers of frames are 0 if the folder of the store cannot be written.
+//! JSON: `{"schema": 1, "format", "page_bytes", "file_bytes", "wal_bytes", "wal_frames", "wal_copied_frames",
+//! "wal_limit_bytes", "wal_is_large", "erasing"}`. The numbers of frames are 0 if the folder of the store cannot be written.
 
 use annals::store::Store;
 use serde_json::json;
@@ -14,6 +14,8 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
     if out.is_json() {
         out.json(&json!({
             "schema": 1,
+            "format": stats.format,
+            "page_bytes": stats.page_bytes,
             "file_bytes": stats.file_bytes,
             "wal_bytes": stats.wal_bytes,
             "wal_frames": stats.wal_frames,
@@ -27,6 +29,8 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
     let (frames, copied) = (grouped(stats.wal_frames), grouped(stats.wal_copied_frames));
     let rows = [
         ["file", &size(stats.file_bytes)],
+        ["format", &stats.format.to_string()],
+        ["page", &size(stats.page_bytes)],
         ["write-ahead log", &format!("{}, {copied} of {frames} frames copied", size(stats.wal_bytes))],
         ["limit of the log", &size(stats.wal_limit_bytes)],
     ];

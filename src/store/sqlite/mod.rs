@@ -604,7 +604,10 @@ impl Backend for SqliteBackend {
             Some(writer) => writer.wal_progress()?,
             None => self.pool.read(|view| group::copy_wal(view.conn, sql::WAL_NOOP)).unwrap_or_default(),
         };
+        let number = |sql| self.pool.read(|view| Ok(view.conn.query_row(sql, [], |row| row.get::<_, i64>(0))?));
         Ok(StoreStats {
+            format: number(sql::READ_FORMAT)?,
+            page_bytes: number(sql::READ_PAGE_BYTES)?.unsigned_abs(),
             file_bytes: bytes(&place.path),
             wal_bytes: bytes(&open::beside(&place.path, "-wal")),
             wal_frames: copy.frames,

@@ -14,7 +14,6 @@ pub(super) const PAGE_BYTES: u64 = 4_096;
 pub(super) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
 /// Marks a new file; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
 pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
-pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
 /// Free pages can be returned to the file system in small steps, for which the file maps each page to its parent page.
 /// SQLite writes the first page for it, in the open transaction.
 pub(super) const SET_AUTO_VACUUM: &str = "PRAGMA auto_vacuum = INCREMENTAL;";
@@ -24,6 +23,7 @@ pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
 /// place.
 pub(super) const READ_APPLICATION_ID: &str = "PRAGMA application_id";
 pub(super) const READ_FORMAT: &str = "PRAGMA user_version";
+pub(super) const READ_PAGE_BYTES: &str = "PRAGMA page_size";
 pub(super) const HAS_OBJECTS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
 /// The objects of the schema and whether each has a page of its own.
 pub(super) const SCHEMA_OBJECTS: &str =

@@ -208,6 +208,8 @@ fn stats_shows_sizes() {
     let stats = bench.json(&["stats"]);
     assert_eq!(stats["file_bytes"], json!(fs::metadata(bench.path("store.db")).unwrap().len()));
     assert_eq!((&stats["wal_bytes"], &stats["erasing"]), (&json!(0), &json!(0)));
+    let report = bench.json(&["doctor"]);
+    assert_eq!((&stats["format"], &stats["page_bytes"]), (&report["format"], &report["page_bytes"]));
     let text = bench.text(&["stats"]);
     assert!(text.starts_with("file ") && text.contains("0 of 0 frames copied"), "{text}");
     assert_eq!(code(&bench.annals_on("none.db", &["stats"])), 3);

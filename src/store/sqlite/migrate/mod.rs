@@ -68,7 +68,7 @@ pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
     if !open::is_unmade(path, conn)? {
         return Ok(());
     }
-    conn.execute_batch(engine_sql::SET_PAGE_BYTES)?;
+    conn.execute_batch(sql::SET_PAGE_BYTES)?;
     // The first statement that writes takes the lock: beginning with it would fix the pages of an empty file.
     within(conn, engine_sql::BEGIN_READ, || {
         conn.execute_batch(engine_sql::SET_AUTO_VACUUM)?;

@@ -8,6 +8,9 @@ pub(super) const FINISH_1: &str = "PRAGMA application_id = 1634627180; PRAGMA us
 pub(super) const FORMAT_2: &str = include_str!("../../../../schema/sqlite/0002_rows.sql");
 pub(super) const FINISH_2: &str = "PRAGMA user_version = 2;";
 
+/// The size of the pages of a new file.
+pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
+
 /// Temporary files instead of memory, for as much as the whole file may need.
 pub(super) const TEMPORARY_FILES: &str = "PRAGMA temp_store = FILE";
 /// Writes the whole file anew.
