@@ -15,6 +15,7 @@ use crate::errors::CommandFailure;
 use crate::interrupt;
 use crate::key::NamedStore;
 use crate::output::{self, Printer, cut, escape, safe_lines};
+use crate::progress::{self, ProgressLine};
 
 /// Bytes of an input file.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
@@ -35,11 +36,17 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
         output::note(format!("thread {} has a run: it continues with its own input", escape(name)));
     }
     let mut closed = Ok(());
+    let mut running: Vec<ProgressLine> = Vec::new();
     let ended = flow.run(&thread, input, &mut |event| {
         if closed.is_ok() {
             closed = show(&event, out);
         }
+        follow(&event, &mut running);
+        if !output::is_quiet() {
+            progress::show_lines(running.clone());
+        }
     });
+    progress::clear();
     let ended = ended.map_err(failure)?;
     closed?;
     let (state, question) = match ended {
@@ -75,6 +82,19 @@ pub(crate) fn open_beside(store: NamedStore<'_>, file: &Path) -> Result<Store, C
     let beside = file.with_extension("db");
     let store = if store.path.is_some() { store } else { store.at(&beside) };
     store.open_with(OpenOptions::new())
+}
+
+/// Adds a node that starts to those that run, and removes one that has ended.
+fn follow(event: &FlowEvent, running: &mut Vec<ProgressLine>) {
+    match event {
+        FlowEvent::Started { node } => running.push(ProgressLine::begin(escape(node).into_owned())),
+        FlowEvent::Finished { node } | FlowEvent::Failed { node, .. } | FlowEvent::Interrupted { node } => {
+            if let Some(at) = running.iter().position(|line| line.text == escape(node)) {
+                _ = running.remove(at);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn show(event: &FlowEvent, out: &mut Printer) -> std::io::Result<()> {

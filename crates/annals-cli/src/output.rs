@@ -54,7 +54,7 @@ impl Printer {
     pub(crate) fn stdout(format: DocumentFormat, choice: ColourChoice, is_paged: bool) -> Self {
         let stdout = io::stdout();
         let is_terminal = stdout.is_terminal();
-        let width = if is_terminal { terminal_width(&stdout) } else { None };
+        let width = if is_terminal { terminal_width(own_width(&stdout)) } else { None };
         let colour = match choice {
             ColourChoice::Always => true,
             ColourChoice::Never => false,
@@ -192,18 +192,23 @@ fn colour_wanted(is_terminal: bool) -> bool {
     clippy::disallowed_methods,
     reason = "a command line takes its look from the environment; the library does not"
 )]
-fn terminal_width(stdout: &io::Stdout) -> Option<usize> {
+fn terminal_width(own: Option<usize>) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    said.or_else(|| own_width(stdout)).filter(|columns| *columns > 0)
+    said.or(own).filter(|columns| *columns > 0)
+}
+
+/// Returns the cells of a row of stderr; `None` if they are not known.
+pub(crate) fn error_width() -> Option<usize> {
+    terminal_width(own_width(&io::stderr()))
 }
 
 #[cfg(unix)]
-fn own_width(stdout: &io::Stdout) -> Option<usize> {
-    rustix::termios::tcgetwinsize(stdout).ok().map(|size| usize::from(size.ws_col))
+fn own_width(terminal: &impl std::os::fd::AsFd) -> Option<usize> {
+    rustix::termios::tcgetwinsize(terminal).ok().map(|size| usize::from(size.ws_col))
 }
 
 #[cfg(not(unix))]
-fn own_width(_: &io::Stdout) -> Option<usize> {
+fn own_width<T>(_: &T) -> Option<usize> {
     None
 }
 
@@ -259,9 +264,14 @@ pub(crate) fn be_quiet() {
 
 /// Writes a message to stderr. A closed stderr is ignored.
 pub(crate) fn note(text: impl Display) {
-    if IS_QUIET.load(Ordering::Relaxed) {
+    if is_quiet() {
         return;
     }
+/// Returns whether notes and progress are dropped.
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
     progress::clear();
     _ = writeln!(io::stderr().lock(), "{text}");
 }

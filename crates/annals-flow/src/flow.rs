@@ -107,6 +107,11 @@ pub enum FlowEvent {
         /// The message of its error.
         error: String,
     },
+    /// A node waits for a resume value or a time; it has not ended.
+    Interrupted {
+        /// The node.
+        node: String,
+    },
     /// The run waits for a node with `wait`.
     Waiting {
         /// The time for which it waits.
@@ -303,7 +308,7 @@ impl Flow {
                     match end.error {
                         Some(error) => on_event(FlowEvent::Failed { node, error }),
                         None if end.interrupts.is_empty() => on_event(FlowEvent::Finished { node }),
-                        None => {}
+                        None => on_event(FlowEvent::Interrupted { node }),
                     }
                 }
                 _ => {}

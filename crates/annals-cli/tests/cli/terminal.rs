@@ -60,12 +60,18 @@ impl Terminal {
     }
 
     /// Waits for the end, and returns the output on the terminal and the exit code.
-    fn end(mut self) -> (String, i32) {
+    fn end(self) -> (String, i32) {
+        let (text, exit) = self.end_unchanged();
+        (text.replace('\r', ""), exit)
+    }
+
+    /// Waits for the end, and returns the output with its carriage returns, and the exit code.
+    fn end_unchanged(mut self) -> (String, i32) {
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_secs(60)) {
             self.seen += &String::from_utf8_lossy(&bytes);
         }
         let status = self.child.wait().unwrap();
-        (self.seen.replace('\r', ""), status.code().unwrap_or(-1))
+        (self.seen, status.code().unwrap_or(-1))
     }
 }
 
@@ -153,6 +159,77 @@ fn progress_is_shown_after_half_a_second_and_cleared() {
         assert!((0..5).any(|_| !shown(&bench, 80, command).0.contains(" s)")), "{command}");
     }
     assert_eq!(fs::read_to_string(bench.path("file")).unwrap(), "");
+}
+
+/// Returns the lines of a terminal after an output that moves up and clears lines.
+fn screen(output: &str) -> Vec<String> {
+    let (mut lines, mut row, mut column) = (vec![String::new()], 0, 0);
+    let mut rest = output;
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("\x1b[A") {
+            (rest, row) = (after, row - 1);
+            continue;
+        }
+        if let Some(after) = rest.strip_prefix("\x1b[K") {
+            rest = after;
+            let line: &mut String = &mut lines[row];
+            *line = line.chars().take(column).collect();
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '\r' => column = 0,
+            '\n' => {
+                row += 1;
+                lines.resize(lines.len().max(row + 1), String::new());
+            }
+            c => {
+                let mut line: Vec<char> = lines[row].chars().collect();
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = c;
+                lines[row] = line.into_iter().collect();
+                column += 1;
+            }
+        }
+    }
+    lines
+}
+
+#[test]
+fn a_run_shows_the_nodes_that_run_in_place() {
+    let bench = Bench::new();
+    let long = "wrap_the_parcel_of_the_customer_with_ribbon";
+    let flow = format!(
+        "channels = {{ n = 'sum' }}\n[nodes.weigh]\nrun = 'sleep 1.5; echo \"{{\\\"n\\\": 1}}\"'\n\
+         [nodes.{long}]\nrun = 'sleep 1.5; echo \"{{\\\"n\\\": 2}}\"'\n[nodes.send]\nafter = ['weigh', '{long}']\nset = {{ n = 4 }}\n"
+    );
+    fs::write(bench.path("flow.toml"), flow).unwrap();
+    let (text, exit) = Terminal::start(&bench, 40, "annals run flow.toml --store flow.db").end_unchanged();
+    assert_eq!(exit, 0, "{text:?}");
+    let frames: Vec<Vec<String>> = text.match_indices(" s)").map(|(at, end)| screen(&text[..at + end.len()])).collect();
+    let running = |frame: &Vec<String>| frame.iter().filter(|line| line.ends_with(" s)")).cloned().collect::<Vec<_>>();
+    let both = frames.iter().map(running).find(|lines| lines.len() == 2).unwrap_or_else(|| panic!("{text:?}"));
+    assert!(both.iter().any(|line| line.starts_with("weigh (")), "{both:?}");
+    assert!(both.iter().any(|line| line.starts_with("wrap_the_parcel") && line.contains("... (")), "{both:?}");
+    assert!(both.iter().all(|line| line.width() < 40), "{both:?}");
+    assert!(
+        frames.iter().all(|frame| running(frame).len() <= 2),
+        "a drawing takes the place of the one before: {text:?}"
+    );
+    let mut ended = screen(&text);
+    ended.sort();
+    let of = |word: &str, node: &str| format!("{word:<9} {node}");
+    let mut expected = vec![String::new(), "n = 7".to_owned()];
+    for node in ["weigh", long, "send"] {
+        expected.extend([of("started", node), of("finished", node)]);
+    }
+    expected.sort();
+    assert_eq!(ended, expected, "no line of the progress is left");
+    for command in
+        ["annals run flow.toml --again --store flow.db --quiet", "annals run flow.toml --again --store flow.db 2>file"]
+    {
+        assert!(!shown(&bench, 40, command).0.contains(" s)"), "{command}");
+    }
 }
 
 #[test]
