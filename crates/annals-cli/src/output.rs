@@ -77,6 +77,11 @@ impl Printer {
         self.format != DocumentFormat::Text
     }
 
+    /// Returns whether the output is a line of JSON for each item, which can be printed before the next one is read.
+    pub(crate) fn is_lines(&self) -> bool {
+        self.format == DocumentFormat::JsonLines
+    }
+
     pub(crate) fn line(&mut self, line: impl Display) -> io::Result<()> {
         let line = line.to_string();
         writeln!(self.out, "{}", line.trim_end())
@@ -262,16 +267,16 @@ pub(crate) fn be_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Writes a message to stderr. A closed stderr is ignored.
-pub(crate) fn note(text: impl Display) {
-    if is_quiet() {
-        return;
-    }
 /// Returns whether notes and progress are dropped.
 pub(crate) fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
 
+/// Writes a message to stderr. A closed stderr is ignored.
+pub(crate) fn note(text: impl Display) {
+    if is_quiet() {
+        return;
+    }
     progress::clear();
     _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -424,13 +429,26 @@ pub(crate) fn count(n: usize, noun: &str) -> String {
 
 /// Lays rows out in columns of terminal cells; the last column is not padded.
 pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max();
-    let widths: Vec<usize> = (0..).map_while(width).collect();
-    let lay = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{:1$}", "", width - cell.width()));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(lay).collect()
+    ColumnWidths::default().lay(rows)
+}
+
+/// The widths of columns so far. A table that is printed in parts grows wider at a part with a longer cell.
+#[derive(Default)]
+pub(crate) struct ColumnWidths(Vec<usize>);
+
+impl ColumnWidths {
+    /// Lays out the rows of a part.
+    pub(crate) fn lay(&mut self, rows: &[Vec<String>]) -> Vec<String> {
+        for row in rows {
+            self.0.resize(self.0.len().max(row.len()), 0);
+            self.0.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.width().max(*width));
+        }
+        let lay = |row: &Vec<String>| {
+            let cells = row.iter().zip(&self.0).map(|(cell, width)| format!("{cell}{:1$}", "", width - cell.width()));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        rows.iter().map(lay).collect()
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
-use crate::output::{self, Printer, columns, cut, escape};
+use crate::output::{self, ColumnWidths, Printer, cut, escape};
 use crate::words::Waits;
 
 /// Threads that one read lists.
@@ -31,60 +31,91 @@ struct Row {
 
 pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    let mut infos: Vec<ThreadInfo> = Vec::new();
-    while infos.len() <= limit {
-        let rest = limit.saturating_sub(infos.len()).saturating_add(1);
+    let (mut last, mut listed, mut more) = (None::<ThreadInfo>, 0, false);
+    let (mut documents, mut table) = (Vec::new(), ThreadTable::default());
+    // A page is printed before the next one is read: a reader such as `head` may end the command after it.
+    while !more {
+        let rest = (limit - listed).saturating_add(1);
         let query = args.filter.query(store).limit(rest.min(PAGE));
-        let page = store.threads_with(infos.last().map_or(query.clone(), |last| query.after(last)))?;
-        if page.is_empty() {
-            break;
+        let mut page = store.threads_with(last.as_ref().map_or(query.clone(), |last| query.after(last)))?;
+        let Some(end) = page.last() else { break };
+        last = Some(end.clone());
+        more = page.len() == rest;
+        let is_last = more || page.len() < rest.min(PAGE);
+        page.truncate(limit - listed);
+        listed += page.len();
+        let rows = page.into_iter().map(|info| Row::of(info, store, args.count)).collect::<Result<Vec<_>, _>>()?;
+        if out.is_lines() {
+            out.json(&json!({ "schema": 1, "threads": rows.iter().map(Row::document).collect::<Vec<_>>() }))?;
+        } else if out.is_json() {
+            documents.extend(rows.iter().map(Row::document));
+        } else {
+            table.print(store, &rows, args.count, is_last, out)?;
         }
-        infos.extend(page);
     }
-    let more = infos.len() > limit;
-    infos.truncate(limit);
-    let rows = infos.into_iter().map(|info| Row::of(info, store, args.count)).collect::<Result<Vec<_>, _>>()?;
+    debug_assert!(listed <= limit, "the limit holds");
     if out.is_json() {
-        let threads: Vec<Json> = rows.iter().map(Row::document).collect();
-        out.json(&json!({ "schema": 1, "threads": threads, "more": more }))?;
-        return Ok(u8::from(rows.is_empty()));
+        if !out.is_lines() {
+            out.json(&json!({ "schema": 1, "threads": documents, "more": more }))?;
+        }
+        return Ok(u8::from(listed == 0));
     }
-    table(store, &rows, args.count, out)?;
     if more {
         output::note("more: --limit 0 lists all");
     }
-    if rows.is_empty() {
+    if listed == 0 {
         output::note("no thread is listed");
     }
-    Ok(u8::from(rows.is_empty()))
+    Ok(u8::from(listed == 0))
 }
 
-fn table(store: &Store, rows: &[Row], has_counts: bool, out: &mut Printer) -> Result<(), CommandFailure> {
-    if rows.is_empty() {
-        return Ok(());
+/// The table of the threads, of which pages are printed one after the other.
+#[derive(Default)]
+struct ThreadTable {
+    widths: ColumnWidths,
+    is_begun: bool,
+    has_titles: bool,
+}
+
+impl ThreadTable {
+    /// Prints a page; the first one below the titles of the columns. `is_last` says that no other one follows.
+    fn print(
+        &mut self,
+        store: &Store,
+        rows: &[Row],
+        has_counts: bool,
+        is_last: bool,
+        out: &mut Printer,
+    ) -> Result<(), CommandFailure> {
+        let mut cells = Vec::with_capacity(rows.len() + 1);
+        if !self.is_begun {
+            let counts: &[&str] = if has_counts { &["CHECKPOINTS", "BRANCHES"] } else { &[] };
+            let titles = [&["THREAD"], counts, &["HEAD", "STEP", "ACTIVE", "STATE", "TITLE"]].concat();
+            cells.push(titles.into_iter().map(String::from).collect::<Vec<_>>());
+            // The pages after this one may have titles.
+            self.has_titles = !is_last || rows.iter().any(|row| row.info.title().is_some());
+        }
+        for row in rows {
+            let mut line = vec![cut(&escape(row.info.id().as_str()), 40).into_owned()];
+            line.extend(row.size.iter().flat_map(|size| [size.checkpoints.to_string(), size.branches.to_string()]));
+            line.extend([
+                row.head.short_id()?,
+                row.head.step().to_string(),
+                output::ago(store.now(), row.info.updated_at()),
+                row.waits.text(60) + if row.info.facts().is_paused { ", paused" } else { "" },
+                cut(&escape(row.info.title().unwrap_or_default()), 40).into_owned(),
+            ]);
+            cells.push(line);
+        }
+        if !self.has_titles {
+            cells.iter_mut().for_each(|row| _ = row.pop());
+        }
+        for line in self.widths.lay(&cells) {
+            out.row(if self.is_begun { line } else { out.dim(&line) })?;
+            self.is_begun = true;
+        }
+        Ok(())
     }
-    let counts: &[&str] = if has_counts { &["CHECKPOINTS", "BRANCHES"] } else { &[] };
-    let titles = [&["THREAD"], counts, &["HEAD", "STEP", "ACTIVE", "STATE", "TITLE"]].concat();
-    let mut cells = vec![titles.into_iter().map(String::from).collect::<Vec<_>>()];
-    for row in rows {
-        let mut line = vec![cut(&escape(row.info.id().as_str()), 40).into_owned()];
-        line.extend(row.size.iter().flat_map(|size| [size.checkpoints.to_string(), size.branches.to_string()]));
-        line.extend([
-            row.head.short_id()?,
-            row.head.step().to_string(),
-            output::ago(store.now(), row.info.updated_at()),
-            row.waits.text(60) + if row.info.facts().is_paused { ", paused" } else { "" },
-            cut(&escape(row.info.title().unwrap_or_default()), 40).into_owned(),
-        ]);
-        cells.push(line);
-    }
-    if rows.iter().all(|row| row.info.title().is_none()) {
-        cells.iter_mut().for_each(|row| _ = row.pop());
-    }
-    for (at, line) in columns(&cells).iter().enumerate() {
-        out.row(if at == 0 { out.dim(line) } else { line.clone() })?;
-    }
-    Ok(())
 }
 
 impl Row {

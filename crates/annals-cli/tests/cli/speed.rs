@@ -1,6 +1,7 @@
 //! The cost of a listing is that of what it shows: it is compared with the same listing of a small store, and with the
 //! start of the process, in the same run.
 
+use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
 use annals::base::{Clock as _, Encoded, SystemClock};
@@ -54,6 +55,24 @@ fn store(path: &Path, number: i64) {
         batch.checkpoints.push(checkpoint(&store, 0, None));
         store.commit(&batch).unwrap();
     }
+    // The thread with the checkpoints is the first one of the list.
+    long.set("n", number).unwrap();
+}
+
+/// Returns the time of the quickest run whose reader closes the pipe after ten lines.
+fn quickest_head(folder: &Path, arguments: &[&str]) -> Duration {
+    let timed = || {
+        let started = SystemClock.elapsed();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(10);
+        assert_eq!(lines.map(Result::unwrap).count(), 10, "{arguments:?}");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((code(&output), &*stderr(&output)), (0, ""), "{arguments:?}");
+        SystemClock.elapsed() - started
+    };
+    (0..RUNS).map(|_| timed()).min().unwrap()
 }
 
 #[test]
@@ -82,6 +101,13 @@ fn the_first_screen_costs_as_much_in_a_large_store_as_in_a_small_one() {
         let (few, many) = (on("few.db"), on("many.db"));
         println!("{arguments:?}: start {start:?}, {FEW}: {few:?}, {MANY}: {many:?}");
         assert!(many < few * 3 + start, "{arguments:?}: {FEW} take {few:?}, {MANY} take {many:?}, the start {start:?}");
+    }
+    // A page has 500 threads, more than the small store.
+    for arguments in [&["threads", "-n", "0"][..], &["threads", "-n", "0", "--jsonl"]] {
+        let on = |file: &str| quickest_head(bench.folder.path(), &[arguments, &["--store", file]].concat());
+        let (few, many) = (on("few.db"), on("many.db"));
+        println!("{arguments:?} | head: {FEW}: {few:?}, {MANY}: {many:?}");
+        assert!(many < few * 6 + start, "{arguments:?} | head: {FEW} take {few:?}, {MANY} take {many:?}");
     }
 }
 
