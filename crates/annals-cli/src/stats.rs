@@ -1,7 +1,8 @@
 //! `annals stats`: the sizes of the store and of its write-ahead log.
 //!
 //! JSON: `{"schema": 1, "format", "page_bytes", "file_bytes", "wal_bytes", "wal_frames", "wal_copied_frames",
-//! "wal_limit_bytes", "wal_is_large", "erasing"}`. The numbers of frames are 0 if the folder of the store cannot be written.
+//! "wal_limit_bytes", "wal_is_large", "erasing"}`. The numbers of frames are 0 if the folder of the store cannot be
+//! written.
 
 use annals::store::Store;
 use serde_json::json;
