@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Result, append, channels, disk, group, history, inside, inspect, leases, messages, pages, peers, processes,
-    runtime, scale, search, supersteps, turns, workflows, writes,
+    Bench, Result, append, channels, command, disk, group, history, inside, inspect, leases, messages, pages, peers,
+    processes, runtime, scale, search, supersteps, turns, workflows, writes,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 131] = [
+const FIGURES: [Figure; 137] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -118,6 +118,15 @@ const FIGURES: [Figure; 131] = [
     figure("sql_join_ms_100k", "inspect_long", FigureTarget::AtMostOf(|report| Some(12.0 * report.get("sql_join_ms_10k")?))),
     figure("prune_us_per_checkpoint", "inspect", FigureTarget::None)
         .about("pruning a history of 10,000 turns down to its last 100 checkpoints, with the pauses for other writers"),
+    figure("cli_process_ms", "command", FigureTarget::None).about("a process that does nothing (`true`), from its start to its end"),
+    figure("cli_start_ms", "command", FigureTarget::AtMost(10.0)).about("`annals --version`, as a whole process"),
+    figure("cli_threads_ms_100k", "command", FigureTarget::AtMost(50.0))
+        .about("`annals threads` on a file with 100,000 threads, one of them with 100,000 checkpoints, as a whole process"),
+    figure("cli_log_ms_100k", "command", FigureTarget::AtMost(50.0))
+        .about("the first 50 lines of `annals log` on the thread with 100,000 checkpoints, as a whole process"),
+    figure("cli_threads_head_ms_100k", "command", FigureTarget::AtMost(50.0))
+        .about("`annals threads -n 0` on the same file until a reader has ten lines and closes the pipe; the next one is `annals log -n 0`"),
+    figure("cli_log_head_ms_100k", "command", FigureTarget::AtMost(50.0)),
     figure("threads_page_us", "scale", FigureTarget::None),
     figure("threads_page_us_100k", "scale", FigureTarget::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
         "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",
@@ -394,6 +403,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<FigureReport> {
         ("writes", writes::measure),
         ("inspect", inspect::measure),
         ("inspect_long", inspect::measure_long),
+        ("command", command::measure),
         ("scale", scale::measure),
         ("search", search::measure),
         ("pages", pages::measure),

@@ -7,6 +7,7 @@
 mod allocs;
 mod append;
 mod channels;
+mod command;
 #[cfg(feature = "dbos")]
 mod dbos;
 mod disk;
@@ -50,8 +51,8 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
   --only     one group (append, group, processes, disk, turns, lease, workflows, history, writes, inspect, inspect_long,
-             channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and salamander and dbos if built with
-             the feature of this name), or the group of a figure
+             command, channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and salamander and dbos if
+             built with the feature of this name), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 
   profile    repeats one piece of work, for a profiler: append, undo, commit, by-hand, turn, get-state, tail, open,
