@@ -190,7 +190,7 @@ fn throughput(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     Ok(())
 }
 
-/// Runs workflows one after another at FULL. Returns the median in microseconds, and the bytes that each adds to the file.
+/// Runs workflows one after another at FULL. Returns the median in microseconds, and the bytes that each adds.
 pub(crate) fn alone(path: &Path, flow: &FiveTaskGraph, runs: usize) -> Result<(f64, f64)> {
     let opened = disk::open(path, Synchronous::Full)?;
     let (mut costs, mut before) = (Vec::new(), 0);

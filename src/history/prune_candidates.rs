@@ -227,9 +227,9 @@ impl<'a> PruneCandidates<'a> {
     }
 }
 
-/// Notes the input before each fork and update. The candidates come newest first, each with its source, its parent, and
-/// whether an input was due there. In place of a pruned parent the candidate before it on the branch counts: what is
-/// between them was pruned.
+/// Notes the input before each fork and update. The candidates come newest first, each with its source, its parent,
+/// and whether an input was due there. In place of a pruned parent the candidate before it on the branch counts: what
+/// is between them was pruned.
 fn set_inputs(found: &mut [PruneCandidate], lineage: &[(Source, Option<CheckpointId>, bool)]) {
     debug_assert_eq!(found.len(), lineage.len(), "each candidate has a lineage");
     let (mut inputs, mut last): (HashMap<CheckpointId, Option<CheckpointId>>, HashMap<u64, CheckpointId>) =
@@ -250,8 +250,8 @@ fn set_inputs(found: &mut [PruneCandidate], lineage: &[(Source, Option<Checkpoin
     }
 }
 
-/// Returns the checkpoints of a subgraph that retains its state from which a run may begin at the checkpoints `roots` of
-/// the outermost graph: on each branch the newest one before each of these. Both come newest first.
+/// Returns the checkpoints of a subgraph that retains its state from which a run may begin at the checkpoints `roots`
+/// of the outermost graph: on each branch the newest one before each of these. Both come newest first.
 fn begun_with(found: &[PruneCandidate], roots: &[u64]) -> HashSet<CheckpointId> {
     debug_assert!(roots.is_sorted_by(|a, b| a > b), "positions come in descending order");
     let (mut begun, mut left) = (HashSet::new(), HashMap::<u64, &[u64]>::new());
