@@ -1,4 +1,4 @@
-//! The pages in Chromium: values from right to left, large values, and live updates of every screen that has them.
+//! The pages in Chromium: values from right to left, and large values.
 //! Without chromedriver the tests say so and end.
 
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use annals_graph::prelude::*;
 use annals_page::PageServer;
 
 use super::forms::asking;
-use super::screens::waiting;
 use super::webdriver::Browser;
 use super::*;
 
@@ -165,59 +164,4 @@ fn a_browser_shows_the_begin_of_a_large_value() {
         browser.wait("the whole value", |browser| browser.address().ends_with(shown));
         browser.wait("all of it", |browser| browser.run("return document.body.textContent.length;") == json!(10 << 20));
     }
-}
-
-/// A screen with a text that it does not show before a change.
-type LiveScreen<'a> = (&'a str, &'a str, &'a dyn Fn());
-
-#[test]
-fn every_live_screen_shows_changes_of_another_handle() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("live.db");
-    let options = OpenOptions::new().synchronous(Synchronous::Normal);
-    let other = Store::open_with(&path, options.clone()).unwrap();
-    let trip = trip(&other);
-    let (asking, booking) = (waiting(&other, "booking"), other.thread("booking").unwrap());
-    let Some((browser, base)) = opened(&Store::open_with(&path, options).unwrap()) else {
-        eprintln!("{SKIPPED}");
-        return;
-    };
-    let say = |text: &str| _ = trip.append("messages", [Message::human(text)]).unwrap();
-    let plan = |city: &str| _ = trip.set("plan", Value::from(json!({ "city": city }))).unwrap();
-    let screens: [LiveScreen<'_>; 15] = [
-        ("/", "newcomer", &|| _ = other.thread("newcomer").unwrap().set("n", 1).unwrap()),
-        ("/", "A title alone", &|| trip.facts().title("A title alone").save().unwrap()),
-        ("/t/trip", "first", &|| say("first")),
-        ("/t/trip", "Another title", &|| trip.facts().title("Another title").save().unwrap()),
-        ("/t/trip/talk", "second", &|| say("second")),
-        ("/t/trip/state", "Geneva", &|| plan("Geneva")),
-        ("/t/trip/state/plan", "Lausanne", &|| plan("Lausanne")),
-        ("/t/trip/state/messages", "third", &|| say("third")),
-        ("/t/trip/step", "transport", &|| _ = trip.set("transport", "by bus").unwrap()),
-        ("/runs", "A waiting title", &|| booking.facts().title("A waiting title").save().unwrap()),
-        ("/runs", "order since", &|| drop(waiting(&other, "order"))),
-        ("/runs?status=interrupted", "the last one since", &|| drop(waiting(&other, "the last one"))),
-        ("/t/booking/graph", "ask \u{2192} (end)", &|| drop(asking.invoke(&booking, Command::resume(1)).unwrap())),
-        ("/t/booking", "waits: Book", &|| drop(asking.invoke(&booking, DynUpdate::new().set("n", 2)).unwrap())),
-        ("/health", "the health", &|| _ = other.thread("the health").unwrap().set("n", 1).unwrap()),
-    ];
-    let mut opened_parts = false;
-    for (address, text, change) in screens {
-        browser.open(&format!("{base}{address}"));
-        let before = browser.text("body");
-        assert!(!before.contains(text), "{address} shows {text}: {before}");
-        let parts = browser.run(
-            "window.isSame = true; const parts = [...document.querySelectorAll('main details')]; \
-             parts.forEach((part) => { part.open = true; }); return parts.length;",
-        );
-        opened_parts |= parts.as_u64() > Some(0);
-        change();
-        browser.wait(&format!("{text} of {address}"), |browser| browser.text("body").contains(text));
-        assert_eq!(browser.run("return window.isSame;"), json!(true), "{address} was not loaded again");
-        assert!(browser.text("#news").starts_with("live: "), "{address}: {}", browser.text("#news"));
-        if browser.run("return document.querySelectorAll('main details').length;") == parts {
-            assert!(browser.all("main details:not([open])").is_empty(), "{address}: an open part stays open");
-        }
-    }
-    assert!(opened_parts, "a screen had parts to open");
 }
