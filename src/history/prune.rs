@@ -21,11 +21,12 @@ use super::thread::Thread;
 /// condition prunes nothing.
 ///
 /// Heads, the last checkpoints of branches, those that a name stands for, and those on which others rest are kept
-/// whatever a policy says; so is the checkpoint of an input that may still be due at a kept update or fork after it. A
-/// checkpoint of a subgraph goes with the checkpoint of its parent graph, unless the subgraph retains its state and a
-/// run from a kept checkpoint would begin with it. The namespace of a subgraph that belongs to one task goes as a
-/// whole, its head included, when all of its checkpoints go so and nothing else rests on it. It stays if the metadata
-/// of one of them have the member `usage`, which sums of the thread count.
+/// whatever a policy says; so are forks of the outermost graph that name checkpoints of subgraphs, with these, and the
+/// checkpoint of an input that may still be due at a kept update or fork after it. A checkpoint of a subgraph goes with
+/// the checkpoint of its parent graph, unless the subgraph retains its state and a run from a kept checkpoint would
+/// begin with it. The namespace of a subgraph that belongs to one task goes as a whole, its head included, when all of
+/// its checkpoints go so and nothing else rests on it. It stays if the metadata of one of them have the member `usage`,
+/// which sums of the thread count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(alias("retention", "keep_latest"))]
 pub struct PrunePolicy {

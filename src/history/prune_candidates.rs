@@ -30,6 +30,8 @@ struct PruneCandidate {
     parents: Arc<[PrunePoint]>,
     /// A fork or an update: the checkpoint of the input before it, whose writes hold the input as long as it is due.
     input: Option<CheckpointId>,
+    /// True for a fork of the outermost graph that names checkpoints of subgraphs: its runs begin with these.
+    names_subgraphs: bool,
     /// True if the policy applies to it.
     by_policy: bool,
     /// True if an interrupt keeps it, once that is known.
@@ -88,7 +90,8 @@ impl<'a> PruneCandidates<'a> {
                     all.insert((path.clone(), id));
                     let parents = Arc::clone(&record.parents);
                     let (seq, input, is_kept) = (record.seq, None, Cell::new(None));
-                    found.push(PruneCandidate { id, seq, place, parents, input, by_policy, is_kept });
+                    let names_subgraphs = path.is_root() && record.source == Source::Fork && !parents.is_empty();
+                    found.push(PruneCandidate { id, seq, place, parents, input, names_subgraphs, by_policy, is_kept });
                     let is_input = record.tasks.iter().any(|task| &*task.name == START);
                     lineage.push((record.source, record.parent, is_input));
                 }
@@ -131,9 +134,11 @@ impl<'a> PruneCandidates<'a> {
         let (mut chosen, mut named): (Vec<PrunePoint>, HashSet<&Namespace>) = (Vec::new(), HashSet::new());
         // The positions of the checkpoints of the outermost graph that stay, the newest first.
         let mut roots = Vec::new();
+        // The checkpoints of subgraphs that forks of the outermost graph name.
+        let mut begins = HashSet::new();
         for (namespace, found) in &self.namespaces {
             let is_whole = whole.contains(namespace) && self.goes_whole(namespace, found, &goes, &held)?;
-            // What a kept checkpoint rests on: its input, and the states with which its subgraphs begin.
+            // Kept checkpoints rest on their inputs, and on the states with which their subgraphs begin.
             let mut rests = match namespace.is_root() || names_task(namespace) {
                 true => HashSet::new(),
                 false => begun_with(found, &roots),
@@ -143,13 +148,19 @@ impl<'a> PruneCandidates<'a> {
                     Some(parent) if !namespace.is_root() => self.is_gone(parent, &goes)?,
                     _ => candidate.by_policy,
                 };
-                let is_held = held.contains(&candidate.place) || rests.contains(&candidate.id);
+                let is_held = held.contains(&candidate.place)
+                    || candidate.names_subgraphs
+                    || rests.contains(&candidate.id)
+                    || begins.contains(&(namespace.clone(), candidate.id));
                 if applies && (is_whole || !is_held) && !self.is_kept(namespace, candidate)? {
                     goes.insert((namespace.clone(), candidate.id));
                 } else {
                     rests.extend(candidate.input);
                     if namespace.is_root() {
                         roots.push(candidate.seq);
+                    }
+                    if candidate.names_subgraphs {
+                        begins.extend(candidate.parents.iter().cloned());
                     }
                     named.extend(candidate.parents.iter().map(|(namespace, _)| namespace));
                 }

@@ -188,12 +188,12 @@ pub(crate) fn stored_input(point: CheckpointRef) -> Decision<Vec<WriteRecord>> {
         let mut at = Some(point);
         while let Some(point) = at {
             let Some(record) = log.checkpoint(point.clone()).await else { break };
-            let is_passed = record.pruned && matches!(record.source, Source::Fork | Source::Update);
+            let goes_on = matches!(record.source, Source::Fork | Source::Update);
             // A pruned fork or update had no writes of an input: a pruning keeps the checkpoint that has them.
-            let writes = if is_passed { Vec::new() } else { log.writes(point.clone()).await };
+            let writes = if goes_on && record.pruned { Vec::new() } else { log.writes(point.clone()).await };
             let input = record.tasks.iter().find(|task| &*task.name == START).map(|task| task.id);
             let writes: Vec<_> = writes.into_iter().filter(|write| Some(write.task) == input).collect();
-            if !writes.is_empty() || !matches!(record.source, Source::Fork | Source::Update) {
+            if !writes.is_empty() || !goes_on {
                 return writes;
             }
             at = match (record.parent, record.forked_from) {

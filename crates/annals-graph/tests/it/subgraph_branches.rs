@@ -428,6 +428,29 @@ fn a_pruned_thread_goes_on_from_each_kept_checkpoint_with_the_state_of_its_subgr
 }
 
 #[apply(each_backend)]
+fn a_fork_that_names_a_checkpoint_of_a_subgraph_survives_prunings() {
+    let (inner, store) = (asking(), place());
+    let graph = parent(inner.clone());
+    let end = |prunes: bool| {
+        let thread = store.thread(format!("pruned: {prunes}")).unwrap();
+        graph.invoke(&thread, Outer::update().topic("red")).unwrap();
+        let inside = thread.in_namespace("inner").unwrap();
+        let edited = inner.update_state(&inside, Inner::update().topic("blue").visits(7), "count").unwrap();
+        // The run leaves a fork, and makes no checkpoint of the subgraph.
+        graph.invoke(&edited, Input::Continue).unwrap();
+        graph.update_state(&thread, Outer::update().topic("green"), "before").unwrap();
+        if prunes {
+            assert!(thread.prune(&PrunePolicy::new().keep_last(1)).unwrap().checkpoints > 0);
+        }
+        store.clear_head_cache();
+        graph.invoke(&thread, Input::Continue).unwrap();
+        last(&graph.invoke(&thread, Command::resume("yes")).unwrap())
+    };
+    assert_eq!((&*end(false), &*end(true)), ("after green yes 8", "after green yes 8"));
+    assert!(store.check().unwrap().problems.is_empty());
+}
+
+#[apply(each_backend)]
 fn a_replay_of_the_end_of_a_run_that_was_saved_there_finds_the_state_of_its_subgraphs() {
     let (graph, thread) = (parent(counting()), new_thread("t"));
     let run = || graph.run(&thread).durability(Durability::Exit);
