@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::base::limits::{POINT_BYTES_MAX, POINT_PAGE_ROWS};
 use crate::base::{CheckpointId, ThreadId, Timestamp};
-use crate::store::{CheckpointQuery, CheckpointRecord, Store, StoreError};
+use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, Store, StoreError};
 
 use super::snapshot::Snapshot;
 use super::thread::Thread;
@@ -339,6 +339,13 @@ impl Thread {
                 Ok(branch) => return Ok(Some(branch.last().clone())),
                 Err(StoreError::BranchNotFound { .. }) => {}
                 Err(error) => return Err(error),
+            }
+        }
+        // A whole id is looked up: the beginning of one is searched in all namespaces of the thread.
+        if let Ok(id) = name.parse::<CheckpointId>() {
+            let at = CheckpointRef { thread: self.id().clone(), namespace: self.namespace().clone(), checkpoint: id };
+            if let Some(record) = self.store().backend().checkpoint(&at)? {
+                return Snapshot::kept(self.store(), record).map(Some);
             }
         }
         let mut found = self.store().backend().checkpoints_by_prefix(self.id(), name, 9)?;

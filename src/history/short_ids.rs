@@ -82,8 +82,12 @@ impl Snapshot {
             let found = self.store().backend().checkpoints_by_prefix(&self.point().thread, &digits[..length], 2)?;
             Ok(found.len() < 2)
         };
-        // Any longer beginning of a unique one is unique, so the shortest is found by halving.
         let (mut low, mut high) = (settled(self.id(), self.store().now()), DIGITS);
+        // Most spans of time have one checkpoint of the thread. Any longer beginning of a unique one is unique, so the
+        // shortest is found by halving.
+        if is_unique(low)? {
+            high = low;
+        }
         while low < high {
             let middle = (low + high) / 2;
             if is_unique(middle)? { high = middle } else { low = middle + 1 }
