@@ -18,11 +18,14 @@ use serde_json::{Value as Json, json};
 use crate::args;
 use crate::changed::{ChannelChange, changed, text};
 use crate::errors::CommandFailure;
-use crate::output::{self, Printer, columns, cut, escape, grouped};
+use crate::output::{self, ColumnWidths, Printer, columns, cut, escape, grouped};
 use crate::pickaxe;
 use crate::point::thread;
-use crate::tree;
+use crate::tree::{LogTree, TreeRow};
 use crate::words::{self, Waits, metadata, tally};
+
+/// Checkpoints that are read before they are printed.
+const PAGE: usize = 50;
 
 /// The cells of the changes of a row.
 const CHANGES_CELLS: usize = 90;
@@ -60,24 +63,36 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     }
     let filter = LogFilter::of(args, store);
     let form = LogForm { oneline: args.oneline, stat: args.stat, graph: args.graph || filter.is_empty() };
-    let limit = args.list.most();
-    let (rows, more) =
-        if filter.is_empty() { rows(&thread, limit, !out.is_json())? } else { filter.rows(&thread, limit)? };
-    if !out.is_json() {
-        match form.graph {
-            true => draw(&thread, &rows, more, form, out)?,
-            false => list(&rows, more, form, out)?,
+    let (limit, is_json) = (args.list.most(), out.is_json());
+    let mut text = LogText::new(&thread, form)?;
+    let (mut documents, mut count, mut more) = (Vec::new(), 0, false);
+    // A page is printed before the next one is read: a reader such as `head` may end the command after it.
+    let mut print = |page: LogPage| {
+        (count, more) = (count + page.rows.len(), page.more);
+        let checkpoints = page.rows.iter().map(document);
+        if !out.is_json() {
+            text.print(&page, out)?;
+        } else if out.is_lines() {
+            out.json(&json!({ "schema": 1, "checkpoints": checkpoints.collect::<Vec<_>>() }))?;
+        } else {
+            documents.extend(checkpoints);
         }
-        if rows.is_empty() {
-            output::note("no checkpoint passes the filter");
-        }
-        return Ok(u8::from(rows.is_empty()));
+        Ok(out.flush()?)
+    };
+    match filter.is_empty() {
+        true => history(&thread, limit, !is_json, &mut print)?,
+        // The lane of a row leads to the next row that passes, which may be on any page.
+        false => filter.history(&thread, limit, if form.graph { usize::MAX } else { PAGE }, &mut print)?,
     }
-    let checkpoints: Vec<Json> = rows.iter().map(document).collect();
-    let head = thread.head()?.map(|head| head.id().to_string());
-    let thread = thread.id().as_str();
-    out.json(&json!({ "schema": 1, "thread": thread, "head": head, "checkpoints": checkpoints, "more": more }))?;
-    Ok(u8::from(rows.is_empty()))
+    if !is_json && count == 0 {
+        output::note("no checkpoint passes the filter");
+    }
+    if is_json && !out.is_lines() {
+        let head = text.head.map(|head| head.to_string());
+        let thread = thread.id().as_str();
+        out.json(&json!({ "schema": 1, "thread": thread, "head": head, "checkpoints": documents, "more": more }))?;
+    }
+    Ok(u8::from(count == 0))
 }
 
 /// Prints the checkpoints whose changes make a text appear or disappear, each with its changes below. Those of the
@@ -88,7 +103,13 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
     let only = Some(changes.iter().map(|change| change.blame.point.checkpoint).collect());
     let filter = LogFilter { node: None, channel: None, since: None, only };
     let limit = args.list.most();
-    let (mut rows, more) = if changes.is_empty() { (Vec::new(), false) } else { filter.rows(thread, limit)? };
+    let (mut rows, mut more) = (Vec::new(), false);
+    if !changes.is_empty() {
+        filter.history(thread, limit, usize::MAX, &mut |page| {
+            (rows, more) = (page.rows, page.more);
+            Ok(())
+        })?;
+    }
     let mut elsewhere = Vec::new();
     for change in changes {
         match rows.iter_mut().find(|row| *row.snapshot.point() == change.blame.point) {
@@ -97,10 +118,9 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
         }
     }
     let form = LogForm { oneline: args.oneline, stat: args.stat, graph: args.graph };
-    match form.graph {
-        true => draw(thread, &rows, more, form, out)?,
-        false => list(&rows, more, form, out)?,
-    }
+    let page = LogPage { rows, more };
+    LogText::new(thread, form)?.print(&page, out)?;
+    let rows = page.rows;
     if !more {
         let left = limit.saturating_sub(rows.len());
         let is_cut = elsewhere.len() > left;
@@ -120,86 +140,154 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
 /// Prints the log of a thread for people.
 pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let limit = if limit == 0 { usize::MAX } else { limit };
-    let (rows, more) = rows(thread, limit, true)?;
-    draw(thread, &rows, more, LogForm { oneline, stat: false, graph: true }, out)
+    let mut text = LogText::new(thread, LogForm { oneline, stat: false, graph: true })?;
+    history(thread, limit, true, &mut |page| text.print(&page, out))
 }
 
-/// The newest checkpoints of a thread.
-struct NewestCheckpoints {
-    /// The checkpoints, and one more if older ones exist: the short id of the last row must differ from it.
-    all: Vec<Snapshot>,
+/// Rows that are printed together.
+struct LogPage {
+    rows: Vec<LogRow>,
+    /// True if older checkpoints are left out after this page.
     more: bool,
-    /// The inputs that the rows of their starts stand for.
-    folded: HashSet<CheckpointId>,
 }
 
-impl NewestCheckpoints {
-    /// Reads checkpoints until `limit` of them have a row. With `folds` an input and the start of its graph are one
-    /// row.
-    fn read(thread: &Thread, limit: usize, folds: bool) -> Result<Self, CommandFailure> {
-        let head = thread.head()?.map(|head| head.id());
-        let mut read = Self { all: Vec::new(), more: false, folded: HashSet::new() };
-        let mut children: HashMap<CheckpointId, Vec<Source>> = HashMap::new();
-        let mut rows = 0;
-        for snapshot in thread.history()? {
-            let snapshot = snapshot?;
-            let record = snapshot.record();
-            if let Some(parent) = record.parent {
-                children.entry(parent).or_default().push(record.source);
+/// Where pages are printed.
+type PrintPage<'a> = &'a mut dyn FnMut(LogPage) -> Result<(), CommandFailure>;
+
+/// A checkpoint of the history with what those after it say.
+struct HistoryEntry {
+    snapshot: Snapshot,
+    /// True if the row of its child stands for it as well.
+    is_folded: bool,
+    /// True if no checkpoint of the thread has it as parent.
+    is_end: bool,
+}
+
+/// The history of a thread, newest first, as it is read.
+struct HistoryReader<'a> {
+    thread: &'a Thread,
+    head: Option<CheckpointId>,
+    /// True if an input and the start of its graph are one row.
+    folds: bool,
+    /// True if the thread has no checkpoints but those of its history.
+    only_root: bool,
+    /// The children of checkpoints that have not come yet.
+    children: HashMap<CheckpointId, Vec<Source>>,
+    /// The last checkpoint of the page before.
+    last: Option<CheckpointId>,
+}
+
+/// Prints the newest checkpoints of a thread, page by page. With `folds` an input and the start of its graph are one
+/// row.
+fn history(thread: &Thread, limit: usize, folds: bool, print: PrintPage<'_>) -> Result<(), CommandFailure> {
+    let mut reader = HistoryReader {
+        thread,
+        head: thread.head()?.map(|head| head.id()),
+        folds,
+        only_root: thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root),
+        children: HashMap::new(),
+        last: None,
+    };
+    let mut history = thread.history()?;
+    let (mut next, mut count) = (history.next().transpose()?, 0);
+    while next.is_some() {
+        let mut page: Vec<HistoryEntry> = Vec::new();
+        // The inputs for which rows of the page may stand as well, once it is full, and the entries that were asked.
+        let (mut rows, mut inputs, mut asked) = (0, HashSet::new(), 0);
+        while let Some(snapshot) = next.take() {
+            let entry = reader.entry(snapshot);
+            if rows >= PAGE && folds {
+                for entry in &page[asked..] {
+                    inputs.extend(reader.input(entry, &page)?);
+                }
+                asked = page.len();
             }
-            let starts = children.get(&snapshot.id()).is_some_and(|sources| sources[..] == [Source::Loop])
-                && snapshot.source() == Source::Input
-                && record.forked_from.is_none()
-                && snapshot.next().all(|node| node == START);
-            if folds && starts && Some(snapshot.id()) != head {
-                read.folded.insert(snapshot.id());
-            } else if rows == limit {
-                read.more = true;
-            } else {
-                rows += 1;
-            }
-            read.all.push(snapshot);
-            if read.more {
+            if !entry.is_folded && (count + rows == limit || rows >= PAGE && inputs.is_empty()) {
+                next = Some(entry.snapshot);
                 break;
             }
+            rows += usize::from(!entry.is_folded);
+            inputs.remove(&entry.snapshot.id());
+            reader.pass(&entry.snapshot);
+            page.push(entry);
+            next = history.next().transpose()?;
         }
-        debug_assert!(rows <= limit, "a log has an end");
-        Ok(read)
+        count += rows;
+        let more = next.is_some() && count == limit;
+        print(LogPage { rows: reader.rows(page, next.as_ref().map(Snapshot::id))?, more })?;
+        if more {
+            break;
+        }
     }
+    debug_assert!(count <= limit, "a log has an end");
+    Ok(())
 }
 
-/// Reads the newest checkpoints; the flag says whether older ones exist.
-fn rows(thread: &Thread, limit: usize, folds: bool) -> Result<(Vec<LogRow>, bool), CommandFailure> {
-    let NewestCheckpoints { mut all, more, folded } = NewestCheckpoints::read(thread, limit, folds)?;
-    let ids: Vec<CheckpointId> = all.iter().map(Snapshot::id).collect();
-    if more {
-        all.pop();
+impl HistoryReader<'_> {
+    fn entry(&self, snapshot: Snapshot) -> HistoryEntry {
+        let children = self.children.get(&snapshot.id()).map_or(&[][..], Vec::as_slice);
+        let is_folded = self.folds && children == [Source::Loop] && self.is_input(&snapshot);
+        HistoryEntry { is_folded, is_end: children.is_empty(), snapshot }
     }
-    let only_root = thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root);
-    let shorts = if only_root {
-        short_ids(&ids, thread.store().now())
-    } else {
-        all.iter().map(Snapshot::short_id).collect::<Result<_, _>>()?
-    };
-    let parents: HashSet<CheckpointId> = all.iter().filter_map(|snapshot| snapshot.record().parent).collect();
-    // Most parents are in the list already.
-    let known: HashMap<CheckpointId, Snapshot> = all.iter().map(|snapshot| (snapshot.id(), snapshot.clone())).collect();
-    let mut rows = Vec::with_capacity(all.len());
-    for (snapshot, short) in all.into_iter().zip(shorts).filter(|(snapshot, _)| !folded.contains(&snapshot.id())) {
-        let is_end = !parents.contains(&snapshot.id());
-        let parent = match snapshot.record().parent.and_then(|parent| known.get(&parent)) {
-            Some(parent) => Some(parent.clone()),
-            None => words::stored_parent(&snapshot)?,
+
+    /// Returns whether the row of a child may stand for a checkpoint as well.
+    fn is_input(&self, snapshot: &Snapshot) -> bool {
+        snapshot.source() == Source::Input
+            && snapshot.record().forked_from.is_none()
+            && snapshot.next().all(|node| node == START)
+            && Some(snapshot.id()) != self.head
+    }
+
+    /// Returns the input for which the row of an entry may stand as well, unless it is on the page.
+    fn input(&self, entry: &HistoryEntry, page: &[HistoryEntry]) -> Result<Option<CheckpointId>, CommandFailure> {
+        let parent = entry.snapshot.record().parent;
+        let has_come = |parent| page.iter().any(|entry| Some(entry.snapshot.id()) == parent);
+        if entry.snapshot.source() != Source::Loop || has_come(parent) {
+            return Ok(None);
+        }
+        let parent = words::stored_parent(&entry.snapshot)?;
+        Ok(parent.filter(|parent| self.is_input(parent)).map(|parent| parent.id()))
+    }
+
+    fn pass(&mut self, snapshot: &Snapshot) {
+        self.children.remove(&snapshot.id());
+        if let Some(parent) = snapshot.record().parent {
+            self.children.entry(parent).or_default().push(snapshot.source());
+        }
+    }
+
+    /// Returns the rows of a page. `next` is the checkpoint after it.
+    fn rows(&mut self, page: Vec<HistoryEntry>, next: Option<CheckpointId>) -> Result<Vec<LogRow>, CommandFailure> {
+        let store = self.thread.store();
+        let shorts = if self.only_root {
+            // The short ids at the ends of the page differ from the ids beside them.
+            let ids = page.iter().map(|entry| entry.snapshot.id());
+            let ids: Vec<CheckpointId> = self.last.into_iter().chain(ids).chain(next).collect();
+            short_ids(&ids, store.now()).split_off(usize::from(self.last.is_some()))
+        } else {
+            page.iter().map(|entry| entry.snapshot.short_id()).collect::<Result<_, _>>()?
         };
-        let mut row = LogRow::of(snapshot, parent.as_ref(), short, is_end)?;
-        if let Some(input) = parent.filter(|parent| folded.contains(&parent.id())) {
-            (row.is_input, row.above) = (true, input.record().parent);
+        self.last = page.last().map(|entry| entry.snapshot.id()).or(self.last);
+        // Most parents are on the page already.
+        let known: HashMap<CheckpointId, (Snapshot, bool)> =
+            page.iter().map(|entry| (entry.snapshot.id(), (entry.snapshot.clone(), entry.is_folded))).collect();
+        let mut rows = Vec::with_capacity(page.len());
+        for (entry, short) in page.into_iter().zip(shorts).filter(|(entry, _)| !entry.is_folded) {
+            let (parent, is_input) = match entry.snapshot.record().parent.and_then(|parent| known.get(&parent)) {
+                Some((parent, is_folded)) => (Some(parent.clone()), *is_folded),
+                None => (words::stored_parent(&entry.snapshot)?, false),
+            };
+            let mut row = LogRow::of(entry.snapshot, parent.as_ref(), short, entry.is_end)?;
+            if let Some(input) = parent.filter(|_| is_input) {
+                (row.is_input, row.above) = (true, input.record().parent);
+            }
+            rows.push(row);
         }
-        rows.push(row);
+        Ok(rows)
     }
-    Ok((rows, more))
 }
 
+/// The checkpoints that are shown.
 /// The checkpoints that are shown.
 struct LogFilter<'a> {
     node: Option<&'a str>,
@@ -219,10 +307,10 @@ impl<'a> LogFilter<'a> {
         self.node.is_none() && self.channel.is_none() && self.since.is_none()
     }
 
-    /// Reads the newest checkpoints that pass; the flag says whether others do. The lane of a row leads to the next row
-    /// of its lineage.
-    fn rows(&self, thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFailure> {
-        let mut rows: Vec<LogRow> = Vec::new();
+    /// Prints the newest checkpoints that pass, in pages of so many rows. The lane of a row leads to the next row of
+    /// its lineage on its page.
+    fn history(&self, thread: &Thread, limit: usize, page: usize, print: PrintPage<'_>) -> Result<(), CommandFailure> {
+        let (mut rows, mut printed): (Vec<LogRow>, usize) = (Vec::new(), 0);
         // The rows whose lanes lead to a checkpoint, until one of them is shown.
         let mut open: HashMap<CheckpointId, Vec<usize>> = HashMap::new();
         for snapshot in thread.history()? {
@@ -235,14 +323,19 @@ impl<'a> LogFilter<'a> {
                 above.into_iter().for_each(|above| open.entry(above).or_default().extend(&below));
                 continue;
             }
-            if rows.len() == limit {
-                return Ok((rows, true));
+            if printed + rows.len() == limit {
+                return print(LogPage { rows, more: true });
+            }
+            if rows.len() == page {
+                printed += page;
+                open.clear();
+                print(LogPage { rows: std::mem::take(&mut rows), more: false })?;
             }
             above.into_iter().for_each(|above| open.entry(above).or_default().push(rows.len()));
             let short = snapshot.short_id()?;
             rows.push(LogRow::of(snapshot, parent.as_ref(), short, false)?);
         }
-        Ok((rows, false))
+        print(LogPage { rows, more: false })
     }
 
     fn passes(&self, snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<bool, CommandFailure> {
@@ -262,39 +355,55 @@ impl<'a> LogFilter<'a> {
     }
 }
 
-/// Prints rows without the tree, as checkpoints between them are not shown.
-fn list(rows: &[LogRow], more: bool, form: LogForm, out: &mut Printer) -> Result<(), CommandFailure> {
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(form.oneline)).collect();
-    for (row, line) in rows.iter().zip(columns(&cells)) {
-        out.row(line.replacen(&row.short, &out.id(&row.short), 1))?;
-        for line in row.found_lines().chain(row.stats(form, out)) {
-            out.row(line)?;
-        }
-    }
-    if more {
-        out.line(out.dim("(older ones: -n 0 shows all)"))?;
-    }
-    Ok(())
+/// The rows of a log for people, of which pages are printed one after the other.
+struct LogText {
+    form: LogForm,
+    head: Option<CheckpointId>,
+    widths: ColumnWidths,
+    tree: LogTree<CheckpointId>,
 }
 
-fn draw(thread: &Thread, rows: &[LogRow], more: bool, form: LogForm, out: &mut Printer) -> Result<(), CommandFailure> {
-    let head = thread.head()?.map(|head| head.id());
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(form.oneline)).collect();
-    let mut drawn = Vec::with_capacity(rows.len());
-    for (row, line) in rows.iter().zip(columns(&cells)) {
+impl LogText {
+    fn new(thread: &Thread, form: LogForm) -> Result<Self, CommandFailure> {
+        let head = thread.head()?.map(|head| head.id());
+        Ok(Self { form, head, widths: ColumnWidths::default(), tree: LogTree::new() })
+    }
+
+    fn print(&mut self, page: &LogPage, out: &mut Printer) -> Result<(), CommandFailure> {
+        let cells: Vec<Vec<String>> = page.rows.iter().map(|row| row.cells(self.form.oneline)).collect();
+        let lines = self.widths.lay(&cells);
         // Painted after the columns are laid, or the colour would count as width.
-        let mut lines = vec![line.replacen(&row.short, &out.id(&row.short), 1)];
-        lines.extend(row.extras(form.oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
-        lines.extend(row.found_lines());
-        lines.extend(row.stats(form, out));
-        let mark = if Some(row.snapshot.id()) == head { '@' } else { 'o' };
-        drawn.push(tree::TreeRow { id: row.snapshot.id(), parent: row.above, mark, lines });
+        let rows =
+            page.rows.iter().zip(lines).map(|(row, line)| (row, line.replacen(&row.short, &out.id(&row.short), 1)));
+        let older = out.dim("(older ones: -n 0 shows all)");
+        if !self.form.graph {
+            // Without the tree, as checkpoints between the rows are not shown.
+            for (row, line) in rows.collect::<Vec<_>>() {
+                out.row(line)?;
+                for line in row.found_lines().chain(row.stats(self.form, out)) {
+                    out.row(line)?;
+                }
+            }
+            return if page.more { Ok(out.line(older)?) } else { Ok(()) };
+        }
+        let mut drawn = Vec::with_capacity(page.rows.len());
+        for (row, line) in rows {
+            let mut lines = vec![line];
+            lines.extend(row.extras(self.form.oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
+            lines.extend(row.found_lines());
+            lines.extend(row.stats(self.form, out));
+            let mark = if Some(row.snapshot.id()) == self.head { '@' } else { 'o' };
+            drawn.push(TreeRow { id: row.snapshot.id(), parent: row.above, mark, lines });
+        }
+        let mut lines = self.tree.page(&drawn);
+        if page.more {
+            lines.extend(self.tree.end(&older));
+        }
+        for line in lines {
+            out.row(line)?;
+        }
+        Ok(())
     }
-    let older = more.then(|| out.dim("(older ones: -n 0 shows all)"));
-    for line in tree::draw(&drawn, older.as_deref()) {
-        out.row(line)?;
-    }
-    Ok(())
 }
 
 impl LogRow {

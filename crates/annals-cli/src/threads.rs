@@ -17,8 +17,8 @@ use crate::errors::CommandFailure;
 use crate::output::{self, ColumnWidths, Printer, cut, escape};
 use crate::words::Waits;
 
-/// Threads that one read lists.
-const PAGE: usize = 500;
+/// Threads that are read before they are printed.
+const PAGE: usize = 50;
 
 /// A thread with what its row shows.
 struct Row {
@@ -52,6 +52,7 @@ pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) ->
         } else {
             table.print(store, &rows, args.count, is_last, out)?;
         }
+        out.flush()?;
     }
     debug_assert!(listed <= limit, "the limit holds");
     if out.is_json() {

@@ -1,11 +1,11 @@
 //! The tree of forks at the left of a log. Rows come newest first, each with at most one parent.
 //!
-//! Invariant: the text of every row begins in the same column.
+//! Invariant: the texts of a page begin in the same column.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::Hash;
 
-use renderdag::{Ancestor, GraphRowRenderer, Renderer};
+use renderdag::{Ancestor, AsciiRenderer, GraphRowRenderer, Renderer};
 
 /// One checkpoint of the log.
 #[derive(Debug)]
@@ -22,70 +22,90 @@ pub(crate) struct TreeRow<I> {
 /// row.
 const LANES_MAX: usize = 40;
 
-/// Draws the rows. `older` stands at the end of the lanes whose parents are not among the rows.
-pub(crate) fn draw<I: Clone + Eq + Hash>(rows: &[TreeRow<I>], older: Option<&str>) -> Vec<String> {
-    debug_assert!(rows.iter().all(|row| !row.lines.is_empty()), "a row has a line of text");
-    if lanes(rows) > LANES_MAX {
-        return plain(rows, older);
-    }
-    let width = widths(rows).into_iter().max().unwrap_or_default();
-    let mut graph = GraphRowRenderer::new().output().with_min_row_height(0).build_ascii();
-    let mut drawn = Vec::new();
-    let mut push = |text: String| drawn.extend(text.lines().map(|line| line.trim_end().to_owned()));
-    for row in rows {
-        let parents = parents(row);
-        let gap = width.saturating_sub(graph.width(Some(&row.id), Some(&parents))) as usize;
-        let lines: Vec<String> = row.lines.iter().map(|line| format!("{:gap$}{line}", "")).collect();
-        push(graph.next_row(row.id.clone(), parents, row.mark.into(), lines.join("\n")));
-    }
-    let Some(older) = older else { return drawn };
-    let mut known: HashSet<&I> = rows.iter().map(|row| &row.id).collect();
-    let missing: Vec<&I> =
-        rows.iter().filter_map(|row| row.parent.as_ref()).filter(|parent| known.insert(parent)).collect();
-    for (at, parent) in missing.iter().enumerate() {
-        let text = if at + 1 == missing.len() { older } else { "" };
-        push(graph.next_row((*parent).clone(), Vec::new(), "~".into(), text.to_owned()));
-    }
-    drawn
+/// A tree of which pages are drawn one after the other.
+pub(crate) struct LogTree<I: Clone + Eq> {
+    graph: AsciiRenderer<I, GraphRowRenderer<I>>,
+    /// The same tree without texts, one page ahead: the width of a page is known before its first row is drawn.
+    ahead: AsciiRenderer<I, GraphRowRenderer<I>>,
+    /// The cells of the lanes.
+    width: u64,
+    /// The parents that have not come yet, with their place among all.
+    open: HashMap<I, usize>,
+    /// The number of parents so far.
+    parents: usize,
+    /// True after [`LANES_MAX`] is exceeded.
+    is_plain: bool,
 }
 
-/// Returns the greatest number of branches that are open beside each other.
-fn lanes<I: Eq + Hash>(rows: &[TreeRow<I>]) -> usize {
-    let (mut open, mut seen) = (HashSet::new(), HashSet::new());
-    let mut most = 0;
-    for row in rows {
-        debug_assert!(
-            row.parent.as_ref().is_none_or(|parent| !seen.contains(parent)),
-            "a parent comes after its children"
-        );
-        seen.insert(&row.id);
-        open.remove(&row.id);
-        open.extend(&row.parent);
-        most = most.max(open.len());
+impl<I: Clone + Eq + Hash> LogTree<I> {
+    pub(crate) fn new() -> Self {
+        let graph = || GraphRowRenderer::new().output().with_min_row_height(0).build_ascii();
+        let (graph, ahead) = (graph(), GraphRowRenderer::new().output().build_ascii());
+        Self { graph, ahead, width: 0, open: HashMap::new(), parents: 0, is_plain: false }
     }
-    most
+
+    /// Draws the next rows. The texts of a page begin in the same column, or further to the right than those before it
+    /// if it has more lanes.
+    pub(crate) fn page(&mut self, rows: &[TreeRow<I>]) -> Vec<String> {
+        debug_assert!(rows.iter().all(|row| !row.lines.is_empty()), "a row has a line of text");
+        self.is_plain |= self.lanes(rows) > LANES_MAX;
+        if self.is_plain {
+            return plain(rows);
+        }
+        for row in rows {
+            self.width = self.width.max(self.ahead.width(Some(&row.id), Some(&parents(row))));
+            self.ahead.next_row(row.id.clone(), parents(row), row.mark.into(), String::new());
+        }
+        let mut drawn = Vec::new();
+        for row in rows {
+            let parents = parents(row);
+            let gap = self.width.saturating_sub(self.graph.width(Some(&row.id), Some(&parents))) as usize;
+            let lines: Vec<String> = row.lines.iter().map(|line| format!("{:gap$}{line}", "")).collect();
+            let text = self.graph.next_row(row.id.clone(), parents, row.mark.into(), lines.join("\n"));
+            drawn.extend(text.lines().map(|line| line.trim_end().to_owned()));
+        }
+        drawn
+    }
+
+    /// Draws the end, with a text at the lanes whose parents have not come.
+    pub(crate) fn end(&mut self, older: &str) -> Vec<String> {
+        if self.is_plain {
+            return vec![format!("~  {older}")];
+        }
+        let mut missing: Vec<(I, usize)> = self.open.drain().collect();
+        missing.sort_unstable_by_key(|(_, place)| *place);
+        let mut drawn = Vec::new();
+        for (at, (parent, _)) in missing.iter().enumerate() {
+            let text = if at + 1 == missing.len() { older } else { "" };
+            let text = self.graph.next_row(parent.clone(), Vec::new(), "~".into(), text.to_owned());
+            drawn.extend(text.lines().map(|line| line.trim_end().to_owned()));
+        }
+        drawn
+    }
+
+    /// Returns the greatest number of branches that are open beside each other on a page.
+    fn lanes(&mut self, rows: &[TreeRow<I>]) -> usize {
+        let mut most = 0;
+        for row in rows {
+            self.open.remove(&row.id);
+            if let Some(parent) = &row.parent {
+                self.open.entry(parent.clone()).or_insert(self.parents);
+                self.parents += 1;
+            }
+            most = most.max(self.open.len());
+        }
+        most
+    }
 }
 
 /// Returns the rows without a tree, as it would be wider than a terminal.
-fn plain<I>(rows: &[TreeRow<I>], older: Option<&str>) -> Vec<String> {
+fn plain<I>(rows: &[TreeRow<I>]) -> Vec<String> {
     let lines = rows.iter().flat_map(|row| {
         let (first, more) = row.lines.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
         let more = more.iter().map(|line| format!("   {line}"));
         std::iter::once(format!("{}  {first}", row.mark)).chain(more)
     });
-    lines.chain(older.map(|older| format!("~  {older}"))).collect()
-}
-
-/// Returns the width of the lanes at each row.
-fn widths<I: Clone + Eq>(rows: &[TreeRow<I>]) -> Vec<u64> {
-    let mut graph = GraphRowRenderer::new().output().build_ascii();
-    rows.iter()
-        .map(|row| {
-            let width = graph.width(Some(&row.id), Some(&parents(row)));
-            graph.next_row(row.id.clone(), parents(row), row.mark.into(), String::new());
-            width
-        })
-        .collect()
+    lines.collect()
 }
 
 fn parents<I: Clone>(row: &TreeRow<I>) -> Vec<Ancestor<I>> {
@@ -96,7 +116,18 @@ fn parents<I: Clone>(row: &TreeRow<I>) -> Vec<Ancestor<I>> {
 mod tests {
     use super::*;
 
+    fn draw(rows: &[TreeRow<u32>], older: Option<&str>, page: usize) -> String {
+        let mut tree = LogTree::new();
+        let mut drawn: Vec<String> = rows.chunks(page).flat_map(|rows| tree.page(rows)).collect();
+        drawn.extend(older.map(|older| tree.end(older)).unwrap_or_default());
+        drawn.join("\n")
+    }
+
     fn tree(rows: &[(u32, Option<u32>)], older: Option<&str>) -> String {
+        paged(rows, older, rows.len())
+    }
+
+    fn paged(rows: &[(u32, Option<u32>)], older: Option<&str>, page: usize) -> String {
         let row = |(at, (id, parent)): (usize, &(u32, Option<u32>))| TreeRow {
             id: *id,
             parent: *parent,
@@ -104,7 +135,7 @@ mod tests {
             lines: vec![id.to_string()],
         };
         let rows: Vec<TreeRow<u32>> = rows.iter().enumerate().map(row).collect();
-        draw(&rows, older).join("\n")
+        draw(&rows, older, page)
     }
 
     #[test]
@@ -137,6 +168,15 @@ mod tests {
     }
 
     #[test]
+    fn pages_go_on_with_the_lanes_of_those_before() {
+        let rows = [(6, Some(5)), (5, Some(2)), (4, Some(3)), (3, Some(2)), (2, Some(1)), (1, None)];
+        // The texts of the second page leave room for the lane that begins there.
+        assert_eq!(paged(&rows, None, 2), "@  6\no  5\n| o  4\n| o  3\n|/\no    2\no    1");
+        assert_eq!(paged(&rows[..3], Some("older"), 1), paged(&rows[..3], Some("older"), 2));
+        assert_eq!(paged(&rows, None, 3), tree(&rows, None));
+    }
+
+    #[test]
     fn a_row_with_several_lines_shares_them_with_the_lanes() {
         let row = |id, parent, lines: &[&str]| TreeRow {
             id,
@@ -145,6 +185,6 @@ mod tests {
             lines: lines.iter().map(|line| (*line).to_owned()).collect(),
         };
         let rows = [row(3, Some(1), &["3", "more"]), row(2, Some(1), &["2", "more"]), row(1, None, &["1"])];
-        assert_eq!(draw(&rows, None).join("\n"), "o    3\n|    more\n| o  2\n|/   more\no    1");
+        assert_eq!(draw(&rows, None, 3), "o    3\n|    more\n| o  2\n|/   more\no    1");
     }
 }

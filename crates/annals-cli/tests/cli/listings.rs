@@ -268,6 +268,49 @@ struct Noted {
     n: i64,
 }
 
+/// An input and the start of its graph are one row, also where a page ends.
+#[test]
+fn the_pages_of_a_log_are_one_log() {
+    let bench = Bench::new();
+    let store = Store::open(bench.path("store.db")).unwrap();
+    let notes = store.thread("notes").unwrap();
+    let graph = StateGraph::<Noted>::new()
+        .node("note", |noted: &Noted| Ok(Noted::update().n(noted.n + 1)))
+        .edge(START, "note")
+        .compile()
+        .unwrap();
+    for n in 0..100 {
+        graph.invoke(&notes, Noted::update().n(n)).unwrap();
+        if n % 17 == 16 {
+            notes.rewind_to(&notes.at("~21").unwrap()).unwrap();
+        }
+    }
+    drop(notes);
+    drop(store);
+    let all = bench.json(&["log", "notes", "-n", "0"])["checkpoints"].clone();
+    let all = all.as_array().unwrap();
+    let lines = bench.annals(&["log", "notes", "-n", "0", "--jsonl"]);
+    assert_eq!(String::from_utf8_lossy(&lines.stdout).lines().count(), all.len());
+    let inputs = all.iter().filter(|row| row["source"] == "input").count();
+    let text = bench.text(&["log", "notes", "-n", "0"]);
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("step ")).collect();
+    assert_eq!((inputs, rows.len()), (100, all.len() - inputs), "{text}");
+    assert_eq!(rows.iter().filter(|row| row.contains("(input)")).count(), inputs, "{text}");
+    let mut shorts: Vec<&str> =
+        rows.iter().map(|row| row.split_whitespace().find(|word| word.len() >= 4).unwrap()).collect();
+    for short in &shorts {
+        assert!(all.iter().any(|row| row["short"] == **short), "{short}");
+    }
+    shorts.sort_unstable();
+    shorts.dedup();
+    assert_eq!(shorts.len(), rows.len());
+    let filtered = bench.json(&["log", "notes", "-n", "0", "--node", "note"])["checkpoints"].as_array().unwrap().len();
+    for arguments in [&["--graph"][..], &[]] {
+        let text = bench.text(&[&["log", "notes", "-n", "0", "--node", "note"], arguments].concat());
+        assert_eq!((filtered, text.lines().filter(|line| line.contains("step ")).count()), (100, 100), "{text}");
+    }
+}
+
 /// A row of the log that is lost makes the count of its thread an error, so a listing that succeeds has not counted.
 #[test]
 fn a_listing_counts_checkpoints_only_if_it_is_asked_to() {

@@ -102,12 +102,17 @@ fn the_first_screen_costs_as_much_in_a_large_store_as_in_a_small_one() {
         println!("{arguments:?}: start {start:?}, {FEW}: {few:?}, {MANY}: {many:?}");
         assert!(many < few * 3 + start, "{arguments:?}: {FEW} take {few:?}, {MANY} take {many:?}, the start {start:?}");
     }
-    // A page has 500 threads, more than the small store.
-    for arguments in [&["threads", "-n", "0"][..], &["threads", "-n", "0", "--jsonl"]] {
+    for arguments in [
+        &["threads", "-n", "0"][..],
+        &["threads", "-n", "0", "--jsonl"],
+        &["log", "long", "-n", "0"],
+        &["log", "long", "-n", "0", "--jsonl"],
+        &["log", "long", "-n", "0", "--channel", "n"],
+    ] {
         let on = |file: &str| quickest_head(bench.folder.path(), &[arguments, &["--store", file]].concat());
         let (few, many) = (on("few.db"), on("many.db"));
         println!("{arguments:?} | head: {FEW}: {few:?}, {MANY}: {many:?}");
-        assert!(many < few * 6 + start, "{arguments:?} | head: {FEW} take {few:?}, {MANY} take {many:?}");
+        assert!(many < few * 3 + start, "{arguments:?} | head: {FEW} take {few:?}, {MANY} take {many:?}");
     }
 }
 
