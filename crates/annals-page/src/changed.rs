@@ -1,10 +1,13 @@
 //! The channels that a checkpoint changed, found in the log without decoding any value.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use annals::base::limits::MAP_POSITION_MIN;
+use annals::base::{Namespace, ThreadId};
 use annals::history::Snapshot;
-use annals::store::{ChannelValue, ItemRange, Source, StoreError};
+use annals::store::{ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, Store, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::limits::{BEGIN_CHARS_MAX, CHANGED_ITEMS_MAX};
@@ -30,62 +33,115 @@ pub(crate) fn is_state(channel: &str) -> bool {
     !(channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__"))
 }
 
+/// The changes of a checkpoint before the items of its lists are read.
+#[derive(Default)]
+struct Versions {
+    steps: Vec<ChannelStep>,
+    /// The lists among the steps, each with the positions of its items.
+    lists: Vec<(usize, Range<u64>)>,
+}
+
 /// Returns the channels that a checkpoint changed, messages first. The cost is that of the changes.
 pub(crate) fn changed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelStep>, StoreError> {
-    if at.source() == Source::Fork {
-        return Ok(Vec::new());
+    let versions = versions(at.store(), at.record(), at.record().ordinal)?.remove(&at.record().ordinal);
+    let parent = parent.map(Snapshot::point);
+    versions.map_or_else(|| Ok(Vec::new()), |versions| versions.read(at.store(), at.record(), parent))
+}
+
+/// Returns the channels that each of some checkpoints changed, as [`changed`] does without the parents. The versions of
+/// a branch are read together.
+pub(crate) fn changed_by(store: &Store, records: &[CheckpointRecord]) -> Result<Vec<Vec<ChannelStep>>, StoreError> {
+    let branch =
+        |record: &CheckpointRecord| (record.point.thread.clone(), record.point.namespace.clone(), record.branch);
+    // The newest record of each branch, and the least ordinal.
+    let mut ends: HashMap<(ThreadId, Namespace, u64), (&CheckpointRecord, u64)> = HashMap::new();
+    for record in records {
+        let end = ends.entry(branch(record)).or_insert((record, record.ordinal));
+        end.0 = if record.ordinal > end.0.ordinal { record } else { end.0 };
+        end.1 = end.1.min(record.ordinal);
     }
-    let (backend, ordinal) = (at.store().backend(), at.record().ordinal);
-    let mut all = Vec::new();
-    let mut lists = Vec::new();
-    backend.versions(at.point(), None, ordinal, &mut |version| {
+    let mut found = HashMap::new();
+    for (branch, (newest, down_to)) in ends {
+        found.insert(branch, versions(store, newest, down_to)?);
+    }
+    let mut all = Vec::with_capacity(records.len());
+    for record in records {
+        let versions = found.get_mut(&branch(record)).and_then(|branch| branch.remove(&record.ordinal));
+        all.push(versions.unwrap_or_default().read(store, record, None)?);
+    }
+    Ok(all)
+}
+
+/// Returns the versions of a lineage from a checkpoint down to an ordinal, by their ordinals.
+fn versions(store: &Store, at: &CheckpointRecord, down_to: u64) -> Result<HashMap<u64, Versions>, StoreError> {
+    let mut all: HashMap<u64, Versions> = HashMap::new();
+    store.backend().versions(&at.point, None, down_to, &mut |version| {
         let record = &version.channel;
-        if record.ordinal != ordinal || !is_state(&record.channel) {
+        if record.ordinal < down_to || !is_state(&record.channel) {
             return Ok(true);
         }
         let bytes = if let ChannelValue::Value(payload) = &record.value { payload.data.len() as u64 } else { 0 };
         let channel = Arc::clone(&record.channel);
-        lists.extend(version.positions.clone().map(|positions| (all.len(), positions)));
-        all.push(ChannelStep { channel, items: None, is_messages: false, bytes, begin: None, tokens: (0, 0) });
+        let Versions { steps, lists } = all.entry(record.ordinal).or_default();
+        lists.extend(version.positions.clone().map(|positions| (steps.len(), positions)));
+        steps.push(ChannelStep { channel, items: None, is_messages: false, bytes, begin: None, tokens: (0, 0) });
         Ok(true)
     })?;
-    for (index, positions) in lists {
-        let step: &mut ChannelStep = &mut all[index];
-        let mut end = None;
-        if let Some(parent) = parent {
-            backend.items(parent.point(), &step.channel, ItemRange::Tail(1), &mut |row| {
-                end = Some(row.position);
+    debug_assert!(all.keys().all(|ordinal| (down_to..=at.ordinal).contains(ordinal)));
+    Ok(all)
+}
+
+impl Versions {
+    /// Reads the items of the lists that a checkpoint changed.
+    fn read(
+        self,
+        store: &Store,
+        at: &CheckpointRecord,
+        parent: Option<&CheckpointRef>,
+    ) -> Result<Vec<ChannelStep>, StoreError> {
+        // A fork repeats what its parent has.
+        if at.source == Source::Fork {
+            return Ok(Vec::new());
+        }
+        let (backend, Self { mut steps, lists }) = (store.backend(), self);
+        for (index, positions) in lists {
+            let step: &mut ChannelStep = &mut steps[index];
+            let mut end = None;
+            if let Some(parent) = parent {
+                backend.items(parent, &step.channel, ItemRange::Tail(1), &mut |row| {
+                    end = Some(row.position);
+                    Ok(())
+                })?;
+            }
+            // The positions of a map are spread, those of a list follow each other.
+            let is_list = positions.start < MAP_POSITION_MIN;
+            let last = if is_list { positions.start.saturating_add(CHANGED_ITEMS_MAX) } else { u64::MAX };
+            let range = ItemRange::Positions(positions.start, positions.end.min(last));
+            let (mut added, mut edited) = (0, 0);
+            backend.items(&at.point, &step.channel, range, &mut |row| {
+                if row.ordinal != at.ordinal {
+                    return Ok(());
+                }
+                let is_new = end.is_none_or(|end| row.position > end);
+                *(if is_new { &mut added } else { &mut edited }) += 1;
+                step.bytes += row.payload.data.len() as u64;
+                if let Some(index) = row.payload.index {
+                    step.is_messages |= index.kind.is_some();
+                    step.bytes += index.text.map_or(0, |text| text.len() as u64);
+                    if is_new && step.begin.is_none() && index.kind.is_some() {
+                        step.begin = index.text.map(|text| shortened(text, BEGIN_CHARS_MAX));
+                    }
+                    step.tokens.0 += u64::from(index.input_tokens.unwrap_or(0));
+                    step.tokens.1 += u64::from(index.output_tokens.unwrap_or(0));
+                }
                 Ok(())
             })?;
+            step.items = Some((added, edited));
         }
-        // The positions of a map are spread, those of a list follow each other.
-        let is_list = positions.start < MAP_POSITION_MIN;
-        let last = if is_list { positions.start.saturating_add(CHANGED_ITEMS_MAX) } else { u64::MAX };
-        let range = ItemRange::Positions(positions.start, positions.end.min(last));
-        let (mut added, mut edited) = (0, 0);
-        backend.items(at.point(), &step.channel, range, &mut |row| {
-            if row.ordinal != ordinal {
-                return Ok(());
-            }
-            let is_new = end.is_none_or(|end| row.position > end);
-            *(if is_new { &mut added } else { &mut edited }) += 1;
-            step.bytes += row.payload.data.len() as u64;
-            if let Some(index) = row.payload.index {
-                step.is_messages |= index.kind.is_some();
-                step.bytes += index.text.map_or(0, |text| text.len() as u64);
-                if is_new && step.begin.is_none() && index.kind.is_some() {
-                    step.begin = index.text.map(|text| shortened(text, BEGIN_CHARS_MAX));
-                }
-                step.tokens.0 += u64::from(index.input_tokens.unwrap_or(0));
-                step.tokens.1 += u64::from(index.output_tokens.unwrap_or(0));
-            }
-            Ok(())
-        })?;
-        step.items = Some((added, edited));
+        steps.sort_by(|a, b| (!a.is_messages, &a.channel).cmp(&(!b.is_messages, &b.channel)));
+        debug_assert!(steps.iter().all(|step| is_state(&step.channel)), "channels that trigger nodes are not shown");
+        Ok(steps)
     }
-    all.sort_by(|a, b| (!a.is_messages, &a.channel).cmp(&(!b.is_messages, &b.channel)));
-    debug_assert!(all.iter().all(|step| is_state(&step.channel)), "channels that trigger nodes are not shown");
-    Ok(all)
 }
 
 impl ChannelStep {

@@ -7,13 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use annals::base::{CheckpointId, ThreadId};
-use annals::history::Snapshot;
 use annals::store::{CheckpointRecord, Source};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
 use crate::address::encode;
-use crate::changed::changed;
+use crate::changed::changed_by;
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
@@ -106,7 +105,7 @@ fn newest(screen: &Screen<'_>, wanted: u64) -> Result<Vec<CheckpointRecord>, Ref
 }
 
 /// Returns the model calls that the metadata of a checkpoint states.
-pub(super) fn stated(record: &CheckpointRecord) -> Vec<CountedCall> {
+fn stated(record: &CheckpointRecord) -> Vec<CountedCall> {
     let Some(text) = record.metadata.as_deref().filter(|text| text.contains("\"usage\"")) else { return Vec::new() };
     let metadata: Json = serde_json::from_str(text).unwrap_or_default();
     let calls = match metadata.get("usage") {
@@ -133,7 +132,9 @@ fn figures(
         records.iter().map(|record| (record.point.checkpoint, record)).collect();
     let mut all: HashMap<&'static str, BTreeMap<String, Figures>> =
         GROUPS.iter().map(|(name, _)| (*name, BTreeMap::new())).collect();
-    for record in records {
+    // The bytes of subgraphs are counted as well; their records are in the log like others.
+    let changes = changed_by(screen.store, records)?;
+    for (record, changes) in records.iter().zip(changes) {
         let parent = record.parent.and_then(|id| by_id.get(&id)).filter(|_| record.source == Source::Loop);
         let micros =
             parent.map(|parent| record.created_at.as_micros().saturating_sub(parent.created_at.as_micros()).max(0));
@@ -144,9 +145,7 @@ fn figures(
             .map_or_else(|| format!("({})", record.source.as_str()), |name| crate::words::tally([&**name]));
         let mut one = Figures { steps: 1, micros: micros.into_iter().collect(), ..Figures::default() };
         let calls = stated(record);
-        // The bytes of subgraphs are counted as well; their records are in the log like others.
-        let at = snapshot(screen, record)?;
-        for step in changed(&at, None)? {
+        for step in changes {
             one.bytes += step.bytes;
             let is_call = calls.is_empty() && step.tokens != (0, 0);
             one.calls += u64::from(is_call);
@@ -176,11 +175,6 @@ fn figures(
     }
     debug_assert!(all["day"].values().map(|figures| figures.steps).sum::<u64>() == records.len() as u64);
     Ok(all)
-}
-
-fn snapshot(screen: &Screen<'_>, record: &CheckpointRecord) -> Result<Snapshot, Refusal> {
-    let thread = screen.store.thread(record.point.thread.as_str())?.with_namespace(record.point.namespace.clone());
-    Ok(thread.at(record.point.checkpoint)?)
 }
 
 impl Figures {

@@ -3,7 +3,7 @@
 use annals::base::ThreadId;
 use annals::base::{CheckpointId, Namespace, Timestamp, Value};
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::{CheckpointQuery, CheckpointRecord, ItemRange, ThreadQuery, ThreadSize};
+use annals::store::{CheckpointQuery, CheckpointRecord, ThreadQuery, ThreadSize};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -29,8 +29,6 @@ struct ThreadRow {
     head: CheckpointRecord,
     /// The timestamps of the newest checkpoints.
     times: Vec<Timestamp>,
-    tokens: u64,
-    cost: f64,
     short: String,
 }
 
@@ -101,31 +99,12 @@ fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadRow, Refusal> {
         (None, None) => None,
     };
     let head = head.ok_or_else(|| Refusal::not_found("the thread was deleted meanwhile"))?;
-    let (mut tokens, cost) = stated(&records);
-    if tokens == 0 {
-        backend.items(&head.point, "messages", ItemRange::Tail(ACTIVITY_MAX), &mut |row| {
-            let index = row.payload.index.unwrap_or_default();
-            tokens += u64::from(index.input_tokens.unwrap_or(0)) + u64::from(index.output_tokens.unwrap_or(0));
-            Ok(())
-        })?;
-    }
     let ids: Vec<CheckpointId> = records.iter().map(|record| record.point.checkpoint).collect();
     let shorts = short_ids(&ids, screen.store.now());
     let at = ids.iter().position(|id| *id == info.head());
     let short = at.map_or_else(|| info.head().to_string(), |at| shorts[at].clone());
     let times = records.iter().map(|record| record.created_at).collect();
-    Ok(ThreadRow { info, size, head, times, tokens, cost, short })
-}
-
-/// Returns the tokens and the cost that the metadata of checkpoints states.
-fn stated(records: &[CheckpointRecord]) -> (u64, f64) {
-    let (mut tokens, mut cost) = (0, 0.0);
-    for record in records {
-        let usage = crate::screens::stats::stated(record);
-        tokens += usage.iter().map(|call| call.input_tokens + call.output_tokens).sum::<u64>();
-        cost += usage.iter().map(|call| call.cost_usd).sum::<f64>();
-    }
-    (tokens, cost)
+    Ok(ThreadRow { info, size, head, times, short })
 }
 
 fn facets(screen: &Screen<'_>, html: &mut Html) {
@@ -169,7 +148,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
     }
     let now = screen.store.now();
     html.open("table", &[("class", "rows")]).open("thead", &[]).open("tr", &[]);
-    for title in ["thread", "state", "activity", "active", "steps", "tokens, newest steps", "cost", "head"] {
+    for title in ["thread", "state", "activity", "active", "steps", "tokens", "cost", "head"] {
         html.element("th", &[("scope", "col")], title);
     }
     html.close("tr").close("thead").open("tbody", &[]);
@@ -219,8 +198,10 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
         let updated_at = row.info.updated_at();
         html.element("td", &[("class", "when"), ("title", &updated_at.to_string())], &ago(now, updated_at));
         html.classed("td", "number", &grouped(row.head.ordinal + 1));
-        html.classed("td", "number", &if row.tokens > 0 { rounded(row.tokens) } else { String::new() });
-        html.classed("td", "number", &if row.cost > 0.0 { cost(row.cost) } else { String::new() });
+        let counts = row.info.counts().copied().unwrap_or_default();
+        let (tokens, dollars) = (counts.input_tokens.saturating_add(counts.output_tokens), counts.cost_usd());
+        html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
+        html.classed("td", "number", &if dollars > 0.0 { cost(dollars) } else { String::new() });
         html.classed("td", "id", &row.short);
         html.close("tr");
     }
