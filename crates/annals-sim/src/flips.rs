@@ -1,7 +1,7 @@
 //! Flips: single bytes of a store that were changed on the disk. Each read must give the same data or a typed error.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions as FileOptions};
+use std::fs::OpenOptions as FileOptions;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -105,12 +105,11 @@ pub(crate) fn run(plan: &FlipPlan) -> Result<(FlipCounts, usize), String> {
     let work = |beat: &AtomicU64| {
         let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         std::fs::write(scratch.store(), &target.content).map_err(|error| error.to_string())?;
-        let file = FileOptions::new().write(true).open(scratch.store()).map_err(|error| error.to_string())?;
         let mut counts = FlipCounts::default();
         while let Some(offset) = offsets.get(next.fetch_add(1, Ordering::SeqCst) as usize) {
             for mask in MASKS {
                 beat.store((SystemClock.elapsed() - begun).as_millis() as u64 + 1, Ordering::SeqCst);
-                counts.add(target.flip(&scratch, &file, *offset, mask)?);
+                counts.add(target.flip(&scratch, *offset, mask)?);
             }
         }
         beat.store(0, Ordering::SeqCst);
@@ -164,8 +163,12 @@ impl FlippedStore {
         Ok(Self { content, view, pages })
     }
 
-    fn flip(&self, scratch: &ScratchFolder, file: &File, offset: usize, mask: u8) -> Result<FlipCounts, String> {
-        let put = |byte: u8| file.write_all_at(&[byte], offset as u64).map_err(|error| error.to_string());
+    fn flip(&self, scratch: &ScratchFolder, offset: usize, mask: u8) -> Result<FlipCounts, String> {
+        // Not open while it is read: a file that this process has open is identified through a connection more.
+        let put = |byte: u8| {
+            let file = FileOptions::new().write(true).open(scratch.store());
+            file.and_then(|file| file.write_all_at(&[byte], offset as u64)).map_err(|error| error.to_string())
+        };
         put(self.content[offset] ^ mask)?;
         let begin = Spent::now();
         let read = catch_unwind(AssertUnwindSafe(|| read(&scratch.store())));
