@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, Params, params};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The kind of a named thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,15 @@ pub(super) struct Names {
     tables: Mutex<NameTables>,
     /// True for readers: the ids of texts are looked up.
     looks_up: bool,
+    /// The indexes whose entries were counted, see [`neighbors::whole`].
+    pub(super) counted: CountedIndexes,
+}
+
+/// The indexes that are known to have an entry for each row, of which a reader asks once.
+#[derive(Debug, Default)]
+pub(super) struct CountedIndexes {
+    pub(super) namespaces: AtomicBool,
+    pub(super) kv_namespaces: AtomicBool,
 }
 
 #[derive(Debug, Default)]

@@ -153,6 +153,7 @@ impl<'a> ReadView<'a> {
         let found = statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?;
         if found.is_none() {
             neighbors::no_namespace(self.conn, thread, namespace)?;
+            neighbors::no_hidden_namespace(self.conn, self.names)?;
         }
         Ok(found)
     }
@@ -619,6 +620,7 @@ impl<'a> ReadView<'a> {
             last = Some(id);
         }
         neighbors::no_more_namespaces(self.conn, thread, last)?;
+        neighbors::no_hidden_namespace(self.conn, self.names)?;
         Ok(namespaces)
     }
 }

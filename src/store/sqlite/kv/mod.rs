@@ -181,6 +181,7 @@ pub(super) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now:
     let mut rows = statement.query(params![namespace.path(), key])?;
     let Some(row) = rows.next()? else {
         neighbors::no_kv_namespace(view.conn, namespace.path())?;
+        neighbors::no_hidden_kv_namespace(view.conn, view.names)?;
         if let Some(of) = namespace_id(view.conn, namespace)? {
             neighbors::no_kv(view.conn, of, key)?;
         }
@@ -202,7 +203,7 @@ pub(super) fn entries(
     now: Timestamp,
     visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
 ) -> Res<()> {
-    for found in numbered(view.conn, under)? {
+    for found in numbered(view, under)? {
         let goes_on = found.visit(view, &mut |record| if is_valid(record, now) { visit(record) } else { Ok(true) })?;
         if !goes_on {
             return Ok(());
@@ -222,7 +223,7 @@ pub(super) fn indexed(
         return Ok(());
     }
     let mut statement = view.conn.prepare_cached(kv_sql::INDEXED)?;
-    for StoredNamespace { id, namespace, .. } in numbered(view.conn, under)? {
+    for StoredNamespace { id, namespace, .. } in numbered(view, under)? {
         let mut rows = statement.query([id])?;
         while let Some(row) = rows.next()? {
             let record = decode(view, row, &namespace)?;
@@ -265,7 +266,7 @@ pub(super) fn lifetime_of(old: ReadView<'_>, id: i64, record: &KvRecord) -> Res<
 /// Returns the namespaces that hold something, under one or all.
 pub(super) fn namespaces(view: ReadView<'_>, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<KvNamespace>> {
     let mut namespaces = Vec::new();
-    for found in numbered(view.conn, under)? {
+    for found in numbered(view, under)? {
         // Most have an entry that does not expire, or expires later, at once.
         if !found.visit(view, &mut |record| Ok(!is_valid(record, now)))? {
             namespaces.push(found.namespace);
@@ -305,8 +306,9 @@ impl StoredNamespace {
     }
 }
 
-fn numbered(conn: &Connection, under: Option<&KvNamespace>) -> Res<Vec<StoredNamespace>> {
-    let mut found = Vec::new();
+fn numbered(view: ReadView<'_>, under: Option<&KvNamespace>) -> Res<Vec<StoredNamespace>> {
+    let (conn, mut found) = (view.conn, Vec::new());
+    neighbors::no_hidden_kv_namespace(conn, view.names)?;
     let (mut all, mut some);
     // Every namespace is in the root.
     let mut rows = match under.filter(|under| !under.path().is_empty()) {

@@ -7,6 +7,7 @@
 mod sql;
 
 use super::fault::{Fault, Res, corrupt};
+use super::names::Names;
 use super::row_check;
 use super::sql as engine_sql;
 use super::write;
@@ -14,6 +15,10 @@ use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 pub(super) use sql::{WRITES_BELOW, WRITES_FROM};
 
 use rusqlite::{Connection, OptionalExtension, Params, params};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Rows of a table that are counted: 10 ms.
+const INDEX_COUNTED_MAX: i64 = 100_000;
 
 /// Verifies the neighbors of a place in an index.
 fn verify(conn: &Connection, index: &str, sql: &str, place: impl Params) -> Res<()> {
@@ -66,6 +71,30 @@ pub(super) fn no_more_namespaces(conn: &Connection, thread: &ThreadId, last: Opt
         return Err(corrupt(format!("thread {thread:?}"), "a namespace is missing in the listing"));
     }
     verify(conn, "sqlite_autoindex_namespace_1", sql::NAMESPACES, [id])
+}
+
+/// Verifies, once for each handle, that an index has an entry for each row of its table. The last entry of a page has no
+/// neighbor on it, and is hidden by a number of entries that is too small. In a table with more rows than are counted
+/// only a check finds it.
+fn whole(conn: &Connection, counted: &AtomicBool, index: &str, sql: &str) -> Res<()> {
+    if counted.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    if !conn.prepare_cached(sql)?.query_row([INDEX_COUNTED_MAX], |row| row.get::<_, bool>(0))? {
+        return Err(corrupt(format!("index {index}"), "it has not as many entries as its table has rows"));
+    }
+    counted.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Verifies that no namespace is hidden.
+pub(super) fn no_hidden_namespace(conn: &Connection, names: &Names) -> Res<()> {
+    whole(conn, &names.counted.namespaces, "sqlite_autoindex_namespace_1", sql::NAMESPACES_COUNTED)
+}
+
+/// Verifies that no namespace of the key-value memory is hidden.
+pub(super) fn no_hidden_kv_namespace(conn: &Connection, names: &Names) -> Res<()> {
+    whole(conn, &names.counted.kv_namespaces, "sqlite_autoindex_kv_namespace_1", sql::KV_NAMESPACES_COUNTED)
 }
 
 /// Verifies that a namespace does not have a checkpoint.

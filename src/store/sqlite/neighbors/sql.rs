@@ -137,6 +137,30 @@ pub(super) const KV: &str = beside!(
 pub(super) const NAMESPACE_LAST: &str = "SELECT t.id, (SELECT n.id FROM namespace n WHERE n.thread = t.id \
      ORDER BY n.path DESC LIMIT 1) FROM thread t WHERE t.public_id = ?1";
 
+/// True if an index has as many entries as its table has rows, or if these are too many to be counted. The condition is
+/// true of each row: without it SQLite would count the rows of either in both places.
+macro_rules! counted {
+    ($table:literal, $index:literal, $each:literal) => {
+        concat!(
+            "SELECT coalesce((SELECT max(id) FROM ",
+            $table,
+            "), 0) > ?1 OR (SELECT count(*) FROM ",
+            $table,
+            " INDEXED BY ",
+            $index,
+            " WHERE ",
+            $each,
+            ") = (SELECT count(*) FROM ",
+            $table,
+            " NOT INDEXED)"
+        )
+    };
+}
+
+pub(super) const NAMESPACES_COUNTED: &str = counted!("namespace", "sqlite_autoindex_namespace_1", "thread >= 0");
+pub(super) const KV_NAMESPACES_COUNTED: &str =
+    counted!("kv_namespace", "sqlite_autoindex_kv_namespace_1", "path >= ''");
+
 /// The first rows of writes of a checkpoint, or those behind its place.
 pub(in super::super) const WRITES_FROM: &str = "SELECT checkpoint, task, idx, part, \
      EXISTS (SELECT 1 FROM checkpoint c WHERE c.seq = write.checkpoint) FROM write WHERE checkpoint >= ?1 \

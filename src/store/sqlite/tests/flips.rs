@@ -112,8 +112,8 @@ fn put(file: &mut File, at: usize, byte: u8) {
     file.write_all(&[byte]).unwrap();
 }
 
-/// Flips the bits of two masks in each byte that is used of the page of a table or index, and reads the store each
-/// time.
+/// Flips the bits of two masks in each byte that is used of the page of a table or index, hides its last entry, and
+/// reads the store each time.
 fn flip(object: &str, part: Part) {
     let bench = stored();
     let path = bench.path();
@@ -130,17 +130,21 @@ fn flip(object: &str, part: Part) {
     let sound = read(&copy, part).unwrap();
     let mut file = FileOptions::new().write(true).open(&copy).unwrap();
     let (mut wrong, mut errors) = (Vec::new(), 0);
-    for at in used {
-        for mask in [0x01, 0x80] {
-            put(&mut file, begin + at, page[at] ^ mask);
-            match read(&copy, part) {
-                Ok(view) if view != sound => wrong.push(format!("byte {at} ^ {mask:#04x}")),
-                Ok(_) => {}
-                Err(_) => errors += 1,
-            }
-            put(&mut file, begin + at, page[at]);
+    let mut changed_to = |at: usize, byte: u8| {
+        put(&mut file, begin + at, byte);
+        match read(&copy, part) {
+            Ok(view) if view != sound => wrong.push(format!("byte {at}: {byte:#04x}")),
+            Ok(_) => {}
+            Err(_) => errors += 1,
         }
+        put(&mut file, begin + at, page[at]);
+    };
+    for at in used {
+        changed_to(at, page[at] ^ 0x01);
+        changed_to(at, page[at] ^ 0x80);
     }
+    // One entry less: the last one of the page has no neighbor behind it.
+    changed_to(4, page[4] - 1);
     assert_eq!(wrong, Vec::<String>::new(), "{object}");
     assert!(errors > 0, "{object} is read");
 }
@@ -153,6 +157,41 @@ fn a_flip_in_the_index_of_threads_hides_none() {
 #[test]
 fn a_flip_in_the_index_of_namespaces_hides_none() {
     flip("sqlite_autoindex_namespace_1", Part::Log);
+}
+
+/// A number of entries that is too small hides the last one, without a neighbor that differs from its row.
+#[test]
+fn the_last_entry_of_an_index_is_not_hidden() {
+    for (index, part) in
+        [("sqlite_autoindex_namespace_1", Part::Log), ("sqlite_autoindex_kv_namespace_1", Part::KeyValues)]
+    {
+        let bench = stored();
+        let path = bench.path();
+        drop(bench.store);
+        let root: i64 = raw(&path)
+            .query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [index], |row| row.get(0))
+            .unwrap();
+        let at = (root as usize - 1) * PAGE + 4;
+        let entries = std::fs::read(&path).unwrap()[at];
+        put(&mut FileOptions::new().write(true).open(&path).unwrap(), at, entries - 1);
+        let store = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
+        let refused = |result: Result<(), StoreError>| match result {
+            Err(StoreError::Corrupt { place, .. }) => assert_eq!(place, format!("index {index}")),
+            other => panic!("{index}: {other:?}"),
+        };
+        match part {
+            Part::Log => {
+                refused(store.namespaces(&thread("d")).map(drop));
+                refused(store.head(&thread("d"), &subgraph()).map(drop));
+            }
+            Part::KeyValues => {
+                let last = &kv_namespaces()[1];
+                refused(store.kv_namespaces(None, NOW).map(drop));
+                refused(store.kv_entry(last, KEYS[0], NOW).map(drop));
+                refused(store.kv_entries(Some(last), NOW, &mut |_| Ok(true)));
+            }
+        }
+    }
 }
 
 #[test]
