@@ -17,8 +17,8 @@ pub(super) use sql::{WRITES_BELOW, WRITES_FROM};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rows of a table that are counted: 10 ms.
-const INDEX_COUNTED_MAX: i64 = 100_000;
+/// Rows up to which a table is counted, in about a millisecond.
+const COUNTED_ROWS: i64 = 10_000;
 
 /// Verifies the neighbors of a place in an index.
 fn verify(conn: &Connection, index: &str, sql: &str, place: impl Params) -> Res<()> {
@@ -73,14 +73,14 @@ pub(super) fn no_more_namespaces(conn: &Connection, thread: &ThreadId, last: Opt
     verify(conn, "sqlite_autoindex_namespace_1", sql::NAMESPACES, [id])
 }
 
-/// Verifies, once for each handle, that an index has an entry for each row of its table. The last entry of a page has no
-/// neighbor on it, and is hidden by a number of entries that is too small. In a table with more rows than are counted
-/// only a check finds it.
+/// Verifies, once for each handle, that an index has an entry for each row of its table. The last entry of a page has
+/// no neighbor on it, and is hidden by a number of entries that is too small. In a table with more rows than are
+/// counted only a check finds it.
 fn whole(conn: &Connection, counted: &AtomicBool, index: &str, sql: &str) -> Res<()> {
     if counted.load(Ordering::Relaxed) {
         return Ok(());
     }
-    if !conn.prepare_cached(sql)?.query_row([INDEX_COUNTED_MAX], |row| row.get::<_, bool>(0))? {
+    if !conn.prepare_cached(sql)?.query_row([COUNTED_ROWS], |row| row.get::<_, bool>(0))? {
         return Err(corrupt(format!("index {index}"), "it has not as many entries as its table has rows"));
     }
     counted.store(true, Ordering::Relaxed);
