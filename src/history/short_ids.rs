@@ -86,7 +86,9 @@ impl Snapshot {
         // Most spans of time have one checkpoint of the thread. Any longer beginning of a unique one is unique, so the
         // shortest is found by halving.
         if is_unique(low)? {
-            high = low;
+            high = low
+        } else {
+            low += 1
         }
         while low < high {
             let middle = (low + high) / 2;

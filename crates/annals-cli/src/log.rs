@@ -65,6 +65,7 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     let form = LogForm { oneline: args.oneline, stat: args.stat, graph: args.graph || filter.is_empty() };
     let (limit, is_json) = (args.list.most(), out.is_json());
     let mut text = LogText::new(&thread, form)?;
+    let head = text.head;
     let (mut documents, mut count, mut more) = (Vec::new(), 0, false);
     // A page is printed before the next one is read: a reader such as `head` may end the command after it.
     let mut print = |page: LogPage| {
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
         Ok(out.flush()?)
     };
     match filter.is_empty() {
-        true => history(&thread, limit, !is_json, &mut print)?,
+        true => history(&thread, head, limit, !is_json, &mut print)?,
         // The lane of a row leads to the next row that passes, which may be on any page.
         false => filter.history(&thread, limit, if form.graph { usize::MAX } else { PAGE }, &mut print)?,
     }
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
         output::note("no checkpoint passes the filter");
     }
     if is_json && !out.is_lines() {
-        let head = text.head.map(|head| head.to_string());
+        let head = head.map(|head| head.to_string());
         let thread = thread.id().as_str();
         out.json(&json!({ "schema": 1, "thread": thread, "head": head, "checkpoints": documents, "more": more }))?;
     }
@@ -103,26 +104,24 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
     let only = Some(changes.iter().map(|change| change.blame.point.checkpoint).collect());
     let filter = LogFilter { node: None, channel: None, since: None, only };
     let limit = args.list.most();
-    let (mut rows, mut more) = (Vec::new(), false);
+    let mut page = LogPage { rows: Vec::new(), more: false };
     if !changes.is_empty() {
-        filter.history(thread, limit, usize::MAX, &mut |page| {
-            (rows, more) = (page.rows, page.more);
+        filter.history(thread, limit, usize::MAX, &mut |found| {
+            page = found;
             Ok(())
         })?;
     }
     let mut elsewhere = Vec::new();
     for change in changes {
-        match rows.iter_mut().find(|row| *row.snapshot.point() == change.blame.point) {
+        match page.rows.iter_mut().find(|row| *row.snapshot.point() == change.blame.point) {
             Some(row) => row.found.push(pickaxe::line(&change, out)),
             None => elsewhere.push(change),
         }
     }
     let form = LogForm { oneline: args.oneline, stat: args.stat, graph: args.graph };
-    let page = LogPage { rows, more };
     LogText::new(thread, form)?.print(&page, out)?;
-    let rows = page.rows;
-    if !more {
-        let left = limit.saturating_sub(rows.len());
+    if !page.more {
+        let left = limit.saturating_sub(page.rows.len());
         let is_cut = elsewhere.len() > left;
         elsewhere.truncate(left);
         pickaxe::list(thread, &elsewhere, args.oneline, out)?;
@@ -130,7 +129,7 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
             out.line(out.dim("(older ones: -n 0 shows all)"))?;
         }
     }
-    let is_empty = rows.is_empty() && elsewhere.is_empty();
+    let is_empty = page.rows.is_empty() && elsewhere.is_empty();
     if is_empty {
         output::note(pickaxe::NO_CHANGE);
     }
@@ -141,7 +140,7 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
 pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let limit = if limit == 0 { usize::MAX } else { limit };
     let mut text = LogText::new(thread, LogForm { oneline, stat: false, graph: true })?;
-    history(thread, limit, true, &mut |page| text.print(&page, out))
+    history(thread, text.head, limit, true, &mut |page| text.print(&page, out))
 }
 
 /// Rows that are printed together.
@@ -151,7 +150,7 @@ struct LogPage {
     more: bool,
 }
 
-/// Where pages are printed.
+/// The function that prints a page.
 type PrintPage<'a> = &'a mut dyn FnMut(LogPage) -> Result<(), CommandFailure>;
 
 /// A checkpoint of the history with what those after it say.
@@ -179,10 +178,16 @@ struct HistoryReader<'a> {
 
 /// Prints the newest checkpoints of a thread, page by page. With `folds` an input and the start of its graph are one
 /// row.
-fn history(thread: &Thread, limit: usize, folds: bool, print: PrintPage<'_>) -> Result<(), CommandFailure> {
+fn history(
+    thread: &Thread,
+    head: Option<CheckpointId>,
+    limit: usize,
+    folds: bool,
+    print: PrintPage<'_>,
+) -> Result<(), CommandFailure> {
     let mut reader = HistoryReader {
         thread,
-        head: thread.head()?.map(|head| head.id()),
+        head,
         folds,
         only_root: thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root),
         children: HashMap::new(),

@@ -43,9 +43,11 @@ struct Versions {
 
 /// Returns the channels that a checkpoint changed, messages first. The cost is that of the changes.
 pub(crate) fn changed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelStep>, StoreError> {
+    if at.source() == Source::Fork {
+        return Ok(Vec::new());
+    }
     let versions = versions(at.store(), at.record(), at.record().ordinal)?.remove(&at.record().ordinal);
-    let parent = parent.map(Snapshot::point);
-    versions.map_or_else(|| Ok(Vec::new()), |versions| versions.read(at.store(), at.record(), parent))
+    versions.unwrap_or_default().read(at.store(), at.record(), parent.map(Snapshot::point))
 }
 
 /// Returns the channels that each of some checkpoints changed, as [`changed`] does without the parents. The versions of
@@ -67,6 +69,7 @@ pub(crate) fn changed_by(store: &Store, records: &[CheckpointRecord]) -> Result<
     let mut all = Vec::with_capacity(records.len());
     for record in records {
         let versions = found.get_mut(&branch(record)).and_then(|branch| branch.remove(&record.ordinal));
+        let versions = versions.filter(|_| record.source != Source::Fork);
         all.push(versions.unwrap_or_default().read(store, record, None)?);
     }
     Ok(all)
@@ -99,10 +102,6 @@ impl Versions {
         at: &CheckpointRecord,
         parent: Option<&CheckpointRef>,
     ) -> Result<Vec<ChannelStep>, StoreError> {
-        // A fork repeats what its parent has.
-        if at.source == Source::Fork {
-            return Ok(Vec::new());
-        }
         let (backend, Self { mut steps, lists }) = (store.backend(), self);
         for (index, positions) in lists {
             let step: &mut ChannelStep = &mut steps[index];

@@ -164,7 +164,7 @@ impl FlippedStore {
     }
 
     fn flip(&self, scratch: &ScratchFolder, offset: usize, mask: u8) -> Result<FlipCounts, String> {
-        // Not open while it is read: a file that this process has open is identified through a connection more.
+        // The file is closed while it is read: one that this process has open is identified through a connection more.
         let put = |byte: u8| {
             let file = FileOptions::new().write(true).open(scratch.store());
             file.and_then(|file| file.write_all_at(&[byte], offset as u64)).map_err(|error| error.to_string())

@@ -236,19 +236,12 @@ fn an_empty_file_becomes_a_store_by_the_next_command_that_makes_one() {
 #[test]
 fn a_listing_that_finds_nothing_ends_after_a_thousand_checkpoints() {
     let bench = Bench::new();
-    let store = Store::open(bench.path("store.db")).unwrap();
-    let notes = store.thread("notes").unwrap();
-    let graph = StateGraph::<Noted>::new()
-        .node("note", |noted: &Noted| Ok(Noted::update().n(noted.n + 1)))
-        .edge(START, "note")
-        .compile()
-        .unwrap();
+    let (notes, graph) = notes(&bench);
     graph.invoke(&notes, Noted::update().n(0)).unwrap();
     for n in 0..1_100 {
         notes.set("n", n).unwrap();
     }
     drop(notes);
-    drop(store);
     let few = bench.annals(&["steps", "notes"]);
     assert!(code(&few) == 1 && stderr(&few).contains("the newest 1,000 checkpoints have no task"), "{few:?}");
     let found = bench.annals(&["steps", "notes", "--json"]);
@@ -268,17 +261,22 @@ struct Noted {
     n: i64,
 }
 
-/// An input and the start of its graph are one row, also where a page ends.
-#[test]
-fn the_pages_of_a_log_are_one_log() {
-    let bench = Bench::new();
-    let store = Store::open(bench.path("store.db")).unwrap();
-    let notes = store.thread("notes").unwrap();
+/// A thread in a new store, and a graph of one node.
+fn notes(bench: &Bench) -> (Thread, CompiledGraph<Noted>) {
+    let notes = Store::open(bench.path("store.db")).unwrap().thread("notes").unwrap();
     let graph = StateGraph::<Noted>::new()
         .node("note", |noted: &Noted| Ok(Noted::update().n(noted.n + 1)))
         .edge(START, "note")
         .compile()
         .unwrap();
+    (notes, graph)
+}
+
+/// An input and the start of its graph are one row, also where a page ends.
+#[test]
+fn the_pages_of_a_log_are_one_log() {
+    let bench = Bench::new();
+    let (notes, graph) = notes(&bench);
     for n in 0..100 {
         graph.invoke(&notes, Noted::update().n(n)).unwrap();
         if n % 17 == 16 {
@@ -286,7 +284,6 @@ fn the_pages_of_a_log_are_one_log() {
         }
     }
     drop(notes);
-    drop(store);
     let all = bench.json(&["log", "notes", "-n", "0"])["checkpoints"].clone();
     let all = all.as_array().unwrap();
     let lines = bench.annals(&["log", "notes", "-n", "0", "--jsonl"]);

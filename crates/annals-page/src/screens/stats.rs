@@ -26,11 +26,11 @@ const COUNTED: u64 = 300;
 const CHOICES: [u64; 3] = [300, 5_000, 50_000];
 
 /// A model call that metadata states.
-pub(super) struct CountedCall {
+struct CountedCall {
     model: Option<String>,
-    pub(super) input_tokens: u64,
-    pub(super) output_tokens: u64,
-    pub(super) cost_usd: f64,
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_usd: f64,
 }
 
 /// The figures of the checkpoints that have a name in common.

@@ -106,6 +106,13 @@ fn read(path: &Path, part: Part) -> Result<String, StoreError> {
     Ok(view)
 }
 
+/// Returns the first byte of the first page of a table or index.
+fn begin_of(path: &Path, object: &str) -> usize {
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let root: i64 = raw(path).query_row(sql, [object], |row| row.get(0)).unwrap();
+    (root as usize - 1) * PAGE
+}
+
 /// Writes one byte of a file.
 fn put(file: &mut File, at: usize, byte: u8) {
     file.seek(SeekFrom::Start(at as u64)).unwrap();
@@ -119,9 +126,7 @@ fn flip(object: &str, part: Part) {
     let path = bench.path();
     let copy = bench.folder.path().join("copy.db");
     std::fs::copy(&path, &copy).unwrap();
-    let root: i64 =
-        raw(&path).query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [object], |row| row.get(0)).unwrap();
-    let begin = (root as usize - 1) * PAGE;
+    let begin = begin_of(&path, object);
     let content = std::fs::read(&copy).unwrap();
     let page = &content[begin..begin + PAGE];
     assert!(matches!(page[0], 10 | 13), "{object} has one page");
@@ -168,10 +173,7 @@ fn the_last_entry_of_an_index_is_not_hidden() {
         let bench = stored();
         let path = bench.path();
         drop(bench.store);
-        let root: i64 = raw(&path)
-            .query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [index], |row| row.get(0))
-            .unwrap();
-        let at = (root as usize - 1) * PAGE + 4;
+        let at = begin_of(&path, index) + 4;
         let entries = std::fs::read(&path).unwrap()[at];
         put(&mut FileOptions::new().write(true).open(&path).unwrap(), at, entries - 1);
         let store = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
