@@ -4,13 +4,19 @@
 //! reads only as many of these as hold its items. A list of one branch is streamed from one join with `payload`.
 //! Anything else is resolved first, from rows without their values, and then each value that lives is fetched.
 //!
+//! A missing row of a position with an older one shows as the older item, so rows are read without a condition on their
+//! ordinal, which a damaged one would not meet, and the rows of the newest change must be among them ([`expected`]).
+//!
 //! [`list_end`]: super::list_end
+
+mod expected;
 
 use super::changes::{DELETE, PUT, REFERENCE, item_check, range_position};
 use super::fault::{Res, corrupt};
 use super::lineage::{self, LIST, VersionRow};
 use super::list_end::ListEnd;
 use super::names::Kind;
+use super::neighbors;
 use super::pack::{DeletedRange, ValueColumn, unpack_ranges, unpack_reference};
 use super::read::ReadView;
 use super::rows::{Payloads, Room, decode, inline_value};
@@ -20,6 +26,7 @@ use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, ItemRow};
+use expected::ExpectedRows;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 use std::cell::OnceCell;
@@ -50,11 +57,15 @@ struct WholeList {
     reference: Option<ReferenceRow>,
 }
 
-/// The rows of a list on one branch: those up to an ordinal.
+/// The rows of a list on one branch: those up to an ordinal, which is that of its newest change there.
 #[derive(Clone, Copy)]
 struct ListSpan {
     branch: i64,
     last: i64,
+    /// One past its greatest position.
+    end: u64,
+    /// The positions that its newest change wrote, see [`ListEnd::written`].
+    written: (u64, u64),
 }
 
 /// A copy-on-write reference: the list holds what another one held at a checkpoint, but for its own rows.
@@ -66,6 +77,17 @@ pub(super) struct ReferenceRow {
     /// The ordinal and the task that made the reference.
     ordinal: i64,
     task: Option<u32>,
+}
+
+impl ListSpan {
+    fn new((branch, last): (i64, i64), end: &ListEnd) -> Self {
+        Self { branch, last, end: end.end, written: end.written }
+    }
+
+    /// Returns the greatest of the positions up to `last` that it can have.
+    fn last_position(&self, last: i64) -> i64 {
+        last.min(i64::try_from(self.end).map_or(i64::MAX, |end| end - 1))
+    }
 }
 
 /// A row of `item` without its value.
@@ -277,14 +299,15 @@ impl<'a> ChannelRows<'a> {
     }
 
     fn first_span(&self) -> ListSpan {
-        ListSpan { branch: self.at.0, last: self.at.1 }
+        ListSpan::new(self.at, &self.end)
     }
 
     /// Returns the branch before with rows of the list, given the end that leads there.
     fn span_before(&self, end: &ListEnd) -> Res<Option<(ListSpan, ListEnd)>> {
         let Some(at) = end.before else { return Ok(None) };
         let row = lineage::row_at(self.view, at, self.key)?;
-        Ok(Some((ListSpan { branch: at.0, last: at.1 }, ListEnd::of(&row)?)))
+        let end = ListEnd::of(&row)?;
+        Ok(Some((ListSpan::new(at, &end), end)))
     }
 
     /// Reads the branches of the list and its ranges, once.
@@ -351,11 +374,21 @@ impl<'a> ChannelRows<'a> {
     fn own(&self, first: i64, last: i64) -> Res<Vec<ListRow>> {
         let mut live = Vec::new();
         for span in &self.whole()?.spans {
+            let (last, begin) = (span.last_position(last), live.len());
             let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
-            let rows = rows.query(params![span.branch, self.channel, first, last, span.last])?;
+            let rows = rows.query(params![span.branch, self.channel, first, last])?;
             self.collect(*span, rows, &mut live)?;
+            self.must_have_newest(*span, first, last, &live[begin..])?;
+            neighbors::of_items(self.view, (span.branch, self.channel), Some(first), Some(last))?;
         }
         Ok(live)
+    }
+
+    /// Verifies that rows of the newest change of a span are among those of positions from `first` to `last`.
+    fn must_have_newest(&self, span: ListSpan, first: i64, last: i64, rows: &[ListRow]) -> Res<()> {
+        let mut expected = ExpectedRows::of(span, first, last);
+        rows.iter().for_each(|row| expected.found(row.position, row.ordinal));
+        expected.verify(self.view, span, self.channel)
     }
 
     /// Returns the referenced list.
@@ -386,22 +419,20 @@ impl<'a> ChannelRows<'a> {
     /// Streams a list whose rows are in one branch.
     fn stream(&self, span: ListSpan, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
         let (conn, deleted) = (self.view.conn, &self.whole()?.deleted);
+        let last = span.last_position(last);
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
-        let mut rows = joined.query(params![span.branch, self.channel, first, last, span.last])?;
+        let mut rows = joined.query(params![span.branch, self.channel, first, last])?;
         let mut room = Room::of(self.view.keys);
-        let mut done = None;
+        let (mut done, mut expected) = (None, ExpectedRows::of(span, first, last));
         while let Some(row) = rows.next()? {
-            let position: i64 = row.get(0)?;
-            let before = done.replace(position);
-            if before.is_some_and(|before| before > position) {
-                let place = item_place(span.branch, self.channel, position, row.get(1)?);
-                return Err(corrupt(place, "the index gives it out of order"));
+            let (position, ordinal): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let place = || item_place(span.branch, self.channel, position, ordinal);
+            if done.is_some_and(|done| done > position) {
+                return Err(corrupt(place(), "the index gives it out of order"));
             }
-            if before == Some(position) {
+            if done == Some(position) {
                 continue;
             }
-            let ordinal: i64 = row.get(1)?;
-            let place = || item_place(span.branch, self.channel, position, ordinal);
             let (task, value) = (row.get(2)?, row.get_ref(3)?);
             // `op` follows from the value, and `check` verifies that it agrees: reading a column costs as much as a
             // seek.
@@ -410,6 +441,12 @@ impl<'a> ChannelRows<'a> {
             if row.get_ref(4)? != ValueRef::Integer(check) {
                 return Err(corrupt(place(), "the check of the row does not match"));
             }
+            // A change after the checkpoint.
+            if ordinal > span.last {
+                continue;
+            }
+            done = Some(position);
+            expected.found(position, ordinal);
             let payload = match value {
                 ValueRef::Null => continue,
                 ValueRef::Blob(column) => inline_value(self.view.keys, column, &place)?,
@@ -424,7 +461,9 @@ impl<'a> ChannelRows<'a> {
                 visit(item(position, ordinal, task, payload))?;
             }
         }
-        Ok(())
+        expected.verify(self.view, span, self.channel)?;
+        // Only a row before the first one can be missing without a gap: the older ones of a position come after it.
+        neighbors::of_items(self.view, (span.branch, self.channel), Some(first), None)
     }
 
     /// Visits the items directly before a position that the branch of the list put there, the last one first, for as
@@ -436,11 +475,14 @@ impl<'a> ChannelRows<'a> {
         }
         let (mut payloads, mut wanted) = (Payloads::new(self.view)?, position - 1);
         let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
-        let mut rows = backwards.query(params![span.branch, self.channel, span.last, i64::MAX, wanted])?;
+        let mut rows = backwards.query(params![span.branch, self.channel, wanted, i64::MAX])?;
         // The rows of a position ascend by ordinal.
         let mut newest: Option<ListRow> = None;
         loop {
             let row = rows.next()?.map(|row| self.list_row(span, row)).transpose()?;
+            if row.is_some_and(|row| row.ordinal > span.last) {
+                continue;
+            }
             if let Some(item) = newest.filter(|item| row.is_none_or(|row| row.position != item.position)) {
                 let is_live = item.op == PUT && !deleted.is_deleted(item.position, item.ordinal);
                 let place = || item_place(span.branch, self.channel, item.position, item.ordinal);
@@ -499,13 +541,8 @@ impl<'a> ChannelRows<'a> {
                 if end.has_ranges {
                     tail.deleted.read(self, span)?;
                 }
-                let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
-                let rows = backwards.query(params![span.branch, self.channel, span.last, limit, last])?;
-                let mut found = Vec::new();
-                if self.collect(span, rows, &mut found)? == limit {
-                    // Below this position the branch has more rows than were read.
-                    tail.floor = found.last().map_or(tail.floor, |row: &ListRow| tail.floor.max(row.position));
-                }
+                let (found, floor) = self.backwards(span, last, limit, end.before.is_some())?;
+                tail.floor = tail.floor.max(floor);
                 found.into_iter().for_each(|row| _ = tail.newest.entry(row.position).or_insert(row));
                 if let Some(live) = tail.known(count, last) {
                     return Ok(live);
@@ -521,12 +558,33 @@ impl<'a> ChannelRows<'a> {
         }
     }
 
-    /// Collects the newest row of each position of a branch, whichever way the rows run. Returns how many were read.
-    fn collect(&self, span: ListSpan, mut rows: rusqlite::Rows<'_>, live: &mut Vec<ListRow>) -> Res<i64> {
-        let mut count = 0;
+    /// Returns the newest row of each position of a branch, up to so many rows back from a position, and the position
+    /// at and below which some may be missing.
+    fn backwards(&self, span: ListSpan, last: i64, limit: i64, has_older: bool) -> Res<(Vec<ListRow>, i64)> {
+        let last = span.last_position(last);
+        let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
+        let rows = backwards.query(params![span.branch, self.channel, last, limit])?;
+        let mut found = Vec::new();
+        let (count, lowest) = self.collect(span, rows, &mut found)?;
+        let floor = if count == limit { lowest } else { -1 };
+        self.must_have_newest(span, floor.saturating_add(1), last, &found)?;
+        let place = (span.branch, self.channel);
+        neighbors::of_items(self.view, place, (floor < 0).then_some(0), has_older.then_some(last))?;
+        Ok((found, floor))
+    }
+
+    /// Collects the newest row of each position of a branch, whichever way the rows run. Returns how many were read,
+    /// and the position of the last one.
+    fn collect(&self, span: ListSpan, mut rows: rusqlite::Rows<'_>, live: &mut Vec<ListRow>) -> Res<(i64, i64)> {
+        let (mut count, mut end) = (0, -1);
         while let Some(row) = rows.next()? {
             count += 1;
             let row = self.list_row(span, row)?;
+            end = row.position;
+            // A change after the checkpoint.
+            if row.ordinal > span.last {
+                continue;
+            }
             match live.last_mut() {
                 Some(last) if last.branch == row.branch && last.position == row.position => {
                     if row.ordinal > last.ordinal {
@@ -536,7 +594,7 @@ impl<'a> ChannelRows<'a> {
                 _ => live.push(row),
             }
         }
-        Ok(count)
+        Ok((count, end))
     }
 
     /// Verifies a row of position, ordinal, operation, task and value. Returns ordinal and operation.

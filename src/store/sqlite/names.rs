@@ -39,6 +39,7 @@ pub(super) struct Names {
 pub(super) struct CountedIndexes {
     pub(super) namespaces: AtomicBool,
     pub(super) kv_namespaces: AtomicBool,
+    pub(super) timers: AtomicBool,
 }
 
 #[derive(Debug, Default)]

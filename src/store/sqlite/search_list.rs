@@ -61,7 +61,7 @@ impl ListSearch<'_> {
     fn items(&mut self, span: Span) -> Res<()> {
         let conn = self.view.conn;
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
-        let mut rows = joined.query(params![span.branch, self.list, 0, i64::MAX, span.last])?;
+        let mut rows = joined.query(params![span.branch, self.list, 0, i64::MAX])?;
         let mut room = Room::of(self.view.keys);
         while let Some(row) = rows.next()? {
             let (position, ordinal, task) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -69,6 +69,9 @@ impl ListSearch<'_> {
             let value = row.get_ref(3)?;
             let op = if value == ValueRef::Null { DELETE } else { PUT };
             self.verify((span, position, ordinal), (op, task, value), row.get_ref(4)?)?;
+            if ordinal > span.last {
+                continue;
+            }
             let op = match value {
                 ValueRef::Null => ListChangeOp::Delete,
                 ValueRef::Blob(column) => ListChangeOp::of(inline_value(self.view.keys, column, &place)?, self.text),

@@ -370,13 +370,16 @@ pub(super) const ITEMS_JOINED: &str = concat!(
     "SELECT i.slot, i.ordinal, i.task, i.value, i.xxh3, ",
     payload!(),
     "FROM item i LEFT JOIN payload p ON p.id = i.value \
-     WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 AND i.ordinal <= ?5 \
+     WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 \
      ORDER BY i.slot, i.ordinal DESC"
 );
 pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 \
-     AND slot BETWEEN ?3 AND ?4 AND ordinal <= ?5 ORDER BY slot, ordinal DESC";
+     AND slot BETWEEN ?3 AND ?4 ORDER BY slot, ordinal DESC";
 pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 \
-     AND channel = ?2 AND slot BETWEEN 0 AND ?5 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
+     AND channel = ?2 AND slot BETWEEN 0 AND ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
+/// True if a list has a range delete or a reference at a negative position.
+pub(super) const HAS_RANGE_ROW: &str =
+    "SELECT EXISTS (SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3)";
 pub(super) const DELETED_RANGES: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
 /// The child that consumed the write is given by its `seq`; the column holds the distance.
 pub(super) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
@@ -415,13 +418,24 @@ macro_rules! timer_shown {
     };
 }
 /// By the index, whose entries are compared with their rows: a join of SQLite passes an entry without a row over.
-pub(super) const TIMERS: &str = concat!(
-    "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id, r.namespace, i.wake_at FROM timer i INDEXED BY timer_wake \
-     LEFT JOIN timer r ON r.namespace = i.namespace AND r.task = i.task \
-     LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
-     LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread WHERE i.wake_at <= ?1",
-    timer_shown!(),
-    "ORDER BY i.wake_at, t.public_id, n.path, r.task"
+macro_rules! timer_entries {
+    ($condition:literal, $order:literal) => {
+        concat!(
+            "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id, r.namespace, i.wake_at FROM timer i INDEXED BY \
+             timer_wake LEFT JOIN timer r ON r.namespace = i.namespace AND r.task = i.task \
+             LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
+             LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread WHERE ",
+            $condition,
+            timer_shown!(),
+            $order
+        )
+    };
+}
+pub(super) const TIMERS: &str = timer_entries!("i.wake_at <= ?1", "ORDER BY i.wake_at, t.public_id, n.path, r.task");
+/// The first entry after one of the index: without an upper bound, at which a damaged entry would end the statement.
+pub(super) const TIMER_AFTER: &str = timer_entries!(
+    "(i.wake_at, i.namespace, i.task) > (?1, ?2, ?3)",
+    "ORDER BY i.wake_at, i.namespace, i.task LIMIT 1"
 );
 pub(super) const TIMERS_OF_NAMESPACE: &str =
     concat!(timer!(), "WHERE r.namespace = ?1", timer_shown!(), "ORDER BY r.wake_at, r.task");

@@ -6,10 +6,10 @@
 
 use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
-use super::heads;
 use super::read::ReadView;
 use super::sql;
 use super::write::Tx;
+use super::{heads, neighbors};
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
 use crate::store::record::{CheckpointRef, TimerRecord};
@@ -53,22 +53,44 @@ impl Tx<'_> {
 pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
     let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
     must_have_timestamps(view)?;
+    neighbors::no_hidden_timer(view.conn, view.names)?;
     let mut statement = view.conn.prepare_cached(sql::TIMERS)?;
     let mut rows = statement.query([due_by])?;
-    let mut timers = Vec::new();
-    while timers.len() < limit
-        && let Some(row) = rows.next()?
-    {
-        if row.get_ref(1)? != row.get_ref(7)? {
-            return Err(corrupt("timer", "an entry of the index of timers has no row with its timestamp"));
-        }
-        let timer = decode(view, row)?;
+    let (mut timers, mut last) = (Vec::new(), (i64::MIN, i64::MIN, [0; 16]));
+    while timers.len() < limit {
+        let Some(row) = rows.next()? else {
+            drop(rows);
+            no_more(view, &last, due_by)?;
+            break;
+        };
+        let timer = entry(view, row)?;
+        let namespace = row.get(6)?;
+        last = last.max((timer.wake_at.as_micros(), namespace, *timer.task.as_bytes()));
         // Those of other checkpoints stay for a head that moves back.
-        if heads::head(view.conn, view.keys, row.get(6)?)? == Some(timer.point.checkpoint) {
+        if heads::head(view.conn, view.keys, namespace)? == Some(timer.point.checkpoint) {
             timers.push(timer);
         }
     }
     Ok(timers)
+}
+
+/// Verifies that the timer after the last one is not due.
+fn no_more(view: ReadView<'_>, last: &(i64, i64, [u8; 16]), due_by: i64) -> Res<()> {
+    let (wake_at, namespace, task) = last;
+    let mut statement = view.conn.prepare_cached(sql::TIMER_AFTER)?;
+    let mut rows = statement.query(params![wake_at, namespace, task])?;
+    match rows.next()?.map(|row| entry(view, row)).transpose()? {
+        Some(timer) if timer.wake_at.as_micros() <= due_by => Err(corrupt("index timer_wake", "an entry is damaged")),
+        _ => Ok(()),
+    }
+}
+
+/// Decodes the timer of an entry of the index.
+fn entry(view: ReadView<'_>, row: &Row<'_>) -> Res<TimerRecord> {
+    if row.get_ref(1)? != row.get_ref(7)? {
+        return Err(corrupt("timer", "an entry of the index of timers has no row with its timestamp"));
+    }
+    decode(view, row)
 }
 
 /// Returns the timers of the head of a namespace by their timestamps.

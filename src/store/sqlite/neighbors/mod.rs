@@ -6,14 +6,18 @@
 
 mod sql;
 
+use super::changes::item_check;
 use super::fault::{Fault, Res, corrupt};
+use super::items::item_place;
 use super::names::Names;
+use super::read::ReadView;
 use super::row_check;
 use super::sql as engine_sql;
 use super::write;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 pub(super) use sql::{WRITES_BELOW, WRITES_FROM};
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -135,6 +139,31 @@ pub(super) fn no_kv_namespace(conn: &Connection, path: &str) -> Res<()> {
 /// Verifies that a namespace of the key-value memory does not have a key.
 pub(super) fn no_kv(conn: &Connection, namespace: i64, key: &str) -> Res<()> {
     verify(conn, "kv_key", sql::KV, params![namespace, key])
+}
+
+/// Verifies that no timer is hidden as the last entry of the index of their timestamps.
+pub(super) fn no_hidden_timer(conn: &Connection, names: &Names) -> Res<()> {
+    whole(conn, &names.counted.timers, "timer_wake", sql::TIMERS_COUNTED)
+}
+
+/// Verifies the items directly before the first and after the last position that was read, as far as they are given,
+/// of a list on a branch.
+pub(super) fn of_items(view: ReadView<'_>, list: (i64, i64), first: Option<i64>, last: Option<i64>) -> Res<()> {
+    first.map_or(Ok(()), |first| item(view, sql::ITEM_BELOW, (list, first)))?;
+    last.map_or(Ok(()), |last| item(view, sql::ITEM_ABOVE, (list, last)))
+}
+
+/// Verifies the item beside a position of a list.
+fn item(view: ReadView<'_>, sql: &str, ((branch, list), position): ((i64, i64), i64)) -> Res<()> {
+    let mut statement = view.conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params![branch, list, position])?;
+    let Some(row) = rows.next()? else { return Ok(()) };
+    let (branch, list, position, ordinal) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    let check = item_check(view.keys, branch, list, position, ordinal, row.get(4)?, row.get(5)?, row.get_ref(6)?);
+    if row.get_ref(7)? == ValueRef::Integer(check) {
+        return Ok(());
+    }
+    Err(corrupt(item_place(branch, list, position, ordinal), "the check of the row does not match"))
 }
 
 /// The place of a row of `write`: checkpoint, task, idx and part.

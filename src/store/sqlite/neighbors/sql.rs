@@ -161,6 +161,32 @@ pub(super) const NAMESPACES_COUNTED: &str = counted!("namespace", "sqlite_autoin
 pub(super) const KV_NAMESPACES_COUNTED: &str =
     counted!("kv_namespace", "sqlite_autoindex_kv_namespace_1", "path >= ''");
 
+/// True if as many timers as there are rows are in their index, or if these are too many to be counted.
+pub(super) const TIMERS_COUNTED: &str = "SELECT t.rows > ?1 OR t.rows = (SELECT count(*) FROM timer INDEXED BY \
+     timer_wake WHERE wake_at >= -9223372036854775808) FROM (SELECT count(*) AS rows FROM (SELECT task FROM timer \
+     ORDER BY namespace, task LIMIT ?1 + 1)) t";
+
+/// Items with their keys.
+macro_rules! item {
+    ($place:literal) => {
+        concat!("SELECT branch, channel, slot, ordinal, op, task, value, xxh3 FROM item WHERE ", $place, " LIMIT 1")
+    };
+}
+/// The last item before a position of a list: of the list, else of the branch, else of all. A key of which damage made
+/// a column NULL comes before all others, and a comparison of several columns at once would pass over it.
+pub(super) const ITEM_BELOW: &str = concat!(
+    "SELECT * FROM (",
+    item!("branch = ?1 AND channel = ?2 AND slot < ?3 ORDER BY slot DESC, ordinal"),
+    ") UNION ALL SELECT * FROM (",
+    item!("branch = ?1 AND channel < ?2 ORDER BY channel DESC, slot DESC, ordinal"),
+    ") UNION ALL SELECT * FROM (",
+    item!("branch < ?1 ORDER BY branch DESC, channel DESC, slot DESC, ordinal"),
+    ") LIMIT 1"
+);
+/// The first item after a position of a list.
+pub(super) const ITEM_ABOVE: &str =
+    item!("(branch, channel, slot) > (?1, ?2, ?3) ORDER BY branch, channel, slot, ordinal DESC");
+
 /// The first rows of writes of a checkpoint, or those behind its place.
 pub(in super::super) const WRITES_FROM: &str = "SELECT checkpoint, task, idx, part, \
      EXISTS (SELECT 1 FROM checkpoint c WHERE c.seq = write.checkpoint) FROM write WHERE checkpoint >= ?1 \

@@ -1,10 +1,10 @@
 //! Flipped bytes of indexes and of rows that no index finds: a read gives the same data or an error.
 
 use super::*;
-use crate::base::Encoded;
-use crate::store::StoreError;
+use crate::base::{Encoded, ListRef};
 use crate::store::beside::{Beside, KvChange, KvNamespace};
 use crate::store::query::CheckpointQuery;
+use crate::store::{NewTimer, StoreError};
 use std::fs::{File, OpenOptions as FileOptions};
 use std::io::{Seek, SeekFrom, Write};
 
@@ -18,6 +18,9 @@ const NOW: Timestamp = Timestamp::from_micros(7);
 enum Part {
     Log,
     KeyValues,
+    /// The lists of the heads alone, at which older changes than the newest one are not read with their checkpoints.
+    Lists,
+    Timers,
 }
 
 fn subgraph() -> Namespace {
@@ -69,6 +72,53 @@ fn stored() -> Bench {
     bench
 }
 
+/// A store of threads with lists that were changed at both ends, on branches and beside a referenced list.
+fn lists() -> Bench {
+    let mut bench = Bench::new();
+    let (plain, forked, beside) = (thread("a"), thread("b"), thread("c"));
+    let first = bench.add(&plain, None, vec![list(1, (0..5).map(|n| put(n, "first")).collect())]);
+    let edited = bench.add(&plain, Some(first), vec![list(2, vec![put(0, "edited"), put(4, "edited")])]);
+    bench.add(&plain, Some(edited), vec![list(3, vec![remove(2), put(5, "appended")])]);
+    let mut tip = bench.add_on(&forked, Some(Parent::Fork(at(&plain, first))), vec![list(2, vec![put(3, "forked")])]);
+    for (version, position) in [(3, 0), (4, 4), (5, 2)] {
+        tip = bench.add(&forked, Some(tip), vec![list(version, vec![put(position, "again")])]);
+    }
+    let held = bench.add(&beside, None, vec![list(1, (0..5).map(|n| put(n, "held")).collect())]);
+    let of = ItemOp::Reference(ListRef::new(Namespace::root(), held, "messages"));
+    let reference = ItemChange { position: 0, op: of, task: None };
+    let mut shared = bench.add(&beside, Some(held), vec![list(2, vec![reference, put(1, "beside")])]);
+    for (version, position) in [(3, 0), (4, 5), (5, 3)] {
+        shared = bench.add(&beside, Some(shared), vec![list(version, vec![put(position, "own")])]);
+    }
+    bench.store.checkpoint_wal().unwrap();
+    bench
+}
+
+/// A store in which tasks sleep.
+fn timers() -> Bench {
+    let mut bench = Bench::new();
+    for (wake_at, name) in (1..).zip(THREADS) {
+        let (id, of) = (bench.ids.checkpoint(Timestamp::default(), 0, None), task(1, "sleeper"));
+        let mut batch = Batch::new(thread(name), Namespace::root(), None);
+        batch.checkpoints.push(NewCheckpoint { tasks: vec![of.clone()], ..checkpoint(id) });
+        bench.store.commit(&batch).unwrap();
+        let mut batch = Batch::new(thread(name), Namespace::root(), Some(id));
+        batch.writes.push(writes(id, &of, vec![write(-3, "__interrupt__", WriteValue::Null)]));
+        batch.timers.push(NewTimer::new(id, of.id, Some(Timestamp::from_micros(wake_at))));
+        bench.store.commit(&batch).unwrap();
+    }
+    bench.store.checkpoint_wal().unwrap();
+    bench
+}
+
+fn made(part: Part) -> Bench {
+    match part {
+        Part::Log | Part::KeyValues => stored(),
+        Part::Lists => lists(),
+        Part::Timers => timers(),
+    }
+}
+
 /// Reads a part of a store, by listings and by the ids that it has.
 fn read(path: &Path, part: Part) -> Result<String, StoreError> {
     let store = SqliteBackend::open(path, &options().read_only(true))?;
@@ -102,6 +152,22 @@ fn read(path: &Path, part: Part) -> Result<String, StoreError> {
                 view += &format!("{:?}", store.kv_namespaces(under.as_ref(), NOW)?);
             }
         }
+        Part::Lists => {
+            for name in ["a", "b", "c"] {
+                let head = store.head_id(&thread(name), &Namespace::root())?.map(|id| at(&thread(name), id));
+                let ranges = [ItemRange::All, ItemRange::Tail(2), ItemRange::Tail(40), ItemRange::Positions(0, 1)];
+                for range in ranges.into_iter().chain([ItemRange::Positions(3, 4), ItemRange::Positions(4, 9)]) {
+                    store.items(head.as_ref().unwrap(), "messages", range, &mut |row| {
+                        view += &format!("{row:?}");
+                        Ok(())
+                    })?;
+                }
+            }
+        }
+        Part::Timers => {
+            view += &format!("{:?}", store.timers(None, 9)?);
+            view += &format!("{:?}", store.timers(Some(Timestamp::from_micros(2)), 9)?);
+        }
     }
     Ok(view)
 }
@@ -114,7 +180,7 @@ fn begin_of(path: &Path, object: &str) -> usize {
 }
 
 /// Writes one byte of a file.
-fn put(file: &mut File, at: usize, byte: u8) {
+fn set_byte(file: &mut File, at: usize, byte: u8) {
     file.seek(SeekFrom::Start(at as u64)).unwrap();
     file.write_all(&[byte]).unwrap();
 }
@@ -122,7 +188,7 @@ fn put(file: &mut File, at: usize, byte: u8) {
 /// Flips the bits of two masks in each byte that is used of the page of a table or index, hides its last entry, and
 /// reads the store each time.
 fn flip(object: &str, part: Part) {
-    let bench = stored();
+    let bench = made(part);
     let path = bench.path();
     let copy = bench.folder.path().join("copy.db");
     std::fs::copy(&path, &copy).unwrap();
@@ -136,13 +202,13 @@ fn flip(object: &str, part: Part) {
     let mut file = FileOptions::new().write(true).open(&copy).unwrap();
     let (mut wrong, mut errors) = (Vec::new(), 0);
     let mut changed_to = |at: usize, byte: u8| {
-        put(&mut file, begin + at, byte);
+        set_byte(&mut file, begin + at, byte);
         match read(&copy, part) {
             Ok(view) if view != sound => wrong.push(format!("byte {at}: {byte:#04x}")),
             Ok(_) => {}
             Err(_) => errors += 1,
         }
-        put(&mut file, begin + at, page[at]);
+        set_byte(&mut file, begin + at, page[at]);
     };
     for at in used {
         changed_to(at, page[at] ^ 0x01);
@@ -167,15 +233,15 @@ fn a_flip_in_the_index_of_namespaces_hides_none() {
 /// A number of entries that is too small hides the last one, without a neighbor that differs from its row.
 #[test]
 fn the_last_entry_of_an_index_is_not_hidden() {
-    for (index, part) in
-        [("sqlite_autoindex_namespace_1", Part::Log), ("sqlite_autoindex_kv_namespace_1", Part::KeyValues)]
-    {
-        let bench = stored();
+    let namespaces = ("sqlite_autoindex_namespace_1", Part::Log);
+    let kv_namespaces_index = ("sqlite_autoindex_kv_namespace_1", Part::KeyValues);
+    for (index, part) in [namespaces, kv_namespaces_index, ("timer_wake", Part::Timers)] {
+        let bench = made(part);
         let path = bench.path();
         drop(bench.store);
         let at = begin_of(&path, index) + 4;
         let entries = std::fs::read(&path).unwrap()[at];
-        put(&mut FileOptions::new().write(true).open(&path).unwrap(), at, entries - 1);
+        set_byte(&mut FileOptions::new().write(true).open(&path).unwrap(), at, entries - 1);
         let store = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
         let refused = |result: Result<(), StoreError>| match result {
             Err(StoreError::Corrupt { place, .. }) => assert_eq!(place, format!("index {index}")),
@@ -192,6 +258,8 @@ fn the_last_entry_of_an_index_is_not_hidden() {
                 refused(store.kv_entry(last, KEYS[0], NOW).map(drop));
                 refused(store.kv_entries(Some(last), NOW, &mut |_| Ok(true)));
             }
+            Part::Timers => refused(store.timers(None, 9).map(drop)),
+            Part::Lists => panic!("lists have no index"),
         }
     }
 }
@@ -211,4 +279,15 @@ fn a_flip_in_the_key_value_memory_hides_no_entry() {
     for object in ["kv", "kv_key", "kv_order", "kv_namespace", "sqlite_autoindex_kv_namespace_1"] {
         flip(object, Part::KeyValues);
     }
+}
+
+#[test]
+fn a_flip_in_the_items_of_lists_shows_no_older_one() {
+    flip("item", Part::Lists);
+}
+
+#[test]
+fn a_flip_in_the_timers_hides_none() {
+    flip("timer", Part::Timers);
+    flip("timer_wake", Part::Timers);
 }
