@@ -5,7 +5,7 @@
 //! | [`Page`], [`PageOptions`] | the pages of a store: a request in, a response out, without a socket |
 //! | [`PageServer`] | a server on the loopback address |
 //! | [`PageRequest`], [`PageResponse`], [`PageBody`] | requests and responses as plain data |
-//! | [`LiveEvents`] | new checkpoints, as server-sent events |
+//! | [`LiveEvents`] | new checkpoints and other changes, as server-sent events |
 //! | [`PageError`] | a failure of the server |
 //!
 //! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:

@@ -1,11 +1,11 @@
-//! Live events: new checkpoints of the log, as server-sent events.
+//! Live events: new checkpoints of the log, and changes without one, as server-sent events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use annals::history::{Snapshot, Watch};
-use annals::store::{Store, StoreError};
-use serde_json::json;
+use annals::history::{Snapshot, Thread, ThreadInfo, Watch};
+use annals::store::{LogWatch, Store, StoreError};
+use serde_json::{Value as Json, json};
 
 use crate::limits::LIVE_BATCH_MAX;
 
@@ -13,23 +13,34 @@ use crate::limits::LIVE_BATCH_MAX;
 #[derive(Debug)]
 pub struct LiveEvents {
     watch: Watch,
+    signals: LogWatch,
+    /// The count of the signal before the last read.
+    seen: u64,
+    /// The followed thread as it was shown last; `None` follows all threads.
+    thread: Option<(Thread, Option<ThreadInfo>)>,
     begun: bool,
 }
 
 impl LiveEvents {
     /// Follows the log from now on, or from a position on.
     pub(crate) fn new(store: &Store, thread: Option<&str>, after: Option<u64>) -> Result<Self, StoreError> {
-        let watch = match (thread, after) {
+        let signals = store.backend().watch_log()?;
+        let seen = signals.signal.count();
+        let thread = thread.map(|thread| store.thread(thread)).transpose()?;
+        let watch = match (&thread, after) {
             (None, None) => store.watch()?,
             (None, Some(after)) => store.watch_from(after)?,
-            (Some(thread), None) => store.thread(thread)?.watch()?,
-            (Some(thread), Some(after)) => store.thread(thread)?.watch_from(after)?,
+            (Some(thread), None) => thread.watch()?,
+            (Some(thread), Some(after)) => thread.watch_from(after)?,
         };
-        Ok(Self { watch, begun: false })
+        let thread = thread.map(|thread| (thread.info().ok(), thread)).map(|(info, thread)| (thread, info));
+        Ok(Self { watch, signals, seen, thread, begun: false })
     }
 
-    /// Waits for new checkpoints, at most for a time, and returns one event for each thread that has some, or a
-    /// comment. The id of an event is the position in the log after it.
+    /// Waits for new checkpoints, at most for a time, and returns one event for each thread that has some. A change
+    /// without a checkpoint, such as an interrupt or a new title, is an event with no new ones: of the followed thread,
+    /// or of the store. Without any change the text is a comment. The id of an event is the position in the log after
+    /// it.
     ///
     /// # Errors
     /// As [`Watch::next`].
@@ -39,26 +50,63 @@ impl LiveEvents {
             self.begun = true;
             return Ok("retry: 2000\n: the log is followed\n\n".into());
         }
+        let mut left = timeout;
+        let mut found = self.new_checkpoints()?;
+        while found.is_empty() {
+            let turn = left.min(self.signals.interval);
+            if self.signals.wait(self.seen, turn)? {
+                found = self.changes()?;
+            }
+            left = left.saturating_sub(turn);
+            if left.is_zero() {
+                break;
+            }
+        }
+        if found.is_empty() {
+            return Ok(": nothing new\n\n".into());
+        }
+        // JSON on one line holds no line break, so an event has one line of data.
+        let position = self.watch.position();
+        let text: String = found.iter().map(|data| format!("id: {position}\ndata: {data}\n\n")).collect();
+        debug_assert!(text.ends_with("\n\n"), "an event ends with an empty line");
+        Ok(text)
+    }
+
+    /// Returns the data of the events of new checkpoints, one for each thread.
+    fn new_checkpoints(&mut self) -> Result<Vec<Json>, StoreError> {
         let mut newest: BTreeMap<String, (u64, Snapshot)> = BTreeMap::new();
-        let mut wait = timeout;
         for _ in 0..LIVE_BATCH_MAX {
-            let Some(snapshot) = self.watch.next(wait)? else { break };
-            wait = Duration::ZERO;
+            let Some(snapshot) = self.watch.next(Duration::ZERO)? else { break };
             let entry = newest.entry(snapshot.point().thread.to_string()).or_insert((0, snapshot.clone()));
             *entry = (entry.0 + 1, snapshot);
         }
-        if newest.is_empty() {
-            return Ok(": nothing new\n\n".into());
+        let data = newest.into_iter().map(|(thread, (count, snapshot))| {
+            json!({ "thread": thread, "checkpoint": snapshot.id().to_string(), "step": snapshot.step(), "new": count })
+        });
+        Ok(data.collect())
+    }
+
+    /// Returns the data of the events of a commit.
+    fn changes(&mut self) -> Result<Vec<Json>, StoreError> {
+        self.seen = self.signals.signal.count();
+        // The commit that notified the signal is one that the probe would report once more.
+        if let Some(probe) = &mut self.signals.probe {
+            probe.has_changed()?;
         }
-        let mut text = String::new();
-        for (thread, (count, snapshot)) in newest {
-            let data = json!({
-                "thread": thread, "checkpoint": snapshot.id().to_string(), "step": snapshot.step(), "new": count,
-            });
-            // JSON on one line holds no line break, so an event has one line of data.
-            text.push_str(&format!("id: {}\ndata: {data}\n\n", self.watch.position()));
+        let mut found = self.new_checkpoints()?;
+        let Some((thread, shown)) = &mut self.thread else {
+            if found.is_empty() {
+                found.push(json!({ "thread": null, "checkpoint": null, "step": null, "new": 0 }));
+            }
+            return Ok(found);
+        };
+        // A thread without a checkpoint has no info.
+        let info = thread.info().ok();
+        if found.is_empty() && info != *shown {
+            let head = info.as_ref().map(|info| info.head().to_string());
+            found.push(json!({ "thread": thread.id().as_str(), "checkpoint": head, "step": null, "new": 0 }));
         }
-        debug_assert!(text.ends_with("\n\n"), "an event ends with an empty line");
-        Ok(text)
+        *shown = info;
+        Ok(found)
     }
 }

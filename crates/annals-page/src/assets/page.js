@@ -75,10 +75,12 @@ document.addEventListener("click", async (event) => {
   news.hidden = false;
 });
 
-// Live updates: the content of the screen is fetched again when its thread has new checkpoints.
+// Live updates: the content of the screen is fetched again when its thread or the store has changed.
 let source = null;
 let position = "";
 let waiting = false;
+// The event that came while the content was fetched, or in the pause after it.
+let later = null;
 
 // Returns whether a field was filled since the screen came. The first option of a choice stands for none.
 function filled(field) {
@@ -95,23 +97,34 @@ async function refresh(event) {
   const typing = main.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
   news.hidden = false;
   if (typing || [...main.querySelectorAll("input, select, textarea")].some(filled)) {
-    news.textContent = "new checkpoints: load the page again to see them";
+    news.textContent = "there are changes: load the page again to see them";
     return;
   }
-  if (waiting) return;
+  if (waiting) {
+    later = event;
+    return;
+  }
   waiting = true;
   try {
     const response = await fetch(location.href, { headers: { "accept": "text/html" } });
     if (response.ok) {
       const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
       const top = fresh.querySelector(".top nav");
+      const opened = [...main.querySelectorAll("details")].map((part) => part.open);
       main.replaceChildren(...document.importNode(fresh.getElementById("main"), true).childNodes);
       if (top) document.querySelector(".top nav").replaceWith(document.importNode(top, true));
+      const parts = [...main.querySelectorAll("details")];
+      if (parts.length === opened.length) parts.forEach((part, at) => { part.open = opened[at]; });
       current = -1;
-      news.textContent = `live: ${event.thread} step ${event.step}`;
+      news.textContent = ["live:", event.thread ?? "the store", event.new ? `step ${event.step}` : "has changed"].join(" ");
     }
   } finally {
-    setTimeout(() => { waiting = false; }, 500);
+    setTimeout(() => {
+      waiting = false;
+      const next = later;
+      later = null;
+      if (next) refresh(next);
+    }, 500);
   }
 }
 

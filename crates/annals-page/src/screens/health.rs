@@ -78,11 +78,13 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     }
     html.classed("p", "dim", &screen.command(&["check"]));
     operations(screen, &mut html)?;
-    Ok(View::new("health", html).into())
+    let view = View::new("health", html);
+    // A check reads the whole file, so that screen is not read again with each checkpoint.
+    Ok(if report.is_some() { view } else { view.live("") }.into())
 }
 
 fn fact(html: &mut Html, name: &str, value: &str) {
-    html.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[("dir", "auto")], value).close("tr");
+    html.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[], value).close("tr");
 }
 
 /// Adds the size and the mode of each file of the store.

@@ -70,7 +70,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<
         }
     }
     evolution::section(&mut html, at, &record, members)?;
-    Ok(View::new(format!("{} {}", name(&info), path.join("/")), html).into())
+    Ok(View::new(format!("{} {}", name(&info), path.join("/")), html).live(thread.id().as_str()).into())
 }
 
 /// A part of a state.

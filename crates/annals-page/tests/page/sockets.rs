@@ -93,3 +93,27 @@ fn events_without_a_socket_wait_and_say_so() {
     _ = again.next(Duration::ZERO).unwrap();
     assert!(again.next(Duration::ZERO).unwrap().contains("\"new\":1"), "a client that comes back misses nothing");
 }
+
+#[test]
+fn changes_without_a_checkpoint_are_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = Store::open(folder.path().join("store.db")).unwrap();
+    let other = writer.thread("other").unwrap();
+    other.set("n", 1).unwrap();
+    trip(&writer);
+    let page = page_of(&Store::open(folder.path().join("store.db")).unwrap());
+    let [mut all, mut one] = ["/live", "/live?thread=trip"].map(|target| {
+        let PageBody::Live(mut events) = get(&page, target).body else { panic!("not a stream") };
+        _ = events.next(Duration::ZERO).unwrap();
+        events
+    });
+    assert_eq!(all.next(Duration::ZERO).unwrap(), ": nothing new\n\n");
+    other.facts().title("another one").save().unwrap();
+    let event = all.next(Duration::from_secs(30)).unwrap();
+    assert!(event.contains("\"new\":0") && event.contains("\"thread\":null"), "{event}");
+    assert_eq!(one.next(Duration::from_millis(100)).unwrap(), ": nothing new\n\n", "a change of another thread");
+    writer.thread("trip").unwrap().facts().title("renamed").save().unwrap();
+    let event = one.next(Duration::from_secs(30)).unwrap();
+    assert!(event.contains("\"new\":0") && event.contains("\"thread\":\"trip\""), "{event}");
+    assert_eq!(one.next(Duration::from_millis(100)).unwrap(), ": nothing new\n\n", "a change is one event");
+}

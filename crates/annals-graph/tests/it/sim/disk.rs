@@ -13,6 +13,8 @@ use annals::store::{
     StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
+use annals_graph::task::RunControl;
+
 use super::held::HeldLeases;
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -31,6 +33,8 @@ pub(crate) enum Mutant {
     ForgetsDrainedInput,
     /// Stores the batches of an owner that has lost its lease.
     IgnoresOwners,
+    /// Stores the claims that a limit refuses.
+    IgnoresLimits,
 }
 
 /// The backend in memory behind a queue of writes.
@@ -53,6 +57,8 @@ struct State {
     /// Number of batches that were changed by the mutant.
     broken: u64,
     held: HeldLeases,
+    /// The controls of the workers that work, each inside a task of the one before.
+    workers: Vec<RunControl>,
 }
 
 /// Puts null in the place of the values of a checkpoint. Returns whether there was another value.
@@ -104,6 +110,16 @@ impl Disk {
     /// Takes the account of the leases so far.
     pub(crate) fn take_leases(&self) -> HeldLeases {
         std::mem::take(&mut self.state.lock().unwrap().held)
+    }
+
+    /// Lets a worker drain when a limit refuses one of its claims.
+    pub(crate) fn begin_worker(&self, control: &RunControl) {
+        self.state.lock().unwrap().workers.push(control.clone());
+    }
+
+    /// Forgets the last worker.
+    pub(crate) fn end_worker(&self) {
+        self.state.lock().unwrap().workers.pop();
     }
 
     /// Returns whether the power is off.
@@ -159,6 +175,9 @@ impl Disk {
     fn commit_inner(&self, state: &mut State, batch: &Batch) -> Result<(), StoreError> {
         let outcome = self.commit_broken(state, batch);
         state.held.note(batch, &outcome);
+        if let (Err(StoreError::LeaseLimit { .. }), Some(control)) = (&outcome, state.workers.last()) {
+            control.request_drain("a limit is reached");
+        }
         outcome
     }
 
@@ -191,6 +210,14 @@ impl Disk {
                 // One that builds on an old head is refused all the same.
                 self.inner.commit(&changed).inspect(|()| state.broken += 1)
             }
+            Some(Mutant::IgnoresLimits) => match self.inner.commit(batch) {
+                Err(StoreError::LeaseLimit { .. }) => {
+                    let mut changed = batch.clone();
+                    changed.lease.iter_mut().for_each(|lease| lease.groups.clear());
+                    self.inner.commit(&changed).inspect(|()| state.broken += 1)
+                }
+                outcome => outcome,
+            },
             _ => self.inner.commit(batch),
         }
     }

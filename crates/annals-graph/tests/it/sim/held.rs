@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use annals::base::{ThreadId, Timestamp};
 use annals::store::{Batch, LeaseOwner, NewLease, StoreError};
 
+use super::queues::Claims;
+
 /// The leases as the accepted batches tell them, without a look at those of the store.
 #[derive(Debug, Default)]
 pub(crate) struct HeldLeases {
@@ -15,6 +17,10 @@ pub(crate) struct HeldLeases {
     pub(crate) takeovers: u64,
     /// Number of batches that were refused because their owner had lost its lease.
     pub(crate) fenced: u64,
+    /// Number of claims that a limit refused.
+    pub(crate) limited: u64,
+    /// The claims under limits.
+    pub(crate) claims: Claims,
 }
 
 impl HeldLeases {
@@ -22,6 +28,7 @@ impl HeldLeases {
     pub(crate) fn note(&mut self, batch: &Batch, outcome: &Result<(), StoreError>) {
         if let Err(error) = outcome {
             self.fenced += u64::from(matches!(error, StoreError::LeaseLost { .. }));
+            self.limited += u64::from(matches!(error, StoreError::LeaseLimit { .. }));
             return;
         }
         for (part, lease) in batch.parts().filter_map(|part| Some((part, part.lease.as_ref()?))) {
@@ -30,6 +37,14 @@ impl HeldLeases {
     }
 
     fn stored(&mut self, thread: &ThreadId, lease: &NewLease) {
+        if let Some((now, groups)) = lease.entered() {
+            let Self { held, claims, .. } = self;
+            let is_live =
+                |other: &ThreadId| held.get(other).is_some_and(|(_, until)| until.is_some_and(|until| until > now));
+            self.wrong.extend(claims.note(thread, now, groups, is_live));
+        } else if lease.releases || lease.claimed_at.is_some() {
+            self.claims.left(thread);
+        }
         let until = lease.expires_at.filter(|_| !lease.releases);
         let known = self.held.get(thread).cloned();
         match (known, lease.claimed_at) {

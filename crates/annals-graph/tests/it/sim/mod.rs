@@ -15,6 +15,7 @@ mod held;
 mod losses;
 mod nested;
 mod programs;
+mod queues;
 mod turns;
 mod workers;
 

@@ -5,7 +5,8 @@
 //! clock moves, perhaps past the expiry of the lease or back, another worker works, and calls come from outside. In
 //! memory the power goes too; in a file each task has a transaction. The laws: a thread has one owner at a time, and
 //! only the commits of that one are stored; no task of a run that lost its lease starts; a transaction of a task has
-//! happened exactly once; a signal is received once; all runs end, with the results of their programs.
+//! happened exactly once; a signal is received once; the limits of the queue hold at each claim; a schedule enqueues
+//! each due time once, and all that its policy runs; all runs end, with the results of their programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -15,10 +16,11 @@ use annals::history::ThreadStatus;
 use annals::store::{Backend, LeaseOwner, OpenOptions, StoreError, Synchronous};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
-use annals_graph::task::Task;
-use annals_graph::{Error, Worker};
+use annals_graph::task::{RunControl, Task};
+use annals_graph::{Error, QueueLimit, Worker};
 
 use super::disk::{Crash, Disk, Mutant};
+use super::queues::{self, SimSchedule};
 use super::{Rng, seeds, seeds_of_environment};
 use crate::hands::Hands;
 
@@ -36,6 +38,8 @@ const TIMED_OUT: i64 = -1;
 const LOG_MAX: usize = 2_000;
 /// The number of threads that a seed may use.
 const THREADS: usize = 3;
+/// The program of the runs of a schedule.
+const SCHEDULED: i64 = -1;
 const TABLE: &str = "CREATE TABLE app_steps (step TEXT NOT NULL)";
 
 /// A step of a program.
@@ -49,6 +53,9 @@ enum FlowStep {
 
 /// Returns the steps of the program that its argument names.
 fn steps(program: i64) -> Vec<FlowStep> {
+    if program == SCHEDULED {
+        return vec![FlowStep::Call; 2];
+    }
     let mut rng = Rng(program as u64 ^ 0x51e9);
     let mut draw = || match rng.below(10) {
         0..=4 => FlowStep::Call,
@@ -67,6 +74,9 @@ struct WorkerSim {
     hands: Hands,
     /// The backend in memory; `None` for a file.
     disk: Option<Arc<Disk>>,
+    /// The limits of the queue; none in a file.
+    limits: Vec<QueueLimit>,
+    schedule: Option<SimSchedule>,
     flow: Mutex<Option<Flow>>,
     drawn: Mutex<Drawn>,
 }
@@ -81,6 +91,8 @@ struct Drawn {
     /// Number of workers that work, each inside a task of the one before.
     depth: usize,
     seconds: i64,
+    /// The latest time that the clock has shown.
+    latest: i64,
     /// The signals that were sent: value, thread and name, and whether their sender was told that they are stored.
     sent: BTreeMap<i64, SentSignal>,
     programs: BTreeMap<usize, i64>,
@@ -101,6 +113,10 @@ struct Happened {
     received: u64,
     timeouts: u64,
     broken: u64,
+    /// Claims beside others of a group with limits, those that a limit refused, and runs of schedules.
+    beside: u64,
+    limited: u64,
+    scheduled: u64,
     wrong: Vec<String>,
 }
 
@@ -116,6 +132,7 @@ impl WorkerSim {
             events: 12 + seed as usize % 20,
             depth: 0,
             seconds: 1_000_000,
+            latest: 1_000_000,
             sent: BTreeMap::new(),
             programs: BTreeMap::new(),
             dead: Vec::new(),
@@ -125,7 +142,10 @@ impl WorkerSim {
             log: Vec::new(),
         };
         hands.set(drawn.seconds);
-        let sim = Arc::new(Self { seed, store, hands, disk, flow: Mutex::default(), drawn: Mutex::new(drawn) });
+        let limits = if disk.is_some() { queues::limits(seed) } else { Vec::new() };
+        let schedule = SimSchedule::add(&store, seed, drawn.seconds, SCHEDULED);
+        let (flow, drawn) = (Mutex::default(), Mutex::new(drawn));
+        let sim = Arc::new(Self { seed, store, hands, disk, limits, schedule, flow, drawn });
         let runs = Arc::clone(&sim);
         let body = move |program: i64, context: &Context| runs.body(program, context);
         *sim.flow.lock().unwrap() = Some(Entrypoint::new("flow", body).compile().unwrap());
@@ -260,7 +280,7 @@ impl WorkerSim {
         let deep = drawn.depth >= 3;
         drop(drawn);
         match what {
-            0..=6 if !deep => self.work(),
+            0..=6 if !deep => _ = self.work(),
             0..=8 => self.pass(1 + number / 4),
             9 | 10 => self.pass(31 + number),
             11 => self.pass(-number / 2),
@@ -278,13 +298,15 @@ impl WorkerSim {
     fn pass(&self, seconds: i64) {
         let mut drawn = self.drawn.lock().unwrap();
         drawn.seconds += seconds;
+        drawn.latest = drawn.latest.max(drawn.seconds);
         self.hands.set(drawn.seconds);
         let now = drawn.seconds;
         drawn.log.push(format!("it is {now} s"));
     }
 
-    /// Lets a worker of its own work until nothing is due.
-    fn work(&self) {
+    /// Lets a worker of its own work until nothing is due, or until a limit refuses a claim: what would make room may
+    /// be suspended below it. Returns whether it came to its end.
+    fn work(&self) -> bool {
         let depth = {
             let mut drawn = self.drawn.lock().unwrap();
             drawn.depth += 1;
@@ -293,9 +315,14 @@ impl WorkerSim {
         self.note(format!("worker {depth} begins"));
         let flow = self.flow.lock().unwrap().clone().unwrap();
         let worker = Worker::new(&self.store).register(&flow).lease(LEASE).max_recoveries(RECOVERIES);
-        let report = self.allowed(worker.run_until_idle());
+        let worker = self.limits.iter().fold(worker, |worker, limit| worker.queue(limit.clone()));
+        let control = RunControl::new();
+        self.disk.iter().for_each(|disk| disk.begin_worker(&control));
+        let report = self.allowed(worker.run_until_idle_or(&control));
+        self.disk.iter().for_each(|disk| disk.end_worker());
         self.note(format!("worker {depth} ends: {report:?}"));
         self.drawn.lock().unwrap().depth -= 1;
+        report.is_some()
     }
 
     fn signal(&self, thread: usize, signal: &'static str) {
@@ -318,7 +345,9 @@ impl WorkerSim {
     /// Enqueues the one run of a thread.
     fn enqueue(&self, thread: usize, number: i64) {
         let program = (self.seed % 1_000) as i64 * 10 + thread as i64;
-        let queue = self.store.queue("flow").dedup("once").priority(number as u8 % 3);
+        let customer = ["ann", "bob"][thread % 2];
+        let queue =
+            self.store.queue("flow").dedup("once").priority(number as u8 % 3).metadata([("customer", customer)]);
         let queue = if number > 40 { queue.delay(Duration::from_secs(number as u64)) } else { queue };
         if self.allowed(queue.enqueue(name(thread), program)).is_some() {
             self.drawn.lock().unwrap().programs.insert(thread, program);
@@ -342,7 +371,8 @@ impl WorkerSim {
         while self.event() {
             self.revive();
         }
-        for _ in 0..60 {
+        self.end_schedule();
+        for _ in 0..90 {
             self.revive();
             for thread in 0..THREADS {
                 self.enqueue(thread, 0);
@@ -351,21 +381,45 @@ impl WorkerSim {
             self.work();
             self.revive();
             if self.drawn.lock().unwrap().programs.len() == THREADS {
-                let statuses: Vec<_> = (0..THREADS).map(|thread| self.status(thread)).collect();
+                let threads: Vec<(Thread, ThreadStatus)> =
+                    self.runs().map(|run| (run.clone(), self.status(&run))).collect();
                 let has_ended = |status: &_| matches!(status, ThreadStatus::Done | ThreadStatus::Cancelled(_));
-                if statuses.iter().all(has_ended) {
+                if threads.iter().all(|(_, status)| has_ended(status)) {
                     return;
                 }
-                let failed = (0..THREADS).filter(|thread| matches!(statuses[*thread], ThreadStatus::Failed(_)));
-                failed.for_each(|thread| _ = self.allowed(self.thread(thread).retry()));
+                let failed = threads.iter().filter(|(_, status)| matches!(status, ThreadStatus::Failed(_)));
+                failed.for_each(|(run, _)| _ = self.allowed(run.retry()));
             }
             self.pass(40);
         }
         self.verify(false, || "the runs come to no end".into());
     }
 
-    fn status(&self, thread: usize) -> ThreadStatus {
-        self.thread(thread).info().unwrap().status().clone()
+    /// Lets a worker look at the schedule once more, and pauses it.
+    fn end_schedule(&self) {
+        let Some(schedule) = &self.schedule else { return };
+        self.revive();
+        while !self.work() {
+            self.revive();
+        }
+        let (seconds, latest) = {
+            let drawn = self.drawn.lock().unwrap();
+            (drawn.seconds, drawn.latest)
+        };
+        SimSchedule::pause(&self.store);
+        let threads = self.runs().map(|run| run.id().to_string()).collect();
+        let wrong = schedule.violations(&threads, seconds, latest);
+        self.verify(wrong.is_empty(), || format!("{wrong:?}"));
+    }
+
+    /// Returns the threads of the store.
+    fn runs(&self) -> impl Iterator<Item = Thread> {
+        let ids = self.store.backend().threads(None, 1_000).unwrap();
+        ids.into_iter().map(|record| self.store.thread(record.id.as_str()).unwrap())
+    }
+
+    fn status(&self, run: &Thread) -> ThreadStatus {
+        run.info().unwrap().status().clone()
     }
 
     /// Verifies the end, and returns the counts.
@@ -373,32 +427,31 @@ impl WorkerSim {
         let flow = self.flow.lock().unwrap().take().unwrap();
         let (mut happened, sent) = (Happened::default(), self.drawn.lock().unwrap().sent.clone());
         let mut received = BTreeSet::new();
-        for thread in 0..THREADS {
-            let program = steps(self.drawn.lock().unwrap().programs[&thread]);
-            let is_done = self.status(thread) == ThreadStatus::Done;
-            let values = flow.get_state(&self.thread(thread)).unwrap().values.value().cloned().unwrap_or_default();
-            self.verify(!is_done || values.len() == program.len(), || format!("{thread}: {values:?} of {program:?}"));
-            for (index, step) in program.iter().enumerate() {
-                let transacts = self.disk.is_none() && matches!(step, FlowStep::Call | FlowStep::Transact);
-                let rows = self.rows(&format!("{} {index}", name(thread)));
-                let expected = usize::from(transacts);
-                let fits = rows == expected || !is_done && rows < expected;
-                self.verify(fits, || format!("{thread} {index}: {rows} rows"));
-                let Some(value) = values.get(index).filter(|_| is_done).copied() else { continue };
+        let numbers: BTreeMap<String, usize> = (0..THREADS).map(|thread| (name(thread), thread)).collect();
+        for run in self.runs() {
+            let number = numbers.get(run.id().as_str()).copied();
+            let program = number.map_or(SCHEDULED, |thread| self.drawn.lock().unwrap().programs[&thread]);
+            happened.scheduled += u64::from(number.is_none());
+            let is_done = self.status(&run) == ThreadStatus::Done;
+            let values = flow.get_state(&run).unwrap().values.value().cloned().unwrap_or_default();
+            self.verify_steps(&run, is_done, &steps(program), &values);
+            for (step, value) in steps(program).iter().zip(values).filter(|_| is_done) {
                 match step {
-                    FlowStep::Call => self.verify(value == index as i64 * 10, || format!("{thread} {index}: {value}")),
                     FlowStep::Receive(..) if value == TIMED_OUT => happened.timeouts += 1,
                     FlowStep::Receive(signal, _) => {
                         happened.received += 1;
-                        let is_own = sent.get(&value).is_some_and(|(of, name, _)| (of, name) == (&thread, signal));
+                        let is_own =
+                            sent.get(&value).is_some_and(|(of, name, _)| (Some(*of), name) == (number, signal));
                         let is_own = is_own && received.insert(value);
-                        self.verify(is_own, || format!("{thread} received {value}: {sent:?}"));
+                        self.verify(is_own, || format!("{run:?} received {value}: {sent:?}"));
                     }
-                    FlowStep::Sleep(_) | FlowStep::Transact => {}
+                    _ => {}
                 }
             }
-            self.verify_mailbox(thread, is_done, &received, &sent);
-            self.verify_released(thread);
+            if let Some(thread) = number {
+                self.verify_mailbox(thread, is_done, &received, &sent);
+            }
+            self.verify_released(&run);
         }
         let timers = self.store.timers(None).unwrap();
         self.verify(timers.is_empty(), || format!("{timers:?}"));
@@ -407,10 +460,27 @@ impl WorkerSim {
         if let Some(disk) = &self.disk {
             let leases = disk.take_leases();
             (happened.takeovers, happened.fenced, happened.broken) = (leases.takeovers, leases.fenced, disk.broken());
+            (happened.beside, happened.limited) = (leases.claims.beside, leases.limited);
             happened.wrong = leases.wrong;
         }
         happened.wrong.append(&mut self.drawn.lock().unwrap().wrong);
         happened
+    }
+
+    /// Verifies the results of the steps of a run, and the rows of their transactions.
+    fn verify_steps(&self, run: &Thread, is_done: bool, program: &[FlowStep], values: &[i64]) {
+        let thread = run.id();
+        self.verify(!is_done || values.len() == program.len(), || format!("{thread}: {values:?} of {program:?}"));
+        for (index, step) in program.iter().enumerate() {
+            let transacts = self.disk.is_none() && matches!(step, FlowStep::Call | FlowStep::Transact);
+            let rows = self.rows(&format!("{thread} {index}"));
+            let expected = usize::from(transacts);
+            let fits = rows == expected || !is_done && rows < expected;
+            self.verify(fits, || format!("{thread} {index}: {rows} rows"));
+            if let (FlowStep::Call, Some(value), true) = (step, values.get(index), is_done) {
+                self.verify(*value == index as i64 * 10, || format!("{thread} {index}: {value}"));
+            }
+        }
     }
 
     /// Verifies that the signals of a thread are in its mailbox or were received.
@@ -427,13 +497,13 @@ impl WorkerSim {
     }
 
     /// Verifies that only an owner that died has left its lease.
-    fn verify_released(&self, thread: usize) {
-        let lease = self.thread(thread).last_lease().unwrap();
+    fn verify_released(&self, run: &Thread) {
+        let lease = run.last_lease().unwrap();
         let drawn = self.drawn.lock().unwrap();
         let is_left = lease.as_ref().is_some_and(|lease| lease.expires_at.is_some());
         let has_died = drawn.crashed || lease.as_ref().is_some_and(|lease| drawn.dead.contains(&lease.owner));
         drop(drawn);
-        self.verify(!is_left || has_died, || format!("{thread} ended with the lease {lease:?}"));
+        self.verify(!is_left || has_died, || format!("{run:?} ended with the lease {lease:?}"));
     }
 }
 
@@ -507,19 +577,39 @@ fn leases_are_lost_and_signals_received() {
         all.fenced += happened.fenced;
         all.received += happened.received;
         all.timeouts += happened.timeouts;
+        all.beside += happened.beside;
+        all.limited += happened.limited;
+        all.scheduled += happened.scheduled;
     }
     let counts = (all.takeovers, all.fenced, all.received, all.timeouts);
     assert!(all.takeovers > 50 && all.fenced > 10 && all.received > 30 && all.timeouts > 30, "{counts:?}");
+    let counts = (all.beside, all.limited, all.scheduled);
+    assert!(all.beside > 50 && all.limited > 50 && all.scheduled > 5, "{counts:?}");
+}
+
+/// Returns how many seeds a mutant broke, and how many of all were caught.
+fn broken_and_caught(mutant: Mutant) -> (usize, usize) {
+    let (mut broken, mut caught) = (0, 0);
+    for seed in 0..300 {
+        let (happened, _) = in_memory(seed, Some(mutant));
+        broken += usize::from(happened.broken > 0);
+        caught += usize::from(!happened.wrong.is_empty());
+        assert!(happened.broken > 0 || happened.wrong.is_empty(), "seed {seed}: {:?}", happened.wrong);
+    }
+    (broken, caught)
 }
 
 #[test]
 fn a_backend_that_stores_the_commits_of_lost_owners_is_caught() {
-    let (mut broken, mut caught) = (0, 0);
-    for seed in 0..300 {
-        let (happened, _) = in_memory(seed, Some(Mutant::IgnoresOwners));
-        broken += usize::from(happened.broken > 0);
-        caught += usize::from(!happened.wrong.is_empty());
-    }
+    let (broken, caught) = broken_and_caught(Mutant::IgnoresOwners);
     assert!(broken > 5, "{broken} seeds had a commit of a lost owner");
     assert_eq!(caught, broken, "seeds that were caught");
+}
+
+/// The store refuses a few claims that the account allows: beside claims that lie after a clock which went back, and
+/// beside a thread that a process claimed without its groups after the lease had expired.
+#[test]
+fn a_backend_that_passes_over_limits_is_caught() {
+    let (broken, caught) = broken_and_caught(Mutant::IgnoresLimits);
+    assert!(broken > 30 && caught * 10 >= broken * 9, "{caught} of {broken} seeds were caught");
 }
