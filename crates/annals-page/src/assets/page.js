@@ -81,6 +81,8 @@ let position = "";
 let waiting = false;
 // The event that came while the content was fetched, or in the pause after it.
 let later = null;
+// The content as it was fetched last, to know whether it differs.
+let shown = document.getElementById("main")?.innerHTML;
 
 // Returns whether a field was filled since the screen came. The first option of a choice stands for none.
 function filled(field) {
@@ -90,33 +92,59 @@ function filled(field) {
   return field.value !== field.defaultValue;
 }
 
-// Replaces the content, unless somebody is typing in it or has filled a form.
+// Returns whether somebody is typing in the content or has filled a form.
+function edited(main) {
+  const typing = main.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
+  return typing || [...main.querySelectorAll("input, select, textarea")].some(filled);
+}
+
+// Returns what a row has in each version of the content.
+const identity = (row) => row.querySelector("a")?.getAttribute("href") ?? row.textContent;
+
+// Replaces the content. The selected row and open parts stay as they are.
+function replace(main, fresh) {
+  const row = main.querySelector(".current");
+  const selected = row && identity(row);
+  const focused = row && row.contains(document.activeElement);
+  const opened = [...main.querySelectorAll("details")].map((part) => part.open);
+  main.replaceChildren(...document.importNode(fresh, true).childNodes);
+  const parts = [...main.querySelectorAll("details")];
+  if (parts.length === opened.length) parts.forEach((part, at) => { part.open = opened[at]; });
+  const again = row && [...rows(), ...branches()].find((other) => identity(other) === selected);
+  current = again ? rows().indexOf(again) : -1;
+  if (!again) return;
+  again.classList.add("current");
+  if (focused) again.querySelector("a")?.focus({ preventScroll: true });
+}
+
+// Shows what has changed, unless an edit would be lost.
 async function refresh(event) {
   const main = document.getElementById("main");
   const news = document.getElementById("news");
-  const typing = main.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
-  news.hidden = false;
-  if (typing || [...main.querySelectorAll("input, select, textarea")].some(filled)) {
-    news.textContent = "there are changes: load the page again to see them";
-    return;
-  }
   if (waiting) {
     later = event;
     return;
   }
   waiting = true;
   try {
-    const response = await fetch(location.href, { headers: { "accept": "text/html" } });
-    if (response.ok) {
-      const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-      const top = fresh.querySelector(".top nav");
-      const opened = [...main.querySelectorAll("details")].map((part) => part.open);
-      main.replaceChildren(...document.importNode(fresh.getElementById("main"), true).childNodes);
-      if (top) document.querySelector(".top nav").replaceWith(document.importNode(top, true));
-      const parts = [...main.querySelectorAll("details")];
-      if (parts.length === opened.length) parts.forEach((part, at) => { part.open = opened[at]; });
-      current = -1;
-      news.textContent = ["live:", event.thread ?? "the store", event.new ? `step ${event.step}` : "has changed"].join(" ");
+    const response = edited(main) ? null : await fetch(location.href, { headers: { "accept": "text/html" } });
+    const text = response && response.ok ? await response.text() : "";
+    if (edited(main)) {
+      news.hidden = false;
+      news.textContent = "there are changes: load the page again to see them";
+    } else if (text) {
+      const fresh = new DOMParser().parseFromString(text, "text/html");
+      const [nav, top] = [document, fresh].map((of) => of.querySelector(".top nav"));
+      const content = fresh.getElementById("main");
+      if (top && nav && top.innerHTML !== nav.innerHTML && !nav.contains(document.activeElement)) {
+        nav.replaceWith(document.importNode(top, true));
+      }
+      if (content.innerHTML !== shown) {
+        shown = content.innerHTML;
+        replace(main, content);
+        news.hidden = false;
+        news.textContent = ["live:", event.thread ?? "the store", event.new ? `step ${event.step}` : "has changed"].join(" ");
+      }
     }
   } finally {
     setTimeout(() => {

@@ -84,7 +84,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
 }
 
 fn fact(html: &mut Html, name: &str, value: &str) {
-    html.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[], value).close("tr");
+    html.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[("dir", "auto")], value).close("tr");
 }
 
 /// Adds the size and the mode of each file of the store.

@@ -266,6 +266,16 @@ fn live(browser: &Browser, base: &str, store: &Store) {
     store.thread("trip").unwrap().append("messages", [Message::human("It is live")]).unwrap();
     browser.wait("the message is shown", |browser| browser.text("main").contains("It is live"));
     browser.wait("the thread is named", |browser| browser.text("#news").contains("live: trip"));
+    // A change without a checkpoint; the selected row stays selected.
+    browser.open(&format!("{base}/?title=bern"));
+    browser.keys("j");
+    assert_eq!(browser.focused("href"), "/t/trip");
+    let trip = store.thread("trip").unwrap();
+    let title = trip.info().unwrap().title().unwrap().to_owned();
+    trip.facts().title("Bern by bus").save().unwrap();
+    browser.wait("the title is shown", |browser| browser.text("main").contains("Bern by bus"));
+    assert_eq!((browser.all(".current").len(), browser.focused("href")), (1, "/t/trip".into()));
+    trip.facts().title(title).save().unwrap();
 }
 
 /// A choice that was made stays when new checkpoints come, and is stored by its form.

@@ -172,8 +172,11 @@ impl Browser {
         self.element(selector, "POST", "/value", Some(&json!({ "text": text })));
     }
 
-    /// Types keys into the document.
+    /// Types keys into the document. Chromium drops keys that come before the first paint, which a busy machine delays
+    /// beyond the load.
     pub(crate) fn keys(&self, text: &str) {
+        let paints = "return performance.getEntriesByType('paint').length";
+        self.wait("the first paint", |browser| browser.run(paints).as_u64() > Some(0));
         let strokes: Vec<Json> = text
             .chars()
             .flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.to_string() })))
