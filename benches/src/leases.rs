@@ -11,7 +11,7 @@ use crate::turns::{self, BLOCK, Talk};
 use crate::{Bench, Result};
 
 /// The duration of a lease.
-const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
 /// Measures the figures of leases: without a sync of each commit, and with one, as a store is opened by default.
 pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {

@@ -8,6 +8,7 @@ use annals_graph::Durability;
 use annals_graph::prelude::State as _;
 
 use crate::append::{self, Chain};
+use crate::leases::LEASE;
 use crate::raw::Raw;
 use crate::stats::timed;
 use crate::supersteps::Count;
@@ -41,8 +42,9 @@ pub(crate) fn run(args: Vec<String>) -> Result<()> {
                 _ => timed(|| (0..count).try_for_each(|_| Ok(thread.undo().map(|_| ())?)))?,
             }
         }
-        "turn" => {
+        "turn" | "leased-turn" => {
             let graph = turns::graph()?;
+            let graph = if work == "turn" { graph } else { graph.with_config(|run| run.lease(LEASE)) };
             let mut talk = Talk::open(path, Synchronous::Normal, Durability::Sync, 0)?;
             timed(|| (0..count).try_for_each(|_| talk.turn(&graph).map(|_| ())))?
         }
