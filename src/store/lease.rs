@@ -47,6 +47,11 @@ impl LeaseOwner {
         self.process.to_text()
     }
 
+    /// Returns whether two owners were made in one process.
+    pub(super) fn is_of_process_of(&self, other: &Self) -> bool {
+        self.process == other.process
+    }
+
     /// Returns the number that the operating system gave the process.
     pub fn process_id(&self) -> u32 {
         self.process.id()

@@ -21,10 +21,21 @@ use crate::store::error::StoreError;
 use crate::store::lease::{LeaseOwner, LeaseRecord};
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The leases of threads that the writer retains.
 #[derive(Debug, Default)]
-pub(super) struct RetainedLeases(HashMap<i64, Option<LeaseRecord>>);
+pub(super) struct RetainedLeases(HashMap<i64, RetainedLease>);
+
+/// The lease of a thread, with what its next release need not find out again.
+#[derive(Debug)]
+struct RetainedLease {
+    lease: Option<LeaseRecord>,
+    /// The text of the process of its owner, once it was stored.
+    process: Option<Arc<str>>,
+    /// True if rows may exist that a release deletes.
+    is_in_groups: bool,
+}
 
 impl RetainedLeases {
     /// Forgets all leases if there are too many.
@@ -56,7 +67,13 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
     let thread = if thread.is_none() { caches.thread_number(conn, &batch.thread)? } else { thread };
     let thread = thread.ok_or_else(|| StoreError::ThreadNotFound { id: batch.thread.clone() })?;
     put(conn, caches, (thread, is_new), &lease)?;
-    batch.lease.as_ref().map_or(Ok(()), |new| groups::put(conn, &caches.keys, new, &lease, thread))
+    let (Some(new), Some(retained)) = (&batch.lease, caches.leases.0.get_mut(&thread)) else { return Ok(()) };
+    let releases = lease.expires_at.is_none();
+    if !releases || retained.is_in_groups {
+        groups::put(conn, &caches.keys, new, &lease, thread)?;
+    }
+    retained.is_in_groups = !releases && (retained.is_in_groups || new.entered().is_some());
+    Ok(())
 }
 
 /// Returns whether a checkpoint of the batch is stored: then all of the batch is.
@@ -95,23 +112,29 @@ fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option
 fn put(conn: &Connection, caches: &mut Caches, (thread, is_new): (i64, bool), lease: &LeaseRecord) -> Res<()> {
     debug_assert!(lease.epoch > 0, "the first claim has the epoch 1");
     let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
-    let (owner, process) = (lease.owner.id(), lease.owner.process_text());
+    let retained = caches.leases.0.remove(&thread);
+    let is_in_groups = retained.as_ref().is_none_or(|retained| retained.is_in_groups);
+    let known = retained.and_then(|retained| retained.process.zip(retained.lease));
+    let process = known.filter(|(_, before)| before.owner.is_of_process_of(&lease.owner)).map(|(text, _)| text);
+    let process = process.unwrap_or_else(|| lease.owner.process_text().into());
+    let owner = lease.owner.id();
     let expires_at = lease.expires_at.map(Timestamp::as_micros);
     let mut check = RowCheck::of("lease");
     check.int(thread).int(epoch).maybe_bytes(Some(owner)).text(&process).maybe_int(expires_at).int(recoveries);
-    let row = params![thread, epoch, owner, process, expires_at, recoveries, check.finish_keyed(&caches.keys)];
+    let row = params![thread, epoch, owner, &*process, expires_at, recoveries, check.finish_keyed(&caches.keys)];
     let statement = if is_new { sql::LEASE_INSERT } else { sql::LEASE_UPDATE };
     caches.fresh = true;
     if conn.prepare_cached(statement)?.execute(row)? != 1 {
         return Err(corrupt(format!("lease {thread}"), "the row of a lease that was read is missing"));
     }
-    caches.leases.0.insert(thread, Some(lease.clone()));
+    let retained = RetainedLease { lease: Some(lease.clone()), process: Some(process), is_in_groups };
+    caches.leases.0.insert(thread, retained);
     Ok(())
 }
 
 /// Returns the lease of a thread, which the writer retains.
 pub(super) fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> Res<Option<LeaseRecord>> {
-    if let Some(lease) = caches.leases.0.get(&thread) {
+    if let Some(RetainedLease { lease, .. }) = caches.leases.0.get(&thread) {
         // Outside a transaction another connection may have replaced it.
         debug_assert!(
             conn.is_autocommit() || read(conn, &caches.keys, thread).is_ok_and(|read| read == *lease),
@@ -120,7 +143,10 @@ pub(super) fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> R
         return Ok(lease.clone());
     }
     let lease = read(conn, &caches.keys, thread)?;
-    caches.leases.0.insert(thread, lease.clone());
+    caches
+        .leases
+        .0
+        .insert(thread, RetainedLease { lease: lease.clone(), process: None, is_in_groups: lease.is_some() });
     Ok(lease)
 }
 
