@@ -18,7 +18,7 @@ impl Checker<'_> {
             self.entries(sql::CHECK_KV, kv::check)? + self.entries(cache::CHECK_CACHE, cache::check)?;
         self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
         self.verifies = Invariant::Timers;
-        self.entries(sql::CHECK_TIMERS, timer::check)?;
+        self.entries(timer::CHECK_TIMERS, timer::check)?;
         let sleepers = self.sleepers();
         self.note(sleepers)?;
         self.verifies = Invariant::Leases;

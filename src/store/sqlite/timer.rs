@@ -4,10 +4,12 @@
 //! head of a thread has a timer: one that is missing is noticed, and a recovery makes it anew. *Absent:* waking
 //! anybody.
 
+mod sql;
+
 use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
 use super::read::ReadView;
-use super::sql;
+use super::sql as log_sql;
 use super::write::Tx;
 use super::{heads, neighbors};
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
@@ -15,6 +17,7 @@ use crate::store::batch::NewTimer;
 use crate::store::record::{CheckpointRef, TimerRecord};
 use crate::store::threads::without_timer;
 use rusqlite::{Row, params};
+pub(super) use sql::CHECK_TIMERS;
 use std::collections::HashSet;
 
 impl Tx<'_> {
@@ -22,7 +25,7 @@ impl Tx<'_> {
     pub(super) fn put_timer(&mut self, timer: &NewTimer) -> Res<()> {
         let (namespace, task) = (self.namespace, timer.task.as_bytes());
         let Some(wake_at) = timer.wake_at.map(Timestamp::as_micros) else {
-            self.conn.prepare_cached(sql::TIMER_DELETE)?.execute(params![namespace, task])?;
+            self.conn.prepare_cached(log_sql::TIMER_DELETE)?.execute(params![namespace, task])?;
             return Ok(());
         };
         let of = self.local(&timer.checkpoint)?;
@@ -34,7 +37,7 @@ impl Tx<'_> {
             wake_at,
             timer_check(&self.caches.keys, place, of.id.as_bytes(), task, wake_at)
         ];
-        self.conn.prepare_cached(sql::TIMER_PUT)?.execute(row)?;
+        self.conn.prepare_cached(log_sql::TIMER_PUT)?.execute(row)?;
         self.caches.note_timer();
         Ok(())
     }
@@ -44,7 +47,7 @@ impl Tx<'_> {
         if !self.caches.may_have_timers(self.conn)? {
             return Ok(());
         }
-        self.conn.prepare_cached(sql::TIMERS_PASSED)?.execute([self.namespace, passed])?;
+        self.conn.prepare_cached(log_sql::TIMERS_PASSED)?.execute([self.namespace, passed])?;
         Ok(())
     }
 }
@@ -162,7 +165,7 @@ fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<TimerRecord> {
     Ok(TimerRecord { point, task: task_id, wake_at: Timestamp::from_micros(wake_at) })
 }
 
-/// Verifies a row of `sql::CHECK_TIMERS`.
+/// Verifies a row of [`CHECK_TIMERS`].
 pub(super) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
     decode(view, row).map(|_| ())
 }

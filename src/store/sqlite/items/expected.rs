@@ -1,8 +1,8 @@
 //! The rows of the newest change of a list, which a read of their positions must find.
 //!
 //! A row that damage moved away leaves no gap if its position has an older one. The version row of the change tells
-//! which positions it wrote, as one range. *Absent:* changes before the newest one, which a read of the state after them
-//! verifies.
+//! which positions it wrote, as one range. *Absent:* changes before the newest one, which a read of the state after
+//! them verifies.
 
 use super::super::changes::range_position;
 use super::super::fault::{Res, corrupt};
