@@ -26,6 +26,7 @@ const ATTEMPT: i32 = -8;
 const CALL: i32 = -11;
 const RETRIES: i32 = -13;
 const CANCELLED: i32 = -14;
+const ENDED: i32 = -18;
 /// The channels of the result of a called task and of an entrypoint.
 const RETURN: &str = "__return__";
 const END: &str = "__end__";
@@ -105,8 +106,10 @@ pub struct StepInfo {
     pub attempts: Vec<AttemptInfo>,
     /// The time at which it was due, of a call the time at which it was made.
     pub started_at: Timestamp,
-    /// The time at which its superstep ended, of a call the time at which it ended.
+    /// The time at which it ended, if [`StepInfo::has_own_end`] says so, else that at which its superstep ended.
     pub ended_at: Option<Timestamp>,
+    /// True if its own end is stored: of a call, and of a task of a run that records the ends of its tasks.
+    pub has_own_end: bool,
     /// The result: the returned value of a call or an entrypoint, else a map of the written channels.
     pub result: Option<Value>,
     /// The time at which it goes on, if it sleeps or waits for its next attempt.
@@ -287,6 +290,8 @@ struct StepWrites {
     channels: Map,
     started: Option<Timestamp>,
     took: i64,
+    /// The end of a task of a node, if the run recorded it.
+    ended: Option<Timestamp>,
     /// The number of its attempt, from 0.
     attempt: Option<i64>,
     retries: Option<StoredRetries>,
@@ -323,6 +328,7 @@ impl StepWrites {
             channels: Map::new(),
             started: None,
             took: 0,
+            ended: None,
             attempt: None,
             retries: None,
         }
@@ -349,6 +355,7 @@ impl StepWrites {
                 self.started = list(&call, 1).map(Timestamp::from_micros);
                 self.took = list(&call, 2).unwrap_or(0);
             }
+            ENDED => self.ended = write.to_value()?.as_int().map(Timestamp::from_micros),
             RETRIES => self.retries = serde_json::from_str(&text(write.to_value()?)).ok(),
             index if index >= 0 => {
                 self.is_done = true;
@@ -417,8 +424,9 @@ impl Superstep<'_> {
                 .started
                 .filter(|_| has_ended)
                 .map(|at| Timestamp::from_micros(at.as_micros().saturating_add(of.took))),
-            false => self.ended,
+            false => of.ended.filter(|_| has_ended).or(self.ended),
         };
+        let has_own_end = ended_at.is_some() && (is_call || of.ended.is_some());
         let next = of.retries.as_ref().and_then(|retries| retries.next).map(Timestamp::from_micros);
         let wake_at = match state {
             StepState::Sleeping => of.wake_at.or(next),
@@ -430,7 +438,20 @@ impl Superstep<'_> {
         let result = of.returned.or(channels.map(Value::Map));
         let (point, task) = (self.at.point().clone(), of.task);
         let superstep = self.at.step().saturating_add(1);
-        StepInfo { point, superstep, task, name, is_call, state, attempts, started_at, ended_at, result, wake_at }
+        StepInfo {
+            point,
+            superstep,
+            task,
+            name,
+            is_call,
+            state,
+            attempts,
+            started_at,
+            ended_at,
+            has_own_end,
+            result,
+            wake_at,
+        }
     }
 
     fn state_of(&self, of: &StepWrites, is_call: bool) -> StepState {

@@ -165,7 +165,8 @@ impl Flow {
         let channels = spec.channels.iter().map(|(channel, _)| channel.clone()).collect();
         let graph = build::graph(spec).map_err(annals_graph::Error::from)?;
         // These hold for the runs of a worker as well.
-        let graph = graph.with_config(|run| run.durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX));
+        let graph =
+            graph.with_config(|run| run.durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX).record_ends(true));
         Ok(Self { graph, description, channels, input })
     }
 

@@ -134,6 +134,8 @@ pub(crate) const GIVEN: (&str, i32) = ("__given__", -16);
 /// The message of the error of a task whose run was continued too often: the same as its error, until another one takes
 /// its place.
 pub(crate) const STUCK: (&str, i32) = ("__stuck__", -17);
+/// The time in microseconds at which a task ended, of a run that records the ends of its tasks.
+pub(crate) const ENDED: (&str, i32) = ("__ended__", -18);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.

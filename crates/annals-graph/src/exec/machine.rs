@@ -219,6 +219,7 @@ impl Machine {
         self.now = now;
         let task = &mut self.planning.tasks[slot];
         debug_assert!(matches!(task.status, TaskStatus::Running), "a task ends once, after it has started");
+        task.ended = self.env.scope.records_ends.then_some(now);
         match outcome {
             TaskOutcome::Done { mut writes, resume_values, relays, streamed } => {
                 (task.relays, task.streamed) = (relays, streamed);

@@ -14,7 +14,7 @@ use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
 use super::head::{
-    CANCELLED, EARLIER_ERROR, ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL,
+    CANCELLED, EARLIER_ERROR, ENDED, ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL,
     PendingWrites, RESUME,
 };
 use super::input::input_value;
@@ -321,6 +321,11 @@ impl Machine {
         }
         task.saved = true;
         writes.extend(task.attempts_write());
+        let has_ended =
+            matches!(task.status, TaskStatus::Done(_) | TaskStatus::Failed(..) | TaskStatus::Handled { .. });
+        if let Some(ended) = task.ended.filter(|_| has_ended && !writes.is_empty()) {
+            writes.push(special(ENDED, &ended.as_micros()));
+        }
         if !writes.is_empty() {
             self.set_timer(slot);
         }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue};
+use crate::base::{CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{
     BoxError, Command, END, GivenFields, Graph, NodeInput, NodeOutput, NodeResult, Outgoing, START, SendTo, Takes,
     Target,
@@ -42,6 +42,8 @@ pub(crate) struct StepTask {
     pub(super) relays: bool,
     /// True if a message of the task was persisted while it was streamed.
     pub(super) streamed: bool,
+    /// The time at which it ended, if the run records it.
+    pub(super) ended: Option<Timestamp>,
     /// The open interrupts of the tasks it has called.
     pub(super) asked_by_calls: Vec<Interrupt>,
     /// The state that only some tasks need.
@@ -164,6 +166,7 @@ impl StepTask {
             asked: false,
             relays: false,
             streamed: false,
+            ended: None,
             asked_by_calls: Vec::new(),
             extra: None,
             info: None,

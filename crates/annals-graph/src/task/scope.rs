@@ -92,6 +92,8 @@ pub(crate) struct Scope {
     pub(crate) exact: bool,
     /// True if the arguments of calls are not compared with those of their stored results.
     pub(crate) allows_changes: bool,
+    /// True if the times at which tasks ended are stored.
+    pub(crate) records_ends: bool,
 }
 
 /// A driver that streams nothing.
@@ -154,6 +156,7 @@ impl Scope {
             anew: false,
             exact: false,
             allows_changes: false,
+            records_ends: false,
         }
     }
 

@@ -304,3 +304,32 @@ fn the_signals_of_a_thread_are_shown_with_the_times_at_which_they_were_sent_and_
     ];
     assert_eq!(rows(signals), expected);
 }
+
+/// Runs two parallel nodes, of which one ends when the writes of the other one are stored and 5 s have passed. Returns
+/// the names, durations and own ends of the steps.
+fn parallel(records: bool) -> Vec<(String, Option<Duration>, bool)> {
+    let (hands, store) = timed();
+    hands.set(1);
+    let thread = store.thread(if records { "recorded" } else { "plain" }).unwrap();
+    let watched = thread.clone();
+    let slow = move |_: &Log| {
+        while watched.head()?.expect("a head").writes()?.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        hands.set(6);
+        Ok(line("slow"))
+    };
+    let graph = StateGraph::<Log>::new().node("fast", |_: &Log| Ok(line("fast"))).node("slow", slow);
+    let graph = graph.edge(START, "fast").edge(START, "slow").compile().unwrap();
+    graph.run(&thread).record_ends(records).invoke(line("begin")).unwrap();
+    assert!(store.check().unwrap().problems.is_empty());
+    let steps = thread.steps().unwrap().map(Result::unwrap);
+    steps.map(|step| (step.name.to_string(), step.took(), step.has_own_end)).collect()
+}
+
+#[apply(each_backend)]
+fn the_end_of_each_parallel_task_is_recorded_if_the_run_asks_for_it() {
+    let of = |name: &str, seconds, own| (name.to_owned(), Some(Duration::from_secs(seconds)), own);
+    assert_eq!(parallel(true), [of("fast", 0, true), of("slow", 5, true)]);
+    assert_eq!(parallel(false), [of("fast", 5, false), of("slow", 5, false)], "the superstep ends with the slowest");
+}

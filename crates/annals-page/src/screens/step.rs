@@ -1,8 +1,8 @@
 //! The superstep that made a checkpoint: its tasks with their writes, attempts and errors, and the changed channels.
 //!
 //! The waterfall shows what has times in the log: called tasks, attempts that failed and were followed by another one,
-//! and the only task of a superstep. The log does not hold the time at which one of several tasks ended, so such a task
-//! has no bar.
+//! the only task of a superstep, and the tasks of a run that recorded their ends. Another one of several tasks has no
+//! bar.
 
 use annals::base::{TaskId, Timestamp, Value};
 use annals::history::{Snapshot, StepInfo};
@@ -143,7 +143,7 @@ fn ended_by(at: &Snapshot) -> Option<&Snapshot> {
 /// Returns the steps of a superstep, each with its spans.
 fn lanes(steps: &[StepInfo]) -> Vec<(&StepInfo, Vec<StepSpan>)> {
     let is_single = steps.iter().filter(|step| !step.is_call).count() == 1;
-    steps.iter().map(|step| (step, spans(step, step.is_call || is_single))).collect()
+    steps.iter().map(|step| (step, spans(step, step.has_own_end || is_single))).collect()
 }
 
 /// Returns the spans of a step that the log tells. `has_own_end` says whether the end of the step is its own.
@@ -154,7 +154,7 @@ fn spans(step: &StepInfo, has_own_end: bool) -> Vec<StepSpan> {
             spans.push(StepSpan { from, to, has_failed: attempt.error.is_some() });
         }
     }
-    // A call stores its own begin and end; the superstep of a single task ends with it.
+    // The superstep of a single task ends with it.
     if let Some(to) = step.ended_at.filter(|_| has_own_end) {
         let has_failed = step.state.as_str() == "failed";
         spans.retain(|attempt| attempt.to <= to);

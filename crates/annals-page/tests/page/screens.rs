@@ -75,11 +75,23 @@ fn a_waterfall_shows_the_times_that_are_stored() {
     assert!(!shown.contains("/state/graph"), "metadata has no address of its own: {shown}");
     assert!(shown.contains("class=\"waterfall\"") && shown.contains("1 attempt failed"), "{shown}");
     assert_eq!(shown.matches("class=\"share fall\"").count(), lanes.len() - usize::from(spans(&lanes[0]).is_empty()));
-    // Two nodes of one superstep: the log does not hold their ends, so nothing is drawn.
+    // Two nodes of one superstep without their ends: nothing is drawn.
     let parallel = document(&page, "/t/booking/step.json")["lanes"].clone();
     assert_eq!(parallel.as_array().unwrap().len(), 2);
     assert!(parallel.as_array().unwrap().iter().all(|lane| spans(lane).is_empty()), "{parallel}");
     assert!(!html(&page, "/t/booking/step").contains("class=\"share fall\""));
+    let graph = StateGraph::with_schema(DynSchema::new().append("seen").build())
+        .node("left", |_: &annals::state::DynState| Ok(DynUpdate::new().set("seen", "left saw")))
+        .node("right", |_: &annals::state::DynState| Ok(DynUpdate::new()))
+        .edge(START, "left")
+        .edge(START, "right")
+        .compile()
+        .unwrap();
+    let recorded = store.thread("recorded").unwrap();
+    graph.run(&recorded).record_ends(true).invoke(DynUpdate::new().set("seen", "begin")).unwrap();
+    let parallel = document(&page, "/t/recorded/step.json")["lanes"].clone();
+    assert!(parallel.as_array().unwrap().iter().all(|lane| spans(lane).len() == 1), "{parallel}");
+    assert_eq!(html(&page, "/t/recorded/step").matches("class=\"share fall\"").count(), 2);
 }
 
 /// A signal is neither a checkpoint nor a branch of the thread that gets it.
