@@ -336,7 +336,7 @@ impl<'a> ChannelRows<'a> {
     pub(super) fn count(&self, first: u64, end: u64) -> Res<u64> {
         let last = i64::try_from(end - 1).unwrap_or(i64::MAX);
         let first = i64::try_from(first).unwrap_or(i64::MAX);
-        Ok(self.live(first, last, LIST_REFERENCES_MAX)?.len() as u64)
+        Ok(self.live(first, last, LIST_REFERENCES_MAX, false)?.len() as u64)
     }
 
     /// Visits all items.
@@ -353,16 +353,17 @@ impl<'a> ChannelRows<'a> {
         let whole = self.whole()?;
         match (whole.spans.as_slice(), whole.reference) {
             ([span], None) => self.stream(*span, first, last, visit),
-            _ => self.visit(&self.live(first, last, LIST_REFERENCES_MAX)?, visit),
+            _ => self.visit(&self.live(first, last, LIST_REFERENCES_MAX, true)?, visit),
         }
     }
 
-    /// Returns the live rows by position, through at most `below` references.
-    fn live(&self, first: i64, last: i64, below: usize) -> Res<Vec<ListRow>> {
-        let mut live = self.own(first, last)?;
+    /// Returns the live rows by position, through at most `below` references. A reader `verifies` the rows beside them
+    /// too; a writer that counts the items at one position does not.
+    fn live(&self, first: i64, last: i64, below: usize, verifies: bool) -> Res<Vec<ListRow>> {
+        let mut live = self.own(first, last, verifies)?;
         match self.reference()? {
             Some(reference) => {
-                let other = self.other(reference, below)?.live(first, last, below - 1)?;
+                let other = self.other(reference, below)?.live(first, last, below - 1, verifies)?;
                 self.beside(reference, &mut live, other)?;
             }
             None => resolve(&mut live, &self.whole()?.deleted),
@@ -371,7 +372,7 @@ impl<'a> ChannelRows<'a> {
     }
 
     /// Returns the newest row of each position, by branch.
-    fn own(&self, first: i64, last: i64) -> Res<Vec<ListRow>> {
+    fn own(&self, first: i64, last: i64, verifies: bool) -> Res<Vec<ListRow>> {
         let mut live = Vec::new();
         for span in &self.whole()?.spans {
             let (last, begin) = (span.last_position(last), live.len());
@@ -379,7 +380,9 @@ impl<'a> ChannelRows<'a> {
             let rows = rows.query(params![span.branch, self.channel, first, last])?;
             self.collect(*span, rows, &mut live)?;
             self.must_have_newest(*span, first, last, &live[begin..])?;
-            neighbors::of_items(self.view, (span.branch, self.channel), Some(first), Some(last))?;
+            if verifies {
+                neighbors::of_items(self.view, (span.branch, self.channel), Some(first), Some(last))?;
+            }
         }
         Ok(live)
     }
@@ -513,7 +516,7 @@ impl<'a> ChannelRows<'a> {
     /// Returns the last live rows, at least `count` if there are so many.
     fn last(&self, count: usize, below: usize) -> Res<Vec<ListRow>> {
         let Some(reference) = self.reference()? else { return self.last_own(count) };
-        let own = self.own(0, i64::MAX)?;
+        let own = self.own(0, i64::MAX, true)?;
         let other = self.other(reference, below)?;
         // Each own row hides one row at most; a range delete may hide more.
         let mut wanted = count.saturating_add(own.len());
