@@ -486,12 +486,12 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// use annals_graph::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
-    /// struct Trip { #[channel(append)] found: Vec<String> }
+    /// struct Trip { #[channel(append)] found: List<String> }
     ///
     /// # fn main() -> Result<()> {
     /// let graph = StateGraph::<Trip>::new()
-    ///     .node("trains", |_: &Trip| Ok(Trip::update().found("09:02")))
-    ///     .node("hotels", |_: &Trip| Ok(Trip::update().found("Gasthof")))
+    ///     .node("trains", |_: &Trip| Ok(Trip::update().found(["09:02".to_owned()])))
+    ///     .node("hotels", |_: &Trip| Ok(Trip::update().found(["Gasthof".to_owned()])))
     ///     .edge(START, "trains")
     ///     .edge(START, "hotels")
     ///     .compile()?;
