@@ -33,7 +33,10 @@ impl LiveEvents {
             (Some(thread), None) => thread.watch()?,
             (Some(thread), Some(after)) => thread.watch_from(after)?,
         };
-        let thread = thread.map(|thread| (thread.info().ok(), thread)).map(|(info, thread)| (thread, info));
+        let thread = thread.map(|thread| {
+            let info = thread.info().ok();
+            (thread, info)
+        });
         Ok(Self { watch, signals, seen, thread, begun: false })
     }
 

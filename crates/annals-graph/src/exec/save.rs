@@ -18,7 +18,7 @@ use super::head::{
     PendingWrites, RESUME,
 };
 use super::input::input_value;
-use super::load::{asleep_of, given_of};
+use super::load::{asleep_of, given_of, special_of};
 use super::machine::Machine;
 use super::plan::{Order, plan_into};
 use super::shown::DebugPayload;
@@ -323,8 +323,16 @@ impl Machine {
         writes.extend(task.attempts_write());
         let has_ended =
             matches!(task.status, TaskStatus::Done(_) | TaskStatus::Failed(..) | TaskStatus::Handled { .. });
-        if let Some(ended) = task.ended.filter(|_| has_ended && !writes.is_empty()) {
-            writes.push(special(ENDED, &ended.as_micros()));
+        if has_ended && !writes.is_empty() {
+            // The end of an earlier attempt is not that of this one.
+            let is_stored = |pending: &PendingWrites| special_of(pending, ENDED).is_some();
+            match task.ended {
+                Some(ended) => writes.push(special(ENDED, &ended.as_micros())),
+                None if self.head.pending_of(task.id).is_some_and(is_stored) => {
+                    writes.push(NewWrite::new(ENDED.1, ENDED.0, WriteValue::Null));
+                }
+                None => {}
+            }
         }
         if !writes.is_empty() {
             self.set_timer(slot);

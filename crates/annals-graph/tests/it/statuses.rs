@@ -333,3 +333,25 @@ fn the_end_of_each_parallel_task_is_recorded_if_the_run_asks_for_it() {
     assert_eq!(parallel(true), [of("fast", 0, true), of("slow", 5, true)]);
     assert_eq!(parallel(false), [of("fast", 5, false), of("slow", 5, false)], "the superstep ends with the slowest");
 }
+
+#[apply(each_backend)]
+fn the_end_of_an_attempt_that_failed_is_not_that_of_the_next_one() {
+    let (hands, store) = timed();
+    let (thread, attempts) = (store.thread("trip").unwrap(), AtomicUsize::new(0));
+    let charge = move |_: &Log| match attempts.fetch_add(1, Ordering::SeqCst) {
+        0 => Err("the card was refused".into()),
+        _ => Ok(line("charged")),
+    };
+    let graph = StateGraph::<Log>::new().node("charge", charge).edge(START, "charge").compile().unwrap();
+    let step = || {
+        let step = thread.steps().unwrap().next().unwrap().unwrap();
+        (step.state, step.took(), step.has_own_end)
+    };
+    hands.set(1);
+    graph.run(&thread).record_ends(true).invoke(line("begin")).unwrap_err();
+    assert_eq!(step(), (StepState::Failed, Some(Duration::ZERO), true));
+    hands.set(10);
+    graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!(step(), (StepState::Done, Some(Duration::from_secs(9)), false));
+    assert!(store.check().unwrap().problems.is_empty());
+}

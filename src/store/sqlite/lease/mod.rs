@@ -18,7 +18,7 @@ use crate::base::limits::WRITER_CACHE_MAX;
 use crate::base::{ThreadId, Timestamp};
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
-use crate::store::lease::{LeaseOwner, LeaseRecord};
+use crate::store::lease::{LeaseOwner, LeaseRecord, NewLease};
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,18 +62,11 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
     } else if thread.is_none() {
         return Err(StoreError::ThreadNotFound { id: batch.thread.clone() }.into());
     }
-    let Some(lease) = lease else { return Ok(()) };
+    let (Some(lease), Some(new)) = (lease, &batch.lease) else { return Ok(()) };
     // The batch may have made the thread.
     let thread = if thread.is_none() { caches.thread_number(conn, &batch.thread)? } else { thread };
     let thread = thread.ok_or_else(|| StoreError::ThreadNotFound { id: batch.thread.clone() })?;
-    put(conn, caches, (thread, is_new), &lease)?;
-    let (Some(new), Some(retained)) = (&batch.lease, caches.leases.0.get_mut(&thread)) else { return Ok(()) };
-    let releases = lease.expires_at.is_none();
-    if !releases || retained.is_in_groups {
-        groups::put(conn, &caches.keys, new, &lease, thread)?;
-    }
-    retained.is_in_groups = !releases && (retained.is_in_groups || new.entered().is_some());
-    Ok(())
+    put(conn, caches, (thread, is_new), &lease, new)
 }
 
 /// Returns whether a checkpoint of the batch is stored: then all of the batch is.
@@ -108,8 +101,15 @@ fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option
     }
 }
 
-/// Stores a lease in the place of the one that the thread has, or as its first one.
-fn put(conn: &Connection, caches: &mut Caches, (thread, is_new): (i64, bool), lease: &LeaseRecord) -> Res<()> {
+/// Stores a lease in the place of the one that the thread has, or as its first one, and its groups as the batch names
+/// them.
+fn put(
+    conn: &Connection,
+    caches: &mut Caches,
+    (thread, is_new): (i64, bool),
+    lease: &LeaseRecord,
+    new: &NewLease,
+) -> Res<()> {
     debug_assert!(lease.epoch > 0, "the first claim has the epoch 1");
     let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
     let retained = caches.leases.0.remove(&thread);
@@ -127,6 +127,11 @@ fn put(conn: &Connection, caches: &mut Caches, (thread, is_new): (i64, bool), le
     if conn.prepare_cached(statement)?.execute(row)? != 1 {
         return Err(corrupt(format!("lease {thread}"), "the row of a lease that was read is missing"));
     }
+    let releases = lease.expires_at.is_none();
+    if !releases || is_in_groups {
+        groups::put(conn, &caches.keys, new, lease, thread)?;
+    }
+    let is_in_groups = !releases && (is_in_groups || new.entered().is_some());
     let retained = RetainedLease { lease: Some(lease.clone()), process: Some(process), is_in_groups };
     caches.leases.0.insert(thread, retained);
     Ok(())
@@ -143,10 +148,8 @@ pub(super) fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> R
         return Ok(lease.clone());
     }
     let lease = read(conn, &caches.keys, thread)?;
-    caches
-        .leases
-        .0
-        .insert(thread, RetainedLease { lease: lease.clone(), process: None, is_in_groups: lease.is_some() });
+    let retained = RetainedLease { lease: lease.clone(), process: None, is_in_groups: lease.is_some() };
+    caches.leases.0.insert(thread, retained);
     Ok(lease)
 }
 
