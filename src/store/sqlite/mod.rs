@@ -676,7 +676,7 @@ impl SqliteBackend {
         let log = open::beside(&self.pool.place().path, "-wal");
         let failed = |error: io::Error| StoreError::Read { reason: error.to_string(), source: Some(error.into()) };
         report.log_tail = match wal_tail::find(&log).map_err(failed)? {
-            Some(tail) => Some(self.pool.read(|view| tail.with_heads(view.conn))?),
+            Some(tail) => self.pool.read(|view| tail.with_heads(view.conn))?,
             None => None,
         };
         if let Some(tail) = report.log_tail.as_ref().filter(|tail| tail.commits > 1) {

@@ -5,7 +5,8 @@
 //! Frames with other salts are leftovers of an earlier log, and sound frames after the last commit are an unfinished
 //! transaction: neither is counted. *Absent:* the index of the log in shared memory, and any repair.
 //!
-//! Invariant: a frame that another process is writing is not taken for a broken one.
+//! Invariant: a frame that another process is writing is not taken for a broken one, and a log that was copied into the
+//! file is not taken for a lost one.
 
 use super::fault::Res;
 use super::wal::FRAME_BYTES;
@@ -28,22 +29,31 @@ const MAGIC: u32 = 0x377f_0682;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FoundTail {
     pub(super) tail: LogTail,
-    found: Vec<FoundCheckpoint>,
+    /// The checkpoints of each page, as its last frame has them.
+    found: BTreeMap<u32, Vec<FoundCheckpoint>>,
+    /// Whether the header of the next log was being written over the header of this one.
+    is_replaced: bool,
 }
 
 impl FoundTail {
     /// Adds the newest checkpoint of each namespace that the file does not hold.
-    pub(super) fn with_heads(&self, conn: &Connection) -> Res<LogTail> {
+    ///
+    /// Returns `None` if the next log was being begun and the file holds all checkpoints of this one: a log is begun
+    /// anew only when all frames of the one before are in the file.
+    pub(super) fn with_heads(&self, conn: &Connection) -> Res<Option<LogTail>> {
         let mut stored = conn.prepare_cached(sql::CHECKPOINT_CHECKSUM)?;
         let mut heads: BTreeMap<i64, FoundCheckpoint> = BTreeMap::new();
-        for found in &self.found {
+        for found in self.found.values().flatten() {
             let is_newer = heads.get(&found.namespace).is_none_or(|head| head.seq < found.seq);
             if is_newer && !stored.exists([found.seq])? {
                 heads.insert(found.namespace, *found);
             }
         }
+        if self.is_replaced && heads.is_empty() {
+            return Ok(None);
+        }
         let lost_heads = heads.into_values().map(|head| head.id).take(PROBLEMS_MAX).collect();
-        Ok(LogTail { lost_heads, ..self.tail.clone() })
+        Ok(Some(LogTail { lost_heads, ..self.tail.clone() }))
     }
 }
 
@@ -83,15 +93,16 @@ fn read(file: File) -> io::Result<Option<FoundTail>> {
     let mut sum = checksum(big_endian, [0; 2], &header[..24]);
     let is_sound = word(&header, 0) & !1 == MAGIC && sum == pair(&header, 24);
     let mut salts = pair(&header, 16);
-    let (mut tail, mut found) = (LogTail::default(), Vec::new());
+    let (mut tail, mut found, mut is_replaced) = (LogTail::default(), BTreeMap::new(), false);
     let mut frame = vec![0; FRAME_BYTES as usize];
     // SQLite reads nothing of a log whose header is broken.
     let mut sound = is_sound;
-    let mut number = 0;
+    let (mut number, mut found_count) = (0, 0);
     while fill(&mut log, &mut frame)? {
         number += 1;
         if number == 1 && !is_sound {
             salts = pair(&frame, 8);
+            is_replaced = follows_header_before(big_endian, &header, &frame);
         }
         let is_of_log = pair(&frame, 8) == salts && word(&frame, 0) > 0;
         if sound {
@@ -105,14 +116,32 @@ fn read(file: File) -> io::Result<Option<FoundTail>> {
             tail.frames = number;
             // The last frame of a transaction counts the pages of the file.
             tail.commits += u64::from(word(&frame, 4) > 0);
-            // The first of them is the broken one.
-            if number > tail.end + 1 && found.len() < LOST_CHECKPOINTS_MAX {
-                found.extend(wal_heads::find(&frame[FRAME_HEADER_BYTES..]));
+            // The first of them is the broken one, unless the header is.
+            if number > tail.end + 1 || is_replaced {
+                let mut of_page = wal_heads::find(&frame[FRAME_HEADER_BYTES..]);
+                let older = found.remove(&word(&frame, 0)).map_or(0, |older: Vec<_>| older.len());
+                found_count -= older;
+                of_page.truncate(LOST_CHECKPOINTS_MAX - found_count);
+                found_count += of_page.len();
+                found.insert(word(&frame, 0), of_page);
             }
         }
     }
     // Without the end of a transaction, the frames are those of one that was rolled back.
-    Ok((tail.commits > 0).then_some(FoundTail { tail, found }))
+    Ok((tail.commits > 0).then_some(FoundTail { tail, found, is_replaced }))
+}
+
+/// Returns whether the first frame follows the header of the log before the one whose header is broken.
+///
+/// SQLite begins a log anew with the next sequence number and other salts. If only a part of that header was written,
+/// the first frame still holds the salts of the header before, and its checksum continues that of this header.
+fn follows_header_before(big_endian: bool, header: &[u8; HEADER_BYTES], frame: &[u8]) -> bool {
+    let mut before = *header;
+    before[12..16].copy_from_slice(&word(header, 12).wrapping_sub(1).to_be_bytes());
+    before[16..24].copy_from_slice(&frame[8..16]);
+    let sum = checksum(big_endian, [0; 2], &before[..24]);
+    let sum = checksum(big_endian, sum, &frame[..8]);
+    checksum(big_endian, sum, &frame[FRAME_HEADER_BYTES..]) == pair(frame, 16)
 }
 
 /// Fills a buffer; returns false if the file ends before.
@@ -132,7 +161,7 @@ fn pair(bytes: &[u8], at: usize) -> [u32; 2] {
 }
 
 /// Continues the checksum of SQLite's log over bytes whose number is a multiple of 8.
-fn checksum(big_endian: bool, [mut first, mut second]: [u32; 2], bytes: &[u8]) -> [u32; 2] {
+pub(super) fn checksum(big_endian: bool, [mut first, mut second]: [u32; 2], bytes: &[u8]) -> [u32; 2] {
     debug_assert!(bytes.len().is_multiple_of(8));
     let word = |bytes: &[u8]| {
         let word = [bytes[0], bytes[1], bytes[2], bytes[3]];

@@ -103,6 +103,44 @@ fn a_broken_header_ends_the_log_before_its_first_frame() {
 }
 
 #[test]
+fn a_log_whose_header_was_being_replaced_is_a_finding_only_if_the_file_lacks_its_checkpoints() {
+    let log = Log::new();
+    let old_header: [u8; HEADER] = log.bytes[..HEADER].try_into().unwrap();
+    // The header that SQLite would write next.
+    let mut new_header = old_header;
+    let word = |header: &[u8], at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+    for (at, next) in [(12, word(&old_header, 12) + 1), (16, word(&old_header, 16).wrapping_add(1)), (20, 0x5a5a_5a5a)]
+    {
+        new_header[at..at + 4].copy_from_slice(&next.to_be_bytes());
+    }
+    let big_endian = word(&old_header, 0) & 1 == 1;
+    let sum = wal_tail::checksum(big_endian, [0; 2], &new_header[..24]);
+    new_header[24..28].copy_from_slice(&sum[0].to_be_bytes());
+    new_header[28..].copy_from_slice(&sum[1].to_be_bytes());
+    let half_written = |written: usize| {
+        let mut bytes = log.bytes.clone();
+        bytes[..written].copy_from_slice(&new_header[..written]);
+        bytes
+    };
+    for written in 16..HEADER {
+        let tail = log.check(&format!("lost{written}.db"), &half_written(written)).log_tail.unwrap();
+        assert_eq!((tail.end, tail.frames, tail.commits), (0, log.frames, 5), "{written} bytes");
+        assert_eq!(tail.lost_heads.len(), 1, "{written} bytes");
+    }
+    let conn = raw(&log.bench.path());
+    conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+    assert_eq!(fs::read(log.bench.folder.path().join("x.db-wal")).unwrap(), log.bytes, "the log is not begun anew");
+    for written in 12..=HEADER {
+        let copied = log.check(&format!("copied{written}.db"), &half_written(written));
+        assert_eq!((copied.checkpoints, copied.log_tail, &copied.problems[..]), (5, None, &[][..]), "{written} bytes");
+    }
+    // Another broken header of the same log stays a finding.
+    let mut broken = log.bytes.clone();
+    broken[20] ^= 1;
+    assert_eq!(log.check("broken.db", &broken).problems.len(), 1);
+}
+
+#[test]
 fn a_log_that_is_whole_and_leftovers_are_no_tail() {
     let mut log = Log::new();
     let path = log.bench.folder.path().join("x.db-wal");
