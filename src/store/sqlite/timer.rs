@@ -97,8 +97,8 @@ fn entry(view: ReadView<'_>, row: &Row<'_>) -> Res<TimerRecord> {
 }
 
 /// Returns the timers of the head of a namespace by their timestamps.
-pub(super) fn list_of(view: ReadView<'_>, thread: &ThreadId, namespace: &Namespace) -> Res<Vec<TimerRecord>> {
-    let Some(namespace) = view.namespace(thread, namespace)? else { return Ok(Vec::new()) };
+pub(super) fn list_of(view: ReadView<'_>, thread: &ThreadId, path: &Namespace) -> Res<Vec<TimerRecord>> {
+    let Some(namespace) = view.namespace(thread, path)? else { return Ok(Vec::new()) };
     let head = heads::head(view.conn, view.keys, namespace)?;
     let mut statement = view.conn.prepare_cached(sql::TIMERS_OF_NAMESPACE)?;
     let mut rows = statement.query([namespace])?;
@@ -109,7 +109,12 @@ pub(super) fn list_of(view: ReadView<'_>, thread: &ThreadId, namespace: &Namespa
             timers.push(timer);
         }
     }
-    Ok(timers)
+    // A row that damage moves to another namespace leaves no gap here.
+    let missing = if path.is_root() { missing(view, namespace, thread)? } else { Vec::new() };
+    match missing.first() {
+        Some(timer) => Err(corrupt(format!("timer of task {}", timer.task), "the task sleeps without a timer")),
+        None => Ok(timers),
+    }
 }
 
 /// Returns an error if a row holds something else than a timestamp: such rows are the first or the last of the index,

@@ -1,7 +1,7 @@
 //! Flipped bytes of indexes and of rows that no index finds: a read gives the same data or an error.
 
 use super::*;
-use crate::base::{Encoded, ListRef};
+use crate::base::{Encoded, ListRef, Map, Value};
 use crate::store::beside::{Beside, KvChange, KvNamespace};
 use crate::store::query::CheckpointQuery;
 use crate::store::{NewTimer, StoreError};
@@ -21,6 +21,8 @@ enum Part {
     /// The lists of the heads alone, at which older changes than the newest one are not read with their checkpoints.
     Lists,
     Timers,
+    /// The timers of each thread, at its head.
+    TimersOfThreads,
 }
 
 fn subgraph() -> Namespace {
@@ -103,7 +105,9 @@ fn timers() -> Bench {
         batch.checkpoints.push(NewCheckpoint { tasks: vec![of.clone()], ..checkpoint(id) });
         bench.store.commit(&batch).unwrap();
         let mut batch = Batch::new(thread(name), Namespace::root(), Some(id));
-        batch.writes.push(writes(id, &of, vec![write(-3, "__interrupt__", WriteValue::Null)]));
+        let interrupt = Map::from_iter([("wake_at".to_owned(), Value::from(wake_at))]);
+        let interrupt = Encoded::encode(&Value::List(vec![Value::Map(interrupt)])).unwrap();
+        batch.writes.push(writes(id, &of, vec![write(-3, "__interrupt__", WriteValue::One(interrupt.into()))]));
         batch.timers.push(NewTimer::new(id, of.id, Some(Timestamp::from_micros(wake_at))));
         bench.store.commit(&batch).unwrap();
     }
@@ -115,7 +119,7 @@ fn made(part: Part) -> Bench {
     match part {
         Part::Log | Part::KeyValues => stored(),
         Part::Lists => lists(),
-        Part::Timers => timers(),
+        Part::Timers | Part::TimersOfThreads => timers(),
     }
 }
 
@@ -167,6 +171,11 @@ fn read(path: &Path, part: Part) -> Result<String, StoreError> {
         Part::Timers => {
             view += &format!("{:?}", store.timers(None, 9)?);
             view += &format!("{:?}", store.timers(Some(Timestamp::from_micros(2)), 9)?);
+        }
+        Part::TimersOfThreads => {
+            for name in THREADS {
+                view += &format!("{:?}", store.timers_of(&thread(name), &Namespace::root())?);
+            }
         }
     }
     Ok(view)
@@ -290,4 +299,5 @@ fn a_flip_in_the_items_of_lists_shows_no_older_one() {
 fn a_flip_in_the_timers_hides_none() {
     flip("timer", Part::Timers);
     flip("timer_wake", Part::Timers);
+    flip("timer", Part::TimersOfThreads);
 }

@@ -49,7 +49,11 @@ fn a_row_that_is_gone_is_noticed_and_made_anew() {
     for (gone, count) in [("DELETE FROM timer WHERE wake_at = 1", 1), ("DELETE FROM timer", 2)] {
         let (folder, path, timers) = asleep();
         harm(&path, gone);
-        let findings = open(&path).check().unwrap().problems;
+        let store = open(&path);
+        let error = store.timers_of(&thread("a"), &Namespace::root()).expect_err(gone);
+        assert!(error.to_string().contains("the task sleeps without a timer"), "{error}");
+        let findings = store.check().unwrap().problems;
+        drop(store);
         assert_eq!((findings.len(), of_timers(&findings)), (count, count), "{findings:?}");
         let to = folder.path().join("recovered.db");
         let report = Store::recover(&path, &to).unwrap();
@@ -74,11 +78,14 @@ fn a_row_that_cannot_be_read_is_an_error_and_is_made_anew() {
         ("task", "X'00'"),
         ("checkpoint", "X'00'"),
         ("namespace", "X'00'"),
+        ("namespace", "namespace + 1"),
     ] {
         let (folder, path, timers) = asleep();
         harm(&path, &format!("UPDATE timer SET {column} = {value} WHERE wake_at = 1"));
         let store = open(&path);
         let error = store.timers(None, 9).expect_err(value);
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{column} {value}: {error}");
+        let error = store.timers_of(&thread("a"), &Namespace::root()).expect_err(value);
         assert!(matches!(error, StoreError::Corrupt { .. }), "{column} {value}: {error}");
         let findings = store.check().unwrap().problems;
         assert!(of_timers(&findings) > 0, "{column} {value}: {findings:?}");
