@@ -211,15 +211,18 @@ impl Queue {
             None => self.store.mint_run(),
         };
         let (mut attempt, mut newest) = (1, None);
-        let is_stored = || {
-            let stored = self.store.backend().last_of_run(thread.id(), &Namespace::root(), &run);
-            stored.map(|stored| self.key.is_some() && stored.is_some())
+        let is_stored = || match &self.key {
+            Some(_) => self.store.backend().last_of_run(thread.id(), &Namespace::root(), &run).map(|run| run.is_some()),
+            None => Ok(false),
         };
         loop {
+            let before = EnqueuedOn::of(&thread);
+            // The head is read first: another process may store the run and end it at any time, and whatever it stores
+            // after this look is a conflict.
             if is_stored()? {
                 return Ok(Queued { thread, is_new: false });
             }
-            let batch = self.batch(&thread, run, newest, input, takes);
+            let batch = before.and_then(|before| self.batch(&thread, run, (before, newest), input, takes));
             match batch.and_then(|batch| self.store.commit(&batch)) {
                 Ok(()) => return Ok(Queued { thread, is_new: true }),
                 // The id of the task is a hash of that of its checkpoint, so the batch is made anew.
@@ -258,12 +261,11 @@ impl Queue {
         &self,
         thread: &Thread,
         run: RunId,
-        newest: Option<CheckpointId>,
+        (before, newest): (EnqueuedOn, Option<CheckpointId>),
         input: &Value,
         takes: QueuedInput,
     ) -> Result<Batch, StoreError> {
         debug_assert!(self.validate().is_ok(), "the options are validated before a batch is made");
-        let before = EnqueuedOn::of(thread)?;
         let (now, step) = (self.store.now(), before.step + 1);
         let id = self.store.mint_checkpoint(step, before.head.max(newest).as_ref());
         let mut checkpoint = NewCheckpoint::new(id, before.head.map(Parent::Local), step, Source::Input, now);

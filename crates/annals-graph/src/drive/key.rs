@@ -32,14 +32,7 @@ impl RunSettings {
             }
             Some(thread) => {
                 let run = RunId::from_key(thread.id(), key);
-                // A commit of an earlier run with the key that was dropped counts as well.
-                thread.store().settle_abandoned();
-                let last = thread.store().backend().last_of_run(thread.id(), &Namespace::root(), &run)?;
-                let earlier = last.map(|record| {
-                    let end = if record.tasks.is_empty() { None } else { end_of(thread, record.point.checkpoint)? };
-                    Ok::<_, Error>(Earlier { last: record.point, end })
-                });
-                return Ok((run, earlier.transpose()?));
+                return Ok((run, Earlier::of(thread, run)?));
             }
         };
         Err(RunError::BadKey { reason }.into())
@@ -65,6 +58,20 @@ fn end_of(thread: &Thread, last: CheckpointId) -> Result<Option<CheckpointRef>, 
 }
 
 impl Earlier {
+    /// Returns what there is of a run; `None` if it has no key, or none has begun with it.
+    pub(super) fn of(thread: &Thread, run: RunId) -> Result<Option<Self>, Error> {
+        if !run.is_of_key() {
+            return Ok(None);
+        }
+        // A commit of an earlier run with the key that was dropped counts as well.
+        thread.store().settle_abandoned();
+        let Some(last) = thread.store().backend().last_of_run(thread.id(), &Namespace::root(), &run)? else {
+            return Ok(None);
+        };
+        let end = if last.tasks.is_empty() { None } else { end_of(thread, last.point.checkpoint)? };
+        Ok(Some(Self { last: last.point, end }))
+    }
+
     /// Returns the checkpoint whose outcome a repeated run shows, unless it continues.
     pub(super) fn at(&self) -> &CheckpointRef {
         self.end.as_ref().unwrap_or(&self.last)

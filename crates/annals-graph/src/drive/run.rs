@@ -746,15 +746,16 @@ pub(super) fn begin(
     let mut start = run_start(graph, input)?;
     check_context(graph, settings.value.as_deref())?;
     let place = &place.outermost()?;
-    let (run, earlier) = settings.run_id(place.thread.as_ref())?;
-    let at = earlier.as_ref().map(Earlier::at).or(place.at.as_ref());
-    let named = place.at.is_some() && earlier.is_none();
+    let (run, mut earlier) = settings.run_id(place.thread.as_ref())?;
     let (mut claimed, mut given, mut from) = (None, None, RootStart::default());
     let (seed, now, store, head, recording) = match &place.thread {
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
-            let loaded = load_claimed(graph, thread, at, (settings, &start, earlier.as_ref()), &mut claimed)?;
+            let loaded =
+                load_claimed(graph, thread, place.at.as_ref(), (settings, &start, run), &mut earlier, &mut claimed)?;
+            let at = earlier.as_ref().map(Earlier::at).or(place.at.as_ref());
+            let named = place.at.is_some() && earlier.is_none();
             let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
             from = RootStart::new(named, earlier.is_some(), &loaded);
             start = verified_start(thread, start, settings, (run, earlier.as_ref(), named), &loaded)?;
@@ -838,15 +839,25 @@ fn load_claimed(
     graph: &Arc<Graph>,
     thread: &Thread,
     at: Option<&CheckpointRef>,
-    (settings, start, earlier): (&RunSettings, &RunStart, Option<&Earlier>),
+    (settings, start, run): (&RunSettings, &RunStart, RunId),
+    earlier: &mut Option<Earlier>,
     claimed: &mut Option<Claimed>,
 ) -> Result<Loaded, Error> {
-    let Some(earlier) = earlier else {
-        *claimed = Some(settings.claim(thread, start)?);
-        let loaded = load::load(graph, thread, at)?;
-        settings.verify_epoch(thread, loaded.lease.as_ref())?;
-        return Ok(loaded);
+    let found = match earlier.take() {
+        Some(found) => found,
+        None => {
+            *claimed = Some(settings.claim(thread, start)?);
+            let loaded = load::load(graph, thread, at)?;
+            settings.verify_epoch(thread, loaded.lease.as_ref())?;
+            // Another process may have begun and ended a run with the key since the first look for it. Whatever it
+            // stores after the head was loaded is a conflict.
+            let Some(found) = Earlier::of(thread, run)? else { return Ok(loaded) };
+            *claimed = None;
+            found
+        }
     };
+    let earlier = earlier.insert(found);
+    let at = Some(earlier.at());
     let loaded = load::load(graph, thread, at)?;
     match earlier.start(&loaded) {
         repeated @ RunStart::Repeat(_) if !loaded.head.recorded.is_empty() => {

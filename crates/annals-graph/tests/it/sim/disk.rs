@@ -1,6 +1,7 @@
 //! A disk that loses unwritten data at a power cut.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp, Value};
@@ -37,6 +38,15 @@ pub(crate) enum Mutant {
     IgnoresLimits,
 }
 
+/// What another process does meanwhile.
+struct Meanwhile(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
 /// The backend in memory behind a queue of writes.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -59,6 +69,7 @@ struct State {
     held: HeldLeases,
     /// The controls of the workers that work, each inside a task of the one before.
     workers: Vec<RunControl>,
+    after_look: Option<Meanwhile>,
 }
 
 /// Puts null in the place of the values of a checkpoint. Returns whether there was another value.
@@ -120,6 +131,11 @@ impl Disk {
     /// Forgets the last worker.
     pub(crate) fn end_worker(&self) {
         self.state.lock().unwrap().workers.pop();
+    }
+
+    /// Calls `act` once, after the next look for a run with a key and before its result is returned.
+    pub(crate) fn after_look(&self, act: impl FnOnce() + Send + 'static) {
+        self.state.lock().unwrap().after_look = Some(Meanwhile(Box::new(act)));
     }
 
     /// Returns whether the power is off.
@@ -344,7 +360,12 @@ impl Backend for Disk {
         run: &RunId,
     ) -> Result<Option<CheckpointRecord>, StoreError> {
         self.alive()?;
-        self.inner.last_of_run(thread, namespace, run)
+        let found = self.inner.last_of_run(thread, namespace, run);
+        let meanwhile = self.state.lock().unwrap().after_look.take();
+        if let Some(Meanwhile(act)) = meanwhile {
+            act();
+        }
+        found
     }
 
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {

@@ -16,6 +16,7 @@ mod losses;
 mod nested;
 mod programs;
 mod queues;
+mod same_key;
 mod turns;
 mod workers;
 
