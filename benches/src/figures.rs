@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 137] = [
+const FIGURES: [Figure; 138] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -52,6 +52,8 @@ const FIGURES: [Figure; 137] = [
     ),
     figure("commit_wait_max_ms_32_processes", "processes", FigureTarget::AtMost(500.0))
         .about("the longest of 6,400 commits of 32 processes on one file, at FULL, each process as fast as it can"),
+    figure("commit_wait_max_ms_32_processes_sqlite", "processes", FigureTarget::None)
+        .about("the same in the same run by hand: one row for each commit, with the busy handler of SQLite"),
     figure("wal_mb_peak_with_reader", "processes", FigureTarget::AtMost(64.0))
         .about("the largest size of the write-ahead log in MB while a slow reader visits a list and another thread commits"),
     figure("fsync_us", "disk", FigureTarget::None),

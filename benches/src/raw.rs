@@ -348,12 +348,7 @@ impl OneRow {
 
     /// Appends a row in a transaction of its own.
     pub(crate) fn append(&mut self, data: &str) -> Result<()> {
-        let conn = lock(&self.writer.conn)?;
-        conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        conn.prepare_cached("INSERT INTO log (thread, ordinal, data) VALUES (1, ?1, ?2)")?
-            .execute(params![self.ordinal, data])?;
-        conn.prepare_cached("COMMIT")?.execute([])?;
-        drop(conn);
+        append_row(&*lock(&self.writer.conn)?, 1, self.ordinal, data)?;
         self.ordinal += 1;
         self.writer.committed(ONE_ROW_FRAMES);
         Ok(())
@@ -364,4 +359,13 @@ impl OneRow {
         self.writer.stop()?;
         Ok(lock(&self.writer.conn)?.query_row("SELECT count(*) FROM log", [], |row| row.get(0))?)
     }
+}
+
+/// Appends a row to the file of [`OneRow`], in a transaction of its own.
+pub(crate) fn append_row(conn: &Connection, thread: i64, ordinal: i64, data: &str) -> Result<()> {
+    conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    conn.prepare_cached("INSERT INTO log (thread, ordinal, data) VALUES (?1, ?2, ?3)")?
+        .execute(params![thread, ordinal, data])?;
+    conn.prepare_cached("COMMIT")?.execute([])?;
+    Ok(())
 }

@@ -215,10 +215,13 @@ impl Queue {
             Some(_) => self.store.backend().last_of_run(thread.id(), &Namespace::root(), &run).map(|run| run.is_some()),
             None => Ok(false),
         };
+        if is_stored()? {
+            return Ok(Queued { thread, is_new: false });
+        }
         loop {
             let before = EnqueuedOn::of(&thread);
-            // The head is read first: another process may store the run and end it at any time, and whatever it stores
-            // after this look is a conflict.
+            // Another process may have stored the run and ended it since the first look. A commit after the head was
+            // read is a conflict.
             if is_stored()? {
                 return Ok(Queued { thread, is_new: false });
             }

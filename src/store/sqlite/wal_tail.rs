@@ -31,7 +31,7 @@ pub(super) struct FoundTail {
     pub(super) tail: LogTail,
     /// The checkpoints of each page, as its last frame has them.
     found: BTreeMap<u32, Vec<FoundCheckpoint>>,
-    /// Whether the header of the next log was being written over the header of this one.
+    /// True if the header of the next log was being written over the header of this one.
     is_replaced: bool,
 }
 
@@ -123,7 +123,9 @@ fn read(file: File) -> io::Result<Option<FoundTail>> {
                 found_count -= older;
                 of_page.truncate(LOST_CHECKPOINTS_MAX - found_count);
                 found_count += of_page.len();
-                found.insert(word(&frame, 0), of_page);
+                if !of_page.is_empty() {
+                    found.insert(word(&frame, 0), of_page);
+                }
             }
         }
     }

@@ -849,8 +849,8 @@ fn load_claimed(
             *claimed = Some(settings.claim(thread, start)?);
             let loaded = load::load(graph, thread, at)?;
             settings.verify_epoch(thread, loaded.lease.as_ref())?;
-            // Another process may have begun and ended a run with the key since the first look for it. Whatever it
-            // stores after the head was loaded is a conflict.
+            // Another process may have begun and ended a run with the key since the first look for it. A commit after
+            // the head was loaded is a conflict.
             let Some(found) = Earlier::of(thread, run)? else { return Ok(loaded) };
             *claimed = None;
             found

@@ -38,7 +38,7 @@ pub(crate) enum Mutant {
     IgnoresLimits,
 }
 
-/// What another process does meanwhile.
+/// The act of another process meanwhile.
 struct Meanwhile(Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Meanwhile {
