@@ -251,7 +251,8 @@ pub struct CheckReport {
     pub entries: u64,
     /// Deleted threads with bytes that are still in the file or in its write-ahead log.
     pub erasing: u64,
-    /// The lost end of the write-ahead log; `None` if the log is whole. A tail of one transaction is not a problem: it
+    /// The lost end of the write-ahead log; `None` if the log is whole, or if it was copied into the file and the next
+    /// one was being begun. A tail of one transaction is not a problem: it
     /// may be a commit that had not returned when the power failed.
     pub log_tail: Option<LogTail>,
     /// The point at which the check ended, for [`Store::check_since`](super::Store::check_since). `None` after a

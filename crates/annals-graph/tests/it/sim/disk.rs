@@ -69,7 +69,8 @@ struct State {
     held: HeldLeases,
     /// The controls of the workers that work, each inside a task of the one before.
     workers: Vec<RunControl>,
-    after_look: Option<Meanwhile>,
+    /// An act of another process, and the number of looks for a run with a key that come before it.
+    after_look: Option<(usize, Meanwhile)>,
 }
 
 /// Puts null in the place of the values of a checkpoint. Returns whether there was another value.
@@ -133,9 +134,20 @@ impl Disk {
         self.state.lock().unwrap().workers.pop();
     }
 
-    /// Calls `act` once, after the next look for a run with a key and before its result is returned.
-    pub(crate) fn after_look(&self, act: impl FnOnce() + Send + 'static) {
-        self.state.lock().unwrap().after_look = Some(Meanwhile(Box::new(act)));
+    /// Calls `act` once, after `before` looks for a run with a key and the next one, whose result is not returned yet.
+    pub(crate) fn after_look(&self, before: usize, act: impl FnOnce() + Send + 'static) {
+        self.state.lock().unwrap().after_look = Some((before, Meanwhile(Box::new(act))));
+    }
+
+    /// Counts a look for a run with a key. Returns the act that comes after it.
+    fn looked(&self) -> Option<Meanwhile> {
+        let mut state = self.state.lock().unwrap();
+        let (before, act) = state.after_look.take()?;
+        if before == 0 {
+            return Some(act);
+        }
+        state.after_look = Some((before - 1, act));
+        None
     }
 
     /// Returns whether the power is off.
@@ -361,8 +373,7 @@ impl Backend for Disk {
     ) -> Result<Option<CheckpointRecord>, StoreError> {
         self.alive()?;
         let found = self.inner.last_of_run(thread, namespace, run);
-        let meanwhile = self.state.lock().unwrap().after_look.take();
-        if let Some(Meanwhile(act)) = meanwhile {
+        if let Some(Meanwhile(act)) = self.looked() {
             act();
         }
         found

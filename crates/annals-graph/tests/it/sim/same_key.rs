@@ -30,35 +30,40 @@ fn inputs(thread: &Thread) -> usize {
 }
 
 #[test]
-fn a_run_that_ends_after_the_look_for_it_is_not_run_again() {
-    for lease in [None, Some(Duration::from_secs(30))] {
+fn a_run_that_ends_after_a_look_for_it_is_not_run_again() {
+    for (before, lease) in [(0, false), (1, false), (0, true), (1, true)] {
         let (disk, [here, there], flow, runs) = place();
         let run = move |flow: &CompiledGraph<Entry<i64, i64>>, thread: &Thread| {
             let run = flow.run(thread).idempotency_key("order-17");
-            let run = match lease {
-                Some(duration) => run.lease(duration),
-                None => run,
-            };
-            run.invoke(16).unwrap().value().copied()
+            let run = if lease { run.lease(Duration::from_secs(30)) } else { run };
+            run.invoke(16).map(|outcome| outcome.value().copied())
         };
         let (thread, other) = (here.thread("t").unwrap(), there.thread("t").unwrap());
         let their_flow = flow.clone();
-        disk.after_look(move || assert_eq!(run(&their_flow, &other), Some(17)));
-        assert_eq!(run(&flow, &thread), Some(17));
-        assert_eq!((runs.load(Ordering::SeqCst), inputs(&thread)), (1, 1), "{lease:?}");
+        // The claim of a lease is committed with the input.
+        disk.after_look(before, move || assert_eq!(run(&their_flow, &other).unwrap(), Some(17)));
+        match run(&flow, &thread) {
+            Ok(value) => assert_eq!((value, before), (Some(17), 0)),
+            Err(error) => assert!(error.is_conflict() && before == 1, "{error}"),
+        }
+        assert_eq!((runs.load(Ordering::SeqCst), inputs(&thread)), (1, 1), "{before} {lease}");
+        assert_eq!(run(&flow, &thread).unwrap(), Some(17));
+        assert_eq!((runs.load(Ordering::SeqCst), inputs(&thread)), (1, 1), "{before} {lease}");
         assert!(thread.last_lease().unwrap().is_none_or(|lease| lease.expires_at.is_none()), "the thread is free");
     }
 }
 
 #[test]
-fn an_enqueued_run_that_ends_after_the_look_for_it_is_not_enqueued_again() {
-    let (disk, [here, there], flow, runs) = place();
-    let their_flow = flow.clone();
-    disk.after_look(move || {
-        assert!(there.queue("main").dedup("order-17").enqueue("t", 16).unwrap().is_new());
-        assert!(their_flow.invoke(&there.thread("t").unwrap(), Input::Continue).unwrap().is_done());
-    });
-    let queued = here.queue("main").dedup("order-17").enqueue("t", 16).unwrap();
-    assert!(!queued.is_new());
-    assert_eq!((runs.load(Ordering::SeqCst), inputs(queued.thread())), (1, 1));
+fn an_enqueued_run_that_ends_after_a_look_for_it_is_not_enqueued_again() {
+    for before in [0, 1] {
+        let (disk, [here, there], flow, runs) = place();
+        let their_flow = flow.clone();
+        disk.after_look(before, move || {
+            assert!(there.queue("main").dedup("order-17").enqueue("t", 16).unwrap().is_new());
+            assert!(their_flow.invoke(&there.thread("t").unwrap(), Input::Continue).unwrap().is_done());
+        });
+        let queued = here.queue("main").dedup("order-17").enqueue("t", 16).unwrap();
+        assert!(!queued.is_new());
+        assert_eq!((runs.load(Ordering::SeqCst), inputs(queued.thread())), (1, 1), "{before}");
+    }
 }
