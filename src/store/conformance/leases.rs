@@ -211,6 +211,46 @@ pub(super) fn groups(backend: &dyn Backend) {
     clean(backend);
 }
 
+pub(super) fn groups_left(backend: &dyn Backend) {
+    let places = ["a", "b", "c"].map(root_of);
+    places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
+    let claim = |n: usize, now: u64, group: LeaseGroup| {
+        let lease = NewLease::claim(claimant(n, now), moment(now), moment(now + 10));
+        backend.commit(&alone(&places[n], lease.in_groups([group])))
+    };
+    let live = |name: &str| LeaseGroup::new(name).live_max(1);
+    let rated = |name: &str| LeaseGroup::new(name).live_max(1).rate(1, Duration::from_millis(100));
+
+    claim(0, 10, live("x")).expect("a place is free");
+    claim(0, 30, live("y")).expect("the lease has expired");
+    claim(1, 31, live("x")).expect("the last claim of the other thread names another group");
+    assert!(is_limited(claim(2, 31, live("y"))), "the last claim of the first thread");
+    // The owner of a lease claims nothing: it stays in its groups, and enters no other one.
+    let again = NewLease::claim(claimant(0, 30), moment(32), moment(45));
+    commit(backend, &alone(&places[0], again.in_groups([live("x")])));
+    assert!(is_limited(claim(2, 33, live("y"))));
+    assert!(is_limited(claim(2, 33, live("x"))));
+    commit(backend, &alone(&places[1], NewLease::release(claimant(1, 31))));
+    claim(2, 34, live("x")).expect("a lease was released, and no other one is in the group");
+
+    // After the next claim the lease is not in the group any more, and the first claim still counts for its rate.
+    for (group, begin, releases) in [("r", 50, true), ("s", 80, false)] {
+        claim(0, begin, rated(group)).expect("a place is free");
+        if releases {
+            commit(backend, &alone(&places[0], NewLease::release(claimant(0, begin))));
+        }
+        claim(0, begin + 11, live("y")).expect("the lease is over");
+        claim(1, begin + 12, live(group)).expect("the group has no live lease");
+        commit(backend, &alone(&places[1], NewLease::release(claimant(1, begin + 12))));
+        match claim(2, begin + 13, rated(group)) {
+            Err(StoreError::LeaseLimit { until, .. }) => assert_eq!(until, Some(moment(begin + 100))),
+            other => panic!("{other:?}"),
+        }
+    }
+    claim(2, 150, rated("r")).expect("the claim has left the period");
+    clean(backend);
+}
+
 pub(super) fn group_race(backend: &dyn Backend) {
     let places: Vec<CasePlace> = (0..8).map(|n| root_of(&format!("t{n}"))).collect();
     places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));

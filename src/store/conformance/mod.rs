@@ -186,6 +186,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("eight threads race for one lease", leases::race),
     ("statements and the batch beside them are stored together, or SQL is not supported", transactions::together),
     ("a group of leases holds its limits", leases::groups),
+    ("a lease is in the groups that its last claim named", leases::groups_left),
     ("eight threads race for the places of a group", leases::group_race),
     ("every field of an entry of the key-value memory", beside::kv_fields),
     ("the order of the key-value memory", beside::kv_order),

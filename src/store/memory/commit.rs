@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::operation::operate;
 use super::stored::{
-    Changed, ChangedItem, ChangedOp, ChangedValue, CheckpointState, CheckpointWrites, Delta, MemoryLog,
+    Changed, ChangedItem, ChangedOp, ChangedValue, CheckpointState, CheckpointWrites, Delta, EnteredGroup, MemoryLog,
     NamespaceVersion, StoredCheckpoint, StoredList, StoredThread, Write, WrittenValue, add_writes, invalid,
 };
 use crate::base::CheckpointId;
@@ -30,12 +30,21 @@ pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreErro
     }
     if let (Some(lease), Some(thread)) = (lease, log.threads.get_mut(&batch.thread)) {
         let is_released = lease.expires_at.is_none();
+        let is_claim = thread.lease.as_ref().is_none_or(|before| before.epoch < lease.epoch);
         thread.lease = Some(lease);
-        if is_released {
-            thread.lease_groups.retain(|(_, rated_until)| rated_until.is_some());
-        } else if let Some((now, groups)) = batch.lease.as_ref().and_then(NewLease::entered) {
-            thread.lease_groups.retain(|(name, _)| groups.iter().all(|group| group.name != *name));
-            thread.lease_groups.extend(groups.iter().map(|group| (group.name.clone(), group.rated_until(now))));
+        if is_released || is_claim {
+            // A claim that counts for a rate does so until its time has passed.
+            thread.lease_groups.retain(|group| group.rated_until.is_some());
+            thread.lease_groups.iter_mut().for_each(|group| group.is_current = false);
+        }
+        let entered = batch.lease.as_ref().and_then(NewLease::entered);
+        if let Some((now, groups)) = entered.filter(|_| is_claim && !is_released) {
+            thread.lease_groups.retain(|before| groups.iter().all(|group| group.name != before.name));
+            thread.lease_groups.extend(groups.iter().map(|group| EnteredGroup {
+                name: group.name.clone(),
+                rated_until: group.rated_until(now),
+                is_current: true,
+            }));
         }
     }
     Ok(())
@@ -47,8 +56,9 @@ fn admit(log: &MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     for group in groups {
         let others = log.threads.iter().filter(|(id, _)| **id != batch.thread);
         let members = others.filter_map(|(_, thread)| {
-            let (_, rated_until) = thread.lease_groups.iter().find(|(name, _)| *name == group.name)?;
-            Some((thread.lease.as_ref().is_some_and(|lease| lease.is_live(now)), *rated_until))
+            let entered = thread.lease_groups.iter().find(|entered| entered.name == group.name)?;
+            let is_live = entered.is_current && thread.lease.as_ref().is_some_and(|lease| lease.is_live(now));
+            Some((is_live, entered.rated_until))
         });
         group.admit(now, members)?;
     }

@@ -39,8 +39,18 @@ pub(super) struct StoredThread {
     pub(super) fields: BTreeMap<OperationField, OperationValue>,
     /// The last lease, also a released one.
     pub(super) lease: Option<LeaseRecord>,
-    /// The groups that its last claim entered, and until when the claim counts for the rate of each.
-    pub(super) lease_groups: Vec<(String, Option<Timestamp>)>,
+    /// The groups that its claims entered: those of the last one, and those of others that count for a rate.
+    pub(super) lease_groups: Vec<EnteredGroup>,
+}
+
+/// A group that a claim of a thread entered.
+#[derive(Debug)]
+pub(super) struct EnteredGroup {
+    pub(super) name: String,
+    /// The timestamp until which the claim counts for the rate; `None` without a rate.
+    pub(super) rated_until: Option<Timestamp>,
+    /// True if the claim is the last one, and not released: the lease counts while it is live.
+    pub(super) is_current: bool,
 }
 
 /// A namespace. A clone is a version of it that no later commit changes, so readers need no lock while they read.

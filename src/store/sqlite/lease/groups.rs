@@ -2,15 +2,14 @@
 //!
 //! A row is written and read in the transaction of a claim. A member counts as live while its lease is; a row of a
 //! lease that has expired, or whose process died, stays until the thread is claimed again or released. *Absent:* the
-//! rules, which are those of
-//! [`LeaseGroup::admit`].
+//! rules, which are those of [`LeaseGroup::admit`].
 
 use super::super::fault::{Fault, Res};
 use super::super::keys::Keys;
 use super::sql;
 use crate::base::Timestamp;
 use crate::base::internal::hash::{check64, keyed_checksum};
-use crate::store::lease::{LeaseGroup, LeaseRecord, NewLease};
+use crate::store::lease::{LeaseGroup, NewLease};
 use rusqlite::{Connection, params};
 
 /// Compares a claim with the limits of its groups. `thread` is `None` for a thread that the batch makes.
@@ -26,8 +25,9 @@ pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Op
             let member: i64 = row.get(0)?;
             if Some(member) != thread {
                 let lease = super::read(conn, keys, member)?;
-                let is_live = lease.is_some_and(|lease| lease.is_live(now));
-                members.push((is_live, row.get::<_, Option<i64>>(1)?.map(Timestamp::from_micros)));
+                let until: Option<i64> = row.get(1)?;
+                let is_live = until.is_none_or(|until| until >= 0) && lease.is_some_and(|lease| lease.is_live(now));
+                members.push((is_live, until.map(|until| Timestamp::from_micros(until.saturating_abs()))));
             }
         }
         group.admit(now, members).map_err(Fault::Store)?;
@@ -35,12 +35,15 @@ pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Op
     Ok(())
 }
 
-/// Stores the groups of a claim, or removes those of a released lease.
-pub(super) fn put(conn: &Connection, keys: &Keys, lease: &NewLease, stored: &LeaseRecord, thread: i64) -> Res<()> {
-    if stored.expires_at.is_none() {
-        conn.prepare_cached(sql::GROUPS_RELEASE)?.execute([thread])?;
-        return Ok(());
-    }
+/// Takes a thread out of its groups. A claim that counts for a rate does so until its time has passed.
+pub(super) fn leave(conn: &Connection, thread: i64) -> Res<()> {
+    conn.prepare_cached(sql::GROUPS_LEAVE)?.execute([thread])?;
+    conn.prepare_cached(sql::GROUPS_LEAVE_RATED)?.execute([thread])?;
+    Ok(())
+}
+
+/// Stores the groups of a claim.
+pub(super) fn enter(conn: &Connection, keys: &Keys, lease: &NewLease, thread: i64) -> Res<()> {
     let Some((now, groups)) = lease.entered() else { return Ok(()) };
     for group in groups {
         let number = number(keys, group);

@@ -114,6 +114,8 @@ fn put(
     let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
     let retained = caches.leases.0.remove(&thread);
     let is_in_groups = retained.as_ref().is_none_or(|retained| retained.is_in_groups);
+    let before = retained.as_ref().and_then(|retained| retained.lease.as_ref());
+    let is_claim = before.is_none_or(|before| before.epoch < lease.epoch);
     let known = retained.and_then(|retained| retained.process.zip(retained.lease));
     let process = known.filter(|(_, before)| before.owner.is_of_process_of(&lease.owner)).map(|(text, _)| text);
     let process = process.unwrap_or_else(|| lease.owner.process_text().into());
@@ -128,10 +130,13 @@ fn put(
         return Err(corrupt(format!("lease {thread}"), "the row of a lease that was read is missing"));
     }
     let releases = lease.expires_at.is_none();
-    if !releases || is_in_groups {
-        groups::put(conn, &caches.keys, new, lease, thread)?;
+    if is_in_groups && (releases || is_claim) {
+        groups::leave(conn, thread)?;
     }
-    let is_in_groups = !releases && (is_in_groups || new.entered().is_some());
+    if is_claim && !releases {
+        groups::enter(conn, &caches.keys, new, thread)?;
+    }
+    let is_in_groups = !releases && if is_claim { new.entered().is_some() } else { is_in_groups };
     let retained = RetainedLease { lease: Some(lease.clone()), process: Some(process), is_in_groups };
     caches.leases.0.insert(thread, retained);
     Ok(())
@@ -201,4 +206,22 @@ fn decode(keys: &Keys, row: &Row<'_>) -> Res<LeaseRecord> {
     };
     let owner = LeaseOwner::stored(owner, &process);
     Ok(LeaseRecord::new(owner, epoch, expires_at.map(Timestamp::from_micros), recoveries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_retained_up_to_a_bound() {
+        let mut leases = RetainedLeases::default();
+        for thread in 0..WRITER_CACHE_MAX as i64 {
+            leases.0.insert(thread, RetainedLease { lease: None, process: None, is_in_groups: false });
+        }
+        leases.bound();
+        assert_eq!(leases.0.len(), WRITER_CACHE_MAX);
+        leases.0.insert(-1, RetainedLease { lease: None, process: None, is_in_groups: false });
+        leases.bound();
+        assert!(leases.0.is_empty());
+    }
 }

@@ -19,8 +19,12 @@ pub(in super::super) const CHECK_LEASES: &str =
 pub(super) const GROUP_MEMBERS: &str =
     "SELECT thread, rated_until FROM lease_group INDEXED BY lease_group_members WHERE grp = ?1";
 pub(super) const GROUP_PUT: &str = "INSERT OR REPLACE INTO lease_group (thread, grp, rated_until) VALUES (?1, ?2, ?3)";
-/// Deletes the rows of released leases whose claims do not count any more.
-pub(super) const GROUP_PASSED: &str = "DELETE FROM lease_group WHERE grp = ?1 AND rated_until <= ?2 \
-     AND (SELECT l.expires_at FROM lease l WHERE l.thread = lease_group.thread) IS NULL";
-pub(super) const GROUPS_RELEASE: &str = "DELETE FROM lease_group WHERE thread = ?1 AND rated_until IS NULL";
+/// Deletes the rows of leases that have left the group and whose claims do not count any more.
+pub(super) const GROUP_PASSED: &str = "DELETE FROM lease_group WHERE grp = ?1 AND max(rated_until, -rated_until) <= ?2 \
+     AND (rated_until < 0 OR (SELECT l.expires_at FROM lease l WHERE l.thread = lease_group.thread) IS NULL)";
+/// Deletes the rows of a thread that count for no rate.
+pub(super) const GROUPS_LEAVE: &str = "DELETE FROM lease_group WHERE thread = ?1 AND rated_until IS NULL";
+/// Marks the others: a negative number counts for the rate alone.
+pub(super) const GROUPS_LEAVE_RATED: &str =
+    "UPDATE lease_group SET rated_until = -rated_until WHERE thread = ?1 AND rated_until > 0";
 pub(super) const GROUPS_DELETE: &str = "DELETE FROM lease_group WHERE thread = ?1";
