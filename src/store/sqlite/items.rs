@@ -523,9 +523,11 @@ impl<'a> ChannelRows<'a> {
         loop {
             let found = other.last(wanted, below - 1)?;
             let all = found.len() < wanted;
+            // Below it the referenced list may have further items between the own ones.
+            let from = found.iter().map(|row| row.position).min().filter(|_| !all);
             let mut live = own.clone();
             self.beside(reference, &mut live, found)?;
-            if live.len() >= count || all {
+            if all || live.iter().filter(|row| from.is_none_or(|from| row.position >= from)).count() >= count {
                 return Ok(live);
             }
             wanted = wanted.saturating_mul(4);

@@ -2,35 +2,66 @@
 
 mod backup;
 mod beside;
+mod calls;
+mod check_rows;
 mod check_since;
+mod checksum_rows;
 #[cfg(feature = "encryption")]
 mod cipher;
 mod commit;
 mod compact;
 mod damage;
 mod erase;
+mod erase_slices;
 mod files;
 mod flips;
 mod forks;
 mod format;
+mod groups;
 mod growth;
 mod heads;
 mod identity;
+mod inspecting;
+mod interning;
 mod invariants;
+mod item_pages;
+mod item_rows;
+mod jobs;
+#[cfg(feature = "encryption")]
+mod key_rows;
+mod kv_rows;
+mod lease_rows;
 mod leases;
+mod lineages;
+mod list_ends;
+mod listings;
 mod migrate;
+mod opening;
 mod operations;
 mod outcomes;
+mod packing;
+mod prune_slices;
+mod reader_pool;
 mod readers;
 mod recover;
+mod recovering;
+#[cfg(feature = "encryption")]
+mod replays;
 mod roundtrip;
 mod schema;
+#[cfg(feature = "encryption")]
+mod sealing;
 mod search;
+mod searching;
+mod thread_rows;
 mod threads;
 mod timers;
 mod transactions;
 mod waits;
+mod wal_pages;
 mod wal_tail;
+mod write_path;
+mod write_rows;
 
 use super::SqliteBackend;
 use crate::base::{CheckpointId, IdSource, Namespace, TaskId, ThreadId, Timestamp};
