@@ -366,6 +366,7 @@ fn run_forgeries(args: &CommandArgs) -> Result<(Value, bool), String> {
         "refused": counts.refused,
         "errors": counts.errors,
         "changed": counts.changed,
+        "untraced": counts.untraced,
         "slowest_ms": counts.slowest_ms,
         "seed": plan.seed,
         "places": counts.places,

@@ -11,6 +11,14 @@ use super::content;
 use crate::rng::Rng;
 use crate::trace::remove_store;
 
+/// The kind of a deletion that leaves no trace: no other row counts the runs of writes that no checkpoint consumed, nor
+/// those of special indexes.
+pub(super) const LONE_RUN: &str = "write without a run of one row";
+/// A query that asks whether a row of `write` is such a run.
+const LONE_WRITE: &str = "SELECT count(*) = 1 FROM write w JOIN write o ON o.checkpoint = w.checkpoint AND o.task = w.task \
+     AND iif(w.idx < 0, o.idx = w.idx, w.child IS NULL AND o.child IS NULL AND o.idx >= 0) \
+     WHERE w.checkpoint IS ?1 AND w.task IS ?2 AND w.idx IS ?3 AND w.part IS ?4";
+
 /// The bytes of a sound file, and of the same one with a schema that lets any type into any column.
 pub(super) struct Base {
     sound: Vec<u8>,
@@ -132,8 +140,9 @@ impl Base {
         let here = table.condition();
         match rng.below(20) {
             0 => {
+                let is_run = name == "write" && conn.query_row(LONE_WRITE, params_from_iter(&key), |row| row.get(0))?;
                 conn.execute(&format!("DELETE FROM \"{name}\" WHERE {here}"), params_from_iter(&key))?;
-                Ok(format!("{name} without a row: {place}"))
+                Ok(if is_run { format!("{LONE_RUN}: {place}") } else { format!("{name} without a row: {place}") })
             }
             1 => {
                 let columns = table.columns.join("\", \"");
