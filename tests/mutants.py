@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -243,11 +243,7 @@ def cargo(copy, folder, *arguments):
 
 
 def targets():
-    """The packages, which are not optimised: with all mutants the engine has six times as many lines."""
-    options = [argument for package in PACKAGES for argument in ("-p", package)]
-    for package in PACKAGES:
-        options += ["--config", f"profile.dev.package.{package}.opt-level=0"]
-    return options
+    return [argument for package in PACKAGES for argument in ("-p", package)]
 
 
 def check(copy, folder):
@@ -331,24 +327,25 @@ def calls(folder, plan):
     print(f"{len(tests)} tests, {len(failed)} of which fail without a mutant: {' '.join(failed)}")
 
 
-def verdict(folder, plan, number, tests):
-    """Runs the tests that call the function of a mutant. Returns `caught`, `hung` or `survived`, and by what."""
-    spent, chosen = 0.0, []
-    for test in tests:
-        if spent + test["s"] > BUDGET_S and chosen:
-            break
-        spent += test["s"]
-        chosen.append(test)
-    if not chosen:
+def verdict(folder, plan, number, tests, first, tried):
+    """Runs the tests that call the function of a mutant, beginning with `first`, without the `tried` quickest ones. Returns
+    `caught`, `hung`, `survived` or `uncalled`, by what test, and how many of the quickest ones have been tried."""
+    if not tests:
         return "uncalled", "", 0
-    # A few quick tests first: most mutants are caught by them, and the start of a program has a cost.
-    groups = [chosen[:12], chosen[12:60], chosen[60:]]
-    for group in groups:
+    spent = sum(test["s"] for test in tests[:tried])
+    chosen = [test for test in first if test not in tests[:tried]]
+    last = tried
+    while last < len(tests) and (spent + tests[last]["s"] <= BUDGET_S or last == 0):
+        spent += tests[last]["s"]
+        chosen += [tests[last]] if tests[last] not in chosen else []
+        last += 1
+    # A few tests first: most mutants are caught by them, and the start of a program has a cost.
+    for group in [chosen[:8], chosen[8:60], chosen[60:]]:
         by_runner = defaultdict(list)
         for test in group:
             by_runner[test["runner"]].append(test)
         for at, some in by_runner.items():
-            limit = 15 + 4 * sum(test["s"] for test in some)
+            limit = 8 + 8 * sum(test["s"] for test in some)
             process = start(folder, plan["runners"][at], [test["name"] for test in some], ANNALS_MUTANT=str(number))
             late = threading.Event()
 
@@ -367,26 +364,33 @@ def verdict(folder, plan, number, tests):
             watchdog.cancel()
             end(process)
             if failed:
-                return "caught", failed, len(chosen)
+                return "caught", failed, last
             if late.is_set():
-                return "hung", some[0]["name"], len(chosen)
+                return "hung", some[0]["name"], last
             if not finished:
-                return "caught", "the process ended", len(chosen)
-    return "survived", "", len(chosen)
+                return "caught", "the process ended", last
+    return "survived", "", last
 
 
 def run(folder, part):
     plan, tests = json.loads((folder / "plan.json").read_text()), json.loads((folder / "tests.json").read_text())
     k, n = (int(number) for number in part.split("/"))
     results = folder / "results.jsonl"
-    # A mutant that survived a smaller budget is tried again.
-    done = {line["number"] for line in read(results) if line["verdict"] != "survived" or line["budget_s"] >= BUDGET_S}
+    # A mutant that survived a smaller budget is tried again, by the tests that it has not seen.
+    before = {line["number"]: line for line in read(results)}
     by_function = defaultdict(list)
     for test in sorted(tests, key=lambda test: test["s"]):
         if test["ok"] and test["s"] <= SLOW_TEST_S:
             for function in test["calls"]:
                 by_function[function].append(test)
-    work = [number for number in plan["tried"] if number % n == k and number not in done]
+    by_name = {test["name"]: test for test in tests}
+    # The tests that caught another mutant of the function, the last one first.
+    caught = defaultdict(list)
+    for line in before.values():
+        if line["by"] in by_name and line["verdict"] == "caught":
+            caught[plan["function"][str(line["number"])]].append(by_name[line["by"]])
+    again = lambda line: line["verdict"] == "survived" and line["budget_s"] < BUDGET_S
+    work = [number for number in plan["tried"] if number % n == k and (number not in before or again(before[number]))]
     work.reverse()
     lock = threading.Lock()
 
@@ -396,11 +400,16 @@ def run(folder, part):
                 if not work:
                     return
                 number = work.pop()
+                function = plan["function"][str(number)]
+                first = caught[function][::-1][:12]
             begin = time.monotonic()
-            what, by, count = verdict(folder, plan, number, by_function[plan["function"][str(number)]])
+            tried = before[number]["tests"] if number in before else 0
+            what, by, count = verdict(folder, plan, number, by_function[function], first, tried)
             line = {"number": number, "name": plan["mutants"][str(number)]["name"], "verdict": what, "by": by, "tests": count,
                     "s": round(time.monotonic() - begin, 1), "budget_s": BUDGET_S}
             with lock, results.open("a") as file:
+                if what == "caught" and by in by_name:
+                    caught[function] = [test for test in caught[function] if test["name"] != by] + [by_name[by]]
                 file.write(json.dumps(line) + "\n")
 
     threads = [threading.Thread(target=one) for _ in range(int(os.environ.get("JOBS", os.cpu_count())))]
@@ -422,12 +431,22 @@ def report(folder):
     for line in lines:
         counts[line["verdict"]] += 1
     print(f"{len(lines)} of {len(plan['tried'])} mutants: " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
-    named = {line.split(" -- ")[0].strip() for line in (ROOT / "tests/mutants.txt").read_text().splitlines() if not line.startswith("#")}
-    for line in lines:
-        # A mutant is known by its file and its change, not by its line.
+    named = Counter(line.split(" -- ")[0].strip() for line in (ROOT / "tests/mutants.txt").read_text().splitlines() if line[:1] != "#")
+    unnamed = []
+    for line in sorted(lines, key=lambda line: line["number"]):
+        # A mutant is known by its file and its change, not by its line: one line of the file names one mutant.
         name = re.sub(r"^([^:]*):\d+:\d+:", r"\1:", line["name"])
-        if line["verdict"] in ("survived", "uncalled") and name not in named:
-            print(f"{line['verdict']}: {line['name']}")
+        if line["verdict"] in ("survived", "uncalled"):
+            if named[name]:
+                named[name] -= 1
+            else:
+                unnamed.append(line)
+    for line in unnamed:
+        print(f"{line['verdict']}: {line['name']}")
+    print(f"{len(unnamed)} mutants are neither noticed nor named")
+    stale = [name for name, count in named.items() if name and count]
+    if stale and len(lines) == len(plan["tried"]):
+        print("named, but noticed or gone: " + "; ".join(stale))
 
 
 if __name__ == "__main__":
