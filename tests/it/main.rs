@@ -16,6 +16,8 @@ mod hostile;
 mod hostile_files;
 mod limits;
 mod meaning;
+mod memory_backend;
+mod memory_threads;
 mod partials;
 mod points;
 mod prune;

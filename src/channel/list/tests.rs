@@ -1,6 +1,8 @@
 //! The list against a plain vector of positions and values, with clones kept alive.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -258,6 +260,93 @@ fn a_list_loaded_at_once_equals_one_loaded_item_by_item() {
             assert_eq!(at_once.last(), Some(&item("later", 1)));
         }
     }
+}
+
+#[test]
+fn a_load_puts_one_item_at_each_position() {
+    let loaded = |items: &[(u64, u32)]| {
+        let mut list = List::new();
+        list.load(items.iter().map(|(position, value)| (*position, Arc::new(*value))).collect());
+        let entries: Vec<(u64, u32)> = list.iter_positions().map(|(position, item)| (position, **item)).collect();
+        (entries, list.end_position())
+    };
+    assert_eq!(loaded(&[(5, 1), (5, 2)]), (vec![(5, 2)], 6));
+    assert_eq!(loaded(&[(5, 1), (5, 2), (6, 3)]), (vec![(5, 2), (6, 3)], 7));
+    assert_eq!(loaded(&[(9, 1), (5, 2), (2, 3)]), (vec![(2, 3), (5, 2), (9, 1)], 10));
+}
+
+#[test]
+fn lists_are_equal_if_all_their_items_are() {
+    let list = List::from(vec![3, 1, 2]);
+    assert_eq!(list, List::from(vec![3, 1, 2]));
+    for other in [vec![3, 1, 4], vec![4, 1, 2], vec![3, 1], vec![3, 1, 2, 2], vec![]] {
+        assert_ne!(list, List::from(other));
+    }
+    let mut moved = List::starting_at(7);
+    moved.extend([3, 1, 2]);
+    assert_eq!(list, moved, "positions do not count");
+}
+
+#[test]
+fn the_place_of_a_position_counts_all_items_before_it() {
+    let mut list: List<u64> = (0..5_000).collect();
+    list.remove(10);
+    for position in [0, 9, 11, 33, 1_024, 2_500, 4_999] {
+        let place = position as usize - usize::from(position > 10);
+        assert_eq!((list.index_of(position), list.position_of(place)), (Some(place), Some(position)));
+        assert_eq!(list.iter_from(position).next().map(|entry| entry.0), Some(position));
+    }
+    assert_eq!((list.index_of(10), list.index_of(5_000)), (None, None));
+}
+
+#[test]
+fn an_item_past_the_32_bit_positions_is_found_by_its_key() {
+    let mut list = List::new();
+    let far = 1 << 40;
+    list.insert_at_position(far, item("far", 1));
+    assert_eq!(list.find("far"), Some(far));
+    for (position, key) in [(3, "near"), (4, "both"), (far + 1, "both")] {
+        list.insert_at_position(position, item(key, 1));
+    }
+    let found = ["near", "far", "both", "other"].map(|key| list.find(key));
+    assert_eq!(found, [Some(3), Some(far), Some(far + 1), None]);
+    assert!(list.remove(far + 1).is_some() && list.replace(far, item("new", 1)));
+    let found = ["near", "far", "both", "new"].map(|key| list.find(key));
+    assert_eq!(found, [Some(3), None, Some(4), Some(far)]);
+}
+
+/// An item that counts how often its key is read.
+struct ReadCounted(String, Rc<Cell<usize>>);
+
+impl Keyed for ReadCounted {
+    fn key(&self) -> Option<&str> {
+        self.1.set(self.1.get() + 1);
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn a_find_reads_the_keys_that_came_since_the_last_one() {
+    let reads = Rc::new(Cell::new(0));
+    let counted = |n: u64| ReadCounted(format!("k{n}"), Rc::clone(&reads));
+    let mut list: List<ReadCounted> = (0..100).map(counted).collect();
+    assert_eq!((list.find("k7"), reads.replace(0)), (Some(7), 101));
+    assert_eq!((list.find("k8"), reads.replace(0)), (Some(8), 1));
+    list.extend((100..150).map(counted));
+    assert_eq!(reads.get(), 0, "a push reads no key");
+    assert_eq!((list.find("k120"), reads.replace(0)), (Some(120), 51));
+}
+
+#[test]
+fn a_key_that_no_item_has_any_more_is_not_looked_for_in_items() {
+    let reads = Rc::new(Cell::new(0));
+    let counted = |key: &str| ReadCounted(key.to_owned(), Rc::clone(&reads));
+    let mut list: List<ReadCounted> = (0..100).map(|_| counted("old")).collect();
+    assert_eq!(list.find("old"), Some(99));
+    (0..100).for_each(|position| assert!(list.replace(position, counted("new"))));
+    reads.set(0);
+    assert_eq!((list.find("old"), reads.replace(0)), (None, 0));
+    assert_eq!((list.find("new"), reads.replace(0)), (Some(99), 1));
 }
 
 #[test]

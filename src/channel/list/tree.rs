@@ -431,3 +431,6 @@ impl<K: Copy, V: Clone> Clone for TreeNode<K, V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

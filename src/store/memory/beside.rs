@@ -292,3 +292,6 @@ impl MemoryCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,3 +48,6 @@ pub(super) fn threads(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), S
     operation::forget(log, threads);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

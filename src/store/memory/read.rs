@@ -379,3 +379,6 @@ pub(super) fn after(log: &MemoryLog, seq: u64, thread: Option<&ThreadId>, limit:
     found.truncate(limit);
     found
 }
+
+#[cfg(test)]
+mod tests;

@@ -255,8 +255,10 @@ impl<K, V> std::fmt::Debug for VersionMap<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stored::{ChannelContent, ChannelVersion, CheckpointState, Item, StoredList};
     use super::*;
     use crate::base::IdSource;
+    use crate::store::batch::Payload;
     use std::collections::BTreeMap;
 
     #[test]
@@ -298,5 +300,90 @@ mod tests {
         assert!(up != down);
         assert_eq!(down.delete_range(&500, &600), 100);
         assert!(up == down);
+    }
+
+    impl<K: Clone, V: Clone> VersionMap<K, V> {
+        /// Miscounts the entries of a map that is not empty.
+        pub(in crate::store::memory) fn damage(&mut self) {
+            self.0.iter_mut().for_each(|node| Arc::make_mut(node).len += 1);
+        }
+    }
+
+    #[test]
+    fn a_map_shows_how_many_entries_it_has() {
+        let mut map = VersionMap::default();
+        assert_eq!(format!("{map:?}"), "Tree(0)");
+        (0..3u64).for_each(|key| map.put(key, ()));
+        assert_eq!(format!("{map:?}"), "Tree(3)");
+    }
+
+    fn node(key: u64, left: Link<u64, ()>, right: Link<u64, ()>) -> Link<u64, ()> {
+        Some(make(key, (), priority(&key), left, right))
+    }
+
+    fn miscount(link: &mut Link<u64, ()>) {
+        link.iter_mut().for_each(|node| Arc::make_mut(node).len += 1);
+    }
+
+    #[test]
+    fn a_map_is_unsound_if_order_or_priority_or_length_is_wrong_anywhere() {
+        // The priority of the key in the middle is the greatest.
+        let is_top = |key: &u64| priority(key) > priority(&(key - 1)).max(priority(&(key + 1)));
+        let top = (1..).find(is_top).unwrap();
+        let (below, above) = (|| node(top - 1, None, None), || node(top + 1, None, None));
+        let sound = || VersionMap(node(top, below(), above()));
+        let damaged = |damage: fn(&mut MapNode<u64, ()>)| {
+            let mut map = sound();
+            damage(Arc::make_mut(map.0.as_mut().unwrap()));
+            map
+        };
+        assert!(sound().is_sound() && VersionMap::<u64, ()>::default().is_sound());
+        let unsound = [
+            ("its length", damaged(|node| node.len += 1)),
+            ("its priority", damaged(|node| node.priority += 1)),
+            (
+                "a length on the left",
+                damaged(|node| {
+                    miscount(&mut node.left);
+                    node.count();
+                }),
+            ),
+            (
+                "a length on the right",
+                damaged(|node| {
+                    miscount(&mut node.right);
+                    node.count();
+                }),
+            ),
+            ("the order", damaged(|node| std::mem::swap(&mut node.left, &mut node.right))),
+            ("a key that is there twice", VersionMap(node(top, node(top, None, None), None))),
+            ("a greater priority on the left", VersionMap(node(top + 1, node(top, None, None), None))),
+            ("a greater priority on the right", VersionMap(node(top - 1, None, node(top, None, None)))),
+        ];
+        for (what, map) in unsound {
+            assert!(!map.is_sound(), "{what} is wrong");
+        }
+    }
+
+    #[test]
+    fn a_state_is_unsound_if_one_of_its_maps_is() {
+        let state = |damage: usize| {
+            let (mut list, mut state) = (StoredList::default(), CheckpointState::default());
+            let payload = Arc::new(Payload::new(Vec::new()));
+            list.positions.put(0, Item { seq: 1, ordinal: 0, task: None, payload });
+            state.seen.put("node".into(), Vec::new());
+            if damage == 1 {
+                list.positions.damage();
+            }
+            let value = ChannelContent::Items(Arc::new(list));
+            state.channels.put("list".into(), ChannelVersion { version: 1, ordinal: 0, task: None, value });
+            match damage {
+                2 => state.seen.damage(),
+                3 => state.channels.damage(),
+                _ => {}
+            }
+            state
+        };
+        assert_eq!([0, 1, 2, 3].map(|damage| state(damage).is_sound()), [true, false, false, false]);
     }
 }

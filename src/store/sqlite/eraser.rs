@@ -320,4 +320,72 @@ mod tests {
         assert_eq!(eraser.trash.schedule.lock().order.len(), 1, "a step holds the threads that are in the trash");
         assert_eq!(own.check().unwrap().problems, []);
     }
+
+    #[test]
+    fn a_thread_that_is_due_and_stays_is_looked_at_again_after_the_interval() {
+        let now = Timestamp::from_micros(500);
+        let mut schedule = TrashSchedule::default();
+        assert_eq!(schedule.pause(now), TRASH_INTERVAL);
+        for (name, until) in [("forked", 500), ("long ago", 3)] {
+            schedule.set(ThreadId::new(name).unwrap(), Some(Timestamp::from_micros(until)));
+        }
+        assert_eq!(schedule.pause(now), TRASH_INTERVAL, "one that is due is passed over");
+        schedule.set(ThreadId::new("soon").unwrap(), Some(Timestamp::from_micros(501)));
+        assert_eq!(schedule.pause(now), Duration::from_micros(1));
+        schedule.set(ThreadId::new("soon").unwrap(), None);
+        assert_eq!(schedule.pause(now), TRASH_INTERVAL);
+    }
+
+    #[test]
+    fn a_step_that_deletes_a_thread_tells_that_rows_are_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = OpenOptions::new().clock(Timestamp::from_micros(0));
+        let path = folder.path().join("x.db");
+        let store = SqliteBackend::open(&path, &options).unwrap();
+        let thread = ThreadId::new("due").unwrap();
+        let mut batch = Batch::new(thread.clone(), Namespace::root(), None);
+        let id = CheckpointId::first_at(Timestamp::from_micros(1));
+        batch.checkpoints.push(NewCheckpoint::new(id, None, 0, Source::Update, Timestamp::from_micros(1)));
+        store.commit(&batch).unwrap();
+        trash(&store, &thread, None, Some("500"));
+        let eraser = store.eraser.as_ref().unwrap();
+        // A clock at which the thread is due, and a schedule of its own.
+        let clock: Arc<dyn Clock> = Arc::new(Timestamp::from_micros(700));
+        let upkeep = TrashUpkeep { clock, pool: Arc::downgrade(&store.pool), schedule: Mutex::default() };
+        let empty = || upkeep.empty(&store.pool, eraser.worker.writer()).unwrap();
+        assert_eq!(empty(), (true, TRASH_INTERVAL));
+        assert_eq!(empty(), (false, TRASH_INTERVAL));
+
+        // The rows go at once and then the log, for which a reader is waited for longer.
+        let step = || ReclaimUpkeep.step(eraser.worker.writer(), &eraser.worker).unwrap();
+        let reader = rusqlite::Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM namespace").unwrap();
+        assert_eq!(step(), Some(RECLAIM_RETRY));
+        drop(reader);
+        assert_eq!(step(), None);
+        assert_eq!(step(), None);
+    }
+
+    #[test]
+    fn a_step_that_leaves_rows_is_followed_by_another_one_soon() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteBackend::open(&folder.path().join("x.db"), &OpenOptions::new()).unwrap();
+        let thread = ThreadId::new("large").unwrap();
+        let mut head = None;
+        for part in 0..2 {
+            let mut batch = Batch::new(thread.clone(), Namespace::root(), head);
+            for n in 1..=250 {
+                let at = Timestamp::from_micros(1);
+                let id = CheckpointId::first_at(Timestamp::from_micros((part * 250 + n) * 10));
+                let parent = head.map(crate::store::Parent::Local);
+                batch.checkpoints.push(NewCheckpoint::new(id, parent, 0, Source::Update, at));
+                head = Some(id);
+            }
+            store.commit(&batch).unwrap();
+        }
+        let eraser = store.eraser.as_ref().unwrap();
+        super::step(eraser.worker.writer(), EraseStep::HideAlone(vec![thread])).unwrap();
+        let step = || ReclaimUpkeep.step(eraser.worker.writer(), &eraser.worker).unwrap();
+        assert_eq!([step(), step()], [Some(RECLAIM_INTERVAL), None]);
+    }
 }

@@ -263,3 +263,31 @@ fn is_cut_short(error: &rusqlite::Error) -> bool {
 fn failed(path: &Path, error: io::Error) -> StoreError {
     cannot_open(path, &error.to_string(), Some(Box::new(error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    #[test]
+    fn a_file_that_is_replaced_between_two_looks_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one.db", "other.db"].map(|name| folder.path().join(name));
+        for path in [&one, &other] {
+            fs::write(path, [7; 2 * HEADER_BYTES]).unwrap();
+        }
+        let meta = |path: &Path| fs::symlink_metadata(path).unwrap();
+        let error = inspect_header(&one, &meta(&other)).unwrap_err();
+        let is_known = system::id(&meta(&one)).is_some();
+        assert_eq!(error.to_string().contains("it was replaced while it was opened"), is_known, "{error}");
+        let error = inspect_header(&one, &meta(&one)).unwrap_err();
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+    }
+
+    #[test]
+    fn pages_that_are_missing_are_damage_and_no_other_error() {
+        let is_cut = |code| is_cut_short(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        assert!(is_cut(ffi::SQLITE_CORRUPT));
+        assert!(![ffi::SQLITE_NOTADB, ffi::SQLITE_IOERR, ffi::SQLITE_CANTOPEN].into_iter().any(is_cut));
+    }
+}

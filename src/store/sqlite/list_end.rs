@@ -326,6 +326,7 @@ mod tests {
         };
         assert_eq!((floor(&[], &[]), floor(&[], &[(10, true), (11, true)])), (4, 4));
         assert_eq!((floor(&[], &[(2, false)]), floor(&[], &[(7, false)]), floor(&[], &[(9, false)])), (4, 8, 10));
+        assert_eq!((floor(&[], &[(10, false)]), floor(&[range(10, 11)], &[])), (4, 4), "they delete nothing");
         assert_eq!((floor(&[], &[(12, false)]), floor(&[], &[(13, true), (10, true)])), (4, 13));
         assert_eq!((floor(&[range(0, 3)], &[]), floor(&[range(5, 7)], &[]), floor(&[range(5, 99)], &[])), (4, 7, 10));
         assert_eq!(floor(&[range(10, 12)], &[(5, true)]), 4, "it deletes nothing");

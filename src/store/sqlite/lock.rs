@@ -142,6 +142,44 @@ mod tests {
     }
 
     #[test]
+    fn pauses_become_longer_and_after_a_long_wait_shorter() {
+        let mut wait = LockWait::new(1_000);
+        assert_eq!(wait.pause, LOCK_RETRY_MIN);
+        wait.next_pause(Duration::ZERO);
+        assert_eq!(wait.pause, 2 * LOCK_RETRY_MIN);
+        wait.next_pause(LOCK_WAIT_LONG);
+        assert_eq!(wait.pause, 4 * LOCK_RETRY_MIN, "the wait is not long yet");
+        for (waited, share) in
+            [(5 * LOCK_WAIT_LONG / 4, 0.8), (8 * LOCK_WAIT_LONG / 5, 0.625), (9 * LOCK_WAIT_LONG, 0.5)]
+        {
+            wait.next_pause(waited);
+            let (pause, expected) = (wait.pause.as_secs_f64(), LOCK_RETRY_MAX.as_secs_f64() * share);
+            assert!((pause / expected - 1.0).abs() < 0.001, "{pause} after {waited:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_takes_a_third_of_the_longest_to_the_whole() {
+        let mut wait = LockWait::new(1_000);
+        (0..8).for_each(|_| _ = wait.next_pause(Duration::ZERO));
+        let pauses: Vec<Duration> = (0..400).map(|n| wait.next_pause(Duration::from_nanos(n))).collect();
+        assert!(pauses.iter().all(|pause| (LOCK_RETRY_MAX / 3..=LOCK_RETRY_MAX).contains(pause)), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause > LOCK_RETRY_MAX.mul_f64(0.8)), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause < LOCK_RETRY_MAX.mul_f64(0.5)), "{pauses:?}");
+    }
+
+    #[test]
+    fn a_lock_covers_the_byte_of_writers_if_it_reaches_it() {
+        let holder = |place: &str| holder_in(&format!("1: POSIX  ADVISORY  WRITE 7 fe:00:81 {place}"), "fe:00:81");
+        for covering in ["0 EOF", "120 EOF", "120 120", "0 120", "119 121", "120 127"] {
+            assert_eq!(holder(covering), Some(7), "{covering}");
+        }
+        for other in ["121 EOF", "0 119", "119 119", "121 127", "123 123"] {
+            assert_eq!(holder(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn a_wait_ends_at_its_limit_and_with_the_first_success() {
         let start = Stopwatch::start();
         assert!(found_busy(&wait_for(30, busy)));

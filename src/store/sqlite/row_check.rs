@@ -151,4 +151,16 @@ mod tests {
             assert_eq!(i64::from(*one as i32), *one, "a check has 32 bits");
         }
     }
+
+    #[test]
+    fn a_check_without_a_key_is_that_of_the_bytes() {
+        let keys = Keys::default();
+        let check = |number| {
+            let mut check = RowCheck::of("item");
+            check.int(number);
+            assert_eq!(check.finish_keyed(&keys), check.finish());
+            check.finish_keyed(&keys)
+        };
+        assert_ne!(check(1), check(2));
+    }
 }

@@ -227,4 +227,30 @@ mod tests {
     fn sqlite_makes_what_the_statements_declare() {
         assert_eq!(declared(&statements(sql::SCHEMA)), *expected(sql::FORMAT).unwrap());
     }
+
+    #[test]
+    fn a_schema_is_compared_with_that_of_its_format_alone() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        verify_format(&conn, sql::FORMAT).unwrap();
+        verify(&conn).unwrap();
+        for format in 1..sql::FORMAT {
+            assert!(verify_format(&conn, format).is_err(), "format {format}");
+        }
+        for unknown in [0, -1, sql::FORMAT + 1] {
+            let error = format!("{:?}", verify_format(&conn, unknown).unwrap_err());
+            assert!(error.contains(&format!("format {unknown} is not known")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_an_application_refers_to_no_table_of_the_store() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        conn.execute_batch("CREATE TABLE app_a (x PRIMARY KEY); CREATE TABLE app_b (x REFERENCES app_a (x))").unwrap();
+        verify(&conn).unwrap();
+        conn.execute_batch("CREATE TABLE app_c (x REFERENCES Checkpoint (seq))").unwrap();
+        let error = format!("{:?}", verify(&conn).unwrap_err());
+        assert!(error.contains("refers to a table of the store") && error.contains("app_c"), "{error}");
+    }
 }

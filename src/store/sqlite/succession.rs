@@ -96,3 +96,65 @@ impl Succession {
         self.0.values().try_for_each(|oldest| oldest.must_be_first(conn))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Bench, raw, thread};
+    use super::*;
+
+    /// A namespace whose second branch leaves the first one after its first checkpoint.
+    fn two_branches() -> (Bench, Connection) {
+        let (mut bench, t) = (Bench::new(), thread("a"));
+        let first = bench.add(&t, None, Vec::new());
+        let second = bench.add(&t, Some(first), Vec::new());
+        bench.add(&t, Some(second), Vec::new());
+        let left = bench.add(&t, Some(first), Vec::new());
+        bench.add(&t, Some(left), Vec::new());
+        let conn = raw(&bench.path());
+        let places = "SELECT group_concat(seq || ':' || branch || '.' || ordinal) FROM checkpoint";
+        let places: String = conn.query_row(places, [], |row| row.get(0)).unwrap();
+        assert_eq!(places, "1:1.0,2:1.1,3:1.2,4:2.1,5:2.2");
+        (bench, conn)
+    }
+
+    fn entry(seq: i64, branch: i64, ordinal: i64, before: Option<i64>) -> ListingEntry {
+        ListingEntry { seq, namespace: 1, branch, ordinal, before, pruned_below: 0 }
+    }
+
+    #[test]
+    fn an_entry_follows_its_parent_or_the_last_one_of_the_branch_before() {
+        let (_bench, conn) = two_branches();
+        let all = [(1, 1, 0, None), (2, 1, 1, Some(1)), (3, 1, 2, Some(2)), (4, 2, 1, None), (5, 2, 2, Some(4))];
+        let all = all.map(|(seq, branch, ordinal, before)| entry(seq, branch, ordinal, before));
+        for (at, newer) in all.iter().enumerate() {
+            for (below, older) in all[..at].iter().enumerate() {
+                let follows = newer.must_follow(&conn, *older);
+                assert_eq!(follows.is_ok(), below + 1 == at, "{} after {}", newer.seq, older.seq);
+            }
+        }
+        let last = all.map(|entry| entry.must_be_last(&conn, i64::MAX).is_ok());
+        assert_eq!(last, [false, false, false, false, true]);
+        let first = all.map(|entry| entry.must_be_first(&conn).is_ok());
+        assert_eq!(first, [true, false, false, false, false]);
+    }
+
+    #[test]
+    fn a_listing_begins_at_the_head_or_below_the_entry_before_it() {
+        let (_bench, conn) = two_branches();
+        let (third, fourth, fifth) = (entry(3, 1, 2, Some(2)), entry(4, 2, 1, None), entry(5, 2, 2, Some(4)));
+        assert!(Succession::default().add(&conn, fifth, true).is_ok());
+        assert!(Succession::default().add(&conn, fourth, true).is_err());
+        assert!(Succession::default().add(&conn, third, false).is_ok());
+        let mut below = Succession::default();
+        below.begin_below(fifth);
+        assert!(below.add(&conn, third, true).is_err());
+        let mut below = Succession::default();
+        below.begin_below(fifth);
+        below.add(&conn, fourth, true).unwrap();
+        below.add(&conn, third, true).unwrap();
+        assert!(below.end(&conn).is_err());
+        below.add(&conn, entry(2, 1, 1, Some(1)), true).unwrap();
+        below.add(&conn, entry(1, 1, 0, None), true).unwrap();
+        below.end(&conn).unwrap();
+    }
+}

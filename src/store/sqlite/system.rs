@@ -295,6 +295,102 @@ mod tests {
         assert!(NETWORK_FILE_SYSTEMS.is_sorted());
     }
 
+    /// A folder with a file of this mode, and what the operating system says of the file.
+    #[cfg(unix)]
+    fn file_of(bits: u32) -> (tempfile::TempDir, Metadata) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "x").unwrap();
+        set_mode(&path, bits).unwrap();
+        let meta = fs::metadata(&path).unwrap();
+        (folder, meta)
+    }
+
+    /// A file that another user owns, if this process may give files away.
+    #[cfg(unix)]
+    fn foreign_file(bits: u32) -> Option<(tempfile::TempDir, Metadata)> {
+        let (folder, _) = file_of(bits);
+        let path = folder.path().join("a");
+        std::os::unix::fs::chown(&path, Some(65_534), Some(65_533)).ok()?;
+        let meta = fs::metadata(&path).unwrap();
+        Some((folder, meta))
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_tells_its_mode_its_names_its_owner_and_its_last_change() {
+        use std::os::unix::fs::MetadataExt;
+        let (folder, meta) = file_of(0o640);
+        assert_eq!((mode(&meta), links(&meta), is_own(&meta)), (0o640, 1, true));
+        let protection = Protection { owner: Some(meta.uid()), group: Some(meta.gid()), mode: 0o640 };
+        assert_eq!(Protection::of(&meta), protection);
+        assert_eq!(changed(&meta), (meta.ctime(), meta.ctime_nsec()));
+        assert!(meta.ctime() > 1_000_000);
+        fs::hard_link(folder.path().join("a"), folder.path().join("b")).unwrap();
+        assert_eq!(links(&fs::metadata(folder.path().join("a")).unwrap()), 2);
+        if cfg!(target_os = "linux") {
+            assert_eq!(effective_user(), Some(meta.uid()), "a file belongs to the user who made it");
+            assert_eq!(Protection::of_new(), Protection { owner: Some(meta.uid()), group: None, mode: 0o600 });
+        }
+        if let Some((_folder, meta)) = foreign_file(0o600) {
+            assert!(!is_own(&meta));
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_owner_of_a_file_is_trusted_who_may_write_to_the_store() {
+        let store = |owner, group, mode| Protection { owner, group, mode };
+        let (_folder, own) = file_of(0o600);
+        assert!(store(Some(65_532), None, 0o600).trusts_owner_of(&own), "it is this user");
+        let Some((_folder, foreign)) = foreign_file(0o600) else { return };
+        for trusting in [
+            store(Some(65_534), None, 0o600),
+            store(None, None, 0o600),
+            store(Some(65_532), Some(65_533), 0o620),
+            store(Some(65_532), Some(65_531), 0o602),
+            store(Some(65_532), None, 0o606),
+        ] {
+            assert!(trusting.trusts_owner_of(&foreign), "{trusting:?}");
+        }
+        for wary in [
+            store(Some(65_532), Some(65_533), 0o600),
+            store(Some(65_532), Some(65_533), 0o640),
+            store(Some(65_532), Some(65_531), 0o620),
+            store(Some(65_532), None, 0o660),
+            store(Some(65_532), Some(65_533), 0o604),
+        ] {
+            assert!(!wary.trusts_owner_of(&foreign), "{wary:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_beside_the_store_gets_no_permission_that_the_store_does_not_have() {
+        for (store, beside, stricter) in [
+            (0o600, 0o600, None),
+            (0o600, 0o400, None),
+            (0o644, 0o640, None),
+            (0o600, 0o644, Some(0o600)),
+            (0o640, 0o666, Some(0o640)),
+            (0o640, 0o604, Some(0o600)),
+            (0o600, 0o620, Some(0o600)),
+            (0o400, 0o600, Some(0o400)),
+        ] {
+            let protection = Protection { mode: store, ..Protection::of_new() };
+            let (_folder, meta) = file_of(beside);
+            assert_eq!(protection.stricter_mode(&meta), stricter, "{store:o}, {beside:o}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_is_gone_is_not_made_durable() {
+        let folder = tempfile::tempdir().unwrap();
+        sync_folder(folder.path()).unwrap();
+        assert!(sync_folder(&folder.path().join("gone")).is_err());
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_descriptor_of_a_file_is_seen_while_it_is_open() {

@@ -216,3 +216,27 @@ impl fmt::Debug for SqlTransaction<'_> {
         f.debug_struct("SqlTransaction").field("statements", &self.statements).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Bench;
+    use super::*;
+    use crate::store::backend::Backend;
+
+    #[test]
+    fn a_transaction_has_as_many_statements_as_the_limit_and_no_more() {
+        let bench = Bench::new();
+        let counted = bench.store.transact(&mut |tx| {
+            tx.statements.set(TRANSACTION_STATEMENTS_MAX - 1);
+            tx.execute_batch("CREATE TABLE app_a (x)")?;
+            for statement in [1, 2].map(|more| TRANSACTION_STATEMENTS_MAX + more) {
+                let error = tx.execute_batch("CREATE TABLE app_b (x)").unwrap_err();
+                assert!(error.to_string().contains("100000 statements at most"), "{error}");
+                assert!(matches!(error, StoreError::Sql { statement: found, .. } if found == statement), "{error}");
+            }
+            assert!(format!("{tx:?}").contains(&format!("{}", TRANSACTION_STATEMENTS_MAX + 2)), "{tx:?}");
+            Ok(None)
+        });
+        counted.unwrap();
+    }
+}

@@ -180,3 +180,62 @@ impl WalInner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Bench, raw};
+    use super::*;
+    use std::fs;
+
+    /// A checkpointer of the file of a store, which does not run.
+    fn checkpointer(bench: &Bench) -> Wal {
+        let place = bench.store.pool.place().clone();
+        let core = Core::new(open::connect_checkpointer(&place).unwrap(), place.clone()).unwrap();
+        Wal::new(place, Arc::new(Mutex::new(core)))
+    }
+
+    /// Lets the WAL of a store hold a commit of so many bytes, and returns its length.
+    fn fill(bench: &Bench, bytes: u64) -> u64 {
+        let conn = raw(&bench.path());
+        conn.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF").unwrap();
+        conn.execute_batch("CREATE TABLE IF NOT EXISTS app_a (x)").unwrap();
+        conn.execute("INSERT INTO app_a VALUES (zeroblob(?1))", [bytes as i64]).unwrap();
+        fs::metadata(open::beside(&bench.path(), "-wal")).unwrap().len()
+    }
+
+    fn wal_bytes(bench: &Bench) -> u64 {
+        fs::metadata(open::beside(&bench.path(), "-wal")).unwrap().len()
+    }
+
+    #[test]
+    fn a_copy_empties_a_wal_that_has_become_large_and_no_smaller_one() {
+        let bench = Bench::new();
+        let wal = checkpointer(&bench);
+        let beyond = |bytes: u64| bytes + bytes / 16;
+        let smaller = fill(&bench, beyond(WAL_RESTART_BYTES));
+        assert!(smaller > WAL_RESTART_BYTES && smaller < WAL_TRUNCATE_BYTES);
+        assert!(wal.0.copy().unwrap());
+        assert_eq!(wal_bytes(&bench), smaller);
+        assert!(wal.progress().unwrap().is_whole());
+        let large = fill(&bench, beyond(WAL_TRUNCATE_BYTES));
+        assert!(large > WAL_TRUNCATE_BYTES);
+        assert!(wal.0.copy().unwrap());
+        assert_eq!(wal_bytes(&bench), 0);
+    }
+
+    #[test]
+    fn a_reader_of_older_pages_keeps_a_large_wal() {
+        let bench = Bench::new();
+        let wal = checkpointer(&bench);
+        fill(&bench, 1);
+        let reader = raw(&bench.path());
+        reader.execute_batch("BEGIN; SELECT * FROM app_a").unwrap();
+        let bytes = fill(&bench, WAL_RESTART_BYTES + WAL_RESTART_BYTES / 16);
+        assert!(!wal.0.copy().unwrap(), "a reader is in the way");
+        assert_eq!(wal_bytes(&bench), bytes);
+        reader.execute_batch("COMMIT").unwrap();
+        assert!(wal.0.copy().unwrap());
+        wal.truncate().unwrap();
+        assert_eq!(wal_bytes(&bench), 0);
+    }
+}

@@ -122,4 +122,81 @@ mod tests {
         }
         assert_eq!((find(&page), find(&[]), find(&[LEAF, 0, 0, 0xff])), (vec![], vec![], vec![]));
     }
+
+    /// The types of the columns of a row: NULL, a byte, 16 bytes, and so on.
+    const KINDS: [u8; COLUMNS] = [0, 1, 44, 0, 1, 1, 1, 1, 6, 0, 0, 0, 0, 44, 4];
+
+    /// Returns a leaf with one row, number 7, whose body begins with the bytes of its namespace.
+    fn leaf(kinds: &[u8], namespace: &[u8]) -> Vec<u8> {
+        let mut page = vec![LEAF, 0, 0, 0, 1, 0, 0, 0, 0, 10];
+        page.extend([100, 7, kinds.len() as u8 + 1]);
+        page.extend(kinds);
+        page.extend(namespace);
+        page.extend([0xab; 16]);
+        page.extend([9; 60]);
+        page
+    }
+
+    fn with(column: usize, kind: u8) -> [u8; COLUMNS] {
+        let mut kinds = KINDS;
+        kinds[column] = kind;
+        kinds
+    }
+
+    #[test]
+    fn a_row_is_read_as_far_as_its_id() {
+        let id = CheckpointId::from_bytes([0xab; 16]);
+        for (kind, bytes, namespace) in [
+            (8, &[][..], 0),
+            (9, &[], 1),
+            (1, &[5], 5),
+            (2, &[1, 2], 258),
+            (3, &[1, 0, 3], 0x1_0003),
+            (4, &[1, 2, 3, 4], 0x0102_0304),
+            (5, &[1, 2, 3, 4, 5, 6], 0x0102_0304_0506),
+            (6, &[1, 2, 3, 4, 5, 6, 7, 8], 0x0102_0304_0506_0708),
+        ] {
+            assert_eq!(find(&leaf(&with(1, kind), bytes)), [FoundCheckpoint { seq: 7, namespace, id }], "{kind}");
+        }
+        // The length of the types may take two bytes.
+        let mut page = leaf(&KINDS, &[5]);
+        page.splice(12..13, [0x80, COLUMNS as u8 + 2]);
+        assert_eq!(find(&page), [FoundCheckpoint { seq: 7, namespace: 5, id }]);
+        // The bytes after the id may be in other pages.
+        assert_eq!(find(&leaf(&KINDS, &[5])[..45]).len(), 1);
+        assert_eq!(find(&leaf(&KINDS, &[5])[..44]), []);
+    }
+
+    #[test]
+    fn a_row_with_columns_of_other_types_is_no_checkpoint() {
+        let mut longer = KINDS.to_vec();
+        longer.push(1);
+        assert_eq!(find(&leaf(&longer, &[5])), []);
+        assert_eq!(find(&leaf(&KINDS[..COLUMNS - 1], &[5])), []);
+        for (column, kind, bytes) in [
+            (0, 1, &[1, 5][..]),
+            (0, 8, &[5]),
+            (1, 0, &[]),
+            (1, 7, &[0; 8]),
+            (1, 12, &[]),
+            (2, 42, &[5]),
+            (2, 45, &[5]),
+            (13, 42, &[5]),
+            (13, 45, &[5]),
+            (13, 0, &[5]),
+            (9, 10, &[5]),
+            (9, 11, &[5]),
+        ] {
+            assert_eq!(find(&leaf(&with(column, kind), bytes)), [], "column {column} of type {kind}");
+        }
+    }
+
+    #[test]
+    fn a_type_tells_the_bytes_of_a_column() {
+        let sizes: Vec<_> = (0..18).map(size).collect();
+        let fixed = [0, 1, 2, 3, 4, 6, 8, 8, 0, 0].map(Some);
+        assert_eq!((&sizes[..10], &sizes[10..12]), (&fixed[..], &[None, None][..]));
+        assert_eq!(sizes[12..], [0, 0, 1, 1, 2, 2].map(Some));
+        assert_eq!((size(44), size(45), size(1_013)), (Some(16), Some(16), Some(500)));
+    }
 }

@@ -138,3 +138,85 @@ impl WorkerState {
         self.waiting.values_mut().for_each(|(_, pause)| *pause = pause.saturating_sub(duration));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Bench;
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A task of so many steps, each after a pause.
+    struct CountedSteps {
+        done: AtomicU32,
+        steps: u32,
+        fails: bool,
+    }
+
+    impl Upkeep for CountedSteps {
+        fn step(&self, _writer: &SqliteWriter, _worker: &Background) -> Result<Option<Duration>, StoreError> {
+            let done = self.done.fetch_add(1, Ordering::SeqCst) + 1;
+            if self.fails {
+                return Err(StoreError::HandleClosed { reason: "it is closed".into() });
+            }
+            Ok((done < self.steps).then_some(Duration::from_millis(1)))
+        }
+    }
+
+    fn background() -> (Bench, Background) {
+        let bench = Bench::new();
+        let worker = Background::new(Arc::clone(bench.store.writer.as_ref().unwrap()));
+        (bench, worker)
+    }
+
+    /// Waits until a task has done its steps, 5 s at most.
+    fn reaches(task: &CountedSteps, steps: u32) -> bool {
+        (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            task.done.load(Ordering::SeqCst) >= steps
+        })
+    }
+
+    #[test]
+    fn a_task_goes_on_after_its_pauses_and_is_woken_again() {
+        let (_bench, worker) = background();
+        let task = Arc::new(CountedSteps { done: AtomicU32::new(0), steps: 3, fails: false });
+        worker.wake(UpkeepKind::Index, Arc::clone(&task) as Arc<dyn Upkeep>);
+        assert!(reaches(&task, 3));
+        worker.wake_after(UpkeepKind::Trash, Arc::clone(&task) as Arc<dyn Upkeep>, Duration::from_millis(2));
+        assert!(reaches(&task, 4));
+        worker.stop();
+        assert_eq!(task.done.load(Ordering::SeqCst), 4);
+    }
+
+    #[test]
+    fn a_stopped_background_does_nothing_more() {
+        let (_bench, worker) = background();
+        let task = Arc::new(CountedSteps { done: AtomicU32::new(0), steps: 9, fails: false });
+        worker.wake_after(UpkeepKind::Reclaim, Arc::clone(&task) as Arc<dyn Upkeep>, Duration::from_secs(60));
+        assert_eq!(format!("{worker:?}"), "Background { waiting: [Reclaim], .. }");
+        worker.stop();
+        assert_eq!(task.done.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_task_of_a_closed_handle_ends_the_thread() {
+        let (_bench, worker) = background();
+        let task = Arc::new(CountedSteps { done: AtomicU32::new(0), steps: 9, fails: true });
+        worker.wake(UpkeepKind::Reclaim, Arc::clone(&task) as Arc<dyn Upkeep>);
+        assert!(reaches(&task, 1));
+        worker.stop();
+        assert_eq!(task.done.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_pause_gets_shorter_by_the_time_that_passes() {
+        let mut state = WorkerState::default();
+        for (kind, millis) in [(UpkeepKind::Reclaim, 5), (UpkeepKind::Trash, 2)] {
+            let task = Arc::new(CountedSteps { done: AtomicU32::new(0), steps: 1, fails: false });
+            state.waiting.insert(kind, (task, Duration::from_millis(millis)));
+        }
+        state.pass(Duration::from_millis(3));
+        let pauses: Vec<_> = state.waiting.values().map(|(_, pause)| pause.as_millis()).collect();
+        assert_eq!(pauses, [2, 0]);
+    }
+}

@@ -505,3 +505,6 @@ pub(super) fn reason(fault: &Fault) -> String {
         Fault::Store(error) => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,3 +70,6 @@ pub(super) fn attempts_of(pending: &PendingWrites) -> Attempts {
     let stored = special_of(pending, RETRIES);
     stored.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

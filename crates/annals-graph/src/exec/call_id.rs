@@ -132,4 +132,12 @@ mod tests {
         assert_eq!(arguments_hash(Some(json!({"b": [1, "x"], "a": null}).into())), 2_750_220_389);
         assert_eq!(arguments_hash(Some(5.into())), 2_707_305_185);
     }
+
+    #[test]
+    fn a_hash_of_arguments_has_its_upper_bit_set_and_is_not_that_of_unknown_ones() {
+        assert_eq!(arguments_hash(None), UNKNOWN_ARGUMENTS);
+        let hashes: std::collections::BTreeSet<u32> = (0..64).map(|n: i64| arguments_hash(Some(n.into()))).collect();
+        assert_eq!(hashes.len(), 64);
+        assert!(hashes.iter().all(|hash| *hash > UNKNOWN_ARGUMENTS));
+    }
 }

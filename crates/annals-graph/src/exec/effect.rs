@@ -199,3 +199,6 @@ pub(crate) enum Status {
     Cancelled(String),
     Failed(RunError),
 }
+
+#[cfg(test)]
+mod tests;

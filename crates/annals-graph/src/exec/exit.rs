@@ -129,6 +129,10 @@ mod tests {
         assert_eq!(items, [cut(0, 8)], "the wider cut is enough");
         add_items(&mut items, vec![put(2), cut(9, 10)]);
         assert_eq!(items, [cut(0, 8), put(2), cut(9, 10)]);
+        add_items(&mut items, vec![cut(0, 3), put(1)]);
+        assert_eq!(items, [cut(0, 8), cut(9, 10), cut(0, 3), put(1)], "a narrower cut leaves the wide one");
+        add_items(&mut items, vec![cut(0, 8)]);
+        assert_eq!(items, [cut(9, 10), cut(0, 8)]);
     }
 
     #[test]

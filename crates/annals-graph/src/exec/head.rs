@@ -256,3 +256,6 @@ impl PendingWrites {
         self.writes.iter().any(|write| [ERROR.1, INTERRUPT.1].contains(&write.index) && is_cleared(write))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -346,3 +346,6 @@ pub(super) fn path_of(graph: &Graph, task: &StepTask) -> Arc<str> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -645,3 +645,6 @@ pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Resu
     encode_stored(graph, &mut writes)?;
     Ok(writes)
 }
+
+#[cfg(test)]
+mod tests;

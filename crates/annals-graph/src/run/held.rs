@@ -133,3 +133,6 @@ fn add_writes(writes: &mut Vec<WriteRecord>, new: NewWrites) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

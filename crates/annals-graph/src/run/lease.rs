@@ -79,3 +79,6 @@ impl RunLease {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

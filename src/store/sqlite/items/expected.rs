@@ -48,3 +48,39 @@ impl ExpectedRows {
         Err(corrupt(item_place(span.branch, channel, *position, span.last), "the row is missing"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn positions(end: u64, written: (u64, u64), (first, last): (i64, i64)) -> [Option<i64>; 2] {
+        ExpectedRows::of(ListSpan { branch: 1, last: 3, end, written }, first, last).positions
+    }
+
+    #[test]
+    fn rows_at_the_ends_of_a_change_are_expected_within_what_is_read() {
+        let all = (0, i64::MAX);
+        assert_eq!(positions(10, (4, 8), all), [Some(4), Some(7)]);
+        assert_eq!(positions(10, (4, 6), all), [Some(4), Some(5)]);
+        assert_eq!(positions(10, (4, 5), all), [Some(4), None], "it is one row");
+        assert_eq!(positions(10, (4, 4), all), [None, None], "nothing was written");
+        assert_eq!(positions(10, (4, 10), all), [Some(4), None], "a delete may have gone past the end");
+        assert_eq!(positions(10, (0, u64::MAX), all), [Some(0), None]);
+        assert_eq!(positions(10, (4, 8), (4, 7)), [Some(4), Some(7)]);
+        assert_eq!(positions(10, (4, 8), (5, 6)), [None, None]);
+        assert_eq!(positions(u64::MAX, (u64::MAX - 2, u64::MAX - 1), all), [None, None]);
+    }
+
+    #[test]
+    fn a_row_is_found_by_its_position_and_the_ordinal_of_the_change() {
+        let mut expected = ExpectedRows::of(ListSpan { branch: 1, last: 3, end: 10, written: (4, 8) }, 0, 9);
+        for (position, ordinal) in [(4, 2), (5, 3), (7, 4)] {
+            expected.found(position, ordinal);
+        }
+        assert_eq!(expected.positions, [Some(4), Some(7)]);
+        expected.found(4, 3);
+        assert_eq!(expected.positions, [None, Some(7)]);
+        expected.found(7, 3);
+        assert_eq!(expected.positions, [None, None]);
+    }
+}

@@ -212,4 +212,20 @@ mod tests {
         }
         schema::verify(&conn).unwrap();
     }
+    #[test]
+    fn a_change_that_fails_leaves_no_transaction() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE a (b)").unwrap();
+        let rows = || conn.query_row("SELECT count(*) FROM a", [], |row| row.get::<_, i64>(0)).unwrap();
+        let insert = || conn.execute("INSERT INTO a VALUES (1)", []).unwrap();
+        let failed = in_transaction(&conn, || {
+            insert();
+            Err::<(), _>(corrupt("here", "it is damaged"))
+        });
+        assert!(failed.is_err() && conn.is_autocommit());
+        assert_eq!(rows(), 0);
+        assert_eq!(in_transaction(&conn, || Ok(insert())).unwrap(), 1);
+        assert!(conn.is_autocommit());
+        assert_eq!(rows(), 1);
+    }
 }

@@ -91,3 +91,94 @@ fn remove(place: &FilePlace, path: &Path) -> Res<()> {
 fn failed(place: &FilePlace, path: &Path, error: io::Error) -> StoreError {
     open::cannot_open(&place.path, &format!("{}: {error}", path.display()), Some(Box::new(error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::handle::OpenOptions;
+    use crate::store::sqlite::SqliteBackend;
+    use crate::store::sqlite::open::readable;
+
+    /// A store in a folder, with a copy that is not verified yet.
+    fn copied(options: &OpenOptions) -> (tempfile::TempDir, FilePlace, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        drop(SqliteBackend::open(&path, &OpenOptions::new()).unwrap());
+        let place = readable(&path, options).unwrap();
+        let copy = unverified(&place, 1);
+        fs::write(&copy, "a copy").unwrap();
+        (folder, place, copy)
+    }
+
+    fn finding() -> Finding {
+        Finding::new(crate::store::check::Invariant::Rows, "here", "it is damaged")
+    }
+
+    #[test]
+    fn a_copy_is_removed_unless_it_is_asked_for_or_needed() {
+        for (retain, has_problem) in [(false, false), (true, false), (false, true), (true, true)] {
+            let (folder, place, copy) = copied(&OpenOptions::new().retain_older_format(retain));
+            let verify = |problems: &mut Vec<Finding>| {
+                problems.extend(has_problem.then(finding));
+                Ok(())
+            };
+            let settled = settle(&place, verify).unwrap().unwrap();
+            let kept = folder.path().canonicalize().unwrap().join("x.db.format-1");
+            assert_eq!((settled.format, settled.problems.len()), (1, usize::from(has_problem)));
+            assert_eq!(settled.path, (retain || has_problem).then(|| kept.clone()));
+            assert_eq!((copy.exists(), kept.exists()), (false, retain || has_problem));
+            assert!(settle(&place, |_| unreachable!("there is no copy")).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_copy_that_another_process_settled_is_none_of_this_one() {
+        let (_folder, place, copy) = copied(&OpenOptions::new().retain_older_format(true));
+        let settled = settle(&place, |_| {
+            fs::remove_file(&copy).unwrap();
+            Ok(())
+        });
+        assert!(settled.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_retained_is_an_error() {
+        let (folder, place, _) = copied(&OpenOptions::new().retain_older_format(true));
+        let moved = tempfile::tempdir().unwrap();
+        let settled = settle(&place, |_| {
+            // A file is in the place of the folder.
+            fs::rename(folder.path(), moved.path().join("moved")).unwrap();
+            fs::write(folder.path(), "a file").unwrap();
+            Ok(())
+        });
+        fs::remove_file(folder.path()).unwrap();
+        assert!(settled.is_err());
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_a_copy_and_not_removed() {
+        let (_folder, place, copy) = copied(&OpenOptions::new());
+        assert!(is_file(&copy));
+        remove(&place, &copy).unwrap();
+        assert!(!copy.exists() && !is_file(&copy));
+        remove(&place, &copy).unwrap();
+        fs::create_dir(&copy).unwrap();
+        assert!(!is_file(&copy));
+        assert!(remove(&place, &copy).is_err() && copy.exists());
+        assert!(settle(&place, |_| unreachable!("there is no copy")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let (folder, place, _) = copied(&OpenOptions::new());
+        let folder = folder.path().canonicalize().unwrap();
+        for name in ["x.db.format-1", "x.db.format-1-2", "x.db.format-1-3"] {
+            assert_eq!(free_name(&place, 1).unwrap(), folder.join(name));
+            fs::write(folder.join(name), "taken").unwrap();
+        }
+        for number in 4..=OLDER_COPIES_MAX {
+            fs::write(folder.join(format!("x.db.format-1-{number}")), "taken").unwrap();
+        }
+        assert!(free_name(&place, 1).is_err());
+    }
+}

@@ -234,4 +234,17 @@ mod tests {
             assert!(lines.iter().all(|line| line.contains(reads)), "{lines:?}");
         }
     }
+    #[test]
+    fn rows_of_writes_that_do_not_go_up_are_damage() {
+        let keys = [(1, 2, 3, 0), (1, 2, 3, 1), (1, 2, 4, 0), (1, 3, 0, 0), (2, 0, 0, 0)];
+        assert!(must_go_up(1, &keys).is_ok() && must_go_up(1, &[]).is_ok());
+        for n in 1..keys.len() {
+            let mut swapped = keys;
+            swapped.swap(n - 1, n);
+            assert!(must_go_up(1, &swapped).is_err(), "{n}");
+            let mut twice = keys;
+            twice[n] = twice[n - 1];
+            assert!(must_go_up(1, &twice).is_err(), "{n} twice");
+        }
+    }
 }

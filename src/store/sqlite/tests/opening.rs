@@ -1,0 +1,189 @@
+//! Opening a file: empty files, formats, locks of others, and files put in its place.
+
+use super::*;
+use crate::store::StoreError;
+use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::open::{
+    beside, connect_checkpointer, connect_copier, connect_lone_reader, connect_reader, connect_unlocked, identify,
+    is_unmade, readable, writable,
+};
+use crate::store::sqlite::sql;
+use std::fs;
+
+/// A closed store with one checkpoint.
+fn closed() -> (TempDir, PathBuf, CheckpointId) {
+    let mut bench = Bench::new();
+    let id = bench.add(&thread("a"), None, vec![value("x", 1, plain(&[1]))]);
+    let path = bench.path();
+    drop(bench.store);
+    (bench.folder, path, id)
+}
+
+#[test]
+fn a_file_without_tables_and_numbers_alone_is_unmade() {
+    let path = Path::new("x.db");
+    let of = |statements: &str| {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(statements).unwrap();
+        is_unmade(path, &conn)
+    };
+    assert!(of("").unwrap());
+    for other in [
+        "PRAGMA user_version = 2",
+        "PRAGMA application_id = 7",
+        "CREATE TABLE a (b)",
+        "PRAGMA application_id = 7; CREATE TABLE a (b)",
+        "PRAGMA user_version = 2; CREATE TABLE a (b)",
+    ] {
+        assert!(matches!(of(other), Err(Fault::Store(StoreError::NotAStore { .. }))), "{other}");
+    }
+    let ours = format!("PRAGMA application_id = {}; PRAGMA user_version = {};", sql::APPLICATION_ID, sql::FORMAT);
+    assert!(!of(&ours).unwrap());
+}
+
+#[test]
+fn a_store_is_identified_by_its_numbers() {
+    let path = Path::new("x.db");
+    for format in 1..=sql::FORMAT {
+        identify(path, sql::APPLICATION_ID, format).unwrap();
+    }
+    let newer = identify(path, sql::APPLICATION_ID, sql::FORMAT + 1).unwrap_err();
+    assert!(matches!(newer, StoreError::NewerFormat { found: 3, supported: 2, .. }), "{newer}");
+    for (application, format) in [(sql::APPLICATION_ID, 0), (sql::APPLICATION_ID, -1), (0, 1), (7, 9)] {
+        let error = identify(path, application, format).unwrap_err();
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{application} {format}: {error}");
+    }
+}
+
+#[test]
+fn a_store_of_the_newest_format_opens_where_migrations_are_refused() {
+    let (folder, path, id) = closed();
+    let options = options().migrate(false);
+    let store = SqliteBackend::open(&path, &options).unwrap();
+    assert_eq!(store.head_id(&thread("a"), &Namespace::root()).unwrap(), Some(id));
+    assert!(store.migration().is_none());
+    assert!(SqliteBackend::open(&folder.path().join("new.db"), &options).is_ok());
+}
+
+#[test]
+fn a_migration_beside_a_writer_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
+    let other = raw(&path);
+    other.execute_batch("PRAGMA journal_mode = WAL; BEGIN IMMEDIATE").unwrap();
+    let error = SqliteBackend::open(&path, &options().busy_timeout_ms(20)).unwrap_err();
+    match error {
+        StoreError::Busy { waited_ms, holder } => {
+            assert_eq!(waited_ms, 20);
+            #[cfg(target_os = "linux")]
+            assert_eq!(holder, Some(std::process::id()));
+            #[cfg(not(target_os = "linux"))]
+            assert_eq!(holder, None);
+        }
+        error => panic!("{error:?}"),
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    assert!(open(&path).migration().is_some());
+}
+
+#[test]
+fn a_migration_leaves_an_empty_log_and_temporary_data_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
+    let temporary =
+        |conn: &rusqlite::Connection| -> i64 { conn.query_row("PRAGMA temp_store", [], |row| row.get(0)).unwrap() };
+    let migrated = writable(&path, &options()).unwrap();
+    assert!(migrated.migration.is_some());
+    assert_eq!(fs::metadata(beside(&path, "-wal")).unwrap().len(), 0);
+    assert_eq!(temporary(&migrated.conn), 2);
+    let opened = writable(&path, &options()).unwrap();
+    assert!(opened.migration.is_none());
+    assert_eq!(temporary(&opened.conn), 2);
+}
+
+#[test]
+fn a_page_that_sqlite_cannot_read_is_damage_of_a_file_that_is_migrated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
+    let conn = raw(&path);
+    let root = |name: &str| -> usize {
+        conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [name], |row| row.get::<_, i64>(0))
+            .unwrap() as usize
+    };
+    let pages = ["payload", "version", "item"].map(root);
+    drop(conn);
+    let whole = fs::read(&path).unwrap();
+    for page in pages {
+        let mut harmed = whole.clone();
+        harmed[(page - 1) * 4_096] = 0xff;
+        fs::write(&path, harmed).unwrap();
+        let error = SqliteBackend::open(&path, &options()).unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_made_is_no_busy_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
+    // A folder is in the place of the copy.
+    fs::create_dir(beside(&path, ".format-1-unverified")).unwrap();
+    fs::write(beside(&path, ".format-1-unverified").join("kept"), "of somebody else").unwrap();
+    let error = SqliteBackend::open(&path, &options()).unwrap_err();
+    assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
+}
+
+#[test]
+fn a_header_that_sqlite_refuses_is_that_of_no_store() {
+    let (_folder, path, _) = closed();
+    let whole = fs::read(&path).unwrap();
+    // The fractions of a page that a row may fill.
+    for (at, byte) in [(21, 1), (22, 1), (23, 1)] {
+        let mut changed = whole.clone();
+        changed[at] = byte;
+        fs::write(&path, &changed).unwrap();
+        let error = SqliteBackend::open(&path, &options()).unwrap_err();
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{at}: {error:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn no_connection_follows_a_link_in_the_place_of_the_file() {
+    let (folder, path, _) = closed();
+    let place = readable(&path, &options()).unwrap();
+    assert!(connect_reader(&place).is_ok());
+    let moved = folder.path().join("moved.db");
+    fs::rename(&path, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &path).unwrap();
+    assert!(connect_reader(&place).is_err());
+    assert!(connect_lone_reader(&place).is_err());
+    assert!(connect_copier(&place).is_err());
+    assert!(connect_checkpointer(&place).is_err());
+    assert!(connect_unlocked(&path).is_err());
+    assert!(connect_unlocked(&moved).is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_in_the_place_of_another_one_is_not_in_place() {
+    let (folder, path, _) = closed();
+    let file = writable(&path, &options()).unwrap();
+    assert!(file.place.is_in_place());
+    let moved = folder.path().join("moved.db");
+    fs::rename(&path, &moved).unwrap();
+    assert!(!file.place.is_in_place(), "it is gone");
+    fs::copy(&moved, &path).unwrap();
+    assert!(!file.place.is_in_place(), "a copy");
+    fs::rename(&moved, &path).unwrap();
+    assert!(file.place.is_in_place());
+    // A place that was only read has no file to compare.
+    let read = readable(&path, &options()).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    assert!(read.is_in_place());
+}
