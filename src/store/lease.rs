@@ -88,6 +88,12 @@ pub struct LeaseRecord {
 }
 
 impl LeaseRecord {
+    /// Returns whether this lease in the place of another one is a claim. A batch of an owner that holds the lease
+    /// already claims nothing.
+    pub(crate) fn is_claim(&self, before: Option<&Self>) -> bool {
+        before.is_none_or(|before| before.epoch < self.epoch)
+    }
+
     /// Makes the record of a stored lease.
     pub fn new(owner: LeaseOwner, epoch: u64, expires_at: Option<Timestamp>, recoveries: u64) -> Self {
         Self { owner, epoch, expires_at, recoveries }

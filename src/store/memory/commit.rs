@@ -30,7 +30,7 @@ pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreErro
     }
     if let (Some(lease), Some(thread)) = (lease, log.threads.get_mut(&batch.thread)) {
         let is_released = lease.expires_at.is_none();
-        let is_claim = thread.lease.as_ref().is_none_or(|before| before.epoch < lease.epoch);
+        let is_claim = lease.is_claim(thread.lease.as_ref());
         thread.lease = Some(lease);
         if is_released || is_claim {
             // A claim that counts for a rate does so until its time has passed.
@@ -70,8 +70,7 @@ fn leased(log: &MemoryLog, batch: &Batch) -> Result<Option<LeaseRecord>, StoreEr
     let Some(new) = &batch.lease else { return Ok(None) };
     let stored = log.threads.get(&batch.thread).and_then(|thread| thread.lease.as_ref());
     let admitted = new.apply(&batch.thread, stored).and_then(|changed| {
-        // A batch of an owner that holds the lease already claims nothing.
-        let is_claim = changed.as_ref().is_some_and(|lease| stored.is_none_or(|old| old.epoch < lease.epoch));
+        let is_claim = changed.as_ref().is_some_and(|lease| lease.is_claim(stored));
         if is_claim { admit(log, batch).map(|()| changed) } else { Ok(changed) }
     });
     match admitted {

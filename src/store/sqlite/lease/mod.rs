@@ -86,8 +86,7 @@ fn compare(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<(Option
     let stored = thread.map(|thread| retained(conn, caches, thread)).transpose()?.flatten();
     let Some(new) = &batch.lease else { return Ok((thread, stored.is_none(), None)) };
     let admitted = new.apply(&batch.thread, stored.as_ref()).map_err(Fault::Store).and_then(|changed| {
-        // A batch of an owner that holds the lease already claims nothing.
-        let is_claim = changed.as_ref().is_some_and(|lease| stored.as_ref().is_none_or(|old| old.epoch < lease.epoch));
+        let is_claim = changed.as_ref().is_some_and(|lease| lease.is_claim(stored.as_ref()));
         if is_claim {
             groups::admit(conn, &caches.keys, new, thread)?;
         }
@@ -114,8 +113,7 @@ fn put(
     let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
     let retained = caches.leases.0.remove(&thread);
     let is_in_groups = retained.as_ref().is_none_or(|retained| retained.is_in_groups);
-    let before = retained.as_ref().and_then(|retained| retained.lease.as_ref());
-    let is_claim = before.is_none_or(|before| before.epoch < lease.epoch);
+    let is_claim = lease.is_claim(retained.as_ref().and_then(|retained| retained.lease.as_ref()));
     let known = retained.and_then(|retained| retained.process.zip(retained.lease));
     let process = known.filter(|(_, before)| before.owner.is_of_process_of(&lease.owner)).map(|(text, _)| text);
     let process = process.unwrap_or_else(|| lease.owner.process_text().into());
