@@ -7,7 +7,7 @@
 //! this process has a descriptor is read through SQLite, which delays its own closing while it holds a lock. Two copies
 //! of SQLite in one process, or a program that locks the file by itself, remain unknown to each other.
 
-use super::fault::{Fault, is_no_database};
+use super::fault::Fault;
 use super::open::{beside, cannot_open, connect_unlocked, identify, not_a_store, opening};
 use super::system::{self, Protection};
 use super::{migrate, registry, sql};
@@ -182,7 +182,7 @@ fn inspect_header(path: &Path, meta: &Metadata) -> Result<FileKind, StoreError> 
     let header = Header::read(&bytes);
     identify(path, header.application, header.format)?;
     let has_journal = fs::metadata(beside(path, "-journal")).is_ok_and(|journal| journal.len() > 0);
-    if header.is_wal && has_journal && !is_journal_of_switch(path, &header) {
+    if header.is_wal && has_journal && !is_journal_of_switch(path, header.pages, header.page_bytes) {
         let reason = format!("{} is not a journal of it: remove it", beside(path, "-journal").display());
         return Err(cannot_open(path, &reason, None));
     }
@@ -220,7 +220,7 @@ impl Header {
 /// was written when the file had as many pages as now, and holds the first page alone. After a power cut it can lie
 /// beside a WAL that was begun and not synced yet, and replaying it does no harm. Any other journal is foreign, as a
 /// WAL needs none, and replaying it would destroy the store.
-fn is_journal_of_switch(path: &Path, header: &Header) -> bool {
+fn is_journal_of_switch(path: &Path, file_pages: Option<u32>, page_bytes: u64) -> bool {
     let mut bytes = [0; JOURNAL_HEADER_BYTES];
     let length = system::open_to_read(&beside(path, "-journal")).and_then(|mut file| {
         file.read_exact(&mut bytes)?;
@@ -228,30 +228,36 @@ fn is_journal_of_switch(path: &Path, header: &Header) -> bool {
     });
     let pages = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
     // A header of a sector, and a page with its number and checksum.
-    let one_page = JOURNAL_SECTOR_BYTES + header.page_bytes + 8;
-    length.is_ok_and(|length| length <= one_page) && bytes[..8] == JOURNAL_MAGIC && Some(pages) == header.pages
+    let one_page = JOURNAL_SECTOR_BYTES + page_bytes + 8;
+    length.is_ok_and(|length| length <= one_page) && bytes[..8] == JOURNAL_MAGIC && Some(pages) == file_pages
 }
 
-/// Reads the identity of a file that another part of this process has open, without locks and without its WAL.
+/// Reads the identity of a file that another part of this process has open, without locks and without its WAL. SQLite
+/// does not say here whether the file is in WAL mode, so a journal is accepted only if it is harmless in this mode.
 fn inspect_through_sqlite(path: &Path) -> Result<FileKind, StoreError> {
-    let identity = connect_unlocked(path).and_then(|conn| {
-        let mode: String = conn.query_row(sql::JOURNAL_MODE, [], |row| row.get(0))?;
-        Ok((migrate::identity(&conn)?, mode))
+    let read = connect_unlocked(path).and_then(|conn| {
+        let (application, format, _) = migrate::identity(&conn)?;
+        let pages: u32 = conn.query_row(sql::ALL_PAGES, [], |row| row.get(0))?;
+        let page_bytes: u32 = conn.query_row(sql::READ_PAGE_BYTES, [], |row| row.get(0))?;
+        Ok((application, format, pages, page_bytes))
     });
     let has_bytes = |suffix: &str| fs::metadata(beside(path, suffix)).is_ok_and(|meta| meta.len() > 0);
-    match identity {
-        Ok(((application, format, _), mode)) => {
+    match read {
+        Ok((application, format, pages, page_bytes)) => {
             identify(path, application, format)?;
-            if mode == "wal" && has_bytes("-journal") {
-                let reason = format!("{} is not a journal of it: remove it", beside(path, "-journal").display());
+            if has_bytes("-journal") && !is_journal_of_switch(path, Some(pages), u64::from(page_bytes)) {
+                let journal = beside(path, "-journal");
+                let reason = format!(
+                    "{} may be the journal of another file, which cannot be told while this process has the store open: \
+                     close it, or remove the journal",
+                    journal.display()
+                );
                 return Err(cannot_open(path, &reason, None));
             }
             Ok(FileKind::Store)
         }
         // Pages that are missing in the file may be in its WAL.
-        Err(Fault::Sql(error)) if has_bytes("-wal") && is_cut_short(&error) && !is_no_database(&error) => {
-            Ok(FileKind::Store)
-        }
+        Err(Fault::Sql(error)) if has_bytes("-wal") && is_cut_short(&error) => Ok(FileKind::Store),
         Err(fault) => Err(opening(path, fault)),
     }
 }

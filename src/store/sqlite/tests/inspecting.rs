@@ -172,24 +172,54 @@ fn a_header_tells_what_a_file_is() {
     assert_eq!(inspect(&path).unwrap(), FileKind::Store);
 }
 
+/// Writes a journal of so many bytes that was begun when its file had so many pages.
+fn place_journal(path: &Path, length: usize, pages: &[u8]) {
+    let mut content = vec![0; length];
+    content[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
+    content[16..20].copy_from_slice(pages);
+    place(path, &content);
+}
+
 #[test]
 fn a_journal_of_a_switch_holds_one_page() {
     let (_folder, path, bytes) = closed();
     let journal = beside(&path, "-journal");
     // A sector, and a page with its number and its checksum.
     let one_page = 4_096 + 4_096 + 8;
-    let of = |length: usize, pages: &[u8]| {
-        let mut content = vec![0; length];
-        content[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
-        content[16..20].copy_from_slice(pages);
-        place(&journal, &content);
-        inspect(&path)
-    };
-    for length in [20, 512 + 4_096 + 8, one_page] {
-        assert_eq!(of(length, &bytes[28..32]).unwrap(), FileKind::Store, "{length}");
+    for (is_held, why) in [(false, "is not a journal of it"), (true, "may be the journal of another file")] {
+        let _held = is_held.then(|| File::open(&path).unwrap());
+        let of = |length: usize, pages: &[u8]| {
+            place_journal(&journal, length, pages);
+            inspect(&path)
+        };
+        for length in [20, 512 + 4_096 + 8, one_page] {
+            assert_eq!(of(length, &bytes[28..32]).unwrap(), FileKind::Store, "{length}");
+        }
+        refused(of(one_page + 1, &bytes[28..32]), why);
+        refused(of(one_page, &[0, 0, 0, 1]), why);
     }
-    refused(of(one_page + 1, &bytes[28..32]), "is not a journal of it");
-    refused(of(one_page, &[0, 0, 0, 1]), "is not a journal of it");
+}
+
+#[test]
+fn a_foreign_journal_is_not_replayed_into_a_store_that_this_process_has_open() {
+    let (_folder, path, bytes) = closed();
+    let _held = File::open(&path).unwrap();
+    let journal = beside(&path, "-journal");
+    // Three pages of zeros in the places of pages 3 to 5, in sectors of 512 bytes.
+    place_journal(&journal, 512 + 3 * 4_104, &bytes[28..32]);
+    let mut content = fs::read(&journal).unwrap();
+    content[8..12].copy_from_slice(&3_u32.to_be_bytes());
+    content[20..24].copy_from_slice(&512_u32.to_be_bytes());
+    content[24..28].copy_from_slice(&4_096_u32.to_be_bytes());
+    for nth in 0..3 {
+        let at = 512 + nth * 4_104;
+        content[at..at + 4].copy_from_slice(&(nth as u32 + 3).to_be_bytes());
+    }
+    place(&journal, &content);
+    refused(SqliteBackend::open(&path, &options()).map(drop), "may be the journal of another file");
+    assert!(fs::read(&path).unwrap() == bytes, "the file is as it was");
+    fs::remove_file(&journal).unwrap();
+    assert_eq!(SqliteBackend::open(&path, &options()).unwrap().check().unwrap().problems, []);
 }
 
 #[test]
