@@ -451,12 +451,13 @@ impl ReadView<'_> {
         let mut statement = self.conn.prepare_cached(sql::BRANCHES)?;
         let mut rows = statement.query([namespace])?;
         let mut found: Vec<BranchRecord> = Vec::new();
-        let mut above = [0xff_u8; 16];
+        // Seventeen bytes of 0xff are above every id.
+        let mut above = vec![0xff_u8; 17];
         while let Some(row) = rows.next()? {
             let branch: i64 = row.get(0)?;
             row_check::verify("branch", row, 7, &|| format!("branch {branch}"))?;
-            let tip = self.last_of_branch(namespace, branch, above)?;
-            above = tip;
+            let tip = self.last_of_branch(namespace, branch, &above)?;
+            above = tip.to_vec();
             let point = CheckpointRef::new(thread.clone(), path.clone(), CheckpointId::from_bytes(tip));
             let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
             let last = self.checkpoint(&point)?.filter(|last| last.branch as i64 == branch).ok_or_else(missing)?;
@@ -467,25 +468,24 @@ impl ReadView<'_> {
         Ok(found)
     }
 
-    /// Returns the greatest id of a branch, all of whose checkpoints have ids below `above` or equal to it.
-    fn last_of_branch(self, namespace: i64, branch: i64, above: [u8; 16]) -> Res<[u8; 16]> {
+    /// Returns the greatest id of a branch, all of whose checkpoints have ids below `above`.
+    fn last_of_branch(self, namespace: i64, branch: i64, above: &[u8]) -> Res<[u8; 16]> {
         let mut statement = self.conn.prepare_cached(sql::ID_BELOW)?;
-        let mut below = |id: u128| -> Res<Option<([u8; 16], i64)>> {
-            let row = statement.query_row(params![namespace, id.to_be_bytes()], |row| Ok((row.get(0)?, row.get(1)?)));
-            Ok(row.optional()?)
+        let mut below = |id: &[u8]| -> Res<Option<([u8; 16], i64)>> {
+            Ok(statement.query_row(params![namespace, id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
         };
         let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
-        let mut high = u128::from_be_bytes(above);
+        let mut found = below(above)?;
         let mut low = 0_u128;
         loop {
-            let (id, of) = below(high)?.ok_or_else(missing)?;
+            let (id, of) = found.ok_or_else(missing)?;
             if of <= branch {
                 return if of == branch { Ok(id) } else { Err(missing()) };
             }
             // The id belongs to a later branch: search below it.
-            high = u128::from_be_bytes(id);
+            let mut high = u128::from_be_bytes(id);
             let middle = low + (high - low) / 2;
-            match below(middle)? {
+            match below(&middle.to_be_bytes())? {
                 Some((id, of)) if of > branch => high = u128::from_be_bytes(id).max(low + 1),
                 Some((id, _)) => low = u128::from_be_bytes(id).max(low),
                 None => low = middle,
@@ -493,6 +493,7 @@ impl ReadView<'_> {
             if high <= low {
                 return Err(missing());
             }
+            found = below(&high.to_be_bytes())?;
         }
     }
 

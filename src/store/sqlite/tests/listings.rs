@@ -202,6 +202,9 @@ fn the_last_checkpoint_of_each_branch_is_found() {
     assert_branches(&[&[1, 2], &[300, 301, 302], &[310, 320, 330, 340], &[350, 351]]);
     let far = 1_u128 << 120;
     assert_branches(&[&[1, 2], &[far, far + 1, far + 2], &[u128::MAX - 2, u128::MAX - 1]]);
+    // The greatest id.
+    assert_branches(&[&[1, 2], &[u128::MAX - 1, u128::MAX]]);
+    assert_branches(&[&[u128::MAX]]);
     assert_branches(&[&[far, 2 * far], &[2 * far + 1, 2 * far + 2, 3 * far], &[3 * far + 1], &[9 * far, 200 * far]]);
     // Many checkpoints close to one another, between far ones.
     let close: Vec<u128> = (0..40).map(|n| (far << 3) + n).collect();
