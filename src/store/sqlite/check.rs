@@ -80,7 +80,8 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         }
     }
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let whole: [CheckPart<'a>; 14] = [
+    let whole: [CheckPart<'a>; 15] = [
+        (Invariant::Pages, Checker::indexes),
         (Invariant::Keys, Checker::keys),
         (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),

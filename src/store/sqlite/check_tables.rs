@@ -23,6 +23,17 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Opens each index. SQLite finds one whose first page is that of another table or index.
+    pub(super) fn indexes(&mut self) -> Res<()> {
+        let mut listed = self.view.conn.prepare(sql::INDEX_READS)?;
+        let reads: Vec<String> = listed.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for read in reads {
+            let read = self.view.conn.prepare(&read).and_then(|mut read| read.exists([]));
+            self.note(read.map_err(Fault::Sql))?;
+        }
+        Ok(())
+    }
+
     /// Verifies the rows of the keys.
     pub(super) fn keys(&mut self) -> Res<()> {
         self.view.keys.check(self.view.conn)

@@ -527,6 +527,9 @@ pub(super) const READ_OFTEN: [&str; 18] = [
 ];
 
 pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
+/// A read of each index, as a query: the integrity check does not open those of a table without rows.
+pub(super) const INDEX_READS: &str = "SELECT printf('SELECT 1 FROM \"%w\" INDEXED BY \"%w\" %s LIMIT 1', tbl_name, name, \
+     iif(instr(sql, 'WHERE') > 0, substr(sql, instr(sql, 'WHERE')), '')) FROM sqlite_schema WHERE type = 'index'";
 pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
 pub(super) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob WHERE id >= ?1 ORDER BY id";
 pub(super) const CHECK_PAYLOADS: &str =

@@ -2,6 +2,7 @@
 
 use super::beside::filled;
 use super::*;
+use crate::store::StoreError;
 use crate::store::batch::ListRef;
 use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::prune::PruneSpan;
@@ -332,4 +333,36 @@ fn a_newer_row_may_refer_to_an_older_value_and_to_older_writes() {
     without_triggers(&bench.path()).execute_batch("UPDATE write SET sum = zeroblob(16)").unwrap();
     let findings = bench.store.check_since(&point).unwrap().problems;
     assert!(findings.iter().any(|one| one.invariant == Invariant::Writes), "{findings:?}");
+}
+
+#[test]
+fn an_index_with_the_page_of_another_table_is_a_finding_also_without_rows() {
+    let bench = Bench::new();
+    let path = bench.path();
+    let Bench { folder: _folder, store, .. } = bench;
+    drop(store);
+    let roots: Vec<(String, usize)> = raw(&path)
+        .prepare("SELECT name, rootpage FROM sqlite_schema WHERE type = 'index' ORDER BY name")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as usize)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(roots.len() > 20, "{roots:?}");
+    let sound = std::fs::read(&path).unwrap();
+    for (name, root) in roots {
+        let mut bytes = sound.clone();
+        let page = &mut bytes[(root - 1) * 4_096..root * 4_096];
+        page.fill(0);
+        // The leaf of a table without rows.
+        (page[0], page[5]) = (13, 0x10);
+        std::fs::write(&path, bytes).unwrap();
+        // Some are read when a file is opened, which is refused.
+        let checked = SqliteBackend::open(&path, &options()).and_then(|store| store.check());
+        let Ok(CheckReport { problems: findings, .. }) = checked else {
+            assert!(matches!(checked, Err(StoreError::Corrupt { .. })), "{name}: {checked:?}");
+            continue;
+        };
+        assert!(findings.iter().any(|finding| finding.invariant == Invariant::Pages), "{name}: {findings:?}");
+    }
 }
