@@ -11,9 +11,9 @@ use super::content;
 use crate::rng::Rng;
 use crate::trace::remove_store;
 
-/// The kind of a deletion that leaves no trace: no other row counts the runs of writes that no checkpoint consumed, nor
-/// those of special indexes.
-pub(super) const LONE_RUN: &str = "write without a run of one row";
+/// The kind of a deletion that leaves no trace: no other row counts the runs of writes that no checkpoint consumed,
+/// those of special indexes, and the keys of a namespace of the key-value memory.
+pub(super) const UNCOUNTED: &str = "a row that nothing counts is gone";
 /// A query that asks whether a row of `write` is such a run.
 const LONE_WRITE: &str = "SELECT count(*) = 1 FROM write w JOIN write o ON o.checkpoint = w.checkpoint AND o.task = w.task \
      AND iif(w.idx < 0, o.idx = w.idx, w.child IS NULL AND o.child IS NULL AND o.idx >= 0) \
@@ -140,9 +140,11 @@ impl Base {
         let here = table.condition();
         match rng.below(20) {
             0 => {
-                let is_run = name == "write" && conn.query_row(LONE_WRITE, params_from_iter(&key), |row| row.get(0))?;
+                let is_lone = || conn.query_row(LONE_WRITE, params_from_iter(&key), |row| row.get(0));
+                let is_uncounted = name == "kv" || (name == "write" && is_lone()?);
                 conn.execute(&format!("DELETE FROM \"{name}\" WHERE {here}"), params_from_iter(&key))?;
-                Ok(if is_run { format!("{LONE_RUN}: {place}") } else { format!("{name} without a row: {place}") })
+                let kind = if is_uncounted { UNCOUNTED } else { "a row is gone" };
+                Ok(format!("{kind}: {name} {place}"))
             }
             1 => {
                 let columns = table.columns.join("\", \"");
@@ -157,7 +159,12 @@ impl Base {
                     changed.join(", ")
                 );
                 conn.execute(&insert, params_from_iter(&key))?;
-                Ok(format!("{name} with a row twice: {place}"))
+                // The copy of an entry takes the place of the next one, and the entry goes, as its key is unique.
+                Ok(if name == "kv" {
+                    format!("{UNCOUNTED}: kv {place}, moved")
+                } else {
+                    format!("{name} with a row twice: {place}")
+                })
             }
             2..5 => {
                 let other = table.key_of(conn, rng.below(table.rows))?;

@@ -25,7 +25,7 @@ use crate::rng::Rng;
 use crate::spent::Spent;
 use crate::trace::{ScratchFolder, WorkloadKind};
 use crate::workload::{self, WorkloadShape};
-use forge::{Base, Forged, LONE_RUN};
+use forge::{Base, Forged, UNCOUNTED};
 
 /// Time on a processor that all reads of a file may take.
 const SLOW: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub(crate) struct ForgeryCounts {
     pub(crate) changed: u64,
     /// Files whose reads show a change or fail while `check` finds nothing.
     pub(crate) missed: u64,
-    /// Files that lack a run of writes that nothing counts, which `check` cannot notice.
+    /// Files that lack a row that nothing counts, which `check` cannot notice.
     pub(crate) untraced: u64,
     /// Hostile content that was accepted and cannot be read.
     pub(crate) unreadable: u64,
@@ -96,7 +96,7 @@ impl ForgeryCounts {
         let took: u64 = took.and_then(|took| took.parse().ok()).unwrap_or(0);
         self.slowest_ms = self.slowest_ms.max(took);
         let is_slow = Duration::from_millis(took) > SLOW || verdict == "hung" || verdict == "endless";
-        let leaves_trace = kind.split(" and ").any(|change| !change.starts_with(LONE_RUN));
+        let leaves_trace = kind.split(" and ").any(|change| !change.starts_with(UNCOUNTED));
         let is_missed = missed == Some("missed") && leaves_trace;
         self.untraced += u64::from(missed == Some("missed") && !leaves_trace);
         match verdict {
