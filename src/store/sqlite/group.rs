@@ -7,6 +7,7 @@ use super::fault::{Fault, Res, RolledBack, found_busy, is_busy};
 use super::guard::SqlGuard;
 use super::job::JobRef;
 use super::lock;
+use super::lock_queue::LockQueue;
 use super::open::{self, FilePlace};
 use super::wal::FRAME_BYTES;
 use super::write::Caches;
@@ -36,6 +37,7 @@ pub(super) struct Core {
     guard: SqlGuard,
     caches: Caches,
     place: FilePlace,
+    lock_queue: LockQueue,
     frames: u64,
     /// Frames since the size of the WAL was last compared with its limit.
     unmeasured: u64,
@@ -94,6 +96,7 @@ impl Core {
             conn,
             guard,
             caches: Caches::new(Arc::clone(&place.keys)),
+            lock_queue: LockQueue::new(&place.path),
             place,
             frames: 0,
             unmeasured: 0,
@@ -147,7 +150,11 @@ impl Core {
     /// Begins a transaction with the write lock: one that reads first would not wait for other writers.
     pub(super) fn begin(&mut self) -> Res<()> {
         self.empty_inherited_wal()?;
-        lock::wait_for(self.place.busy_ms, || self.step(sql::BEGIN_WRITE))
+        let Self { conn, place, lock_queue, .. } = self;
+        lock_queue.wait_for(place.busy_ms, || {
+            conn.prepare_cached(sql::BEGIN_WRITE)?.execute([])?;
+            Ok(())
+        })
     }
 
     /// Copies the WAL that the connection found into the file and begins it anew, before a frame is added and before a

@@ -2,13 +2,15 @@
 //!
 //! SQLite's own busy handler sleeps up to 100 ms between two attempts, while others commit every 0.3 ms: a process that
 //! came late waited for all others. Here the pauses are short and random, and shorter after a long wait. A
-//! connection that writes has no busy handler at all, and its steps are repeated here. *Absent:* an order of arrival: a
-//! queue in a lock file would have to be waited for without a limit.
+//! connection that writes has no busy handler at all, and its steps are repeated here. *Absent:* an order of arrival,
+//! which transactions get from [`LockQueue`](super::lock_queue::LockQueue).
 
 use super::fault::{Res, found_busy};
 use super::open::beside;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{LOCK_LISTING_BYTES, LOCK_LISTINGS_MAX, LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG};
+use crate::base::limits::{
+    LOCK_FRONT_PAUSE, LOCK_LISTING_BYTES, LOCK_LISTINGS_MAX, LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG,
+};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read as _;
 use std::path::Path;
@@ -24,14 +26,21 @@ pub(super) struct LockWait {
     limit: Duration,
     /// The longest that the next pause may be.
     pause: Duration,
+    /// The longest that each pause may be.
+    longest: Duration,
     random: RandomState,
 }
 
 impl LockWait {
-    /// Begins a wait of at most so many milliseconds.
-    pub(super) fn new(limit_ms: u64) -> Self {
-        let limit = Duration::from_millis(limit_ms);
-        Self { start: Stopwatch::start(), limit, pause: LOCK_RETRY_MIN, random: RandomState::new() }
+    /// Begins a wait of at most so long.
+    pub(super) fn new(limit: Duration) -> Self {
+        let start = Stopwatch::start();
+        Self { start, limit, pause: LOCK_RETRY_MIN, longest: LOCK_RETRY_MAX, random: RandomState::new() }
+    }
+
+    /// Keeps the pauses short, for the process at the front of the queue: the others do not attempt meanwhile.
+    pub(super) fn of_front(self) -> Self {
+        Self { pause: LOCK_FRONT_PAUSE, longest: LOCK_FRONT_PAUSE, ..self }
     }
 
     /// Sleeps until the next attempt; returns `false` without a sleep once the limit is over.
@@ -48,7 +57,7 @@ impl LockWait {
     /// shorter again for a wait of more than 100 ms: the longer a process has waited, the better is its chance.
     fn next_pause(&mut self, waited: Duration) -> Duration {
         let third = self.pause / 3;
-        self.pause = (2 * self.pause).min(LOCK_RETRY_MAX);
+        self.pause = (2 * self.pause).min(self.longest);
         if waited > LOCK_WAIT_LONG {
             let share = LOCK_WAIT_LONG.as_secs_f64() / waited.as_secs_f64();
             // If all have waited long, shorter pauses would take the time of the process that commits.
@@ -60,12 +69,16 @@ impl LockWait {
 }
 
 /// Repeats a step that finds a lock taken, for at most so many milliseconds.
-pub(super) fn wait_for<T>(limit_ms: u64, mut step: impl FnMut() -> Res<T>) -> Res<T> {
+pub(super) fn wait_for<T>(limit_ms: u64, step: impl FnMut() -> Res<T>) -> Res<T> {
+    repeat(LockWait::new(Duration::from_millis(limit_ms)), step)
+}
+
+/// Repeats a step that finds a lock taken, until the wait is over.
+pub(super) fn repeat<T>(mut wait: LockWait, mut step: impl FnMut() -> Res<T>) -> Res<T> {
     let first = step();
     if !found_busy(&first) {
         return first;
     }
-    let mut wait = LockWait::new(limit_ms);
     while wait.pause() {
         let result = step();
         if !found_busy(&result) {
@@ -94,10 +107,15 @@ fn listing() -> Option<String> {
 fn device_and_inode(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path).ok()?;
-    let (device, inode) = (meta.dev(), meta.ino());
-    let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);
-    let minor = (device & 0xff) | ((device >> 12) & !0xff);
-    Some(format!("{major:02x}:{minor:02x}:{inode}"))
+    Some(place_of(meta.dev(), meta.ino()))
+}
+
+/// Returns the place of a file as the listing of all locks shows it.
+#[cfg(target_os = "linux")]
+fn place_of(device: u64, inode: u64) -> String {
+    let major = ((device >> 8) & 0xfff) | ((device >> 32) & 0xffff_f000);
+    let minor = (device & 0xff) | ((device >> 12) & 0xffff_ff00);
+    format!("{major:02x}:{minor:02x}:{inode}")
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -129,7 +147,7 @@ mod tests {
 
     #[test]
     fn pauses_are_short_and_random() {
-        let mut wait = LockWait::new(1_000);
+        let mut wait = LockWait::new(Duration::from_secs(1));
         let pauses: Vec<Duration> = (0..64).map(|n| wait.next_pause(Duration::from_nanos(n))).collect();
         assert!(pauses.iter().all(|pause| (LOCK_RETRY_MIN / 3..=LOCK_RETRY_MAX).contains(pause)), "{pauses:?}");
         assert!(pauses[0] <= LOCK_RETRY_MIN);
@@ -143,7 +161,7 @@ mod tests {
 
     #[test]
     fn pauses_become_longer_and_after_a_long_wait_shorter() {
-        let mut wait = LockWait::new(1_000);
+        let mut wait = LockWait::new(Duration::from_secs(1));
         assert_eq!(wait.pause, LOCK_RETRY_MIN);
         wait.next_pause(Duration::ZERO);
         assert_eq!(wait.pause, 2 * LOCK_RETRY_MIN);
@@ -160,12 +178,20 @@ mod tests {
 
     #[test]
     fn a_pause_takes_a_third_of_the_longest_to_the_whole() {
-        let mut wait = LockWait::new(1_000);
+        let mut wait = LockWait::new(Duration::from_secs(1));
         (0..8).for_each(|_| _ = wait.next_pause(Duration::ZERO));
         let pauses: Vec<Duration> = (0..400).map(|n| wait.next_pause(Duration::from_nanos(n))).collect();
         assert!(pauses.iter().all(|pause| (LOCK_RETRY_MAX / 3..=LOCK_RETRY_MAX).contains(pause)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause > LOCK_RETRY_MAX.mul_f64(0.8)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause < LOCK_RETRY_MAX.mul_f64(0.5)), "{pauses:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_place_has_both_parts_of_the_numbers_of_its_device() {
+        assert_eq!(place_of(0xfe01, 7), "fe:01:7");
+        // The upper bits of a device are the rest of the major number, and the middle ones that of the minor number.
+        assert_eq!(place_of(0x0001_2000_6783_459a, 7), "12345:6789a:7");
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod lineage;
 mod list_end;
 mod listing;
 mod lock;
+mod lock_queue;
 mod migrate;
 mod names;
 mod neighbors;

@@ -149,3 +149,23 @@ fn a_reader_that_comes_and_goes_does_not_let_the_wal_grow() {
     }
     assert!(wal() < 72 << 20, "{} bytes of 90 MB are in the log", wal());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_locks_the_folder_refuses_no_commit() {
+    let mut bench = Bench::new();
+    let locked = std::fs::File::open(bench.path().parent().unwrap()).unwrap();
+    locked.lock().unwrap();
+    let other = raw(&bench.path());
+    let head = bench.add(&thread("a"), None, vec![]);
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let head = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            other.execute_batch("ROLLBACK").unwrap();
+        });
+        // The queue does not move, and is not waited for longer than its limit.
+        bench.add(&thread("a"), Some(head), vec![])
+    });
+    bench.add(&thread("a"), Some(head), vec![]);
+}
