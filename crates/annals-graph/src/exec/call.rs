@@ -486,3 +486,72 @@ pub(crate) fn call_messages(job: &CallJob, result: &Value) -> Vec<MessagePart> {
 pub(crate) fn shown_result(stored: &Payload) -> Value {
     crate::base::decode_bytes(stored.codec, &stored.data).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::head::{PARTIAL, PendingWrite, PendingWrites, RETRIES};
+    use crate::exec::save::cleared_interrupts;
+    use crate::graph::{NodeResult, START, StateGraph};
+    use crate::state::{DynSchema, DynState};
+    use crate::task::Scope;
+
+    fn graph() -> Arc<Graph> {
+        let node = |_: &DynState| -> NodeResult<()> { Ok(()) };
+        let graph = StateGraph::with_schema(DynSchema::new().last("n").build()).node("node", node).edge(START, "node");
+        graph.compile().unwrap().graph
+    }
+
+    /// A head with the stored writes of one call.
+    fn head(writes: Vec<NewWrite>) -> Head {
+        let writes = writes.into_iter().map(|write| PendingWrite {
+            index: write.index,
+            channel: write.channel,
+            value: write.value,
+            base: None,
+        });
+        let task = TaskId::from_bytes([1; 16]);
+        let pending =
+            vec![PendingWrites { task, path: "~c, l, node, 0000000000, call".into(), writes: writes.collect() }];
+        Head { pending, ..Head::empty(&graph()) }
+    }
+
+    fn known(writes: Vec<NewWrite>) -> Option<StoredCall> {
+        stored_calls(&head(writes), true).map(|calls| {
+            assert_eq!(calls.len(), 1);
+            calls[0].clone()
+        })
+    }
+
+    #[test]
+    fn a_call_is_known_by_what_the_next_run_needs_of_it() {
+        assert!(known(vec![special(PARTIAL, "half a sen"), cleared_interrupts()]).is_none());
+        let attempt = known(vec![special(ATTEMPT, &[1_u32, 2][..])]).unwrap().attempt;
+        assert_eq!(attempt, Attempt { number: 1, calls: 2 });
+        let mut attempts = Attempts::default();
+        note(&mut attempts, &"busy", Timestamp::from_micros(1), Timestamp::from_micros(2));
+        let stored = serde_json::to_string(&attempts).unwrap();
+        assert_eq!(known(vec![special(RETRIES, stored.as_str())]).unwrap().attempts.failed, 1);
+        let result = NewWrite::new(0, RETURN, WriteValue::One(Encoded::encode(&5).unwrap().into()));
+        let done = known(vec![result]).unwrap();
+        assert!(done.result.is_some() && done.first_index == 1);
+    }
+
+    #[test]
+    fn a_call_sleeps_until_its_time_if_it_has_not_ended() {
+        let at = Timestamp::from_micros;
+        let place = NodePlace { graph: graph(), node: Some(0), push: None, call: None, around: None };
+        let step = StepAt { step: 0, stop: 1, now: at(0) };
+        let life = Life::new(None, Arc::default(), None, None);
+        let task = TaskId::from_bytes([2; 16]);
+        let caller = Context::new(ContextParts::new(task, "node".into(), place, step, Scope::detached(), life));
+        let interrupt = attempt_interrupt("call:1", at(9));
+        let asleep = known(vec![stored_interrupts(std::slice::from_ref(&interrupt))]).unwrap();
+        let before = |known: &StoredCall, now: i64| asleep_before(&caller, known, "call:1", at(now));
+        assert_eq!(before(&asleep, 8).unwrap(), interrupt);
+        assert!(before(&asleep, 9).is_none(), "its time has come");
+        let ended = NewWrite::new(0, RETURN, WriteValue::One(Encoded::encode(&5).unwrap().into()));
+        let ended = known(vec![stored_interrupts(&[interrupt]), ended]).unwrap();
+        assert!(before(&ended, 8).is_none());
+    }
+}

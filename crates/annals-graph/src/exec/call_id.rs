@@ -125,6 +125,9 @@ pub(super) fn record_of(pending: &PendingWrites) -> Option<CallRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::{START, StateGraph};
+    use crate::state::{DynSchema, DynState};
+    use crate::task::{Attempt, ContextParts, Life, NodePlace, Scope, StepAt};
     use serde_json::json;
 
     #[test]
@@ -139,5 +142,30 @@ mod tests {
         let hashes: std::collections::BTreeSet<u32> = (0..64).map(|n: i64| arguments_hash(Some(n.into()))).collect();
         assert_eq!(hashes.len(), 64);
         assert!(hashes.iter().all(|hash| *hash > UNKNOWN_ARGUMENTS));
+    }
+
+    #[test]
+    fn an_earlier_id_names_the_attempt_after_the_first() {
+        let graph = StateGraph::with_schema(DynSchema::new().last("n").build())
+            .node("node", |_: &DynState| Ok(()))
+            .edge(START, "node")
+            .compile()
+            .unwrap()
+            .graph;
+        let id = |number: u32| {
+            let place = NodePlace { graph: Arc::clone(&graph), node: Some(0), push: None, call: None, around: None };
+            let at = StepAt { step: 3, stop: 9, now: Timestamp::from_micros(0) };
+            let life = Life::new(None, Arc::default(), None, None);
+            let task = TaskId::from_bytes([2; 16]);
+            let mut parts = ContextParts::new(task, "node".into(), place, at, Scope::detached(), life);
+            parts.calls.begin(Attempt { number, calls: 0 });
+            earlier_id(&Context::new(parts), "", "call", 5)
+        };
+        let place = |end: &str| {
+            let begin = [0_u8; 16].to_vec();
+            let text = format!("|call3call__pregel_push~__pregel_pull, node5{end}");
+            TaskId::from_bytes(hash::xxh3_128(&[begin, text.into_bytes()].concat()))
+        };
+        assert_eq!([id(0), id(1), id(2)], ["", "|2", "|3"].map(place));
     }
 }

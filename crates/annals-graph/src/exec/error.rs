@@ -361,3 +361,13 @@ fn told(kind: TimeoutKind, run_ms: Option<u64>, idle_ms: Option<u64>) -> String 
         TimeoutKind::Idle => format!("may take {} ms without a sign of life", idle_ms.unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_waits_has_the_class_of_an_interrupt() {
+        assert_eq!(RunError::Waiting(Interrupted::new()).class(), "GraphInterrupt");
+    }
+}

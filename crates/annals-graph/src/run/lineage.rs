@@ -210,3 +210,96 @@ pub(super) fn is_below(namespace: &Namespace, other: &Namespace) -> bool {
     let other = without_tasks(other.as_str());
     !other.is_empty() && namespace.as_str().strip_prefix(&other).is_some_and(|rest| rest.starts_with('|'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::decision::{Found, Need, Step};
+    use super::*;
+    use crate::base::{Encoded, TaskId, Timestamp, WriteValue};
+    use crate::store::{TaskKind, TaskRecord};
+
+    fn at(thread: &str, n: u8) -> CheckpointRef {
+        let (thread, checkpoint) = (ThreadId::new(thread).unwrap(), CheckpointId::from_bytes([n; 16]));
+        CheckpointRef { thread, namespace: Namespace::root(), checkpoint }
+    }
+
+    fn task(n: u8) -> TaskId {
+        TaskId::from_bytes([n; 16])
+    }
+
+    fn write(of: u8, text: &str) -> WriteRecord {
+        WriteRecord::new(task(of), "path", 0, "c", WriteValue::One(Encoded::encode(text).unwrap().into()))
+    }
+
+    /// A checkpoint whose input task is due, and the writes of it.
+    fn due(at: CheckpointRef, source: Source, writes: Vec<WriteRecord>) -> (CheckpointRecord, Vec<WriteRecord>) {
+        let mut record = CheckpointRecord::new(at, 1, 0, source, Timestamp::from_micros(0));
+        record.tasks = vec![
+            TaskRecord::new(task(8), "node", TaskKind::Push { index: 0 }),
+            TaskRecord::new(task(1), START, TaskKind::Pull { triggers: Vec::new() }),
+        ];
+        (record, writes)
+    }
+
+    /// Decides which writes hold the input of a checkpoint, from a log.
+    fn input(log: &[(CheckpointRecord, Vec<WriteRecord>)], of: &CheckpointRef) -> Vec<WriteRecord> {
+        let mut decision = stored_input(of.clone());
+        let found = |point: &CheckpointRef| log.iter().find(|(record, _)| record.point == *point);
+        loop {
+            match decision.poll() {
+                Step::Decided(writes) => return writes,
+                Step::Needs(Need::Checkpoint(point)) => {
+                    decision.handle(Found::Checkpoint(found(&point).map(|(record, _)| Box::new(record.clone()))));
+                }
+                Step::Needs(Need::Writes(point)) => {
+                    decision.handle(Found::Writes(found(&point).map_or_else(Vec::new, |(_, writes)| writes.clone())));
+                }
+                Step::Needs(need) => panic!("{need:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_input_of_a_fork_is_that_of_the_first_checkpoint_before_it_that_has_one() {
+        let given = vec![write(1, "given"), write(8, "of a node")];
+        let first = due(at("t", 1), Source::Input, given);
+        let mut forked = due(at("fork", 1), Source::Fork, Vec::new());
+        forked.0.forked_from = Some(at("t", 1));
+        let mut updated = due(at("fork", 2), Source::Update, Vec::new());
+        updated.0.parent = Some(at("fork", 1).checkpoint);
+        let log = [first, forked, updated];
+        for of in [at("t", 1), at("fork", 1), at("fork", 2)] {
+            assert_eq!(input(&log, &of), [write(1, "given")], "{of:?}");
+        }
+        assert_eq!(input(&log[1..], &at("fork", 2)), [], "the log ends before it");
+    }
+
+    #[test]
+    fn a_fork_that_has_writes_of_its_input_needs_no_other_checkpoint() {
+        let first = due(at("t", 1), Source::Input, vec![write(1, "of the original")]);
+        let mut forked = due(at("t", 2), Source::Fork, vec![write(1, "its own")]);
+        forked.0.parent = Some(at("t", 1).checkpoint);
+        let log = [first, forked.clone()];
+        assert_eq!(input(&log, &at("t", 2)), [write(1, "its own")]);
+        // The writes of a pruned one are not asked for.
+        forked.0.pruned = true;
+        assert_eq!(input(&[log[0].clone(), forked], &at("t", 2)), [write(1, "of the original")]);
+    }
+
+    #[test]
+    fn an_input_without_writes_is_not_that_of_the_turn_before() {
+        let first = due(at("t", 1), Source::Input, vec![write(1, "of the first turn")]);
+        let mut second = due(at("t", 2), Source::Input, Vec::new());
+        second.0.parent = Some(at("t", 1).checkpoint);
+        assert_eq!(input(&[first, second], &at("t", 2)), []);
+    }
+
+    #[test]
+    fn a_pruned_input_is_found_by_the_fork_of_it() {
+        let mut first = due(at("t", 1), Source::Input, vec![write(1, "given")]);
+        first.0.pruned = true;
+        let mut forked = due(at("t", 2), Source::Fork, Vec::new());
+        forked.0.parent = Some(at("t", 1).checkpoint);
+        assert_eq!(input(&[first, forked], &at("t", 2)), [write(1, "given")]);
+    }
+}

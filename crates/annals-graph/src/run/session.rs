@@ -376,3 +376,145 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Encoded, Timestamp, WriteValue};
+    use crate::store::{NewCheckpoint, NewWrite, Source};
+
+    fn id(n: u8) -> CheckpointId {
+        CheckpointId::from_bytes([n; 16])
+    }
+
+    fn task(n: u8) -> TaskId {
+        TaskId::from_bytes([n; 16])
+    }
+
+    fn path(path: &str) -> Namespace {
+        Namespace::new(path).unwrap()
+    }
+
+    fn session(holds: bool) -> Session {
+        Session::new(RunId::default(), None, holds)
+    }
+
+    /// Writes of a task to checkpoint 1, with these indexes.
+    fn writes(of: u8, indexes: &[i32]) -> NewWrites {
+        let value = || WriteValue::One(Encoded::encode("x").unwrap().into());
+        let writes = indexes.iter().map(|index| NewWrite::new(*index, "c", value())).collect();
+        NewWrites::new(id(1), task(of), "path").with(writes)
+    }
+
+    fn indexes(writes: &NewWrites) -> Vec<i32> {
+        writes.writes.iter().map(|write| write.index).collect()
+    }
+
+    /// A batch of a graph, perhaps with a checkpoint that was made below another graph.
+    fn batch(of: &str, checkpoint: Option<(u8, &str)>) -> Batch {
+        let mut batch = Batch::new(ThreadId::new("t").unwrap(), path(of), None);
+        batch.checkpoints.extend(checkpoint.map(|(n, parent)| {
+            let mut new = NewCheckpoint::new(id(n), None, 0, Source::Loop, Timestamp::from_micros(0));
+            new.parents = [(path(parent), id(0))].into();
+            new
+        }));
+        batch
+    }
+
+    fn left(of: &str, head: u8, tasks: &[u8]) -> Left {
+        let tasks = tasks.iter().map(|n| task(*n)).collect();
+        Left { namespace: path(of), head: id(head), tasks, keeps: true }
+    }
+
+    /// The namespaces and heads that a batch expects.
+    fn expected(batch: &Batch) -> Vec<(&str, Option<CheckpointId>)> {
+        batch.expect.iter().map(|expect| (expect.namespace.as_str(), expect.head)).collect()
+    }
+
+    #[test]
+    fn the_end_of_a_task_is_noted_once_with_the_subgraphs_it_left() {
+        let mut session = session(false);
+        session.left.push(left("a", 2, &[1]));
+        let mut ended = writes(1, &[0]);
+        session.note_left(&mut ended);
+        assert_eq!(indexes(&ended), [0, LEFT.1]);
+        // Another task begins the subgraph anew, and the first one is handed out after that.
+        session.started(&path("a"));
+        session.left.push(left("b", 3, &[1]));
+        let noted = ended.clone();
+        session.note_left(&mut ended);
+        assert_eq!(ended, noted);
+    }
+
+    #[test]
+    fn a_task_that_has_not_ended_notes_no_subgraph() {
+        let mut session = session(false);
+        session.left.push(left("a", 2, &[1]));
+        for not_ended in [writes(1, &[-1, -2]), writes(1, &[0, ERROR.1]), writes(2, &[0])] {
+            let mut noted = not_ended.clone();
+            session.note_left(&mut noted);
+            assert_eq!(noted, not_ended);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_counts_with_the_heads_that_its_superstep_left_and_the_next_one_without() {
+        let mut session = session(false);
+        session.left.extend([left("a", 2, &[1]), left("a|b", 3, &[7, 1]), left("c", 5, &[2])]);
+        // The writes of a task alone leave the heads to the checkpoint.
+        let mut ended = batch("", None);
+        ended.writes.push(writes(1, &[0]));
+        let ended = session.commit(ended, None).unwrap();
+        assert_eq!(expected(&ended), [("", None), ("a", Some(id(2))), ("a|b", Some(id(3)))]);
+        let all = [("", None), ("a", Some(id(2))), ("a|b", Some(id(3))), ("c", Some(id(5)))];
+        assert_eq!(expected(&session.commit(batch("", Some((4, ""))), None).unwrap()), all);
+        assert_eq!(expected(&session.commit(batch("", Some((5, ""))), None).unwrap()), [("", None)]);
+    }
+
+    #[test]
+    fn a_batch_that_is_held_back_expects_no_head() {
+        let mut session = session(true);
+        session.left.push(left("a", 2, &[1]));
+        assert!(session.commit(batch("", Some((4, ""))), None).is_none());
+        let held = session.take_held().unwrap();
+        assert_eq!(expected(&held), [("", None)]);
+    }
+
+    #[test]
+    fn later_batches_name_raised_checkpoints_as_they_are_stored() {
+        let mut session = session(false);
+        let mut refused = batch("", Some((1, "")));
+        let raised = session.raise(&mut refused, &path(""), &id(9));
+        let stored = refused.checkpoints[0].id;
+        assert!(stored > id(9));
+        assert_eq!(raised, HashMap::from([(id(1), stored)]));
+        let mut next = batch("", None);
+        next.writes.push(writes(1, &[0]));
+        assert_eq!(session.append(next).unwrap().writes[0].checkpoint, stored);
+    }
+
+    #[test]
+    fn a_refusal_ends_the_commits_of_a_run() {
+        let session = session(false);
+        assert!(session.failure().is_none());
+        let error = StoreError::CheckpointNotFound { thread: ThreadId::new("t").unwrap(), id: "x".to_owned() };
+        session.refuse(&error);
+        assert!(session.failure().unwrap().to_string().contains("checkpoint x is not in thread t"));
+    }
+
+    #[test]
+    fn the_batches_below_a_subgraph_that_was_dropped_and_did_not_begin_again_are_not_stored() {
+        for (again, stored) in [(None, ["", "b"].as_slice()), (Some("b"), &["", "b"]), (Some("a"), &["", "a|b", "b"])] {
+            let mut session = session(true);
+            session.append(batch("", Some((1, ""))));
+            let from = session.started(&path("a"));
+            assert_eq!(from, 1);
+            session.append(batch("a|b", Some((2, "a"))));
+            session.append(batch("b", Some((2, ""))));
+            session.dropped(&path("a"), from);
+            again.into_iter().for_each(|again| _ = session.started(&path(again)));
+            let held = session.take_held().unwrap();
+            assert!(held.parts().map(|part| part.namespace.as_str()).eq(stored.iter().copied()), "{again:?}");
+        }
+    }
+}

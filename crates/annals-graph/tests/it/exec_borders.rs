@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use annals::store::{Source, WriteValue};
-use annals_graph::Durability;
 use annals_graph::graph::{Entrypoint, Own, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
+use annals_graph::{Durability, ResumeProblem, RunError};
 use macro_rules_attribute::apply;
 
 use crate::hands::{at, timed};
@@ -268,6 +268,12 @@ fn an_edit_without_a_node_is_made_as_the_one_that_wrote_last() {
         let fresh = new_thread();
         graph.update_state(&fresh, line("edit"), None).unwrap();
         assert_eq!(graph.get_state(&fresh).unwrap().next, ["a"], "as the input");
+        let edited = new_thread();
+        graph.run(&edited).interrupt_before(["b"]).invoke(Log::update()).unwrap();
+        for (node, next) in [(Some("b"), "c"), (None, "b")] {
+            graph.update_state(&edited, line("edit"), node).unwrap();
+            assert_eq!(graph.get_state(&edited).unwrap().next, [next], "an edit is not a run of its node");
+        }
     }
 }
 
@@ -566,4 +572,17 @@ fn a_send_is_given_its_argument_and_no_other_channel() {
     let done = graph.invoke((), DynUpdate::new().set("a", 9)).unwrap();
     let seen: Vec<_> = done.state().list("seen").unwrap().iter().map(|seen| seen.as_str().unwrap()).collect();
     assert_eq!(seen, ["{\"a\":1}", "{\"a\":2}"]);
+}
+
+#[apply(each_backend)]
+fn a_strict_run_at_the_named_head_takes_no_value_for_another_interrupt() {
+    let (graph, thread) = (three(), new_thread());
+    graph.invoke(&thread, Log::update()).unwrap();
+    let head = thread.head().unwrap().unwrap();
+    let unknown = "0".repeat(32);
+    let refused = graph.run(&head).strict_resume(true).invoke(by_id(&unknown, "no")).unwrap_err();
+    let problem = ResumeProblem::NotPending { ids: vec![unknown] };
+    assert!(matches!(refused.as_run(), Some(RunError::UnknownInterrupt { problem: of, .. }) if *of == problem));
+    let asked = graph.run(&head).invoke(by_id(&"0".repeat(32), "no")).unwrap();
+    assert_eq!(asked.interrupts().len(), 1);
 }

@@ -1,14 +1,23 @@
 //! The errors of runs: the class that LangGraph raises in place of each, the codes, and the texts that depend on a
 //! field.
 
-use annals::base::{CodecError, Encoded};
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context as Waiting, Poll, Waker};
+use std::time::Duration;
+
+use annals::base::{CodecError, Encoded, WriteValue};
 use annals::state::StateError;
-use annals_graph::graph::GraphProblem;
+use annals_graph::graph::{Entrypoint, GraphProblem, RetryPolicy};
 use annals_graph::prelude::*;
-use annals_graph::{EditProblem, ResumeProblem, RunError, TimeoutKind};
+use annals_graph::task::{RunControl, Task};
+use annals_graph::{Durability, EditProblem, ResumeProblem, RunError, TimeoutKind, block_on};
 use macro_rules_attribute::apply;
 
-use crate::lines::{Log, line};
+use crate::hands::timed;
+use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
 use crate::places::new_thread;
 
 fn x() -> String {
@@ -281,5 +290,275 @@ fn a_map_whose_names_are_no_ids_is_a_resume_value_itself() {
         let value = Value::Map([(name.to_owned(), Value::from(1))].into_iter().collect());
         let done = graph.invoke(&thread, Command::resume(value)).unwrap();
         assert_eq!(done.state().lines.to_vec(), [format!("{{\"{name}\":1}}")]);
+    }
+}
+
+#[apply(each_backend)]
+fn a_repeated_run_takes_the_resume_value_of_its_command_again() {
+    let (thread, holds) = (new_thread(), Arc::new(AtomicBool::new(true)));
+    let (held, reached) = (Arc::clone(&holds), Arc::new(AtomicBool::new(false)));
+    let reaches = Arc::clone(&reached);
+    let graph = StateGraph::<Log>::new()
+        .node("ask", move |_: Arc<Log>, context: Context| {
+            let (held, reaches) = (Arc::clone(&held), Arc::clone(&reaches));
+            async move {
+                let answer = context.interrupt("?")?;
+                reaches.store(true, Ordering::SeqCst);
+                if held.load(Ordering::SeqCst) {
+                    pending::<()>().await;
+                }
+                Ok(line(answer.as_str().unwrap_or_default()))
+            }
+        })
+        .edge(START, "ask")
+        .compile()
+        .unwrap();
+    graph.invoke(&thread, Log::update()).unwrap();
+    let run = || graph.run(&thread).durability(Durability::Sync).idempotency_key("k");
+    {
+        // The run is dropped behind its command.
+        let mut run = pin!(run().ainvoke(Command::resume("yes")));
+        let mut waiting = Waiting::from_waker(Waker::noop());
+        while !reached.load(Ordering::SeqCst) {
+            assert!(run.as_mut().poll(&mut waiting).is_pending());
+            std::thread::yield_now();
+        }
+    }
+    holds.store(false, Ordering::SeqCst);
+    thread.store().clear_head_cache();
+    let done = block_on(run().ainvoke(Command::resume("yes"))).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["yes"]);
+}
+
+#[apply(each_backend)]
+fn nothing_inside_a_graph_that_ran_out_of_time_is_handled_or_tried_again() {
+    let handled = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&handled);
+    let quick = RetryPolicy::new().initial_interval(Duration::ZERO).jitter(false).on_if(|_| true);
+    let options = NodeOptions::new().retry(quick).error_handler(move |_: &Log| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(line("handled"))
+    });
+    let waits = |_: Arc<Log>| async { pending::<NodeResult<LogUpdate>>().await };
+    let inner = StateGraph::<Log>::new().node_with("waits", waits, options).edge(START, "waits").compile().unwrap();
+    let graph = StateGraph::<Log>::new().node("inner", inner).edge(START, "inner").compile().unwrap();
+    for (driver, durability) in EVERY_WAY {
+        let run = graph.run(&new_thread()).durability(durability).step_timeout(Duration::from_millis(10));
+        let error = run_on(driver, run, start()).unwrap_err();
+        assert!(matches!(error.as_run(), Some(RunError::StepTimeout { .. })), "{error}");
+        assert_eq!(handled.load(Ordering::SeqCst), 0, "{driver} {durability:?}");
+    }
+}
+
+/// Returns once a flag is set.
+async fn until(flag: &AtomicBool) {
+    poll_fn(|waiting| {
+        if flag.load(Ordering::SeqCst) {
+            return Poll::Ready(());
+        }
+        waiting.waker().wake_by_ref();
+        std::thread::yield_now();
+        Poll::Pending
+    })
+    .await;
+}
+
+#[test]
+fn a_task_that_waits_for_its_deadline_holds_up_no_attempt_of_another() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let (seen, sets) = (Arc::clone(&flag), Arc::clone(&flag));
+    let quick = RetryPolicy::new().initial_interval(Duration::ZERO).jitter(false);
+    let both = StateGraph::<Log>::new()
+        .node("a", move |_: Arc<Log>| {
+            let seen = Arc::clone(&seen);
+            async move {
+                until(&seen).await;
+                Ok(line("a"))
+            }
+        })
+        .node_with(
+            "b",
+            move |_: &Log, context: &Context| {
+                if context.attempt() == 1 {
+                    return Err("busy".into());
+                }
+                sets.store(true, Ordering::SeqCst);
+                Ok(line("b"))
+            },
+            NodeOptions::new().retry(quick),
+        )
+        .edge(START, "a")
+        .edge(START, "b")
+        .compile()
+        .unwrap();
+    let limit = Duration::from_secs(3);
+    let done = both.run(()).step_timeout(limit).invoke(Log::update()).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["a", "b"]);
+    // The deadline of the graph around counts as well.
+    flag.store(false, Ordering::SeqCst);
+    let inner = both.clone();
+    let around = StateGraph::<Log>::new()
+        .node("around", move |_: Arc<Log>, context: Context| {
+            let inner = inner.clone();
+            async move { Ok(Log::update().lines(inner.invoke(&context, Log::update())?.state().lines.to_vec())) }
+        })
+        .edge(START, "around")
+        .compile()
+        .unwrap();
+    let done = run_on(1, around.run(()).step_timeout(limit), start()).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["a", "b"]);
+}
+
+#[apply(each_backend)]
+fn an_attempt_after_a_failure_that_had_slept_leaves_no_sleep_without_a_timer() {
+    let (hands, store) = timed();
+    let thread = store.thread("t").unwrap();
+    let (tried, problems) = (AtomicUsize::new(0), Arc::new(Mutex::new(Vec::new())));
+    let (found, checked) = (Arc::clone(&problems), thread.clone());
+    let pause = |word: &'static str, pause| {
+        let is_of = move |error: &(dyn std::error::Error + 'static)| error.to_string().contains(word);
+        RetryPolicy::new().initial_interval(pause).max_attempts(2).jitter(false).on_if(is_of)
+    };
+    let fetch = move |_: &Log| match tried.fetch_add(1, Ordering::SeqCst) {
+        0 | 1 => Err("long".into()),
+        2 => Err("short".into()),
+        _ => {
+            found.lock().unwrap().extend(checked.store().check()?.problems);
+            let stored = checked.head()?.ok_or("no head")?.writes()?;
+            let asleep = stored.iter().any(|of| &*of.channel == "__interrupt__" && of.value != WriteValue::Null);
+            assert!(!asleep, "it runs and does not sleep: {stored:?}");
+            Ok(line("fetched")) as NodeResult<_>
+        }
+    };
+    let options =
+        NodeOptions::new().retry(pause("long", Duration::from_secs(3_600))).retry(pause("short", Duration::ZERO));
+    let graph = StateGraph::<Log>::new().node_with("fetch", fetch, options).edge(START, "fetch").compile().unwrap();
+    assert!(graph.invoke(&thread, Log::update()).unwrap().wake_at().is_some());
+    hands.set(3_600);
+    assert!(graph.invoke(&thread, Input::Continue).unwrap_err().to_string().contains("long"));
+    assert_eq!(graph.invoke(&thread, Input::Continue).unwrap().state().lines.to_vec(), ["fetched"]);
+    let problems = problems.lock().unwrap();
+    assert!(problems.is_empty(), "{problems:?}");
+    assert!(store.check().unwrap().problems.is_empty());
+}
+
+/// A value that may not be stored.
+#[derive(Clone, Default, Debug, PartialEq, serde::Deserialize)]
+struct Secretive(bool);
+
+impl serde::Serialize for Secretive {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        if self.0 {
+            return Err(serde::ser::Error::custom("it is not to be stored"));
+        }
+        serializer.serialize_bool(false)
+    }
+}
+
+#[derive(State, Clone, Default, Debug, PartialEq)]
+struct Vault {
+    #[channel(last)]
+    secretive: Secretive,
+}
+
+#[apply(each_backend)]
+fn an_input_that_cannot_be_stored_is_the_error_of_a_run_that_was_drained() {
+    let graph = StateGraph::<Vault>::new().node("a", |_: &Vault| Ok(())).edge(START, "a").compile().unwrap();
+    let control = RunControl::new();
+    control.request_drain("shutdown");
+    let thread = new_thread();
+    let run = graph.run(&thread).durability(Durability::Exit).control(&control);
+    let error = run.invoke(Vault::update().secretive(Secretive(true))).unwrap_err();
+    assert!(error.to_string().contains("it is not to be stored"), "{error}");
+}
+
+#[apply(each_backend)]
+fn after_the_last_attempt_the_next_run_finds_the_results_of_its_calls() {
+    let (thread, called) = (new_thread(), Arc::new(Mutex::new(Vec::new())));
+    let note = Arc::clone(&called);
+    let double = Task::new("double", move |n: i64| {
+        note.lock().unwrap().push(n);
+        Ok(n * 2)
+    });
+    let tried = AtomicUsize::new(0);
+    let flow = Entrypoint::new("flow", move |n: i64, context: &Context| {
+        let first = double.call(context, n)?;
+        let at = tried.fetch_add(1, Ordering::SeqCst);
+        if at == 0 {
+            return Err("the first attempt fails".into());
+        }
+        let second = double.call(context, n + 1)?;
+        if at == 1 { Err("the last attempt fails".into()) } else { Ok(first + second) }
+    });
+    let policy = RetryPolicy::new().initial_interval(Duration::ZERO).max_attempts(2);
+    let flow = flow.retry(policy).compile().unwrap();
+    assert!(flow.invoke(&thread, 1).unwrap_err().to_string().contains("the last"));
+    assert_eq!(std::mem::take(&mut *called.lock().unwrap()), [1, 1, 2]);
+    thread.store().clear_head_cache();
+    assert_eq!(flow.invoke(&thread, Input::Continue).unwrap().value(), Some(&6));
+    assert_eq!(*called.lock().unwrap(), [0_i64; 0], "the calls of the last attempt had ended");
+}
+
+#[apply(each_backend)]
+fn a_resume_value_is_not_given_twice_when_a_graph_stops_at_a_breakpoint() {
+    let inner = StateGraph::<Log>::new().node("last", |_: &Log| Ok(line("last"))).edge(START, "last");
+    let inner = inner.interrupt_before(["last"]).compile().unwrap();
+    let node = move |_: &Log, context: &Context| {
+        let first = context.interrupt("first?")?;
+        inner.invoke(context, Log::update())?;
+        let second = context.interrupt("second?")?;
+        Ok(Log::update().lines([first, second].map(|given| given.as_str().unwrap_or_default().to_owned())))
+    };
+    let graph = StateGraph::<Log>::new().node("around", node).edge(START, "around").compile().unwrap();
+    let thread = new_thread();
+    graph.invoke(&thread, Log::update()).unwrap();
+    assert!(graph.invoke(&thread, Command::resume("yes")).unwrap().interrupts().is_empty(), "a breakpoint");
+    thread.store().clear_head_cache();
+    let asked = graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!(asked.interrupts()[0].value, Value::from("second?"));
+    assert_eq!(graph.invoke(&thread, Command::resume("no")).unwrap().state().lines.to_vec(), ["yes", "no"]);
+}
+
+#[apply(each_backend)]
+fn an_input_that_waits_is_stored_with_all_its_writes_and_targets() {
+    let graph = StateGraph::<Log>::new()
+        .node("a", |_: &Log| Ok(line("a")))
+        .node("b", |_: &Log| Ok(line("b")))
+        .edge(START, "a")
+        .compile()
+        .unwrap();
+    let twice = || Command::update(line("u")).and_update(line("v"));
+    let sends = || Command::update(line("u")).and_goto("b");
+    for durability in [Durability::Sync, Durability::Exit] {
+        for (command, sent) in [(twice(), false), (sends(), true)] {
+            let (thread, control) = (new_thread(), RunControl::new());
+            control.request_drain("shutdown");
+            let run = graph.run(&thread).durability(durability).control(&control);
+            assert!(matches!(run.invoke(command).unwrap(), Outcome::Drained { .. }));
+            thread.store().clear_head_cache();
+            let done = graph.invoke(&thread, Input::Continue).unwrap().state().lines.to_vec();
+            // A command on a new thread is applied as such and is its input as well.
+            let expected: &[&str] = if sent { &["u", "u", "a", "b"] } else { &["u", "v", "u", "v", "a"] };
+            assert_eq!(done, expected, "{durability:?}");
+        }
+    }
+}
+
+#[apply(each_backend)]
+fn a_run_with_a_key_shows_its_questions_also_after_a_later_input() {
+    let (graph, thread) = (asking(), new_thread());
+    let run = || graph.run(&thread).idempotency_key("k").invoke(Log::update()).unwrap();
+    let ids = |asked: &Outcome<Log>| -> std::collections::BTreeSet<_> {
+        asked.interrupts().iter().map(|interrupt| interrupt.id.clone()).collect()
+    };
+    let first = run();
+    let later = graph.invoke(&thread, line("later")).unwrap();
+    assert_ne!(later.interrupts()[0].id, first.interrupts()[0].id);
+    for reloaded in [false, true] {
+        if reloaded {
+            thread.store().clear_head_cache();
+        }
+        let again = run();
+        assert_eq!((ids(&again), ids(&again).len()), (ids(&first), 2), "{reloaded}");
     }
 }

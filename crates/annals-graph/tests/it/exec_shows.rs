@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use annals_graph::graph::{Entrypoint, Own};
+use annals_graph::graph::{Entrypoint, Final, Own};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use annals_graph::{DebugPayload, StreamPart};
@@ -508,4 +508,67 @@ fn a_call_shows_the_message_it_returned_and_stores_its_error_with_its_name() {
     let steps: Vec<_> = thread.steps().unwrap().map(Result::unwrap).collect();
     let failed = steps.iter().find(|step| &*step.name == "bad").unwrap();
     assert_eq!(failed.error_text(), "task \"bad\" failed: told so");
+}
+
+#[test]
+fn an_entrypoint_shows_its_value_and_the_messages_of_its_value() {
+    let message = |id: &str| Value::Map(Message::ai(id).with_id(id).to_map());
+    let flow = Entrypoint::new("flow", move |_: i64, _: &Context| Ok(Final::new(message("told"), message("kept"))));
+    let (flow, thread) = (flow.compile().unwrap(), Store::memory().thread("t").unwrap());
+    for _ in 0..2 {
+        let parts = flow.run(&thread).stream(1_i64, &[StreamMode::Values, StreamMode::Messages]).unwrap();
+        let shown: Vec<String> = parts
+            .map(|part| match part.unwrap().data {
+                StreamData::Values(values) => values.view().to_value().unwrap().get("id").unwrap().to_string(),
+                StreamData::Message(part) => format!("says {}", part.message.text()),
+                _ => "other".into(),
+            })
+            .collect();
+        // The second run did not read the end of the first one, so it is shown again.
+        assert_eq!(shown.iter().filter(|part| *part == "says told").count(), 1, "{shown:?}");
+        assert_eq!((shown.len(), shown.iter().filter(|part| part.contains("kept")).count()), (2, 0), "{shown:?}");
+    }
+}
+
+#[apply(each_backend)]
+fn a_restored_failure_is_shown_with_what_its_task_wrote() {
+    let path = |_: &Work| -> NodeResult<&'static str> { Err("no way".into()) };
+    let graph = StateGraph::<Work>::new()
+        .node_with("bad", |_: &Work| Ok(log("bad")), NodeOptions::new().error_handler(ask))
+        .edge(START, "bad")
+        .branch("bad", path)
+        .compile()
+        .unwrap();
+    let thread = new_thread();
+    graph.invoke(&thread, Work::update()).unwrap();
+    let parts = graph.run(&thread).stream(Command::resume("yes"), &[StreamMode::Updates]).unwrap();
+    let shown: Vec<_> = parts
+        .filter_map(|part| match part.unwrap().data {
+            StreamData::Updates(update) => Some((update.node.to_string(), update.cached)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(shown, [("bad".to_owned(), true), ("__error_handler__bad".to_owned(), false)]);
+    assert_eq!(graph.get_state(&thread).unwrap().values.log.to_vec(), ["bad", "yes"]);
+}
+
+#[apply(each_backend)]
+fn the_state_of_a_graph_inside_has_the_channels_that_hold_something() {
+    type Update = NodeResult<DynUpdate>;
+    let inner = StateGraph::with_schema(DynSchema::new().last("a").last("b").last("c").build())
+        .node("set", |_: &annals::state::DynState| -> Update { Ok(DynUpdate::new().set("b", 2)) })
+        .node("ask", |_: &annals::state::DynState, context: &Context| -> Update {
+            context.interrupt("?")?;
+            Ok(DynUpdate::new())
+        })
+        .edge(START, "set")
+        .edge(START, "ask")
+        .compile()
+        .unwrap();
+    let graph = StateGraph::with_schema(DynSchema::new().last("a").build()).node("inner", inner).edge(START, "inner");
+    let (graph, thread) = (graph.compile().unwrap(), new_thread());
+    graph.invoke(&thread, DynUpdate::new().set("a", 1)).unwrap();
+    let shown = graph.state_with_subgraphs(&thread).unwrap();
+    let Some(annals_graph::TaskState::Snapshot(inside)) = &shown.tasks[0].state else { panic!("{:?}", shown.tasks) };
+    assert_eq!(Value::Map((*inside.values).clone()).to_json(), serde_json::json!({"a": 1, "b": 2}));
 }

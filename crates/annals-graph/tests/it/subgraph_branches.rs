@@ -13,23 +13,7 @@ use annals_graph::{Durability, TaskState};
 use macro_rules_attribute::apply;
 
 use crate::places::place;
-
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Outer {
-    #[channel(last)]
-    topic: String,
-    #[channel(append)]
-    log: List<String>,
-}
-
-/// It shares `topic` with [`Outer`].
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Inner {
-    #[channel(last)]
-    topic: String,
-    #[channel(last)]
-    visits: i64,
-}
+use crate::subgraphs::{Inner, Outer};
 
 /// It shares `topic` with [`Outer`] and [`Inner`].
 #[derive(State, Clone, Default, Debug, PartialEq)]

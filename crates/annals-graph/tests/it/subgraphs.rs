@@ -11,20 +11,20 @@ use macro_rules_attribute::apply;
 use crate::places::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
-struct Outer {
+pub(crate) struct Outer {
     #[channel(last)]
-    topic: String,
+    pub(crate) topic: String,
     #[channel(append)]
-    log: List<String>,
+    pub(crate) log: List<String>,
 }
 
 /// It shares `topic` with [`Outer`].
 #[derive(State, Clone, Default, Debug, PartialEq)]
-struct Inner {
+pub(crate) struct Inner {
     #[channel(last)]
-    topic: String,
+    pub(crate) topic: String,
     #[channel(last)]
-    visits: i64,
+    pub(crate) visits: i64,
 }
 
 fn thread() -> Thread {

@@ -48,12 +48,18 @@ pub(super) fn entries_at(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<V
     }
     found.retain(|(_, channel)| !is_control(channel));
     found.sort_unstable_by(|(a, in_a), (b, in_b)| (in_a, a.position).cmp(&(in_b, b.position)));
-    if found.len() as i64 > SEARCH_ENTRIES_MAX {
+    verify_count(found.len(), branch, ordinal)?;
+    Ok(found)
+}
+
+/// Refuses more entries of a checkpoint than the index has numbers for.
+fn verify_count(entries: usize, branch: i64, ordinal: i64) -> Res<()> {
+    if entries as i64 > SEARCH_ENTRIES_MAX {
         let reason =
-            format!("ordinal {ordinal} of branch {branch} has {} entries, at most {SEARCH_ENTRIES_MAX}", found.len());
+            format!("ordinal {ordinal} of branch {branch} has {entries} entries, at most {SEARCH_ENTRIES_MAX}");
         return Err(invalid("search index", reason));
     }
-    Ok(found)
+    Ok(())
 }
 
 impl EntryKey {
@@ -158,5 +164,19 @@ impl fmt::Display for EntryKey {
             Some(position) => item_place(self.branch, self.channel, position, self.ordinal),
             None => version_place(self.branch, self.ordinal, self.channel),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_has_as_many_entries_as_the_index_has_numbers_for() {
+        let most = SEARCH_ENTRIES_MAX as usize;
+        verify_count(0, 1, 1).unwrap();
+        verify_count(most, 1, 1).unwrap();
+        let Err(Fault::Store(error)) = verify_count(most + 1, 3, 7) else { panic!("one more") };
+        assert!(error.to_string().contains("ordinal 7 of branch 3 has 16777217 entries, at most 16777216"), "{error}");
     }
 }

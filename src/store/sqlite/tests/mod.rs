@@ -52,8 +52,11 @@ mod schema;
 #[cfg(feature = "encryption")]
 mod sealing;
 mod search;
+mod search_index;
 mod searching;
+mod thread_queue;
 mod thread_rows;
+mod thread_writes;
 mod threads;
 mod timers;
 mod transactions;
