@@ -83,17 +83,36 @@ impl SubgraphStart {
             // The commits of the attempt that failed may be on their way.
             log.settle().await;
         }
+        let mut newest = None;
         let (begins, loaded) = match (&self.before, self.left) {
             (Some(CallBegan::On(at)), _) => (Begins::anew(at.clone()), log.load(Need::Load(at.clone())).await),
             (None, Some(left)) => (Begins::anew(Some(self.point(left))), self.load_left(&log, left).await?),
-            _ => {
-                let begins = self.begins(&log).await?;
+            (before, _) => {
+                newest = self.newest(&log).await;
+                let begins = match before {
+                    // No rule finds the checkpoints of the failed attempt in a replay.
+                    Some(CallBegan::Resumed { at, named, newest: was }) if self.replays => match newest {
+                        Some(stored) if newest != *was => {
+                            Begins { at: Some(self.point(stored)), named: false, resumes: true }
+                        }
+                        _ => Begins { at: at.clone(), named: *named, resumes: true },
+                    },
+                    _ => self.begins(&log, newest).await?,
+                };
                 let loaded = log.load(Need::Load(begins.at.clone())).await;
                 (begins, loaded)
             }
         };
-        note_began(&self.graph, &self.context, self.call, &begins);
+        note_began(&self.graph, &self.context, self.call, &begins, newest);
         Ok(ReadySubgraph { begins, loaded })
+    }
+
+    /// Returns the newest checkpoint of the namespace, which may be held back.
+    async fn newest(&self, log: &DecisionLog) -> Option<CheckpointId> {
+        match &self.held {
+            Some((newest, _)) => Some(*newest),
+            None => log.head(self.thread.clone(), self.namespace.clone()).await,
+        }
     }
 
     fn point(&self, checkpoint: CheckpointId) -> CheckpointRef {
@@ -125,12 +144,8 @@ impl SubgraphStart {
         StoreError::Conflict { thread: self.thread.clone(), namespace, expected, found }
     }
 
-    async fn begins(&self, log: &DecisionLog) -> Result<Begins, StoreError> {
+    async fn begins(&self, log: &DecisionLog, newest: Option<CheckpointId>) -> Result<Begins, StoreError> {
         let keeps = self.graph.persistence == Persistence::PerThread;
-        let newest = match &self.held {
-            Some((newest, _)) => Some(*newest),
-            None => log.head(self.thread.clone(), self.namespace.clone()).await,
-        };
         let Some(newest) = newest else {
             let at = if keeps { inherited(log, &self.namespace, self.start.clone()).await } else { None };
             return Ok(Begins::anew(at));

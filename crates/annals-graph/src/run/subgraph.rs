@@ -1,7 +1,6 @@
 //! A subgraph in a task of its parent graph: its namespace, and how its run is recorded.
 
-use crate::base::IdError;
-use crate::base::{Namespace, ThreadId};
+use crate::base::{CheckpointId, IdError, Namespace, ThreadId};
 use crate::exec::{Recording, Saving};
 use crate::graph::{Graph, Persistence};
 use crate::task::{Around, CallBegan, Context, task_namespace, without_tasks};
@@ -106,9 +105,12 @@ impl Session {
 /// subgraph begins at the same checkpoint again with its new input, or on an empty state if it keeps no state beyond
 /// its task. But a subgraph that continues in this run continues in the next attempt too, as it would in the next run,
 /// so that it does not interrupt again.
-pub(super) fn note_began(graph: &Graph, context: &Context, call: usize, begins: &Begins) {
-    let at = begins.at.clone().filter(|_| graph.persistence == Persistence::PerThread);
-    let began = if begins.resumes { CallBegan::Resumed } else { CallBegan::On(at) };
+pub(super) fn note_began(graph: &Graph, context: &Context, call: usize, begins: &Begins, newest: Option<CheckpointId>) {
+    let at = begins.at.clone();
+    let began = match begins.resumes {
+        true => CallBegan::Resumed { at, named: begins.named, newest },
+        false => CallBegan::On(at.filter(|_| graph.persistence == Persistence::PerThread)),
+    };
     let mut asked = context.asked().lock();
     if asked.begun.iter().all(|(known, _)| *known != call) {
         asked.begun.push((call, began));

@@ -223,7 +223,14 @@ pub(crate) enum CallBegan {
     /// The graph took its input: on a checkpoint, or on none.
     On(Option<CheckpointRef>),
     /// The graph continued where it had stopped in an earlier run.
-    Resumed,
+    Resumed {
+        /// Its checkpoint.
+        at: Option<CheckpointRef>,
+        /// True if the caller named the checkpoint.
+        named: bool,
+        /// The head of its namespace at that time.
+        newest: Option<CheckpointId>,
+    },
 }
 
 impl AttemptLog {

@@ -1,7 +1,7 @@
 //! Subgraphs at the borders of runs: their first checkpoints, and their state in the next run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals_graph::Durability;
@@ -10,25 +10,10 @@ use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
+use crate::lineage_borders::snapshot_before;
 use crate::lines::EVERY_WAY;
 use crate::places::{new_thread, same_after_reload};
-
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Outer {
-    #[channel(last)]
-    topic: String,
-    #[channel(append)]
-    log: List<String>,
-}
-
-/// It shares `topic` with [`Outer`].
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Inner {
-    #[channel(last)]
-    topic: String,
-    #[channel(last)]
-    visits: i64,
-}
+use crate::subgraphs::{Inner, Outer, OuterUpdate};
 
 fn log(text: impl Into<String>) -> OuterUpdate {
     Outer::update().log([text.into()])
@@ -489,4 +474,44 @@ fn fewer_sends_take_the_place_of_more() {
     let done = graph.invoke(&thread, Input::Continue).unwrap();
     assert_eq!(done.state().log.to_vec(), ["took 1", "took 2", "took 3", "last 9"]);
     same_after_reload(&graph, &thread);
+}
+
+#[apply(each_backend)]
+fn a_node_that_fails_after_a_graph_that_went_on_where_it_was_named_does_not_repeat_it() {
+    let works = Arc::new(AtomicUsize::new(0));
+    let fails = Arc::new(AtomicBool::new(false));
+    let worked = Arc::clone(&works);
+    let inner = StateGraph::<Inner>::new()
+        .node("one", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
+        .node("two", move |s: &Inner| {
+            worked.fetch_add(1, Ordering::SeqCst);
+            Ok(Inner::update().visits(s.visits * 10))
+        })
+        .edge(START, "one")
+        .edge("one", "two")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let (called, failing) = (inner.clone(), Arc::clone(&fails));
+    let node = move |_: &Outer, context: &Context| {
+        let done = called.invoke(context, Inner::update().topic("x"))?;
+        if failing.swap(false, Ordering::SeqCst) {
+            return Err("not yet".into());
+        }
+        Ok(log(format!("{}", done.state().visits)))
+    };
+    let retry = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
+    let graph = StateGraph::<Outer>::new()
+        .node_with("calls", node, NodeOptions::new().retry(retry))
+        .edge(START, "calls")
+        .compile()
+        .unwrap();
+    let thread = new_thread();
+    graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
+    let inside = thread.in_namespace("calls").unwrap();
+    let between = snapshot_before(&inside, "two");
+    works.store(0, Ordering::SeqCst);
+    fails.store(true, Ordering::SeqCst);
+    let done = graph.run(&between).durability(Durability::Sync).invoke(Input::Continue).unwrap();
+    assert_eq!((last(&done).as_str(), works.load(Ordering::SeqCst)), ("10", 1));
 }
