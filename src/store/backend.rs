@@ -614,7 +614,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Err(not_pruned())
     }
 
-    /// Estimates what [`Backend::prune`] would report. Nothing is written.
+    /// Estimates what [`Backend::prune`] would report. Nothing is written. A long span is estimated in parts, so
+    /// values that only two of its parts hold together may be missing.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the backend does not prune; [`StoreError::Read`], [`StoreError::Corrupt`].

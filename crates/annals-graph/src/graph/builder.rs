@@ -22,7 +22,8 @@ pub enum Persistence {
     /// (`None`).
     #[default]
     PerInvocation,
-    /// One history for the whole thread: the subgraph continues from the state it last had (`True`).
+    /// One history for the whole thread: the subgraph continues from the state it last had (`True`). Two tasks of one
+    /// superstep must not both run it: as upstream, an answer to a question of the one could reach the other.
     PerThread,
     /// None: the subgraph starts anew when the run is continued (`False`).
     Stateless,
