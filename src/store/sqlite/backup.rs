@@ -22,7 +22,7 @@ pub(super) fn copy_of_format(place: &FilePlace, to: &Path, format: i64) -> Res<(
     if to.symlink_metadata().is_ok() {
         return Err(failed(to, io::ErrorKind::AlreadyExists.into()).into());
     }
-    let unfinished = beside(to, "-unfinished");
+    let unfinished = beside(to, UNFINISHED);
     system::create_new(&unfinished).map_err(|error| failed(&unfinished, error))?;
     let published = || publish(&unfinished, to).map_err(|error| failed(to, error));
     let copied = copy(place, &unfinished, format).and_then(|()| Ok(published()?));
@@ -43,17 +43,31 @@ fn copy(place: &FilePlace, to: &Path, format: i64) -> Res<()> {
     Ok(())
 }
 
-/// Gives a copy its name once its bytes are on the disk. A file that has the name meanwhile stays.
+/// The ending of a file that is being written.
+pub(super) const UNFINISHED: &str = "-unfinished";
+
+/// Gives a copy its name once its bytes are on the disk. A file that has the name meanwhile stays. A process that ends
+/// between the two names leaves both; the next one that opens the file takes the first one away.
 pub(super) fn publish(unfinished: &Path, to: &Path) -> io::Result<()> {
     File::open(unfinished)?.sync_all()?;
     fs::hard_link(unfinished, to)?;
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let named = fs::remove_file(unfinished).and_then(|()| system::sync_folder(folder));
+    let named = end_name(unfinished);
     if named.is_err() {
         // The name may not last, so the error is true only without it.
         _ = fs::remove_file(to);
     }
     named
+}
+
+/// Takes away the first name of a copy.
+fn end_name(unfinished: &Path) -> io::Result<()> {
+    match fs::remove_file(unfinished) {
+        // Another process opened the copy and did so.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed?,
+    }
+    let folder = unfinished.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    system::sync_folder(folder)
 }
 
 pub(super) fn failed(path: &Path, error: io::Error) -> StoreError {
@@ -65,4 +79,21 @@ pub(super) fn failed(path: &Path, error: io::Error) -> StoreError {
 
 fn refused(to: &Path, reason: &str) -> StoreError {
     StoreError::Invalid { field: "path of the backup", reason: format!("{}: {reason}", to.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_of_a_copy_may_be_gone_already() {
+        let folder = tempfile::tempdir().unwrap();
+        let [unfinished, to] = ["x-unfinished", "x"].map(|name| folder.path().join(name));
+        fs::write(&unfinished, b"x").unwrap();
+        publish(&unfinished, &to).unwrap();
+        assert!(to.exists() && !unfinished.exists());
+        end_name(&unfinished).unwrap();
+        fs::create_dir(&unfinished).unwrap();
+        end_name(&unfinished).unwrap_err();
+    }
 }

@@ -1,12 +1,14 @@
 //! Identifies a file, and the files beside it, before SQLite touches them.
 //!
-//! SQLite would replay a journal, write to the WAL of another program, and use planted files. So header, names, owners
-//! and modes are read first, and nothing is changed. Only a missing or empty file is made ([`make`]).
+//! SQLite would replay a journal, write to the WAL of another program, and use planted files. So header, names,
+//! owners and modes are read first, and nothing is changed. Only a missing or empty file is made ([`make`]), and the
+//! first name of a copy taken away.
 //!
 //! POSIX drops all locks of a process on a file as soon as it closes any descriptor of that file. So a file of which
 //! this process has a descriptor is read through SQLite, which delays its own closing while it holds a lock. Two copies
 //! of SQLite in one process, or a program that locks the file by itself, remain unknown to each other.
 
+use super::backup::UNFINISHED;
 use super::fault::Fault;
 use super::open::{beside, cannot_open, connect_unlocked, identify, not_a_store, opening};
 use super::system::{self, Protection};
@@ -65,8 +67,9 @@ pub(super) fn inspect(path: &Path) -> Result<FileKind, StoreError> {
         return Err(cannot_open(path, "it is not a regular file", None));
     }
     // Each name would have a WAL of its own, and commits through one of them would be lost.
-    if system::links(&meta) > 1 {
-        let reason = format!("it has {} names (hard links), a store has one: copy it instead", system::links(&meta));
+    let links = if end_copy(path, &meta) { system::links(&meta) - 1 } else { system::links(&meta) };
+    if links > 1 {
+        let reason = format!("it has {links} names (hard links), a store has one: copy it instead");
         return Err(cannot_open(path, &reason, None));
     }
     if meta.len() == 0 {
@@ -82,6 +85,13 @@ pub(super) fn inspect(path: &Path) -> Result<FileKind, StoreError> {
         return inspect_through_sqlite(path);
     }
     inspect_header(path, &meta)
+}
+
+/// Takes away the name under which a copy was written, if its process ended before it did so. Returns whether it did.
+fn end_copy(path: &Path, meta: &Metadata) -> bool {
+    let unfinished = beside(path, UNFINISHED);
+    let is_same = |other: Metadata| system::id(&other).is_some() && system::id(&other) == system::id(meta);
+    fs::symlink_metadata(&unfinished).is_ok_and(is_same) && fs::remove_file(&unfinished).is_ok()
 }
 
 /// Makes a missing or empty file, readable for its owner alone, before SQLite does, which would let everybody read it.

@@ -38,7 +38,7 @@ pub(in super::super) fn recover(from: &Path, to: &Path, given: &GivenKeys) -> Re
         let exists = io::Error::from(io::ErrorKind::AlreadyExists);
         return Err(backup::failed(to, exists));
     }
-    let unfinished = beside(to, "-unfinished");
+    let unfinished = beside(to, backup::UNFINISHED);
     if unfinished.symlink_metadata().is_ok() {
         return Err(backup::failed(&unfinished, io::ErrorKind::AlreadyExists.into()));
     }

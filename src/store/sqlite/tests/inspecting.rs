@@ -51,6 +51,26 @@ fn a_path_is_missing_only_if_nothing_else_is_wrong_with_it() {
 }
 
 #[test]
+fn the_first_name_of_a_copy_whose_process_ended_is_taken_away() {
+    let (folder, path, _) = closed();
+    let unfinished = beside(&path, "-unfinished");
+    fs::hard_link(&path, &unfinished).unwrap();
+    let third = folder.path().join("third.db");
+    fs::hard_link(&path, &third).unwrap();
+    refused(inspect(&path), "it has 2 names");
+    assert!(!unfinished.exists());
+    // Another file with this name is left.
+    fs::write(&unfinished, b"x").unwrap();
+    refused(inspect(&path), "it has 2 names");
+    assert!(unfinished.exists());
+    fs::remove_file(&unfinished).unwrap();
+    fs::remove_file(&third).unwrap();
+    fs::hard_link(&path, &unfinished).unwrap();
+    drop(SqliteBackend::open(&path, &options()).unwrap());
+    assert_eq!((unfinished.exists(), inspect(&path).unwrap()), (false, FileKind::Store));
+}
+
+#[test]
 fn a_log_without_a_file_is_refused_if_it_holds_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.db");
