@@ -129,7 +129,8 @@ impl TurnSlot {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use crate::store::sqlite::fault::Fault;

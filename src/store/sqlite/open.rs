@@ -101,6 +101,18 @@ pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, 
     }
 }
 
+/// Refuses a file on a network file system unless that is allowed.
+fn refuse_network(path: &Path, options: &OpenOptions, file_system: Option<&str>) -> Result<(), StoreError> {
+    match file_system.filter(|kind| system::is_network_file_system(kind)) {
+        Some(kind) if !options.network_file_system => {
+            let reason =
+                format!("it is on a network file system ({kind}), where machines do not share locks and memory");
+            Err(cannot_open(path, &reason, None))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Finds the file, and refuses a network file system unless it is allowed.
 fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
     refuse_bad_sqlite(path, rusqlite::version_number())?;
@@ -113,12 +125,7 @@ fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
         Ok(folder.canonicalize()?.join(name))
     };
     let absolute = absolute().map_err(|error| cannot_open(path, &error.to_string(), Some(Box::new(error))))?;
-    if !options.network_file_system
-        && let Some(kind) = system::network_file_system(&absolute)
-    {
-        let reason = format!("it is on a network file system ({kind}), where machines do not share locks and memory");
-        return Err(cannot_open(path, &reason, None));
-    }
+    refuse_network(path, options, system::file_system(&absolute).as_deref())?;
     Ok(FilePlace {
         path: absolute,
         busy_ms: options.busy_timeout_ms,
@@ -367,6 +374,17 @@ pub(super) fn opening(path: &Path, fault: Fault) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_file_system_is_refused_unless_it_is_allowed() {
+        let path = Path::new("x.db");
+        let error = refuse_network(path, &OpenOptions::new(), Some("nfs4")).unwrap_err();
+        assert!(error.to_string().contains("network file system (nfs4)"), "{error}");
+        let allowed = OpenOptions::new().network_file_system(true);
+        for (options, kind) in [(&allowed, Some("nfs4")), (&OpenOptions::new(), Some("ext4")), (&allowed, None)] {
+            refuse_network(path, options, kind).unwrap();
+        }
+    }
 
     #[test]
     fn versions_with_the_wal_reset_bug_are_refused() {

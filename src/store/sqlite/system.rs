@@ -244,15 +244,19 @@ const NETWORK_FILE_SYSTEMS: [&str; 26] = [
     "smbfs",
 ];
 
-/// Returns the type of the network file system that an absolute path is on; `None` for a local one, and where the
-/// operating system does not list its mounts as Linux does.
-pub(super) fn network_file_system(path: &Path) -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    network_file_system_in(&mounts, path)
+/// Returns the type of the file system that an absolute path is on; `None` where the operating system does not list its
+/// mounts as Linux does.
+pub(super) fn file_system(path: &Path) -> Option<String> {
+    file_system_in(&fs::read_to_string("/proc/self/mountinfo").ok()?, path)
+}
+
+/// Returns whether files on a file system of this type may be open on several machines.
+pub(super) fn is_network_file_system(kind: &str) -> bool {
+    NETWORK_FILE_SYSTEMS.contains(&kind)
 }
 
 /// Finds the mount of a path in lines as `36 35 98:0 / /mnt/a rw,noatime master:1 - ext4 /dev/root rw`.
-fn network_file_system_in(mounts: &str, path: &Path) -> Option<String> {
+fn file_system_in(mounts: &str, path: &Path) -> Option<String> {
     let mount = |line: &str| -> Option<(usize, String)> {
         let (place, kind) = line.split_once(" - ")?;
         let point = unescaped(place.split(' ').nth(4)?);
@@ -260,8 +264,7 @@ fn network_file_system_in(mounts: &str, path: &Path) -> Option<String> {
         path.starts_with(&point).then_some((point.len(), kind))
     };
     // Of two mounts on one folder, the later one is on top.
-    let (_, kind) = mounts.lines().filter_map(mount).max_by_key(|(length, _)| *length)?;
-    NETWORK_FILE_SYSTEMS.contains(&kind.as_str()).then_some(kind)
+    mounts.lines().filter_map(mount).max_by_key(|(length, _)| *length).map(|(_, kind)| kind)
 }
 
 /// Decodes the octal escapes of a path in a list of mounts.
@@ -282,12 +285,24 @@ mod tests {
                       31 22 0:41 / /srv/shared\\040data/scratch rw - tmpfs tmpfs rw\n\
                       32 22 0:42 / /mnt/me/remote rw - fuse.sshfs host: rw\n\
                       33 22 0:43 / /mnt/me/vault rw - fuse.gocryptfs vault rw\n";
-        let found = |path: &str| network_file_system_in(mounts, Path::new(path));
-        assert_eq!(found("/srv/shared data/a.db").as_deref(), Some("nfs4"));
-        assert_eq!(found("/mnt/me/remote/a.db").as_deref(), Some("fuse.sshfs"));
-        for local in ["/a.db", "/srv/shared data/scratch/a.db", "/srv/shared database/a.db", "/mnt/me/vault/a.db"] {
-            assert_eq!(found(local), None, "{local}");
+        for (path, kind, is_network) in [
+            ("/srv/shared data/a.db", "nfs4", true),
+            ("/mnt/me/remote/a.db", "fuse.sshfs", true),
+            ("/a.db", "ext4", false),
+            ("/srv/shared data/scratch/a.db", "tmpfs", false),
+            ("/srv/shared database/a.db", "ext4", false),
+            ("/mnt/me/vault/a.db", "fuse.gocryptfs", false),
+        ] {
+            assert_eq!(file_system_in(mounts, Path::new(path)).as_deref(), Some(kind), "{path}");
+            assert_eq!(is_network_file_system(kind), is_network, "{kind}");
         }
+        assert_eq!(file_system_in("", Path::new("/a.db")), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_file_system_of_a_path_is_read_from_the_mounts_of_the_process() {
+        assert_eq!(file_system(Path::new("/proc/self/status")).as_deref(), Some("proc"));
     }
 
     #[test]

@@ -72,6 +72,21 @@ fn attempts_and_later_runs_of_a_step_have_one_key() {
 }
 
 #[apply(each_backend)]
+fn a_step_on_a_head_that_was_moved_back_has_one_key_in_the_run_at_it_and_in_the_next() {
+    let (thread, seen) = (new_thread(), Seen::default());
+    failing(&seen, |_| false).run(&thread).invoke(start()).unwrap();
+    let due = thread.history().unwrap().map(Result::unwrap).find(|at| at.next().any(|next| next == "pay")).unwrap();
+    thread.rewind_to(&due).unwrap();
+    let broken = failing(&seen, |_| true);
+    broken.run(&due).invoke(Input::Continue).unwrap_err();
+    thread.store().clear_head_cache();
+    broken.run(&thread).invoke(Input::Continue).unwrap_err();
+    let keys = seen.take();
+    assert_eq!(keys[1], keys[2], "{keys:?}");
+    assert_ne!(keys[0], keys[1], "the rewind made another step of it");
+}
+
+#[apply(each_backend)]
 fn an_interrupt_leaves_the_keys_of_its_steps() {
     for driver in [0, 1] {
         let (thread, seen) = (new_thread(), Seen::default());

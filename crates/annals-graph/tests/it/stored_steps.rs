@@ -269,3 +269,21 @@ fn a_join_that_is_not_complete_holds_no_deferred_node() {
         .unwrap();
     assert_eq!(said(graph.invoke((), DynUpdate::new()).unwrap().state()), ["a", "last"]);
 }
+
+#[test]
+fn a_superstep_that_failed_as_a_whole_is_made_again_by_each_run() {
+    let node = |n: i64| move |_: &DynState| Ok(DynUpdate::new().set("n", n));
+    let graph = StateGraph::with_schema(DynSchema::new().last("n").build())
+        .node("a", node(1))
+        .node("b", node(2))
+        .edge(START, "a")
+        .edge(START, "b")
+        .compile()
+        .unwrap();
+    let thread = Store::memory().thread("t").unwrap();
+    let first = graph.invoke(&thread, DynUpdate::new()).unwrap_err().to_string();
+    assert!(first.contains("one value per superstep and got 2"), "{first}");
+    assert_eq!(graph.invoke(&thread, Input::Continue).unwrap_err().to_string(), first);
+    thread.store().clear_head_cache();
+    assert_eq!(graph.invoke(&thread, Input::Continue).unwrap_err().to_string(), first);
+}
