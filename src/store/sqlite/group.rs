@@ -84,6 +84,11 @@ impl Verdict {
     }
 }
 
+fn step(conn: &Connection, sql: &str) -> Res<()> {
+    conn.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}
+
 impl Core {
     /// Takes the connection that writes.
     pub(super) fn new(mut conn: Connection, place: FilePlace) -> Res<Self> {
@@ -151,10 +156,7 @@ impl Core {
     pub(super) fn begin(&mut self) -> Res<()> {
         self.empty_inherited_wal()?;
         let Self { conn, place, lock_queue, .. } = self;
-        lock_queue.wait_for(place.busy_ms, || {
-            conn.prepare_cached(sql::BEGIN_WRITE)?.execute([])?;
-            Ok(())
-        })
+        lock_queue.wait_for(place.busy_ms, || step(conn, sql::BEGIN_WRITE))
     }
 
     /// Copies the WAL that the connection found into the file and begins it anew, before a frame is added and before a
@@ -455,8 +457,7 @@ impl Core {
     }
 
     fn step(&self, sql: &str) -> Res<()> {
-        self.conn.prepare_cached(sql)?.execute([])?;
-        Ok(())
+        step(&self.conn, sql)
     }
 
     /// Returns about how many frames the WAL has grown by since it was last copied.

@@ -97,6 +97,37 @@ fn inside(graph: &CompiledGraph<Outer>, thread: &Thread) -> Thread {
     thread.in_namespace(path.as_str()).unwrap()
 }
 
+/// A node that calls a graph, and fails after that if it is told so. It is tried again.
+pub(crate) fn calls_then_fails(inner: &CompiledGraph<Inner>, fails: &Arc<AtomicBool>) -> CompiledGraph<Outer> {
+    let (inner, fails) = (inner.clone(), Arc::clone(fails));
+    let node = move |_: &Outer, context: &Context| {
+        let done = inner.invoke(context, Inner::update().topic("x"))?;
+        if fails.swap(false, Ordering::SeqCst) {
+            return Err("not yet".into());
+        }
+        Ok(log(format!("{}", done.state().visits)))
+    };
+    let retry = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
+    StateGraph::<Outer>::new()
+        .node_with("calls", node, NodeOptions::new().retry(retry))
+        .edge(START, "calls")
+        .compile()
+        .unwrap()
+}
+
+/// A node to which two topics are sent.
+fn sends_to<M>(node: impl IntoNode<Outer, M>, topics: [&'static str; 2]) -> CompiledGraph<Outer> {
+    let send = |topic: &str| {
+        let given = [("topic".to_owned(), Value::from(topic))].into_iter().collect();
+        Target::Send(SendTo::new("call", Value::Map(given)))
+    };
+    StateGraph::<Outer>::new()
+        .node("call", node)
+        .branch(START, move |_: &Outer| topics.map(send).to_vec())
+        .compile()
+        .unwrap()
+}
+
 pub(crate) fn snapshot_before(thread: &Thread, node: &str) -> Snapshot {
     thread.history().unwrap().map(Result::unwrap).find(|at| at.next().any(|next| next == node)).unwrap()
 }
@@ -332,20 +363,7 @@ fn a_node_that_fails_after_a_graph_that_was_answered_where_it_was_named_does_not
         .persistence(Persistence::PerThread)
         .compile()
         .unwrap();
-    let (called, failing) = (inner.clone(), Arc::clone(&fails));
-    let node = move |_: &Outer, context: &Context| {
-        let done = called.invoke(context, Inner::update().topic("x"))?;
-        if failing.swap(false, Ordering::SeqCst) {
-            return Err("not yet".into());
-        }
-        Ok(log(format!("{}", done.state().visits)))
-    };
-    let retry = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
-    let graph = StateGraph::<Outer>::new()
-        .node_with("calls", node, NodeOptions::new().retry(retry))
-        .edge(START, "calls")
-        .compile()
-        .unwrap();
+    let graph = calls_then_fails(&inner, &fails);
     for durability in [Durability::Sync, Durability::Async] {
         let thread = new_thread();
         graph.run(&thread).durability(durability).invoke(Outer::update()).unwrap();
@@ -397,17 +415,7 @@ fn what_a_graph_did_before_its_task_dropped_it_counts_for_the_next_task() {
             Ok(log(format!("{} {}", done.state().topic, done.state().visits)))
         }
     };
-    let graph = StateGraph::<Outer>::new()
-        .node("call", Own(call))
-        .branch(START, |_: &Outer| {
-            let send = |topic: &str| {
-                let given = [("topic".to_owned(), Value::from(topic))].into_iter().collect();
-                Target::Send(SendTo::new("call", Value::Map(given)))
-            };
-            vec![send("drops"), send("ends")]
-        })
-        .compile()
-        .unwrap();
+    let graph = sends_to(Own(call), ["drops", "ends"]);
     let thread = new_thread();
     for visits in [2, 4] {
         waits.store(true, Ordering::SeqCst);
@@ -430,17 +438,7 @@ fn a_task_that_asked_before_it_called_a_graph_begins_it_after_the_visit_of_anoth
         let done = inner.invoke(context, Inner::update().topic(&*name))?;
         Ok(log(format!("{name} {}", done.state().visits)))
     };
-    let graph = StateGraph::<Outer>::new()
-        .node("call", Own(call))
-        .branch(START, |_: &Outer| {
-            let send = |topic: &str| {
-                let given = [("topic".to_owned(), Value::from(topic))].into_iter().collect();
-                Target::Send(SendTo::new("call", Value::Map(given)))
-            };
-            vec![send("ends"), send("asks")]
-        })
-        .compile()
-        .unwrap();
+    let graph = sends_to(Own(call), ["ends", "asks"]);
     for durability in [Durability::Sync, Durability::Async] {
         let thread = new_thread();
         let run = || graph.run(&thread).concurrency_max(1).durability(durability);

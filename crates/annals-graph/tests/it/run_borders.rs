@@ -10,7 +10,7 @@ use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
-use crate::lineage_borders::snapshot_before;
+use crate::lineage_borders::{calls_then_fails, snapshot_before};
 use crate::lines::EVERY_WAY;
 use crate::places::{new_thread, same_after_reload};
 use crate::subgraphs::{Inner, Outer, OuterUpdate};
@@ -492,20 +492,7 @@ fn a_node_that_fails_after_a_graph_that_went_on_where_it_was_named_does_not_repe
         .persistence(Persistence::PerThread)
         .compile()
         .unwrap();
-    let (called, failing) = (inner.clone(), Arc::clone(&fails));
-    let node = move |_: &Outer, context: &Context| {
-        let done = called.invoke(context, Inner::update().topic("x"))?;
-        if failing.swap(false, Ordering::SeqCst) {
-            return Err("not yet".into());
-        }
-        Ok(log(format!("{}", done.state().visits)))
-    };
-    let retry = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
-    let graph = StateGraph::<Outer>::new()
-        .node_with("calls", node, NodeOptions::new().retry(retry))
-        .edge(START, "calls")
-        .compile()
-        .unwrap();
+    let graph = calls_then_fails(&inner, &fails);
     let thread = new_thread();
     graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
     let inside = thread.in_namespace("calls").unwrap();

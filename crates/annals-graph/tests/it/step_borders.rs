@@ -16,7 +16,7 @@ use macro_rules_attribute::apply;
 
 use crate::hands::{at, timed};
 use crate::lines::{Log, LogUpdate, line, run_on, start};
-use crate::places::{in_a_file, new_thread, same_after_reload};
+use crate::places::{new_thread, same_after_reload};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -313,15 +313,14 @@ fn a_run_that_is_saved_when_it_ends_has_the_step_keys_of_any_other() {
     assert_eq!(keys[0], keys[1]);
 }
 
-#[apply(each_backend)]
+/// A store in memory counts no commits.
+#[test]
 fn an_input_shares_the_commit_of_its_first_superstep() {
-    if !in_a_file() {
-        new_thread();
-        return;
-    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("store.db")).unwrap();
     let graph = pair();
-    for (durability, commits) in [(Durability::Sync, 3), (Durability::Exit, 1)] {
-        let thread = new_thread();
+    for (name, durability, commits) in [("sync", Durability::Sync, 3), ("exit", Durability::Exit, 1)] {
+        let thread = store.thread(name).unwrap();
         let count = || thread.store().stats().unwrap().commits.commits;
         let before = count();
         graph.run(&thread).durability(durability).concurrency_max(1).invoke(Log::update()).unwrap();
