@@ -325,6 +325,22 @@ fn a_graph_inside_that_ran_out_of_time_can_be_handled() {
 }
 
 #[apply(each_backend)]
+fn a_graph_inside_starts_no_handler_when_the_graph_around_it_ran_out_of_time() {
+    for (driver, durability) in EVERY_WAY {
+        let clock = SimClock::default();
+        let handled = NodeOptions::new().error_handler(|_: &Log| Ok(line("handled")));
+        let inner = StateGraph::<Log>::new().node_with("waits", waits, handled).edge(START, "waits").compile().unwrap();
+        let graph =
+            StateGraph::<Log>::new().node("inner", inner).edge(START, "inner").step_timeout(ms(20)).compile().unwrap();
+        let thread = by(&clock);
+        let run = graph.run(&thread).timer(clock.clone()).context("slow").durability(durability);
+        assert_eq!(late(beside(&clock, 2, || true, || run_on(driver, run, start()))), ["inner"]);
+        let done = run_on(driver, graph.run(&thread).durability(durability), Input::Continue).unwrap();
+        assert_eq!(done.state().lines.to_vec(), ["waited"], "the node runs again, not its handler");
+    }
+}
+
+#[apply(each_backend)]
 fn graphs_and_tasks_that_a_node_on_a_thread_calls_are_stopped_with_its_superstep() {
     let inner = StateGraph::<Log>::new().node("waits", waits).edge(START, "waits").compile().unwrap();
     let never = Task::new("never", |_: i64| pending::<NodeResult<i64>>());
