@@ -280,7 +280,7 @@ impl ForgedStore {
         let begin = Spent::now();
         let writes = rng.chance(25);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let (verdict, finds) = self.read(accepted.is_some());
+            let (verdict, finds) = self.read(accepted.is_some(), &mut rng);
             if verdict != "refused" && writes {
                 reads::write(&self.scratch);
             }
@@ -303,14 +303,14 @@ impl ForgedStore {
 
     /// Reads a file by all calls. Returns the verdict and whether `check` finds a problem. Beside hostile content,
     /// everything else must be as before.
-    fn read(&self, is_content: bool) -> (&'static str, bool) {
+    fn read(&self, is_content: bool, rng: &mut Rng) -> (&'static str, bool) {
         let Ok(store) = open(&self.scratch, true) else { return ("refused", true) };
         let deadline = Deadline::after(HUNG);
         let mut view = observe::everything(&store, deadline);
         if let (Ok(view), true) = (&mut view, is_content) {
             view.retain(|entity, _| !entity.starts_with("t:hostile") && !entity.starts_with("k:hostile"));
         }
-        reads::all(&store, deadline);
+        reads::all(&store, rng, deadline);
         let finds = store.check().map_or(true, |report| !report.problems.is_empty());
         let verdict = match view {
             Ok(view) if view == self.view => "same",
