@@ -101,6 +101,11 @@ impl ReadView<'_> {
             let wanted = page(limit) - found.len() as i64;
             let page = self.records(sql::RECORDS_AFTER, params![after, thread.map(ThreadId::as_str), wanted])?;
             let (read, last) = (page.len() as i64, page.last().map(|record| record.seq as i64));
+            let places = std::iter::once(after).chain(page.iter().map(|record| record.seq as i64));
+            // A follower of a log that goes back would never come to its end.
+            if !places.is_sorted_by(|one, next| one < next) {
+                return Err(corrupt(format!("the checkpoints after {after}"), "the log gives them out of order"));
+            }
             found.extend(page.into_iter().filter(|record| !record.pruned));
             match last {
                 Some(last) if read == wanted && found.len() < limit.min(PAGE_ROWS_MAX) => after = last,

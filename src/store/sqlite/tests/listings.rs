@@ -90,6 +90,38 @@ fn a_follower_reads_pages_beside_pruned_checkpoints() {
 }
 
 #[test]
+fn a_follower_of_a_log_with_the_page_of_another_place_comes_to_an_end() {
+    let (mut bench, t) = (Bench::new(), thread("a"));
+    chain(&mut bench, &t, 600);
+    let path = bench.path();
+    let Bench { folder: _folder, store, .. } = bench;
+    drop(store);
+    let leaves: Vec<usize> = raw(&path)
+        .prepare("SELECT pageno FROM dbstat WHERE name = 'checkpoint' AND pagetype = 'leaf' ORDER BY path")
+        .unwrap()
+        .query_map([], |row| Ok(row.get::<_, i64>(0)? as usize))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(leaves.len() > 4, "{leaves:?}");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let page = |leaf: usize| (leaf - 1) * 4_096..leaf * 4_096;
+    bytes.copy_within(page(leaves[1]), page(leaves[3]).start);
+    std::fs::write(&path, bytes).unwrap();
+    let store = SqliteBackend::open(&path, &options()).unwrap();
+    let mut after = 0;
+    let error = (0..100).find_map(|_| match store.records_after(after, None, 64) {
+        Ok(page) => {
+            after = page.last().unwrap().seq;
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert!(matches!(error, Some(StoreError::Corrupt { .. })), "{error:?}");
+    assert!(error.unwrap().to_string().contains("out of order"));
+}
+
+#[test]
 fn a_thread_whose_namespaces_have_equal_ids_is_listed() {
     let (mut bench, t) = (Bench::new(), thread("a"));
     let root = chain(&mut bench, &t, 3);
