@@ -53,15 +53,15 @@ impl LockWait {
         true
     }
 
-    /// Returns a random pause between a third and the whole of the longest one, which doubles up to 3 ms and becomes
-    /// shorter again for a wait of more than 100 ms: the longer a process has waited, the better is its chance.
+    /// Returns a random pause between a third and the whole of the longest one, which doubles up to its limit and
+    /// becomes shorter again for a wait of more than 100 ms: the longer a process has waited, the better is its chance.
     fn next_pause(&mut self, waited: Duration) -> Duration {
         let third = self.pause / 3;
         self.pause = (2 * self.pause).min(self.longest);
         if waited > LOCK_WAIT_LONG {
             let share = LOCK_WAIT_LONG.as_secs_f64() / waited.as_secs_f64();
             // If all have waited long, shorter pauses would take the time of the process that commits.
-            self.pause = LOCK_RETRY_MAX.mul_f64(share).max(LOCK_RETRY_MAX / 2);
+            self.pause = self.longest.mul_f64(share).max(self.longest / 2);
         }
         let random = self.random.hash_one(waited) % (2 * third.as_nanos() as u64 + 1);
         third + Duration::from_nanos(random)
@@ -184,6 +184,17 @@ mod tests {
         assert!(pauses.iter().all(|pause| (LOCK_RETRY_MAX / 3..=LOCK_RETRY_MAX).contains(pause)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause > LOCK_RETRY_MAX.mul_f64(0.8)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause < LOCK_RETRY_MAX.mul_f64(0.5)), "{pauses:?}");
+    }
+
+    #[test]
+    fn the_front_of_the_queue_pauses_briefly_however_long_it_waits() {
+        let mut wait = LockWait::new(Duration::from_secs(1)).of_front();
+        let first = wait.next_pause(Duration::ZERO);
+        assert!((LOCK_FRONT_PAUSE / 3..=LOCK_FRONT_PAUSE).contains(&first), "{first:?}");
+        for waited in [Duration::ZERO, 2 * LOCK_WAIT_LONG, 9 * LOCK_WAIT_LONG] {
+            let pauses: Vec<Duration> = (0..64).map(|n| wait.next_pause(waited + Duration::from_nanos(n))).collect();
+            assert!(pauses.iter().all(|pause| *pause <= LOCK_FRONT_PAUSE), "{pauses:?}");
+        }
     }
 
     #[cfg(target_os = "linux")]
