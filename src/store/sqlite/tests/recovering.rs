@@ -109,7 +109,9 @@ fn a_file_of_a_page_is_read_and_a_shorter_one_is_not_a_store() {
 #[test]
 fn a_folder_is_no_file_and_one_in_the_place_of_the_log_is_passed_over() {
     let (folder, path, _) = closed(2);
-    let error = recovered(folder.path()).unwrap_err().to_string();
+    let inner = folder.path().join("folder");
+    fs::create_dir(&inner).unwrap();
+    let error = recovered(&inner).unwrap_err().to_string();
     assert!(error.contains("it is not a regular file"), "{error}");
     let error = recovered(&folder.path().join("missing.db")).unwrap_err().to_string();
     assert!(!error.contains("it is not a regular file"), "{error}");
