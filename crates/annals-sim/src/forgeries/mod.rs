@@ -25,7 +25,7 @@ use crate::rng::Rng;
 use crate::spent::Spent;
 use crate::trace::{ScratchFolder, WorkloadKind};
 use crate::workload::{self, WorkloadShape};
-use forge::{Base, Forged, UNCOUNTED};
+use forge::{Base, Forged, is_untraced};
 
 /// Time on a processor that all reads of a file may take.
 const SLOW: Duration = Duration::from_secs(5);
@@ -96,9 +96,15 @@ impl ForgeryCounts {
         let took: u64 = took.and_then(|took| took.parse().ok()).unwrap_or(0);
         self.slowest_ms = self.slowest_ms.max(took);
         let is_slow = Duration::from_millis(took) > SLOW || verdict == "hung" || verdict == "endless";
-        let leaves_trace = kind.split(" and ").any(|change| !change.starts_with(UNCOUNTED));
-        let is_missed = missed == Some("missed") && leaves_trace;
-        self.untraced += u64::from(missed == Some("missed") && !leaves_trace);
+        let mut changes = kind.split(" and ");
+        // With its last key, the namespace of a key may be gone as well.
+        let leaves_trace = match missed {
+            Some("missed-key-values") => !changes.any(is_untraced),
+            _ => changes.any(|change| !is_untraced(change)),
+        };
+        let finds_none = missed.is_some_and(|missed| missed.starts_with("missed"));
+        let is_missed = finds_none && leaves_trace;
+        self.untraced += u64::from(finds_none && !leaves_trace);
         match verdict {
             "same" => self.same += 1,
             "refused" => self.refused += 1,
@@ -186,11 +192,12 @@ fn watch(seed: u64, first: u64, end: u64) -> Result<ForgeryCounts, String> {
                     };
                     counts.take(seed, next, &format!("{how} 0 - {kind} ({note})"));
                     next += 1;
+                    _ = child.kill();
                     break;
                 }
             }
         }
-        _ = child.kill();
+        // A child whose cases have ended removes its folder and ends by itself.
         _ = child.wait();
     }
     Ok(counts)
@@ -280,31 +287,29 @@ impl ForgedStore {
         let begin = Spent::now();
         let writes = rng.chance(25);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let (verdict, finds) = self.read(accepted.is_some(), &mut rng);
+            let CaseReads { verdict, finds, shows_log } = self.read(accepted.is_some(), &mut rng);
             if verdict != "refused" && writes {
                 reads::write(&self.scratch);
             }
             let differs = matches!(verdict, "error" | "changed");
             match accepted {
                 // Its checksums are right, and all that was written can be read.
-                Some(_) if differs || finds => ("unreadable", false),
-                Some(_) => (verdict, false),
-                None => (verdict, differs && !finds),
+                Some(_) if differs || finds => ("unreadable", "-"),
+                None if differs && !finds && shows_log => (verdict, "missed-key-values"),
+                None if differs && !finds => (verdict, "missed"),
+                _ => (verdict, "-"),
             }
         }));
         let took = begin.elapsed().as_millis();
-        let (verdict, missed) = match result {
-            Ok((verdict, true)) => (verdict, "missed"),
-            Ok((verdict, false)) => (verdict, "-"),
-            Err(_) => ("panic", "-"),
-        };
+        let (verdict, missed) = result.unwrap_or(("panic", "-"));
         Ok(format!("{verdict} {took} {missed} {kind}"))
     }
 
-    /// Reads a file by all calls. Returns the verdict and whether `check` finds a problem. Beside hostile content,
-    /// everything else must be as before.
-    fn read(&self, is_content: bool, rng: &mut Rng) -> (&'static str, bool) {
-        let Ok(store) = open(&self.scratch, true) else { return ("refused", true) };
+    /// Reads a file by all calls. Beside hostile content, everything else must be as before.
+    fn read(&self, is_content: bool, rng: &mut Rng) -> CaseReads {
+        let Ok(store) = open(&self.scratch, true) else {
+            return CaseReads { verdict: "refused", finds: true, shows_log: false };
+        };
         let deadline = Deadline::after(HUNG);
         let mut view = observe::everything(&store, deadline);
         if let (Ok(view), true) = (&mut view, is_content) {
@@ -312,14 +317,28 @@ impl ForgedStore {
         }
         reads::all(&store, rng, deadline);
         let finds = store.check().map_or(true, |report| !report.problems.is_empty());
+        let log = |view: &StoreView| -> StoreView {
+            let threads = view.iter().filter(|(entity, _)| entity.starts_with("t:"));
+            threads.map(|(entity, hash)| (entity.clone(), *hash)).collect()
+        };
+        let shows_log = view.as_ref().is_ok_and(|view| log(view) == log(&self.view));
         let verdict = match view {
             Ok(view) if view == self.view => "same",
             Ok(_) => "changed",
             Err(Unreadable::Typed(_)) => "error",
             Err(Unreadable::Endless) => "endless",
         };
-        (verdict, finds)
+        CaseReads { verdict, finds, shows_log }
     }
+}
+
+/// The reads of a case.
+struct CaseReads {
+    verdict: &'static str,
+    /// True if `check` finds a problem.
+    finds: bool,
+    /// True if all threads are shown as before.
+    shows_log: bool,
 }
 
 fn open(scratch: &ScratchFolder, read_only: bool) -> Result<Store, annals::store::StoreError> {
