@@ -16,11 +16,11 @@ Needed: cargo-mutants (`cargo install cargo-mutants --locked`).
 import json
 import os
 import re
-import selectors
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
@@ -276,10 +276,14 @@ def build(copy, folder):
 
 
 def start(folder, runner, tests, **env):
+    """Starts a test program. Its temporary files have a folder of their own: it may be killed before it removes them."""
     program, home = runner
-    env = dict(environment(folder), CARGO_MANIFEST_DIR=home, RUST_BACKTRACE="0", **env)
-    return subprocess.Popen([program, "--exact", "--test-threads=1", *tests], cwd=home, env=env, start_new_session=True,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    scratch = tempfile.mkdtemp()
+    env = dict(environment(folder), CARGO_MANIFEST_DIR=home, RUST_BACKTRACE="0", TMPDIR=scratch, **env)
+    process = subprocess.Popen([program, "--exact", "--test-threads=1", *tests], cwd=home, env=env, start_new_session=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process.scratch = scratch
+    return process
 
 
 def end(process):
@@ -288,6 +292,7 @@ def end(process):
     except ProcessLookupError:
         pass
     process.wait()
+    shutil.rmtree(process.scratch, ignore_errors=True)
 
 
 def calls(folder, plan):
@@ -384,11 +389,19 @@ def run(folder, part):
             for function in test["calls"]:
                 by_function[function].append(test)
     by_name = {test["name"]: test for test in tests}
-    # The tests that caught another mutant of the function, the last one first.
+    # The tests that caught another mutant, by function and by file, the last one last.
     caught = defaultdict(list)
+
+    def places(number):
+        return plan["function"][str(number)], plan["mutants"][str(number)]["name"].split(":")[0]
+
+    def note(number, by):
+        for place in places(number):
+            caught[place] = [test for test in caught[place] if test["name"] != by] + [by_name[by]]
+
     for line in before.values():
         if line["by"] in by_name and line["verdict"] == "caught":
-            caught[plan["function"][str(line["number"])]].append(by_name[line["by"]])
+            note(line["number"], line["by"])
     again = lambda line: line["verdict"] == "survived" and line["budget_s"] < BUDGET_S
     work = [number for number in plan["tried"] if number % n == k and (number not in before or again(before[number]))]
     work.reverse()
@@ -400,8 +413,14 @@ def run(folder, part):
                 if not work:
                     return
                 number = work.pop()
-                function = plan["function"][str(number)]
+                function, source = places(number)
                 first = caught[function][::-1][:12]
+                first += [test for test in caught[source][::-1] if function in test["calls"] and test not in first][:24]
+                # A test in a module of a similar name aims at the file, and one that calls few functions aims at these.
+                stem = next(part for part in Path(source).with_suffix("").parts[::-1] if part != "mod")[:4]
+                named = lambda test: any(part.startswith(stem) for part in test["name"].split("::"))
+                aimed = sorted(by_function[function], key=lambda test: (not named(test), len(test["calls"])))
+                first += [test for test in aimed if test not in first][:60]
             begin = time.monotonic()
             tried = before[number]["tests"] if number in before else 0
             what, by, count = verdict(folder, plan, number, by_function[function], first, tried)
@@ -409,7 +428,7 @@ def run(folder, part):
                     "s": round(time.monotonic() - begin, 1), "budget_s": BUDGET_S}
             with lock, results.open("a") as file:
                 if what == "caught" and by in by_name:
-                    caught[function] = [test for test in caught[function] if test["name"] != by] + [by_name[by]]
+                    note(number, by)
                 file.write(json.dumps(line) + "\n")
 
     threads = [threading.Thread(target=one) for _ in range(int(os.environ.get("JOBS", os.cpu_count())))]
