@@ -502,3 +502,41 @@ fn a_node_that_fails_after_a_graph_that_went_on_where_it_was_named_does_not_repe
     let done = graph.run(&between).durability(Durability::Sync).invoke(Input::Continue).unwrap();
     assert_eq!((last(&done).as_str(), works.load(Ordering::SeqCst)), ("10", 1));
 }
+
+#[apply(each_backend)]
+fn a_graph_that_failed_where_it_was_named_begins_there_again() {
+    let works = Arc::new(AtomicUsize::new(0));
+    let fails = Arc::new(AtomicBool::new(false));
+    let (worked, failing) = (Arc::clone(&works), Arc::clone(&fails));
+    let inner = StateGraph::<Inner>::new()
+        .node("one", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
+        .node("two", move |s: &Inner| {
+            worked.fetch_add(1, Ordering::SeqCst);
+            if failing.swap(false, Ordering::SeqCst) {
+                return Err("not yet".into());
+            }
+            Ok(Inner::update().visits(s.visits * 10))
+        })
+        .edge(START, "one")
+        .edge("one", "two")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let node = move |_: &Outer, context: &Context| {
+        let done = inner.invoke(context, Inner::update().topic("x"))?;
+        Ok(log(format!("{}", done.state().visits)))
+    };
+    let retry = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
+    let graph = StateGraph::<Outer>::new()
+        .node_with("calls", node, NodeOptions::new().retry(retry))
+        .edge(START, "calls")
+        .compile()
+        .unwrap();
+    let thread = new_thread();
+    graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
+    let between = snapshot_before(&thread.in_namespace("calls").unwrap(), "two");
+    works.store(0, Ordering::SeqCst);
+    fails.store(true, Ordering::SeqCst);
+    let done = graph.run(&between).durability(Durability::Sync).invoke(Input::Continue).unwrap();
+    assert_eq!((last(&done).as_str(), works.load(Ordering::SeqCst)), ("10", 2));
+}
