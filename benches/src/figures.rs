@@ -227,7 +227,7 @@ const FIGURES: [Figure; 138] = [
     figure("buffer_string_10k_ms", "messages", FigureTarget::None),
     figure("peak_rss_mb_10k", "rss", FigureTarget::None),
     figure("power_cuts_run", "reliability", FigureTarget::None)
-        .about("counts of the last full run of annals-sim, from docs/reliability.json; they are not measured here"),
+        .about("counts of the last full runs of annals-sim and mutants, from docs/reliability.json; they are not measured here"),
     figure("power_cuts_lost", "reliability", FigureTarget::AtMost(0.0)),
     figure("faults_run", "reliability", FigureTarget::None),
     figure("faults_lied", "reliability", FigureTarget::AtMost(0.0)),
@@ -235,6 +235,10 @@ const FIGURES: [Figure; 138] = [
     figure("kills_lost", "reliability", FigureTarget::AtMost(0.0)),
     figure("flips_run", "reliability", FigureTarget::None),
     figure("flips_wrong", "reliability", FigureTarget::AtMost(0.0)),
+    figure("forgeries_run", "reliability", FigureTarget::None),
+    figure("forgeries_missed", "reliability", FigureTarget::AtMost(0.0)),
+    figure("mutants_run", "reliability", FigureTarget::None),
+    figure("mutants_open", "reliability", FigureTarget::AtMost(0.0)),
 ];
 
 /// Repeats the counts of the last full run below SQLite.

@@ -141,8 +141,8 @@ const RESULTS: &str = "docs/reliability.json";
 /// Documents that cite the counts.
 const CITING: &[&str] = &["README.md", "docs/guides/durability.md"];
 
-/// The counts of the README and of the guide are those of the results: a number of cuts, faults and flips with the
-/// number that went wrong.
+/// The counts of the README and of the guide are those of the results: a number of cuts, faults, flips and so on, with
+/// the number that went wrong.
 pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
     let results = files.get(RESULTS).map_or("", String::as_str);
     let phrases = [
@@ -150,6 +150,8 @@ pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
         ("faults_run", "injected errors", "faults_lied", "lied"),
         ("kills_run", "kills", "kills_lost", "lost"),
         ("flips_run", "flipped bytes", "flips_wrong", "wrong"),
+        ("forgeries_run", "forged files", "forgeries_missed", "missed"),
+        ("mutants_run", "mutants", "mutants_open", "open"),
     ];
     let mut violations = Vec::new();
     for (run, of, bad, how) in phrases {
@@ -236,13 +238,14 @@ mod tests {
     #[test]
     fn counts_that_differ_from_the_results_are_found() {
         let results = "{\"power_cuts_run\": 12345, \"power_cuts_lost\": 0, \"faults_run\": 7, \"faults_lied\": 1,\n\
-                       \"kills_run\": 500, \"kills_lost\": 0, \"flips_run\": 1000, \"flips_wrong\": 10}";
-        let readme =
-            "12,345 power cuts, 0 lost; 7 injected errors, 0 lied; 500 kills, 0 lost; 1,000 flipped bytes, 10 wrong";
+                       \"kills_run\": 500, \"kills_lost\": 0, \"flips_run\": 1000, \"flips_wrong\": 10,\n\
+                       \"forgeries_run\": 20, \"forgeries_missed\": 0, \"mutants_run\": 30, \"mutants_open\": 2}";
+        let readme = "12,345 power cuts, 0 lost; 7 injected errors, 0 lied; 500 kills, 0 lost; 1,000 flipped bytes, \
+                      10 wrong; 20 forged files, 0 missed; 30 mutants, 2 open";
         let citing = [(CITING[0], readme), (CITING[1], readme)];
         let found = reliability(&files(&[citing[0], citing[1], (RESULTS, results)]));
         assert_eq!(found.len(), 2, "7 injected errors, 1 lied, in two documents");
-        assert_eq!(reliability(&files(&[citing[0], (RESULTS, results)])).len(), 1 + 4, "a document is missing");
-        assert_eq!(reliability(&files(&[citing[0], citing[1], (RESULTS, "{}")])).len(), 4);
+        assert_eq!(reliability(&files(&[citing[0], (RESULTS, results)])).len(), 1 + 6, "a document is missing");
+        assert_eq!(reliability(&files(&[citing[0], citing[1], (RESULTS, "{}")])).len(), 6);
     }
 }
