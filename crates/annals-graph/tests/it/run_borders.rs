@@ -532,11 +532,13 @@ fn a_graph_that_failed_where_it_was_named_begins_there_again() {
         .edge(START, "calls")
         .compile()
         .unwrap();
-    let thread = new_thread();
-    graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
-    let between = snapshot_before(&thread.in_namespace("calls").unwrap(), "two");
-    works.store(0, Ordering::SeqCst);
-    fails.store(true, Ordering::SeqCst);
-    let done = graph.run(&between).durability(Durability::Sync).invoke(Input::Continue).unwrap();
-    assert_eq!((last(&done).as_str(), works.load(Ordering::SeqCst)), ("10", 2));
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let thread = new_thread();
+        graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
+        let between = snapshot_before(&thread.in_namespace("calls").unwrap(), "two");
+        works.store(0, Ordering::SeqCst);
+        fails.store(true, Ordering::SeqCst);
+        let done = graph.run(&between).durability(durability).invoke(Input::Continue).unwrap();
+        assert_eq!((last(&done).as_str(), works.load(Ordering::SeqCst)), ("10", 2), "{durability:?}");
+    }
 }
