@@ -476,43 +476,14 @@ fn fewer_sends_take_the_place_of_more() {
     same_after_reload(&graph, &thread);
 }
 
-#[apply(each_backend)]
-fn a_node_that_fails_after_a_graph_that_went_on_where_it_was_named_does_not_repeat_it() {
-    let works = Arc::new(AtomicUsize::new(0));
-    let fails = Arc::new(AtomicBool::new(false));
-    let worked = Arc::clone(&works);
-    let inner = StateGraph::<Inner>::new()
+/// A graph of two nodes, the second of which counts its runs and fails once if it is told to.
+fn visits_twice(works: &Arc<AtomicUsize>, fails: &Arc<AtomicBool>) -> CompiledGraph<Inner> {
+    let (works, fails) = (Arc::clone(works), Arc::clone(fails));
+    StateGraph::<Inner>::new()
         .node("one", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
         .node("two", move |s: &Inner| {
-            worked.fetch_add(1, Ordering::SeqCst);
-            Ok(Inner::update().visits(s.visits * 10))
-        })
-        .edge(START, "one")
-        .edge("one", "two")
-        .persistence(Persistence::PerThread)
-        .compile()
-        .unwrap();
-    let graph = calls_then_fails(&inner, &fails);
-    let thread = new_thread();
-    graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
-    let inside = thread.in_namespace("calls").unwrap();
-    let between = snapshot_before(&inside, "two");
-    works.store(0, Ordering::SeqCst);
-    fails.store(true, Ordering::SeqCst);
-    let done = graph.run(&between).durability(Durability::Sync).invoke(Input::Continue).unwrap();
-    assert_eq!((last(&done).as_str(), works.load(Ordering::SeqCst)), ("10", 1));
-}
-
-#[apply(each_backend)]
-fn a_graph_that_failed_where_it_was_named_begins_there_again() {
-    let works = Arc::new(AtomicUsize::new(0));
-    let fails = Arc::new(AtomicBool::new(false));
-    let (worked, failing) = (Arc::clone(&works), Arc::clone(&fails));
-    let inner = StateGraph::<Inner>::new()
-        .node("one", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
-        .node("two", move |s: &Inner| {
-            worked.fetch_add(1, Ordering::SeqCst);
-            if failing.swap(false, Ordering::SeqCst) {
+            works.fetch_add(1, Ordering::SeqCst);
+            if fails.swap(false, Ordering::SeqCst) {
                 return Err("not yet".into());
             }
             Ok(Inner::update().visits(s.visits * 10))
@@ -521,24 +492,38 @@ fn a_graph_that_failed_where_it_was_named_begins_there_again() {
         .edge("one", "two")
         .persistence(Persistence::PerThread)
         .compile()
-        .unwrap();
-    let node = move |_: &Outer, context: &Context| {
-        let done = inner.invoke(context, Inner::update().topic("x"))?;
-        Ok(log(format!("{}", done.state().visits)))
-    };
-    let retry = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
-    let graph = StateGraph::<Outer>::new()
-        .node_with("calls", node, NodeOptions::new().retry(retry))
-        .edge(START, "calls")
-        .compile()
-        .unwrap();
+        .unwrap()
+}
+
+/// Runs a graph from before the second node of its subgraph, where `fails` is set. Returns the last line, and the runs of
+/// that node.
+fn again_between(
+    graph: &CompiledGraph<Outer>,
+    durability: Durability,
+    works: &AtomicUsize,
+    fails: &AtomicBool,
+) -> (String, usize) {
+    let thread = new_thread();
+    graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
+    let between = snapshot_before(&thread.in_namespace("calls").unwrap(), "two");
+    works.store(0, Ordering::SeqCst);
+    fails.store(true, Ordering::SeqCst);
+    let done = graph.run(&between).durability(durability).invoke(Input::Continue).unwrap();
+    (last(&done), works.load(Ordering::SeqCst))
+}
+
+#[apply(each_backend)]
+fn a_node_that_fails_after_a_graph_that_went_on_where_it_was_named_does_not_repeat_it() {
+    let (works, fails) = (Arc::default(), Arc::default());
+    let graph = calls_then_fails(&visits_twice(&works, &Arc::default()), &fails);
+    assert_eq!(again_between(&graph, Durability::Sync, &works, &fails), ("10".to_owned(), 1));
+}
+
+#[apply(each_backend)]
+fn a_graph_that_failed_where_it_was_named_begins_there_again() {
+    let (works, fails) = (Arc::default(), Arc::default());
+    let graph = calls_then_fails(&visits_twice(&works, &fails), &Arc::default());
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
-        let thread = new_thread();
-        graph.run(&thread).durability(Durability::Sync).invoke(Outer::update()).unwrap();
-        let between = snapshot_before(&thread.in_namespace("calls").unwrap(), "two");
-        works.store(0, Ordering::SeqCst);
-        fails.store(true, Ordering::SeqCst);
-        let done = graph.run(&between).durability(durability).invoke(Input::Continue).unwrap();
-        assert_eq!((last(&done).as_str(), works.load(Ordering::SeqCst)), ("10", 2), "{durability:?}");
+        assert_eq!(again_between(&graph, durability, &works, &fails), ("10".to_owned(), 2), "{durability:?}");
     }
 }
