@@ -495,8 +495,8 @@ fn visits_twice(works: &Arc<AtomicUsize>, fails: &Arc<AtomicBool>) -> CompiledGr
         .unwrap()
 }
 
-/// Runs a graph from before the second node of its subgraph, where `fails` is set. Returns the last line, and the runs of
-/// that node.
+/// Runs a graph from before the second node of its subgraph, where `fails` is set. Returns the last line, and the
+/// runs of that node.
 fn again_between(
     graph: &CompiledGraph<Outer>,
     durability: Durability,
