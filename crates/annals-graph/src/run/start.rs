@@ -90,8 +90,8 @@ impl SubgraphStart {
             (before, _) => {
                 newest = self.newest(&log).await;
                 let begins = match before {
-                    // No rule finds the checkpoints of the failed attempt in a replay.
-                    Some(CallBegan::Resumed { at, named, newest: was }) if self.replays => match newest {
+                    // The checkpoint that the failed attempt stored counts; without one, this attempt begins as that did.
+                    Some(CallBegan::Resumed { at, named, newest: was }) => match newest {
                         Some(stored) if newest != *was => {
                             Begins { at: Some(self.point(stored)), named: false, resumes: true }
                         }

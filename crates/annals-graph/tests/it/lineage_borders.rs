@@ -83,7 +83,7 @@ fn last(outcome: &Outcome<Outer>) -> String {
 }
 
 /// Leaves the fork with which a run at a checkpoint begins.
-fn drained(graph: &CompiledGraph<Outer>, at: &Snapshot, durability: Durability) {
+pub(crate) fn drained(graph: &CompiledGraph<Outer>, at: &Snapshot, durability: Durability) {
     let control = RunControl::new();
     control.request_drain("the process ends");
     let outcome = graph.run(at).control(&control).durability(durability).invoke(Input::Continue).unwrap();

@@ -1,16 +1,17 @@
 //! Subgraphs at the borders of runs: their first checkpoints, and their state in the next run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use annals::store::StoreError;
 use annals_graph::Durability;
 use annals_graph::graph::{Persistence, RetryPolicy, Target};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
-use crate::lineage_borders::{calls_then_fails, snapshot_before};
+use crate::lineage_borders::{calls_then_fails, drained, snapshot_before};
 use crate::lines::EVERY_WAY;
 use crate::places::{new_thread, same_after_reload};
 use crate::subgraphs::{Inner, Outer, OuterUpdate};
@@ -526,4 +527,111 @@ fn a_graph_that_failed_where_it_was_named_begins_there_again() {
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
         assert_eq!(again_between(&graph, durability, &works, &fails), ("10".to_owned(), 2), "{durability:?}");
     }
+}
+
+/// A graph of a node and two that follow it in one superstep. One of them counts its runs in the topic, the other one
+/// fails as often as it is told to.
+fn two_at_once(works: &Arc<AtomicUsize>, failures: &Arc<AtomicUsize>) -> CompiledGraph<Inner> {
+    let (works, failures) = (Arc::clone(works), Arc::clone(failures));
+    StateGraph::<Inner>::new()
+        .node("one", |_: &Inner| Ok(Inner::update().visits(1)))
+        .node("works", move |_: &Inner| {
+            let runs = works.fetch_add(1, Ordering::SeqCst) + 1;
+            Ok(Inner::update().topic(format!("run {runs}")))
+        })
+        .node("fails", move |s: &Inner| {
+            match failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+                Ok(_) => Err("not yet".into()),
+                Err(_) => Ok(Inner::update().visits(s.visits * 10)),
+            }
+        })
+        .edge(START, "one")
+        .edge("one", "works")
+        .edge("one", "fails")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap()
+}
+
+#[apply(each_backend)]
+fn a_graph_that_failed_at_an_edit_begins_there_again() {
+    let (works, fails) = (Arc::default(), Arc::default());
+    let inner = visits_twice(&works, &fails);
+    let graph = calls_then_fails(&inner, &Arc::default());
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        for drains in [false, true] {
+            let thread = new_thread();
+            graph.run(&thread).invoke(Outer::update()).unwrap();
+            let inside = thread.in_namespace("calls").unwrap();
+            inner.update_state(&inside, Inner::update().visits(7), "one").unwrap();
+            let edited = inside.head().unwrap().unwrap();
+            works.store(0, Ordering::SeqCst);
+            fails.store(true, Ordering::SeqCst);
+            if drains {
+                drained(&graph, &edited, durability);
+            }
+            let run = if drains { graph.run(&thread) } else { graph.run(&edited) };
+            let done = run.durability(durability).invoke(Input::Continue).unwrap();
+            let shown = (last(&done), works.load(Ordering::SeqCst));
+            assert_eq!(shown, ("70".to_owned(), 2), "{durability:?} {drains}");
+        }
+    }
+}
+
+#[apply(each_backend)]
+fn a_replay_of_an_edit_takes_no_result_of_an_earlier_run_in_any_attempt() {
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let (works, failures) = (Arc::default(), Arc::default());
+        let inner = two_at_once(&works, &failures);
+        let graph = calls_then_fails(&inner, &Arc::default());
+        let thread = new_thread();
+        graph.run(&thread).invoke(Outer::update()).unwrap();
+        let inside = thread.in_namespace("calls").unwrap();
+        inner.update_state(&inside, Inner::update().visits(7), "one").unwrap();
+        let edited = inside.head().unwrap().unwrap();
+        failures.store(3, Ordering::SeqCst);
+        graph.run(&edited).durability(durability).invoke(Input::Continue).unwrap_err();
+        // Its results have other numbers.
+        works.store(100, Ordering::SeqCst);
+        failures.store(1, Ordering::SeqCst);
+        let done = graph.run(&edited).durability(durability).invoke(Input::Continue).unwrap();
+        let topic = inner.get_state(&inside).unwrap().values.topic.clone();
+        let shown = (works.load(Ordering::SeqCst), topic, last(&done));
+        assert_eq!(shown, (102, "run 102".to_owned(), "70".to_owned()), "{durability:?}");
+    }
+}
+
+/// The graph and the thread of a rival run.
+type Rival = Arc<Mutex<Option<(CompiledGraph<Outer>, Thread)>>>;
+
+/// A node that calls a graph which asks. If there is a rival run, the node fails after that has ended the task, and is
+/// tried again. The ends of the called graph are counted.
+fn loses_to(rival: &Rival, ends: &Arc<AtomicUsize>) -> CompiledGraph<Outer> {
+    let (inner, rival, ends) = (asking(Persistence::PerThread), Arc::clone(rival), Arc::clone(ends));
+    let node = move |_: &Outer, context: &Context| {
+        let done = inner.invoke(context, Inner::update().topic("x"))?;
+        ends.fetch_add(1, Ordering::SeqCst);
+        if let Some((graph, thread)) = rival.lock().unwrap().take() {
+            graph.invoke(&thread, Input::Continue)?;
+            return Err("not yet".into());
+        }
+        Ok(log(done.state().topic.clone()))
+    };
+    StateGraph::<Outer>::new()
+        .node_with("calls", node, NodeOptions::new().retry(quick()))
+        .edge(START, "calls")
+        .compile()
+        .unwrap()
+}
+
+#[apply(each_backend)]
+fn a_task_that_a_rival_run_ended_between_two_attempts_is_not_continued() {
+    let (rival, ends) = (Rival::default(), Arc::default());
+    let (graph, thread) = (loses_to(&rival, &ends), new_thread());
+    graph.invoke(&thread, Outer::update()).unwrap();
+    *rival.lock().unwrap() = Some((loses_to(&Rival::default(), &Arc::default()), thread.clone()));
+    let lost = graph.run(&thread).durability(Durability::Sync).invoke(Command::resume("yes")).unwrap_err();
+    assert!(matches!(lost.as_store(), Some(StoreError::Conflict { .. })), "{lost:?}");
+    assert_eq!(ends.load(Ordering::SeqCst), 1, "the second attempt does not come to the end of the graph");
+    assert_eq!(graph.get_state(&thread).unwrap().values.log.to_vec(), ["x yes"]);
 }
