@@ -188,6 +188,19 @@ fn an_owner_that_holds_its_lease_enters_a_group_whose_limit_has_become_lower() {
 }
 
 #[test]
+fn an_owner_that_holds_its_lease_enters_no_further_group() {
+    on_each(|backend| {
+        ["a", "b", "c"].iter().for_each(|name| Spot::root(backend, name).add(draft(1, None, vec![])));
+        let group = |name| LeaseGroup::new(name).live_max(1);
+        claim(backend, "a", 1, 10, group("first")).unwrap();
+        claim(backend, "a", 1, 12, group("second")).expect("it claims nothing");
+        claim(backend, "b", 2, 12, group("second")).expect("its only claim");
+        let refused = claim(backend, "c", 3, 12, group("first"));
+        assert!(matches!(refused, Err(StoreError::LeaseLimit { .. })), "{refused:?}");
+    });
+}
+
+#[test]
 fn the_last_claim_of_a_thread_counts_for_the_rate_of_a_group_and_other_groups_stay() {
     on_each(|backend| {
         ["a", "b"].iter().for_each(|name| Spot::root(backend, name).add(draft(1, None, vec![])));

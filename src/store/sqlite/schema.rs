@@ -244,6 +244,33 @@ mod tests {
     }
 
     #[test]
+    fn a_search_index_is_whole_and_unchanged() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        conn.execute_batch(search::SCHEMA).unwrap();
+        verify(&conn).unwrap();
+        let objects = of_index().unwrap();
+        assert_eq!(objects.len(), search::OBJECTS.len());
+        conn.execute_batch("PRAGMA writable_schema = ON").unwrap();
+        for name in objects.keys() {
+            for (change, reason) in [
+                ("DELETE FROM sqlite_schema WHERE name = ?1", "\"search_text\" is not whole".to_owned()),
+                (
+                    "UPDATE sqlite_schema SET sql = sql || ' ' WHERE name = ?1",
+                    format!("{name:?} differs from the one that this version makes"),
+                ),
+            ] {
+                conn.execute_batch("BEGIN").unwrap();
+                assert_eq!(conn.execute(change, [name]).unwrap(), 1, "{change} {name}");
+                let error = format!("{:?}", verify(&conn).unwrap_err());
+                assert!(error.contains(&reason.replace('"', "\\\"")), "{change} {name}: {error}");
+                conn.execute_batch("ROLLBACK").unwrap();
+            }
+        }
+        verify(&conn).unwrap();
+    }
+
+    #[test]
     fn a_table_of_an_application_refers_to_no_table_of_the_store() {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch(&statements(sql::SCHEMA)).unwrap();

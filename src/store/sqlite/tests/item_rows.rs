@@ -365,8 +365,14 @@ fn a_tail_of_a_referenced_list_misses_no_item_above_a_range_delete() {
     for (n, items) in changes.into_iter().enumerate() {
         head = bench.add(&thread("a"), Some(head), vec![list(n as u64 + 2, items)]);
     }
-    let at = at(&thread("a"), head);
-    let all = bench.items(&at, ItemRange::All);
+    let with_end = at(&thread("a"), head);
+    let all = bench.items(&with_end, ItemRange::All);
     assert_eq!(all.len(), 76);
-    tails(&bench, &at, &all);
+    tails(&bench, &with_end, &all);
+    // All that is read first of the referenced list is deleted.
+    head = bench.add(&thread("a"), Some(head), vec![list(5, vec![delete_range(55, 101)])]);
+    let without_end = at(&thread("a"), head);
+    let all = bench.items(&without_end, ItemRange::All);
+    assert_eq!(all.len(), 55);
+    tails(&bench, &without_end, &all);
 }
