@@ -90,7 +90,7 @@ impl SubgraphStart {
             (before, _) => {
                 newest = self.newest(&log).await;
                 let begins = match before {
-                    // The checkpoint that the failed attempt stored counts; without one, this attempt begins as that did.
+                    // A checkpoint that the failed attempt stored counts. Without one, the attempt begins as that did.
                     Some(CallBegan::Resumed { at, named, newest: was }) => match newest {
                         Some(stored) if newest != *was => {
                             Begins { at: Some(self.point(stored)), named: false, resumes: true }
