@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use annals::history::Snapshot;
 use annals::store::StoreError;
 use annals_graph::Durability;
 use annals_graph::graph::{Persistence, RetryPolicy, Target};
@@ -553,6 +554,14 @@ fn two_at_once(works: &Arc<AtomicUsize>, failures: &Arc<AtomicUsize>) -> Compile
         .unwrap()
 }
 
+/// Runs a graph, and edits the end of its subgraph as the first node of that would. Returns the edit.
+fn edited_inside(graph: &CompiledGraph<Outer>, inner: &CompiledGraph<Inner>, thread: &Thread) -> Snapshot {
+    graph.run(thread).invoke(Outer::update()).unwrap();
+    let inside = thread.in_namespace("calls").unwrap();
+    inner.update_state(&inside, Inner::update().visits(7), "one").unwrap();
+    inside.head().unwrap().unwrap()
+}
+
 #[apply(each_backend)]
 fn a_graph_that_failed_at_an_edit_begins_there_again() {
     let (works, fails) = (Arc::default(), Arc::default());
@@ -561,10 +570,7 @@ fn a_graph_that_failed_at_an_edit_begins_there_again() {
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
         for drains in [false, true] {
             let thread = new_thread();
-            graph.run(&thread).invoke(Outer::update()).unwrap();
-            let inside = thread.in_namespace("calls").unwrap();
-            inner.update_state(&inside, Inner::update().visits(7), "one").unwrap();
-            let edited = inside.head().unwrap().unwrap();
+            let edited = edited_inside(&graph, &inner, &thread);
             works.store(0, Ordering::SeqCst);
             fails.store(true, Ordering::SeqCst);
             if drains {
@@ -585,17 +591,14 @@ fn a_replay_of_an_edit_takes_no_result_of_an_earlier_run_in_any_attempt() {
         let inner = two_at_once(&works, &failures);
         let graph = calls_then_fails(&inner, &Arc::default());
         let thread = new_thread();
-        graph.run(&thread).invoke(Outer::update()).unwrap();
-        let inside = thread.in_namespace("calls").unwrap();
-        inner.update_state(&inside, Inner::update().visits(7), "one").unwrap();
-        let edited = inside.head().unwrap().unwrap();
+        let edited = edited_inside(&graph, &inner, &thread);
         failures.store(3, Ordering::SeqCst);
         graph.run(&edited).durability(durability).invoke(Input::Continue).unwrap_err();
         // Its results have other numbers.
         works.store(100, Ordering::SeqCst);
         failures.store(1, Ordering::SeqCst);
         let done = graph.run(&edited).durability(durability).invoke(Input::Continue).unwrap();
-        let topic = inner.get_state(&inside).unwrap().values.topic.clone();
+        let topic = inner.get_state(&thread.in_namespace("calls").unwrap()).unwrap().values.topic.clone();
         let shown = (works.load(Ordering::SeqCst), topic, last(&done));
         assert_eq!(shown, (102, "run 102".to_owned(), "70".to_owned()), "{durability:?}");
     }
