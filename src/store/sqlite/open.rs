@@ -201,6 +201,14 @@ pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
 
 /// Opens a reader beside a writer of this process.
 pub(super) fn connect_reader(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_probe(place)?;
+    conn.execute_batch(sql::READER_CACHE)?;
+    Ok(conn)
+}
+
+/// Opens a connection beside a writer of this process that asks for commits of others. It does not read the schema,
+/// which takes most of the time of an opening.
+pub(super) fn connect_probe(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_ONLY | base_flags())?;
     configure(&conn, place.busy_ms)?;
     restrict_reader(&conn)?;
@@ -217,6 +225,13 @@ pub(super) fn connect_copier(place: &FilePlace) -> Res<Connection> {
 /// Opens a reader of a file that this process does not write. It takes the locks of any connection: as in every WAL,
 /// readers share the `-shm` file. SQLite removes that file with the last connection, but only one that may write.
 pub(super) fn connect_lone_reader(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_lone_probe(place)?;
+    conn.execute_batch(sql::READER_CACHE)?;
+    Ok(conn)
+}
+
+/// Opens a connection to such a file that asks for commits of others, without reading the schema.
+pub(super) fn connect_lone_probe(place: &FilePlace) -> Res<Connection> {
     // A connection that may write would replay a journal.
     let has_journal = beside(&place.path, "-journal").exists();
     let access = if has_journal { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
@@ -242,6 +257,7 @@ pub(super) fn connect_immutable(place: &FilePlace) -> Res<Connection> {
     let conn = connect_unlocked(&place.path)?;
     configure(&conn, place.busy_ms)?;
     restrict_reader(&conn)?;
+    conn.execute_batch(sql::READER_CACHE)?;
     Ok(conn)
 }
 
@@ -302,7 +318,7 @@ fn configure(conn: &Connection, busy_ms: u64) -> Res<()> {
 
 /// Lets a reader change nothing and run no trigger.
 fn restrict_reader(conn: &Connection) -> Res<()> {
-    conn.execute_batch(sql::READER)?;
+    conn.execute_batch(sql::QUERY_ONLY)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     Ok(())
 }

@@ -159,8 +159,26 @@ impl ReaderPool {
         if self.beside_writer {
             return Ok(PooledReader { conn: open::connect_reader(&self.place)?, unlocked: None });
         }
-        let locked = open::connect_lone_reader(&self.place).and_then(|conn| {
-            if let Err(fault) = open::verify(&self.place, &conn) {
+        self.connect_alone(open::connect_lone_reader, |conn| open::verify(&self.place, conn))
+    }
+
+    /// Opens a connection for the version of the data alone. The schema is neither read nor verified: the connection
+    /// that reads a commit does that.
+    fn connect_probe(&self) -> Res<PooledReader> {
+        if self.beside_writer {
+            return Ok(PooledReader { conn: open::connect_probe(&self.place)?, unlocked: None });
+        }
+        self.connect_alone(open::connect_lone_probe, |conn| data_version(conn).map(drop))
+    }
+
+    /// Opens a connection with locks and verifies it, or one without them if the folder refuses the `-shm` file.
+    fn connect_alone(
+        &self,
+        connect: fn(&FilePlace) -> Res<Connection>,
+        verify: impl Fn(&Connection) -> Res<()>,
+    ) -> Res<PooledReader> {
+        let locked = connect(&self.place).and_then(|conn| {
+            if let Err(fault) = verify(&conn) {
                 open::close_lone_reader(&self.place, conn);
                 return Err(fault);
             }
@@ -217,7 +235,7 @@ impl DataVersion {
             Some(reader) => reader,
             None => {
                 // The counters of two connections cannot be compared.
-                self.reader = Some(self.pool.connect()?);
+                self.reader = Some(self.pool.connect_probe()?);
                 self.seen = self.version()?;
                 return Ok(true);
             }
@@ -228,8 +246,7 @@ impl DataVersion {
     }
 
     fn version(&self) -> Res<i64> {
-        let Some(reader) = &self.reader else { return Ok(0) };
-        Ok(reader.conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+        self.reader.as_ref().map_or(Ok(0), |reader| data_version(&reader.conn))
     }
 }
 
@@ -253,6 +270,11 @@ impl fmt::Debug for DataVersion {
     }
 }
 
+/// Returns the number that changes with each commit of another connection.
+fn data_version(conn: &Connection) -> Res<i64> {
+    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+}
+
 /// The error of a read without locks during which the file changed.
 fn changed() -> StoreError {
     StoreError::Busy { waited_ms: 0, holder: None }
@@ -264,7 +286,7 @@ mod tests {
     use super::*;
     use crate::base::Namespace;
     use crate::store::sqlite::SqliteBackend;
-    use crate::store::sqlite::tests::{Bench, options, thread, value};
+    use crate::store::sqlite::tests::{Bench, options, raw, thread, value};
     use std::path::Path;
 
     /// Makes a pool whose folder refuses the `-shm` file.
@@ -277,6 +299,28 @@ mod tests {
         pool.idle.lock().push(reader);
         std::fs::remove_file(beside(path, "-shm")).unwrap();
         pool
+    }
+
+    #[test]
+    fn a_probe_does_not_read_the_schema() {
+        let Bench { store, folder, .. } = Bench::new();
+        drop(store);
+        let path = folder.path().join("x.db");
+        let pools = [true, false].map(|beside_writer| {
+            let pool = ReaderPool::new(open::readable(&path, &options()).unwrap(), beside_writer).unwrap();
+            pool.close();
+            pool
+        });
+        raw(&path)
+            .execute_batch(
+                "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE VIEW' WHERE type = 'view'",
+            )
+            .unwrap();
+        for pool in pools {
+            let reader = pool.connect();
+            assert!(reader.is_err(), "{reader:?}");
+            pool.connect_probe().unwrap();
+        }
     }
 
     #[test]

@@ -43,9 +43,10 @@ pub(super) const SYNC_NORMAL: &str = "PRAGMA synchronous = NORMAL";
 /// On macOS, an fsync flushes the drive's own cache only on request; elsewhere these change nothing.
 pub(super) const FULL_FSYNC: &str = "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;";
 pub(super) const PLAIN_FSYNC: &str = "PRAGMA fullfsync = OFF; PRAGMA checkpoint_fullfsync = OFF;";
+pub(super) const QUERY_ONLY: &str = "PRAGMA query_only = ON";
 /// The page cache of a reader has 1 MiB: a commit empties it, and a state is read page after page. With 8 MiB a whole
 /// state of 10,000 messages took a fifth longer, which was spent on allocating pages.
-pub(super) const READER: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -1024;";
+pub(super) const READER_CACHE: &str = "PRAGMA cache_size = -1024";
 pub(super) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// Copies nothing and reports the numbers; an older SQLite takes an unknown word for `PASSIVE`.
 pub(super) const WAL_NOOP: &str = "PRAGMA wal_checkpoint(NOOP)";
