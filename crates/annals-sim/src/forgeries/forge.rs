@@ -21,6 +21,14 @@ const LONE_WRITE: &str = "SELECT count(*) = 1 FROM write w JOIN write o ON o.che
      AND iif(w.idx < 0, o.idx = w.idx, w.child IS NULL AND o.child IS NULL AND o.idx >= 0) \
      WHERE w.checkpoint IS ?1 AND w.task IS ?2 AND w.idx IS ?3 AND w.part IS ?4";
 
+/// Lets any type into any column, and makes views and triggers short: to parse them takes most of the time of a
+/// connection, and the editor uses none.
+const LOOSE: &str = "UPDATE sqlite_schema SET sql = CASE type \
+     WHEN 'table' THEN replace(replace(sql, 'STRICT, WITHOUT', 'WITHOUT'), ') STRICT', ')') \
+     WHEN 'view' THEN format('CREATE VIEW \"%w\" AS SELECT 1', name) \
+     WHEN 'trigger' THEN format('CREATE TRIGGER \"%w\" AFTER INSERT ON \"%w\" BEGIN SELECT 1; END', name, tbl_name) \
+     ELSE sql END";
+
 /// Returns whether a change leaves no trace that a check could find.
 pub(super) fn is_untraced(change: &str) -> bool {
     change.starts_with(UNCOUNTED) || change.starts_with(RENUMBERED)
@@ -88,10 +96,7 @@ impl Base {
             let tables = schema.iter().filter(|(kind, name, _)| kind == "table" && !name.starts_with("sqlite_"));
             let tables: Vec<ForgedTable> =
                 tables.map(|(_, name, _)| table(&conn, name)).collect::<rusqlite::Result<_>>()?;
-            conn.execute_batch(
-                "UPDATE sqlite_schema SET sql = replace(replace(sql, 'STRICT, WITHOUT', 'WITHOUT'), ') STRICT', ')') \
-                 WHERE type = 'table'",
-            )?;
+            conn.execute_batch(LOOSE)?;
             Ok((schema, tables))
         };
         let (schema, tables) = read().map_err(told)?;
@@ -122,15 +127,27 @@ impl Base {
             }
             kinds.extend(self.change_row(&conn, rng).ok());
         }
-        for (kind, name, sql) in &self.schema {
-            let restored = conn.execute(
-                "UPDATE sqlite_schema SET sql = ?3 WHERE type = ?1 AND name = ?2 AND sql IS NOT ?3",
-                rusqlite::params![kind, name, sql],
-            );
-            restored.map_err(told)?;
-        }
+        self.restore_schema(&conn).map_err(told)?;
         conn.close().map_err(|(_, error)| told(error))?;
         Ok(Forged::new(kinds.join(" and ")))
+    }
+
+    /// Makes a file at `path` with the loose schema, whose schema is restored, and no other change.
+    pub(super) fn unchanged(&self, path: &Path) -> Result<(), String> {
+        lay(path, &self.loose)?;
+        let conn = edit(path).map_err(told)?;
+        self.restore_schema(&conn).map_err(told)?;
+        conn.close().map_err(|(_, error)| told(error))
+    }
+
+    fn restore_schema(&self, conn: &Connection) -> rusqlite::Result<()> {
+        let restored = conn.unchecked_transaction()?;
+        let mut statement =
+            conn.prepare("UPDATE sqlite_schema SET sql = ?3 WHERE type = ?1 AND name = ?2 AND sql IS NOT ?3")?;
+        for (kind, name, sql) in &self.schema {
+            statement.execute(rusqlite::params![kind, name, sql])?;
+        }
+        restored.commit()
     }
 
     /// Returns a table that has rows.

@@ -275,7 +275,19 @@ impl ForgedStore {
         let view = read.map_err(|error| format!("the file as it was written: {error}"))?;
         drop(store);
         let base = Base::of(&scratch.store())?;
-        Ok(Self { base, view, scratch })
+        let target = Self { base, view, scratch };
+        target.verify_unchanged()?;
+        Ok(target)
+    }
+
+    /// Verifies that the check finds nothing in a file that was edited without a change: else it would miss no case.
+    fn verify_unchanged(&self) -> Result<(), String> {
+        self.base.unchanged(&self.scratch.store())?;
+        let CaseReads { verdict, finds, .. } = self.read(false, &mut Rng::stream(0, 0));
+        if verdict != "same" || finds {
+            return Err(format!("a file that was edited without a change: {verdict}, a finding: {finds}"));
+        }
+        Ok(())
     }
 
     /// Makes a case and reads it. Returns its verdict, the milliseconds that it took, whether the check missed it, and
