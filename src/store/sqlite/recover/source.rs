@@ -244,7 +244,7 @@ fn replace_first_page(path: &Path, page_1: &Path, roots: &HashMap<String, i64>) 
     system::create_new(page_1).map_err(io)?;
     let conn = Connection::open(page_1)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
-    conn.execute_batch(sql::PLAIN_PAGES)?;
+    conn.execute_batch(sql::SCRATCH_FILE)?;
     conn.execute_batch(sql::WRITABLE_SCHEMA)?;
     for (name, statement) in &sql::TABLES {
         conn.execute(sql::SCHEMA_ROW, (name, roots.get(*name).copied().unwrap_or(0), statement))?;

@@ -63,8 +63,9 @@ pub(super) const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 pub(super) const ROOTS: &str = "SELECT name, rootpage FROM sqlite_schema WHERE type = 'table'";
 pub(super) const SCHEMA_ROW: &str =
     "INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ('table', ?1, ?1, ?2, ?3)";
-pub(super) const PLAIN_PAGES: &str =
-    "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE; PRAGMA journal_mode = DELETE;";
+/// Nothing is synced: the file is a scratch one, which does not outlive the call.
+pub(super) const SCRATCH_FILE: &str =
+    "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;";
 pub(super) const READ_STRICTLY: &str = "PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;";
 
 pub(super) const THREADS_FROM: &str = "SELECT id, public_id FROM thread WHERE id >= ?1 ORDER BY id LIMIT ?2";
