@@ -201,9 +201,7 @@ pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
 
 /// Opens a reader beside a writer of this process.
 pub(super) fn connect_reader(place: &FilePlace) -> Res<Connection> {
-    let conn = connect_probe(place)?;
-    conn.execute_batch(sql::READER_CACHE)?;
-    Ok(conn)
+    with_cache(connect_probe(place)?)
 }
 
 /// Opens a connection beside a writer of this process that asks for commits of others. It does not read the schema,
@@ -225,9 +223,7 @@ pub(super) fn connect_copier(place: &FilePlace) -> Res<Connection> {
 /// Opens a reader of a file that this process does not write. It takes the locks of any connection: as in every WAL,
 /// readers share the `-shm` file. SQLite removes that file with the last connection, but only one that may write.
 pub(super) fn connect_lone_reader(place: &FilePlace) -> Res<Connection> {
-    let conn = connect_lone_probe(place)?;
-    conn.execute_batch(sql::READER_CACHE)?;
-    Ok(conn)
+    with_cache(connect_lone_probe(place)?)
 }
 
 /// Opens a connection to such a file that asks for commits of others, without reading the schema.
@@ -257,8 +253,7 @@ pub(super) fn connect_immutable(place: &FilePlace) -> Res<Connection> {
     let conn = connect_unlocked(&place.path)?;
     configure(&conn, place.busy_ms)?;
     restrict_reader(&conn)?;
-    conn.execute_batch(sql::READER_CACHE)?;
-    Ok(conn)
+    with_cache(conn)
 }
 
 /// Opens a file without locks, without its WAL, and without writing anything beside it.
@@ -321,6 +316,12 @@ fn restrict_reader(conn: &Connection) -> Res<()> {
     conn.execute_batch(sql::QUERY_ONLY)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     Ok(())
+}
+
+/// Sets the size of the page cache of a reader, for which SQLite reads the schema.
+fn with_cache(conn: Connection) -> Res<Connection> {
+    conn.execute_batch(sql::READER_CACHE)?;
+    Ok(conn)
 }
 
 fn journal_mode(conn: &Connection) -> Res<String> {
