@@ -575,7 +575,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// This implementation is that of a backend whose deletions leave nothing.
     ///
     /// # Errors
-    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`],
+    /// [`StoreError::Corrupt`].
     fn reclaim(&self) -> Result<Erasure, StoreError> {
         Ok(Erasure::Erased)
     }

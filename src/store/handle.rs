@@ -723,7 +723,9 @@ impl Store {
     /// 250 ms.
     ///
     /// # Errors
-    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`];
+    /// [`StoreError::Corrupt`] for a row that cannot be deleted. The threads stay deleted, and [`Store::check`] tells
+    /// which of them are not erased.
     ///
     /// # Example
     /// ```

@@ -11,6 +11,7 @@
 //! order of the slices in time ([`eraser`](super::eraser)), and the tables beside the log.
 
 use super::fault::{Fault, Res, corrupt};
+use super::items::item_place;
 use super::neighbors;
 use super::prune::{self, NamespaceRemoval};
 use super::write::Caches;
@@ -226,8 +227,8 @@ impl<'c> Slice<'c> {
             match self.row(sql::RECLAIM_NAMESPACE, thread, |row| row.get(0))? {
                 Some(namespace) => self.namespace(namespace)?,
                 None if self.names(thread, caches)? => {
-                    self.statement(sql::TOMBSTONE_CLEARED)?.execute([thread])?;
-                    return Ok(());
+                    let cleared = self.statement(sql::TOMBSTONE_CLEARED)?.execute([thread])?;
+                    return must_find(cleared, || format!("tombstone {thread}"));
                 }
                 None => {}
             }
@@ -248,14 +249,16 @@ impl<'c> Slice<'c> {
             self.statement(sql::RECLAIM_OPERATIONS)?.execute([namespace])?;
             let changes = self.statement(sql::RECLAIM_CHANGES)?.execute([namespace])?;
             self.spend(2 * changes);
-            self.statement(sql::NAMESPACE_DELETE)?.execute([namespace])?;
+            let deleted = self.statement(sql::NAMESPACE_DELETE)?.execute([namespace])?;
+            must_find(deleted, || format!("namespace {namespace}"))?;
             self.spend(2);
         }
         for checkpoint in checkpoints {
             if self.left == 0 || !self.writes(checkpoint)? {
                 return Ok(());
             }
-            self.statement(sql::CHECKPOINT_DELETE)?.execute([checkpoint])?;
+            let deleted = self.statement(sql::CHECKPOINT_DELETE)?.execute([checkpoint])?;
+            must_find(deleted, || format!("checkpoint {checkpoint}"))?;
             self.spend(1);
         }
         Ok(())
@@ -273,7 +276,8 @@ impl<'c> Slice<'c> {
             if self.left == 0 {
                 return Ok(());
             }
-            delete.execute(params![branch, ordinal, key])?;
+            let deleted = delete.execute(params![branch, ordinal, key])?;
+            must_find(deleted, || format!("version (branch {branch}, ordinal {ordinal}, key {key})"))?;
             self.value(value.filter(|id| !stays(ordinal, *id)))?;
         }
         let items = self.rows(sql::RECLAIM_ITEMS, branch, |row| {
@@ -284,7 +288,8 @@ impl<'c> Slice<'c> {
             if self.left == 0 {
                 return Ok(());
             }
-            delete.execute(params![branch, channel, slot, ordinal])?;
+            let deleted = delete.execute(params![branch, channel, slot, ordinal])?;
+            must_find(deleted, || item_place(branch, channel, slot, ordinal))?;
             self.value(value.filter(|id| !stays(ordinal, *id)))?;
         }
         if self.left > 0 {
@@ -310,7 +315,8 @@ impl<'c> Slice<'c> {
             if self.left == 0 {
                 return Ok(false);
             }
-            delete.execute(params![checkpoint, task, index, part])?;
+            let deleted = delete.execute(params![checkpoint, task, index, part])?;
+            must_find(deleted, || format!("write (checkpoint {checkpoint}, task {task}, index {index})"))?;
             self.value(value)?;
         }
         Ok(self.left > 0)
@@ -329,7 +335,8 @@ impl<'c> Slice<'c> {
         let all = names.len() < self.left;
         let mut erased = 0;
         for name in &names {
-            self.statement(sql::NAME_USER_DELETE)?.execute([thread, *name])?;
+            let deleted = self.statement(sql::NAME_USER_DELETE)?.execute([thread, *name])?;
+            must_find(deleted, || format!("name_user (thread {thread}, name {name})"))?;
             erased += self.statement(sql::NAME_DELETE)?.execute([name])?;
         }
         self.spend(1 + names.len());
@@ -339,6 +346,12 @@ impl<'c> Slice<'c> {
         }
         Ok(all)
     }
+}
+
+/// Verifies that a change found the row that was read just before. In a damaged table a scan meets a row that its key
+/// does not find, and each slice would meet it again.
+fn must_find(rows: usize, place: impl FnOnce() -> String) -> Res<()> {
+    if rows == 0 { Err(corrupt(place(), "its key does not find it")) } else { Ok(()) }
 }
 
 fn payload_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {

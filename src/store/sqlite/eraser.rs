@@ -71,6 +71,9 @@ impl Eraser {
                 _ = writer.checkpoint_wal();
                 step(writer, EraseStep::HideAlone(threads.to_vec())).map_err(|_| full(error))?
             }
+            // Rows that cannot be reclaimed, perhaps those of another deleted thread, do not keep these from being
+            // hidden.
+            Err(StoreError::Corrupt { .. }) => step(writer, EraseStep::HideAlone(threads.to_vec()))?,
             left => left?,
         };
         self.reclaim_some(left)

@@ -250,6 +250,14 @@ impl ChangeSide {
     }
 }
 
+/// Verifies that the numbers of a listing go down from below one: pages that do not might never end.
+fn must_descend(above: i64, numbers: &[i64]) -> Res<()> {
+    match std::iter::once(&above).chain(numbers).is_sorted_by(|one, next| one > next) {
+        true => Ok(()),
+        false => Err(corrupt(format!("the operations before {above}"), "the listing gives them out of order")),
+    }
+}
+
 impl ReadView<'_> {
     /// Returns the `seq` of the last checkpoint of each named branch of a namespace.
     pub(super) fn named_branches(self, namespace: i64) -> Res<Vec<i64>> {
@@ -359,14 +367,18 @@ impl ReadView<'_> {
             let mut statement = self.conn.prepare_cached(sql::OPERATIONS_OF)?;
             let ids = statement.query_map(params![namespace, before, limit as i64], |row| row.get::<_, i64>(0))?;
             let ids: Vec<i64> = ids.collect::<rusqlite::Result<_>>()?;
+            must_descend(before, &ids)?;
             return ids.into_iter().map(|id| self.operation(id)).collect();
         }
         let mut statement = self.conn.prepare_cached(sql::OPERATIONS)?;
         let mut rows = statement.query([before])?;
-        let mut found = Vec::new();
+        let (mut found, mut above) = (Vec::new(), before);
         while let Some(row) = rows.next()?
             && found.len() < limit
         {
+            let id = row.get(0)?;
+            must_descend(above, &[id])?;
+            above = id;
             let record = self.operation_row(row)?;
             if !record.changes.is_empty() {
                 found.push(record);

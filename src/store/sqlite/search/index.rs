@@ -148,6 +148,10 @@ fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<u64
     let mut rows = checkpoints.query([from])?;
     while let Some(row) = rows.next()? {
         let (seq, branch, ordinal): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        // An index that goes back would never come to the end of the log.
+        if seq < place_of(next).0 || seq.checked_mul(SEARCH_ENTRIES_MAX).is_none() {
+            return Err(corrupt(format!("checkpoint {seq}"), "its number is too large, or out of order"));
+        }
         if seq != from {
             part = 0;
         }

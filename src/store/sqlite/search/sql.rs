@@ -33,9 +33,9 @@ pub(super) const ENTRY_DELETE: &str = "INSERT INTO search_text (search_text, row
 pub(super) const ENTRIES: &str =
     "SELECT rowid FROM search_text WHERE search_text MATCH ?1 AND rowid <= ?2 ORDER BY rowid DESC";
 
-/// The checkpoints from one of the log on, each with its thread, or NULL if that is deleted.
+/// The checkpoints from one of the log on, each with its thread, or NULL if that is deleted or its namespace is lost.
 pub(super) const CHECKPOINTS_FROM: &str = "SELECT c.seq, c.branch, c.ordinal, t.id FROM checkpoint c \
-     CROSS JOIN namespace n ON n.id = c.namespace LEFT JOIN thread t ON t.id = n.thread WHERE c.seq >= ?1 ORDER BY c.seq";
+     LEFT JOIN namespace n ON n.id = c.namespace LEFT JOIN thread t ON t.id = n.thread WHERE c.seq >= ?1 ORDER BY c.seq";
 /// The checkpoints of a period of the log, the newest first.
 pub(super) const CHECKPOINTS_DOWN: &str =
     "SELECT seq, branch, ordinal FROM checkpoint WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq DESC";

@@ -19,7 +19,7 @@ fn step(bench: &Bench, step: EraseStep) -> Tombstones {
     job.left.lock().clone()
 }
 
-fn hide(bench: &Bench, threads: Vec<ThreadId>) {
+pub(super) fn hide(bench: &Bench, threads: Vec<ThreadId>) {
     let count = threads.len();
     let left = step(bench, EraseStep::HideAlone(threads));
     assert_eq!((left.stored.len(), left.logged.len()), (count, 0));

@@ -60,6 +60,7 @@ mod thread_writes;
 mod threads;
 mod timers;
 mod transactions;
+mod unordered;
 mod waits;
 mod wal_pages;
 mod wal_tail;
