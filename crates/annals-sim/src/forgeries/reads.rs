@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals::history::{ExportOptions, MessageQuery, Snapshot, diff};
-use annals::store::{ItemRange, KvNamespaceQuery, KvQuery, Store, StoreError};
+use annals::history::{ExportOptions, MessageQuery, PrunePolicy, Snapshot, diff};
+use annals::store::{ItemRange, KvNamespaceQuery, KvQuery, SearchOptions, SearchQuery, Store, StoreError};
 use annals_graph::prelude::*;
 
 use super::open;
@@ -23,6 +23,7 @@ const READ_PERCENT: usize = 20;
 pub(super) fn all(store: &Store, rng: &mut Rng, deadline: Deadline) {
     _ = store.stats();
     _ = store.timers(None);
+    _ = store.search(SearchQuery::new("the"));
     _ = store.kv().search(KvQuery::all());
     _ = store.kv().list_namespaces(KvNamespaceQuery::new());
     _ = store.backend().beside().kv_indexed(None, store.now(), &mut |_, _| Ok(!deadline.has_passed()));
@@ -68,9 +69,11 @@ fn snapshot_reads(snapshot: &Snapshot) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Opens the file for writing, and changes, forks and deletes threads.
+/// Opens the file for writing, indexes its texts, changes, forks, prunes and deletes threads, and compacts it.
 pub(super) fn write(scratch: &ScratchFolder) {
     let Ok(store) = open(scratch, false) else { return };
+    _ = store.enable_search(SearchOptions::new());
+    _ = store.backend().rebuild_threads();
     for (place, record) in store.threads().unwrap_or_default().into_iter().enumerate() {
         let Ok(thread) = store.thread(record.id.as_str()) else { continue };
         _ = thread.with_schema(DynSchema::new().last("note").build()).update(DynUpdate::new().set("note", "forged"));
@@ -79,10 +82,14 @@ pub(super) fn write(scratch: &ScratchFolder) {
         }
         if place % 2 == 0 {
             _ = store.delete_thread(record.id.as_str());
+        } else {
+            _ = thread.prune(&PrunePolicy::new().keep_last(2));
         }
     }
     _ = store.kv().put(["forged"], "key", Value::from(annals::base::Map::new()));
     _ = store.kv().sweep();
     _ = store.reclaim();
+    _ = store.search(SearchQuery::new("the"));
+    _ = store.compact();
     _ = store.check();
 }
