@@ -63,8 +63,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Invalid`] if the SQLite that is linked has no FTS5, or if the store is encrypted and
     /// [`SearchOptions::unsealed`] does not allow it; [`StoreError::ReadOnly`], [`StoreError::Busy`],
-    /// [`StoreError::Write`]; [`StoreError::Corrupt`] for a checkpoint that cannot be indexed. The index then ends
-    /// before it, and searches scan the rest.
+    /// [`StoreError::Write`]; [`StoreError::Corrupt`] for a checkpoint that cannot be indexed.
     pub fn enable_search(&self, options: SearchOptions) -> Result<(), StoreError> {
         self.settle_abandoned();
         self.backend().enable_search(&options)

@@ -724,8 +724,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`];
-    /// [`StoreError::Corrupt`] for a row that cannot be deleted. The threads stay deleted, and [`Store::check`] tells
-    /// which of them are not erased.
+    /// [`StoreError::Corrupt`] for a row that cannot be deleted. The threads stay deleted.
     ///
     /// # Example
     /// ```
