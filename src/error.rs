@@ -163,7 +163,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         | E::CheckpointPruned { .. }
         | E::InterruptNotOpen { .. }
         | E::BranchNotFound { .. } => ErrorKind::NotFound,
-        E::HandleClosed { .. } | E::FileReplaced { .. } => ErrorKind::Io,
+        E::HandleClosed { .. } | E::FileReplaced { .. } | E::ForeignLog { .. } | E::LogMissing { .. } => ErrorKind::Io,
         E::Write { .. } | E::Read { .. } | E::Open { .. } | E::ReadOnly => ErrorKind::Io,
         _ => ErrorKind::Invalid,
     }

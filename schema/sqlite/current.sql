@@ -1,5 +1,15 @@
 -- The schema of a new file of format 2, as SQLite shows it, and comments that a file does not hold. A test compares the two.
 
+CREATE TABLE wal_mark (
+  id INTEGER PRIMARY KEY,          -- 0
+  store BLOB NOT NULL,             -- id of the store, 16 random bytes
+  generation INTEGER NOT NULL,     -- number of the mark, one more than that of the mark before
+  mark BLOB NOT NULL,              -- 16 random bytes
+  before BLOB NOT NULL,            -- the mark before
+  open INTEGER NOT NULL,           -- 0 nothing is missed without a log, 1 a synced log goes on from here, 2 one that is not synced
+  xxh3 INTEGER NOT NULL            -- check of the row
+) STRICT;
+
 CREATE TABLE name (
   id INTEGER PRIMARY KEY,          -- small number that stands for the name everywhere else
   kind INTEGER NOT NULL,           -- 0 channel, 1 node, 2 task that no checkpoint prepared, 3 list channel (of item rows)

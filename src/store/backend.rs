@@ -684,6 +684,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Returns what is known of a log that the store lacks. This implementation has no file, and returns `None`.
+    fn missing_log(&self) -> Option<String> {
+        None
+    }
+
     /// Returns free space to the file system. This implementation has no file.
     ///
     /// # Errors

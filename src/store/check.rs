@@ -61,11 +61,13 @@ pub enum Invariant {
     Threads,
     /// I25: a lease matches its check.
     Leases,
+    /// I26: the file has one mark of its log.
+    LogMark,
 }
 
 impl Invariant {
     /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Pages,
         Self::Schema,
         Self::Blobs,
@@ -91,6 +93,7 @@ impl Invariant {
         Self::SearchIndex,
         Self::Threads,
         Self::Leases,
+        Self::LogMark,
     ];
 
     /// Returns the number, from 1 on.
@@ -132,6 +135,7 @@ impl Invariant {
                 "The row of each thread that the mark of `thread_state` covers follows from the log, and its facets from the row."
             }
             Self::Leases => "A lease matches its check.",
+            Self::LogMark => "The mark of the log is one row, which matches its check.",
         }
     }
 }

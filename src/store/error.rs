@@ -246,12 +246,45 @@ pub enum StoreError {
         /// The earlier failure.
         reason: String,
     },
-    /// The file was removed or replaced while this handle had it open, so a commit did not reach the file at the path.
-    /// The handle accepts no more writes.
-    #[error("{} was removed or replaced while it was open; nothing was written to the file at this path", path.display())]
+    /// The file, its write-ahead log or its shared memory was removed or replaced while this handle had it open. Whether
+    /// the commit is in the file at the path is not known: reopen the store, which says what is there. The handle
+    /// accepts no more writes.
+    #[error(
+        "{}: {found} while the store was open; whether the commit is in the file at this path is not known, reopen the \
+         store",
+        path.display()
+    )]
     FileReplaced {
         /// The path.
         path: PathBuf,
+        /// What was found.
+        found: String,
+    },
+    /// The write-ahead log beside the file does not continue it: it is that of another file, or older or newer than the
+    /// file. Neither was changed.
+    #[error(
+        "{} was not opened: {reason}; nothing was changed. Put the right file and log side by side, restore a backup \
+         with `annals restore`, or let `annals doctor --fix` put the log aside",
+        path.display()
+    )]
+    ForeignLog {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// The write-ahead log of the file is missing, or a part of it: the last commits before it was copied are not there.
+    /// Nothing was changed. A file without its log can be opened for reading.
+    #[error(
+        "{} was not opened for writing: {reason}; nothing was changed. Put the log beside the file again, restore a \
+         backup with `annals restore`, or accept the loss with `annals doctor --fix`",
+        path.display()
+    )]
+    LogMissing {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
     },
     /// The write-ahead log is past its limit, and a reader keeps it from being copied into the file. Nothing was
     /// written; repeating is safe, and succeeds once the reader has ended.
@@ -438,6 +471,8 @@ impl StoreError {
             Self::OutcomeUnknown { .. } => ("OperationalError", "OUTCOME_UNKNOWN"),
             Self::HandleClosed { .. } => ("ProgrammingError", "HANDLE_CLOSED"),
             Self::FileReplaced { .. } => ("OperationalError", "FILE_REPLACED"),
+            Self::ForeignLog { .. } => ("OperationalError", "FOREIGN_LOG"),
+            Self::LogMissing { .. } => ("OperationalError", "LOG_MISSING"),
             Self::WalLimit { .. } => ("OperationalError", "WAL_LIMIT"),
             Self::ReadOnly => ("OperationalError", "READ_ONLY"),
             Self::Open { .. } => ("OperationalError", "CANNOT_OPEN"),
@@ -529,7 +564,9 @@ mod tests {
             ("Write", StoreError::Write { reason: reason(), source: None }),
             ("OutcomeUnknown", StoreError::OutcomeUnknown { reason: reason() }),
             ("HandleClosed", StoreError::HandleClosed { reason: reason() }),
-            ("FileReplaced", StoreError::FileReplaced { path: path() }),
+            ("FileReplaced", StoreError::FileReplaced { path: path(), found: reason() }),
+            ("ForeignLog", StoreError::ForeignLog { path: path(), reason: reason() }),
+            ("LogMissing", StoreError::LogMissing { path: path(), reason: reason() }),
             ("WalLimit", StoreError::WalLimit { wal_bytes: 2, limit_bytes: 1 }),
             ("ReadOnly", StoreError::ReadOnly),
             ("Open", StoreError::Open { path: path(), reason: reason(), source: None }),

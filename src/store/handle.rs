@@ -21,7 +21,7 @@ use super::heads::HeadCache;
 use super::lease::LeaseOwner;
 use super::memory::MemoryBackend;
 use super::record::TimerRecord;
-use super::recovery::Recovery;
+use super::recovery::{LogSettled, Recovery, Restored};
 use super::sqlite::{GivenKeys, SqliteBackend};
 use super::stats::{Compaction, FormatMigration, StoreStats};
 
@@ -475,6 +475,57 @@ impl Store {
         options: &OpenOptions,
     ) -> Result<Recovery, StoreError> {
         super::sqlite::recover(from.as_ref(), to.as_ref(), &options.keys)
+    }
+
+    /// Puts a copy of a backup at a path. The backup is verified as [`Store::check`] does, and copied first; what is at
+    /// the path gets another name beside it, with its log, and is not changed. So a crash leaves the old file or the
+    /// restored one at the path. To copy a file over another by hand is not safe: SQLite would replay the log of the old
+    /// file over the new one, which [`Store::open`] refuses.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_with`] for the backup; [`StoreError::Corrupt`] if it has a problem; [`StoreError::Busy`]
+    /// if a process has the file at the path open; [`StoreError::Invalid`] and [`StoreError::Write`] if it cannot be
+    /// written. The file at the path keeps its content.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::Store;
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let (path, backup) = (folder.path().join("notes.db"), folder.path().join("notes-2026-11-22.db"));
+    /// let store = Store::open(&path)?;
+    /// store.backup(&backup)?;
+    /// drop(store);
+    /// let restored = Store::restore(&backup, &path, &OpenOptions::new())?;
+    /// assert_eq!(restored.put_aside.len(), 1, "the old file has another name now");
+    /// Store::open(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore(
+        backup: impl AsRef<Path>,
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+    ) -> Result<Restored, StoreError> {
+        super::sqlite::restore(backup.as_ref(), path.as_ref(), options)
+    }
+
+    /// Makes a store usable that [`Store::open`] refuses with [`StoreError::ForeignLog`] or [`StoreError::LogMissing`]. A
+    /// log that does not continue the file gets another name. Commits that were in a missing log are given up.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if a process has the file open; [`StoreError::Write`]; those of an open of a file that is
+    /// not a store.
+    pub fn settle_log(path: impl AsRef<Path>) -> Result<LogSettled, StoreError> {
+        super::sqlite::settle_log(path.as_ref())
+    }
+
+    /// Returns what is known of a log that the file lacks: it was copied without its log, or the log was removed. Such a
+    /// store is open for reading only, and shows the commits up to the last copy of the log. `None` of any other store.
+    pub fn missing_log(&self) -> Option<String> {
+        self.0.backend.missing_log()
     }
 
     /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of

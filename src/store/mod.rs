@@ -73,7 +73,7 @@ pub use record::{
     StatePart, StateRecord, StoredHead, StoredListChange, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord,
     VersionRecord, WriteRecord,
 };
-pub use recovery::{Lost, LostKind, Recovery};
+pub use recovery::{LogSettled, Lost, LostKind, Recovery, Restored};
 pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Snippet};
 pub use sqlite::{SqlTransaction, SqliteBackend};
 pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};

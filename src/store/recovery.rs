@@ -1,6 +1,7 @@
 //! The report of a recovery.
 
 use crate::base::{CheckpointId, ThreadId};
+use std::path::PathBuf;
 
 /// The kind of a lost thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,4 +88,24 @@ impl Recovery {
     pub fn is_complete(&self) -> bool {
         self.lost_count == 0
     }
+}
+
+/// The report of a restoration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The new names of the file and the log that were at the path before; empty if there were none.
+    pub put_aside: Vec<PathBuf>,
+}
+
+/// The report of [`Store::settle_log`](super::Store::settle_log).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogSettled {
+    /// What was found; `None` if file and log belonged together, and nothing was changed.
+    pub found: Option<String>,
+    /// The new name of a log that does not continue the file.
+    pub put_aside: Vec<PathBuf>,
+    /// True if commits that were in a missing log, or in a missing part of it, are given up.
+    pub is_loss_accepted: bool,
 }

@@ -361,6 +361,8 @@ pub const LIST_RUN_MAX: u64 = 127;
 pub const LOST_CHECKPOINTS_MAX: usize = 10_000;
 /// Readings of a write-ahead log whose end changes while a check reads it.
 pub const LOG_READINGS_MAX: usize = 8;
+/// Files that a restoration puts aside beside one store.
+pub const ASIDE_NAMES_MAX: usize = 1_000;
 /// Backoff of the background after it failed to empty the log or to reclaim rows.
 pub const RECLAIM_RETRY: Duration = Duration::from_millis(250);
 /// Longest time between two looks of the background at the threads in the trash.

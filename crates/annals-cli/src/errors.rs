@@ -131,6 +131,8 @@ impl From<annals_graph::Error> for CommandFailure {
             (_, Some(E::Id(_))) => (2, "invalid_id"),
             (_, Some(E::NotAStore { .. })) => (4, "not_a_store"),
             (_, Some(E::Codec(_))) | (ErrorKind::Corrupt, _) => (4, "corrupt"),
+            (_, Some(E::ForeignLog { .. })) => (4, "foreign_log"),
+            (_, Some(E::LogMissing { .. })) => (4, "log_missing"),
             (_, Some(E::KeyRequired { .. })) => (2, "key_required"),
             (_, Some(E::WrongKey { .. })) => (2, "wrong_key"),
             (_, Some(E::NotKeyed { .. })) => (2, "not_keyed"),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use annals::store::{Key, OpenOptions, Recovery, Store, StoreError};
+use annals::store::{Key, OpenOptions, Recovery, Restored, Store, StoreError};
 
 use crate::errors::CommandFailure;
 use crate::point::named;
@@ -75,6 +75,16 @@ pub(crate) fn recover(named: NamedStore<'_>, from: &Path, to: &Path) -> Result<R
             Ok(Store::recover_with(from, to, &OpenOptions::new().checksum_key(key))?)
         }
         recovered => Ok(recovered?),
+    }
+}
+
+/// Restores a backup, with the key of the arguments if they name one.
+pub(crate) fn restore(named: NamedStore<'_>, backup: &Path, to: &Path) -> Result<Restored, CommandFailure> {
+    let options = OpenOptions::new();
+    let Some(key) = named.key()? else { return Ok(Store::restore(backup, to, &options)?) };
+    match Store::restore(backup, to, &options.clone().key(key.clone())) {
+        Err(StoreError::KeyRequired { .. }) => Ok(Store::restore(backup, to, &options.checksum_key(key))?),
+        restored => Ok(restored?),
     }
 }
 

@@ -7,10 +7,15 @@ use annals::store::{OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
+use crate::output::{escape, note};
 
 /// Opens the store for reading only: no file is written or created.
 pub(crate) fn open_to_read(store: NamedStore<'_>) -> Result<Store, CommandFailure> {
-    open(store, OpenOptions::new().read_only(true))
+    let store = open(store, OpenOptions::new().read_only(true))?;
+    if let Some(reason) = store.missing_log() {
+        note(format!("annals: {}; this is the state before them", escape(&reason)));
+    }
+    Ok(store)
 }
 
 /// Opens an existing store for writing.

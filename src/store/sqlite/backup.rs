@@ -5,6 +5,7 @@
 
 use super::fault::Res;
 use super::open::{self, FilePlace, beside};
+use super::wal_mark::{MarkState, WalMark};
 use super::{sql, system};
 use crate::store::error::StoreError;
 use rusqlite::limits::Limit;
@@ -40,6 +41,17 @@ fn copy(place: &FilePlace, to: &Path, format: i64) -> Res<()> {
     conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 1)?;
     let name = to.to_str().ok_or_else(|| refused(to, "it is not UTF-8"))?;
     conn.prepare(sql::COPY_INTO)?.execute([name])?;
+    if format == sql::FORMAT { renew_mark(to) } else { Ok(()) }
+}
+
+/// Gives a copy a mark of its own: no log of the file that was copied continues it.
+fn renew_mark(copy: &Path) -> Res<()> {
+    let conn = open::connect_plain(copy)?;
+    // The copy is synced, or removed, as a whole.
+    conn.execute_batch(sql::UNSAFE_JOURNAL)?;
+    conn.execute_batch(sql::BEGIN_WRITE)?;
+    WalMark::replace(&conn, MarkState::Whole, false)?;
+    conn.execute_batch(sql::COMMIT)?;
     Ok(())
 }
 

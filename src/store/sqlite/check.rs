@@ -80,9 +80,10 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         }
     }
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let whole: [CheckPart<'a>; 15] = [
+    let whole: [CheckPart<'a>; 16] = [
         (Invariant::Pages, Checker::indexes),
         (Invariant::Keys, Checker::keys),
+        (Invariant::LogMark, Checker::log_mark),
         (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),
         (Invariant::Blobs, Checker::blobs),

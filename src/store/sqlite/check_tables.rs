@@ -4,6 +4,7 @@ use super::check::Checker;
 use super::checksums::payload_hash;
 use super::fault::{Fault, Res};
 use super::rows::{Room, decode};
+use super::wal_mark::WalMark;
 use super::{row_check, sealed, sql};
 use rusqlite::OptionalExtension;
 use std::collections::HashMap;
@@ -135,6 +136,17 @@ impl Checker<'_> {
             let verified = self.view.check_operation(row);
             self.note(verified)?;
         }
+        Ok(())
+    }
+
+    /// Verifies the mark of the log.
+    pub(super) fn log_mark(&mut self) -> Res<()> {
+        let rows: i64 = self.view.conn.query_row(sql::WAL_MARKS, [], |row| row.get(0))?;
+        if rows != 1 {
+            self.problem("wal_mark", format!("it has {rows} rows"));
+        }
+        let read = WalMark::read(self.view.conn);
+        self.note(read)?;
         Ok(())
     }
 

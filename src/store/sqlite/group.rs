@@ -1,6 +1,9 @@
 //! One transaction for a group of jobs: each in a savepoint of its own, so that a conflict fails no neighbour.
 
+mod log_file;
 mod transact;
+
+use self::log_file::{LogBegin, LogFile};
 
 pub(super) use self::transact::{Transacted, TransactionRun};
 use super::fault::{Fault, Res, RolledBack, found_busy, is_busy};
@@ -10,6 +13,7 @@ use super::lock;
 use super::lock_queue::LockQueue;
 use super::open::{self, FilePlace};
 use super::wal::FRAME_BYTES;
+use super::wal_mark::{MarkState, WalMark};
 use super::write::Caches;
 use super::writer::reason;
 use super::{schema, sql, write};
@@ -38,6 +42,7 @@ pub(super) struct Core {
     caches: Caches,
     place: FilePlace,
     lock_queue: LockQueue,
+    log: LogFile,
     frames: u64,
     /// Frames since the size of the WAL was last compared with its limit.
     unmeasured: u64,
@@ -94,6 +99,8 @@ impl Core {
     pub(super) fn new(mut conn: Connection, place: FilePlace) -> Res<Self> {
         let guard = SqlGuard::default();
         guard.install(&mut conn)?;
+        let mut log = LogFile::default();
+        log.note(&place);
         let found_wal = fs::metadata(open::beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() > 0);
         Ok(Self {
             inherited_attempts: if found_wal { INHERITED_WAL_ATTEMPTS_MAX } else { 0 },
@@ -103,6 +110,7 @@ impl Core {
             caches: Caches::new(Arc::clone(&place.keys)),
             lock_queue: LockQueue::new(&place.path),
             place,
+            log,
             frames: 0,
             unmeasured: 0,
             has_written: false,
@@ -155,8 +163,112 @@ impl Core {
     /// Begins a transaction with the write lock: one that reads first would not wait for other writers.
     pub(super) fn begin(&mut self) -> Res<()> {
         self.empty_inherited_wal()?;
+        self.begin_write()?;
+        if self.closed.is_some() {
+            return Ok(());
+        }
+        let begun = self.begin_log();
+        if let Err(fault) = &begun {
+            self.roll_back();
+            self.close_if_replaced(fault);
+        }
+        begun
+    }
+
+    fn begin_write(&mut self) -> Res<()> {
         let Self { conn, place, lock_queue, .. } = self;
         lock_queue.wait_for(place.busy_ms, || step(conn, sql::BEGIN_WRITE))
+    }
+
+    /// Lets the log begin with a mark, and tells the file of it, before the first commit of it is acknowledged.
+    fn begin_log(&mut self) -> Res<()> {
+        let found = self.log.look(&self.place)?;
+        if found == LogBegin::Marked {
+            return Ok(());
+        }
+        if found == LogBegin::Empty {
+            // Other processes may have emptied it, or a person: the shared memory counts its frames.
+            self.roll_back();
+            let frames = copy_wal(&self.conn, sql::WAL_NOOP)?.frames;
+            self.begin_write()?;
+            match self.log.look(&self.place)? {
+                LogBegin::Marked => return Ok(()),
+                LogBegin::Empty if frames > 0 => {
+                    return Err(log_file::replaced(&self.place, "its write-ahead log was emptied"));
+                }
+                _ => {}
+            }
+        }
+        WalMark::replace(&self.conn, self.place.open_state(), false)?;
+        self.commit_mark()?;
+        // A reader may keep it from being copied; then the copy of the background tells the file.
+        _ = copy_wal(&self.conn, sql::WAL_PASSIVE)?;
+        self.log.may_begin = true;
+        self.begin_write()
+    }
+
+    /// Commits a transaction that has replaced the mark alone.
+    fn commit_mark(&mut self) -> Res<()> {
+        if let Err(fault) = self.step(sql::COMMIT) {
+            self.roll_back();
+            // What follows frames that a failed sync has dropped would end with the next power cut.
+            if !is_undone(&fault)
+                && let Err(second) = self.reconnect()
+            {
+                let closed = format!("{}; the file cannot be used again: {}", reason(&fault), reason(&second));
+                self.close(Outcomes::new(), closed);
+            }
+            return Err(fault);
+        }
+        self.frames += 1;
+        self.unmeasured += 1;
+        self.log.note_mark();
+        self.log.note_commit();
+        Ok(())
+    }
+
+    /// Replaces the mark in a transaction of its own, unless it has this state. Nothing is waited for.
+    fn mark_alone(&mut self, state: MarkState) -> Res<()> {
+        self.step(sql::BEGIN_WRITE)?;
+        match WalMark::replace(&self.conn, state, true) {
+            Ok(true) => self.commit_mark(),
+            unchanged => {
+                self.roll_back();
+                unchanged.map(drop)
+            }
+        }
+    }
+
+    /// Verifies that the log still continues the file, and lets it end with a mark, before it is copied: an older copy
+    /// of the log is then known by its marks.
+    pub(super) fn mark_copy(&mut self) -> Res<()> {
+        self.verify_pair()?;
+        self.log.may_begin = true;
+        self.mark_alone(self.place.open_state())
+    }
+
+    /// Notes that the log may have been copied whole: the next transaction may begin it anew.
+    pub(super) fn note_copied(&mut self) {
+        self.log.may_begin = true;
+    }
+
+    /// Verifies, before the log is copied, that it still continues the file.
+    pub(super) fn verify_pair(&mut self) -> Res<()> {
+        if let Some(reason) = &self.closed {
+            return Err(StoreError::HandleClosed { reason: reason.clone() }.into());
+        }
+        let verified = self.log.verify_pair(&self.place);
+        if let Err(fault) = &verified {
+            self.close_if_replaced(fault);
+        }
+        verified
+    }
+
+    /// Ends the writer if another file is at the path.
+    fn close_if_replaced(&mut self, fault: &Fault) {
+        if matches!(fault, Fault::Store(StoreError::FileReplaced { .. })) {
+            self.close(Outcomes::new(), reason(fault));
+        }
     }
 
     /// Copies the WAL that the connection found into the file and begins it anew, before a frame is added and before a
@@ -167,7 +279,8 @@ impl Core {
         if self.inherited_attempts == 0 || self.closed.is_some() {
             return Ok(());
         }
-        let is_empty = empty_found_wal(&self.conn)?;
+        let emptied = self.mark_alone(MarkState::Whole).and_then(|()| empty_found_wal(&self.conn));
+        let is_empty = if found_busy(&emptied) { false } else { emptied? };
         self.inherited_attempts = if is_empty { 0 } else { self.inherited_attempts - 1 };
         Ok(())
     }
@@ -192,7 +305,7 @@ impl Core {
         };
         let mut outcomes: Outcomes = (1..count).map(others).collect();
         outcomes.push_front(Err(fault.into_write(busy)));
-        Verdict::open(outcomes)
+        Verdict { outcomes, closed: self.closed.clone() }
     }
 
     /// Writes a group in the transaction that has begun, and ends it.
@@ -283,10 +396,12 @@ impl Core {
         let frames = jobs.iter().map(|job| job.frames()).sum::<u64>();
         self.frames += frames;
         self.unmeasured += frames;
-        if self.place.is_in_place() {
-            return Verdict::open(outcomes);
+        if std::mem::take(&mut self.log.may_begin) {
+            self.log.note_mark();
         }
-        let replaced = || StoreError::FileReplaced { path: self.place.path.clone() };
+        self.log.note_commit();
+        let Some(found) = self.log.displaced(&self.place) else { return Verdict::open(outcomes) };
+        let replaced = || StoreError::FileReplaced { path: self.place.path.clone(), found: found.clone() };
         let outcomes = outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(replaced()))).collect();
         let closed = replaced().to_string();
         self.close(outcomes, closed)
@@ -297,6 +412,9 @@ impl Core {
         let mut outcomes = VecDeque::with_capacity(jobs.len());
         // A job refused here may still be written when the group is written anew.
         let mut broken: Vec<(&CommitChain, StoreError)> = Vec::new();
+        if let Err(fault) = self.carry_mark() {
+            return Group::Undone(RolledBack::by(&fault));
+        }
         #[cfg(test)]
         if matches!(self.planted.front(), Some(PlantedFault::PanicOfJob)) {
             self.planted.pop_front();
@@ -328,6 +446,14 @@ impl Core {
             outcomes.push_back(outcome);
         }
         Group::Written(outcomes)
+    }
+
+    /// Replaces the mark along with a group that may begin the log anew.
+    fn carry_mark(&mut self) -> Res<()> {
+        if self.log.may_begin {
+            WalMark::replace(&self.conn, MarkState::Whole, false)?;
+        }
+        Ok(())
     }
 
     fn in_savepoint(&mut self, job: JobRef<'_>) -> Res<()> {
@@ -401,7 +527,7 @@ impl Core {
     /// Replaces the connection by a new one, which finds the WAL empty.
     fn reconnect(&mut self) -> Res<()> {
         if !self.place.is_in_place() {
-            return Err(StoreError::FileReplaced { path: self.place.path.clone() }.into());
+            return Err(log_file::replaced(&self.place, "it was removed or replaced"));
         }
         let mut conn = open::connect_writer(&self.place)?;
         self.guard.install(&mut conn)?;
@@ -409,17 +535,29 @@ impl Core {
         // If this is refused, the WAL is merely copied when the connection closes.
         _ = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         self.caches = Caches::new(Arc::clone(&self.place.keys));
+        self.log.note(&self.place);
         self.restart_wal()
     }
 
     /// Copies the whole WAL into the file and begins it anew. A sync that failed may have dropped frames that are still
     /// read from memory: commits behind them would be acknowledged and end with the next power cut.
     fn restart_wal(&mut self) -> Res<()> {
+        lock::wait_for(self.place.busy_ms, || {
+            step(&self.conn, sql::BEGIN_WRITE)?;
+            let marked = WalMark::replace(&self.conn, MarkState::Whole, true);
+            let ended = if marked.is_ok() { sql::COMMIT } else { sql::ROLLBACK };
+            if let Err(fault) = step(&self.conn, ended) {
+                _ = step(&self.conn, sql::ROLLBACK);
+                return Err(fault);
+            }
+            marked.map(drop)
+        })?;
         lock::wait_for(self.place.busy_ms, || match copy_wal(&self.conn, sql::WAL_TRUNCATE)? {
             copy if copy.is_whole() => Ok(()),
             _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None).into()),
         })?;
         self.inherited_attempts = 0;
+        self.log.note_empty();
         Ok(())
     }
 
@@ -473,13 +611,30 @@ impl Core {
             return Err(StoreError::HandleClosed { reason: reason.clone() }.into());
         }
         self.frames = 0;
-        copy_wal(&self.conn, if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE }).map(WalCopy::is_whole)
+        if truncates {
+            self.verify_pair()?;
+            let marked = self.mark_alone(MarkState::Whole);
+            if found_busy(&marked) {
+                return Ok(false);
+            }
+            marked?;
+        }
+        let copy = copy_wal(&self.conn, if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE })?;
+        self.log.may_begin = true;
+        if truncates && copy.is_whole() {
+            self.log.note_empty();
+        }
+        Ok(copy.is_whole())
     }
 
     /// Copies the whole WAL and empties it, if no other connection is in the way. For a handle that closes: its own
     /// commits would wait.
     pub(super) fn empty_wal(&mut self) -> Res<bool> {
-        Ok(self.closed.is_none() && copy_whole_wal(&self.conn)? && self.finish_wal(true)?)
+        if self.closed.is_some() {
+            return Ok(false);
+        }
+        self.verify_pair()?;
+        Ok(copy_whole_wal(&self.conn)? && self.finish_wal(true)?)
     }
 
     /// Begins to count the frames anew.

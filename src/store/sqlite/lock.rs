@@ -94,6 +94,14 @@ pub(super) fn holder(path: &Path) -> Option<u32> {
     (0..LOCK_LISTINGS_MAX).find_map(|_| holder_in(&listing()?, &file))
 }
 
+/// Returns whether a process holds a lock on a file or on its shared memory, if the operating system tells it. SQLite
+/// holds one for each connection.
+pub(super) fn is_in_use(path: &Path) -> bool {
+    let Some(listing) = listing() else { return false };
+    let files = [path.to_owned(), beside(path, "-shm")];
+    files.iter().filter_map(|file| device_and_inode(file)).any(|place| listing.contains(&place))
+}
+
 /// Returns the listing of all locks. Opening the file itself and closing it again would drop those of this process.
 fn listing() -> Option<String> {
     // The kernel continues each read at a line number, so a lock that is released in between hides the one after it:

@@ -60,6 +60,7 @@ mod recover;
 mod references;
 mod registry;
 mod replay;
+mod restore;
 mod row_check;
 mod rows;
 mod schema;
@@ -78,6 +79,8 @@ mod transaction;
 mod version_pages;
 mod wal;
 mod wal_heads;
+mod wal_link;
+mod wal_mark;
 mod wal_tail;
 mod worker;
 mod write;
@@ -97,6 +100,7 @@ use pool::ReaderPool;
 use prune::{NamespaceRemoval, PruneJob};
 use read::ReadView;
 pub(super) use recover::recover;
+pub(super) use restore::{restore, settle_log};
 use search::{IndexJob, IndexStep, Indexer};
 pub use transaction::SqlTransaction;
 use version_pages::VersionPages;
@@ -630,6 +634,10 @@ impl Backend for SqliteBackend {
 
     fn migration(&self) -> Option<FormatMigration> {
         self.migration.clone()
+    }
+
+    fn missing_log(&self) -> Option<String> {
+        self.pool.place().missing_log.clone()
     }
 
     fn backup(&self, to: &Path) -> Result<(), StoreError> {

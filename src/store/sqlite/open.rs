@@ -7,7 +7,9 @@ use super::inspect::{FileKind, inspect, make, verify_open};
 use super::keys::Keys;
 use super::lock::{self, wait_for};
 use super::system::{self, FileId};
-use super::{migrate, schema, sql};
+use super::wal_link::{self, LogLink};
+use super::wal_mark::MarkState;
+use super::{migrate, registry, schema, sql};
 use crate::base::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Synchronous};
@@ -47,6 +49,8 @@ pub(super) struct FilePlace {
     /// True if the copy of a file of an older format is retained after its migration.
     pub(super) retain_older: bool,
     id: Option<FileId>,
+    /// What is known of a log that the file lacks.
+    pub(super) missing_log: Option<String>,
     /// The keys of the file.
     pub(super) keys: Arc<Keys>,
 }
@@ -54,7 +58,20 @@ pub(super) struct FilePlace {
 impl FilePlace {
     /// Returns whether the file at the path is still the one that was opened.
     pub(super) fn is_in_place(&self) -> bool {
-        self.id.is_none() || fs::metadata(&self.path).is_ok_and(|meta| system::id(&meta) == self.id)
+        self.id.is_none() || fs::metadata(&self.path).is_ok_and(|meta| self.has_id(&meta))
+    }
+
+    /// Returns whether this is the file that was opened.
+    pub(super) fn has_id(&self, meta: &fs::Metadata) -> bool {
+        self.id.is_none() || system::id(meta) == self.id
+    }
+
+    /// Returns the state of the mark with which a log of this handle begins.
+    pub(super) fn open_state(&self) -> MarkState {
+        match self.synchronous {
+            Synchronous::Full => MarkState::Synced,
+            Synchronous::Normal => MarkState::Unsynced,
+        }
     }
 }
 
@@ -75,6 +92,9 @@ pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile,
         FileKind::Store => {}
         kind => make(&place.path, kind)?,
     }
+    if let Some(reason) = verify_log(&place.path)? {
+        return Err(StoreError::LogMissing { path: place.path, reason });
+    }
     place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
     let open = || -> Res<(Connection, Option<FormatMigration>)> {
         let conn = connect_any_format(&place)?;
@@ -88,16 +108,40 @@ pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile,
     };
     let (conn, migration) = open().map_err(|fault| opening(&place.path, fault))?;
     verify_open(&place.path, place.id)?;
+    copies_on_close(&conn, true).map_err(|fault| opening(&place.path, fault))?;
     Ok(OpenedFile { place, conn, migration })
+}
+
+/// Verifies that the log beside a file continues it, before SQLite reads the log; returns what is known of a log that
+/// the file lacks.
+fn verify_log(path: &Path) -> Result<Option<String>, StoreError> {
+    let is_held = |meta: &fs::Metadata| system::id(meta).is_some_and(system::has_descriptor);
+    let is_free = !registry::is_open(path) && !fs::metadata(path).is_ok_and(|meta| is_held(&meta));
+    let failed = |error: io::Error| cannot_open(path, &error.to_string(), Some(Box::new(error)));
+    match wal_link::compare(path, is_free).map_err(failed)? {
+        LogLink::Sound => Ok(None),
+        LogLink::Missing(reason) => Ok(Some(reason)),
+        LogLink::Cut(reason) => Err(StoreError::LogMissing { path: path.into(), reason }),
+        LogLink::Foreign(reason) => Err(StoreError::ForeignLog { path: path.into(), reason }),
+    }
+}
+
+/// Lets a connection copy the log into the file when it is the last one that closes, or keeps it from doing so.
+pub(super) fn copies_on_close(conn: &Connection, copies: bool) -> Res<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !copies)?;
+    Ok(())
 }
 
 /// Opens the file for reading only.
 pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
-    let place = place(path, options)?;
+    let mut place = place(path, options)?;
     match inspect(&place.path)? {
         FileKind::Missing => Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty => Err(not_a_store(path, "it is empty")),
-        FileKind::Store => Ok(place),
+        FileKind::Store => {
+            place.missing_log = verify_log(&place.path)?;
+            Ok(place)
+        }
     }
 }
 
@@ -113,9 +157,8 @@ fn refuse_network(path: &Path, options: &OpenOptions, file_system: Option<&str>)
     }
 }
 
-/// Finds the file, and refuses a network file system unless it is allowed.
-fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
-    refuse_bad_sqlite(path, rusqlite::version_number())?;
+/// Returns the absolute path of a file, which may be missing, without symbolic links.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
     let absolute = || -> io::Result<PathBuf> {
         if path.exists() {
             return path.canonicalize();
@@ -124,7 +167,13 @@ fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(folder.canonicalize()?.join(name))
     };
-    let absolute = absolute().map_err(|error| cannot_open(path, &error.to_string(), Some(Box::new(error))))?;
+    absolute().map_err(|error| cannot_open(path, &error.to_string(), Some(Box::new(error))))
+}
+
+/// Finds the file, and refuses a network file system unless it is allowed.
+fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
+    refuse_bad_sqlite(path, rusqlite::version_number())?;
+    let absolute = absolute(path)?;
     refuse_network(path, options, system::file_system(&absolute).as_deref())?;
     Ok(FilePlace {
         path: absolute,
@@ -135,6 +184,7 @@ fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
         migrate: options.migrate,
         retain_older: options.retain_older_format,
         id: None,
+        missing_log: None,
         keys: Arc::new(Keys::new(options.keys.clone())),
     })
 }
@@ -154,6 +204,7 @@ pub(super) fn identify(path: &Path, application: i64, format: i64) -> Result<(),
 pub(super) fn connect_writer(place: &FilePlace) -> Res<Connection> {
     let conn = connect_any_format(place)?;
     wait_for(place.busy_ms, || verify(place, &conn))?;
+    copies_on_close(&conn, true)?;
     Ok(conn)
 }
 
@@ -161,6 +212,8 @@ pub(super) fn connect_writer(place: &FilePlace) -> Res<Connection> {
 fn connect_any_format(place: &FilePlace) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
+    // A file that is refused is not changed: its log is not copied either.
+    copies_on_close(&conn, false)?;
     configure(&conn, 0)?;
     wait_for(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
     let format = wait_for(place.busy_ms, || migrate::verified_format(&conn))?;
@@ -196,6 +249,13 @@ pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
     configure(&conn, 0)?;
     conn.execute_batch(if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC })?;
+    Ok(conn)
+}
+
+/// Opens a connection that writes to a file that no other one uses.
+pub(super) fn connect_plain(path: &Path) -> Res<Connection> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
+    configure(&conn, 0)?;
     Ok(conn)
 }
 

@@ -47,6 +47,20 @@ pub(super) const QUERY_ONLY: &str = "PRAGMA query_only = ON";
 /// The page cache of a reader has 1 MiB: a commit empties it, and a state is read page after page. With 8 MiB a whole
 /// state of 10,000 messages took a fifth longer, which was spent on allocating pages.
 pub(super) const READER_CACHE: &str = "PRAGMA cache_size = -1024";
+/// The mark of the log, with a new random one beside it.
+pub(super) const WAL_MARK: &str =
+    "SELECT id, store, generation, mark, before, open, xxh3, randomblob(16) FROM wal_mark WHERE id = 0";
+pub(super) const WAL_MARKS: &str = "SELECT count(*) FROM wal_mark";
+pub(super) const WAL_MARK_INSERT: &str = "INSERT INTO wal_mark (id, store, generation, mark, before, open, xxh3) \
+     VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6)";
+pub(super) const WAL_MARK_UPDATE: &str = "UPDATE wal_mark SET store = ?1, generation = ?2, mark = ?3, before = ?4, \
+     open = ?5, xxh3 = ?6 WHERE id = 0";
+pub(super) const HAS_WAL_MARK: &str =
+    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'wal_mark')";
+/// The random bytes of a first mark: the id of the store, the mark, and the one before.
+pub(super) const RANDOM_MARK: &str = "SELECT randomblob(16), randomblob(16), randomblob(16)";
+/// For a file that is thrown away if its process ends.
+pub(super) const UNSAFE_JOURNAL: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;";
 pub(super) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// Copies nothing and reports the numbers; an older SQLite takes an unknown word for `PASSIVE`.
 pub(super) const WAL_NOOP: &str = "PRAGMA wal_checkpoint(NOOP)";

@@ -70,6 +70,11 @@ mod unix {
         fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)
     }
 
+    /// Fills a buffer from a place of a file.
+    pub(in super::super) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
+    }
+
     /// Makes a folder that only its owner can read and write.
     pub(in super::super) fn create_folder(path: &Path) -> io::Result<()> {
         fs::DirBuilder::new().mode(0o700).create(path)
@@ -153,6 +158,12 @@ mod other {
         File::open(path)
     }
 
+    pub(in super::super) fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        use std::io::{Read as _, Seek as _, SeekFrom};
+        file.seek(SeekFrom::Start(at))?;
+        file.read_exact(bytes)
+    }
+
     pub(in super::super) fn create_folder(path: &Path) -> io::Result<()> {
         fs::create_dir(path)
     }
@@ -205,13 +216,13 @@ mod other {
 use other::{changed, effective_user};
 #[cfg(not(unix))]
 pub(super) use other::{
-    create_folder, create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder,
+    create_folder, create_new, has_descriptor, id, is_own, links, mode, open_to_read, read_at, set_mode, sync_folder,
 };
 #[cfg(unix)]
 use unix::{changed, effective_user};
 #[cfg(unix)]
 pub(super) use unix::{
-    create_folder, create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder,
+    create_folder, create_new, has_descriptor, id, is_own, links, mode, open_to_read, read_at, set_mode, sync_folder,
 };
 
 /// File systems whose files may be open on several machines: these share neither memory nor, on many of them, locks.

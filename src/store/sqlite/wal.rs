@@ -4,7 +4,7 @@
 //! a size, and again after a pause while a reader is in the way; `check` reports its last error. No checkpoint waits:
 //! one that waits for a reader would hold the write lock meanwhile, and stop the writers of all processes.
 
-use super::fault::Res;
+use super::fault::{Res, found_busy};
 use super::group::{Core, WalCopy, copy_wal, copy_whole_wal};
 use super::lock;
 use super::open::{self, FilePlace};
@@ -109,6 +109,12 @@ impl Wal {
         self.0.state.lock().error.clone()
     }
 
+    /// Copies the log once.
+    #[cfg(test)]
+    pub(super) fn copy_once(&self) {
+        self.0.copy().map(drop).unwrap();
+    }
+
     /// Plants an error of the last attempt.
     #[cfg(test)]
     pub(super) fn fail_to_copy(&self, error: &str) {
@@ -157,8 +163,17 @@ impl WalInner {
     /// Copies the WAL; returns whether nothing was in the way.
     fn copy(&self) -> Res<bool> {
         let mut copier = self.copier.lock();
-        self.core.lock().count_anew();
-        let copy = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE)?;
+        let mut core = self.core.lock();
+        core.count_anew();
+        let marked = core.mark_copy();
+        drop(core);
+        if found_busy(&marked) {
+            return Ok(false);
+        }
+        marked?;
+        let copied = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE);
+        self.core.lock().note_copied();
+        let copy = copied?;
         if copy.frames <= RESTART_FRAMES || copy.busy {
             return Ok(copy.is_whole());
         }
@@ -170,6 +185,7 @@ impl WalInner {
     /// Copies the WAL beside the writers, and then, in their place, its last frames; returns whether it was emptied.
     fn truncate(&self) -> Res<bool> {
         let mut copier = self.copier.lock();
+        self.core.lock().verify_pair()?;
         Ok(copy_whole_wal(self.connection(&mut copier)?)? && self.core.lock().finish_wal(true)?)
     }
 

@@ -8,7 +8,7 @@
 use crate::base::CheckpointId;
 
 /// A leaf of a table.
-const LEAF: u8 = 13;
+pub(super) const LEAF: u8 = 13;
 const LEAF_HEADER_BYTES: usize = 8;
 /// Columns of `checkpoint`.
 const COLUMNS: usize = 15;
@@ -67,7 +67,7 @@ fn checkpoint(cell: &[u8]) -> Option<FoundCheckpoint> {
 }
 
 /// Reads a number of one to nine bytes, and returns the rest.
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (at, byte) in bytes.iter().take(9).enumerate() {
         if at == 8 {
@@ -82,7 +82,7 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Returns the bytes of a column of a serial type.
-fn size(kind: u64) -> Option<usize> {
+pub(super) fn size(kind: u64) -> Option<usize> {
     match kind {
         0 | 8 | 9 => Some(0),
         1..=4 => usize::try_from(kind).ok(),
@@ -93,10 +93,13 @@ fn size(kind: u64) -> Option<usize> {
     }
 }
 
-fn integer(bytes: &[u8], kind: u64) -> Option<i64> {
+pub(super) fn integer(bytes: &[u8], kind: u64) -> Option<i64> {
     match kind {
         8 | 9 => Some(kind as i64 - 8),
-        1..=6 => Some(bytes.iter().fold(0, |number, byte| (number << 8) | i64::from(*byte))),
+        1..=6 => {
+            let sign = if bytes.first().is_some_and(|first| first & 0x80 != 0) { -1 } else { 0 };
+            Some(bytes.iter().fold(sign, |number, byte| (number << 8) | i64::from(*byte)))
+        }
         _ => None,
     }
 }

@@ -18,12 +18,16 @@ use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
-const HEADER_BYTES: usize = 32;
-const FRAME_HEADER_BYTES: usize = 24;
+pub(super) const HEADER_BYTES: usize = 32;
+pub(super) const FRAME_HEADER_BYTES: usize = 24;
 /// The first word of a log, but for the last bit: that says in which byte order checksums read their words.
 const MAGIC: u32 = 0x377f_0682;
+
+/// The sizes of pages that SQLite knows.
+const PAGE_BYTES: RangeInclusive<u32> = 512..=65_536;
 
 /// The end of a log, and the checkpoints in its lost frames.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -158,7 +162,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn pair(bytes: &[u8], at: usize) -> [u32; 2] {
+pub(super) fn pair(bytes: &[u8], at: usize) -> [u32; 2] {
     [word(bytes, at), word(bytes, at + 4)]
 }
 
@@ -174,4 +178,58 @@ pub(super) fn checksum(big_endian: bool, [mut first, mut second]: [u32; 2], byte
         second = second.wrapping_add(word(&words[4..])).wrapping_add(first);
     }
     [first, second]
+}
+
+/// The frames of a log up to the first broken one.
+pub(super) struct Frames {
+    log: BufReader<File>,
+    is_big_endian: bool,
+    sum: [u32; 2],
+    salts: [u32; 2],
+    frame: Vec<u8>,
+}
+
+/// A frame of a log whose checksum matches.
+pub(super) struct SoundFrame<'a> {
+    /// The number of the page.
+    pub(super) number: u32,
+    /// The pages of the file, in the last frame of a transaction; else 0.
+    pub(super) pages: u32,
+    pub(super) page: &'a [u8],
+}
+
+impl Frames {
+    /// Reads the header of a log; `None` if it is broken.
+    pub(super) fn begin(file: File) -> io::Result<Option<Self>> {
+        let mut log = BufReader::with_capacity(1 << 16, file);
+        let mut header = [0; HEADER_BYTES];
+        if !fill(&mut log, &mut header)? {
+            return Ok(None);
+        }
+        let is_big_endian = word(&header, 0) & 1 == 1;
+        let sum = checksum(is_big_endian, [0; 2], &header[..24]);
+        let page_bytes = word(&header, 8);
+        if word(&header, 0) & !1 != MAGIC || sum != pair(&header, 24) || !PAGE_BYTES.contains(&page_bytes) {
+            return Ok(None);
+        }
+        let frame = vec![0; page_bytes as usize / 8 * 8 + FRAME_HEADER_BYTES];
+        Ok(Some(Self { log, is_big_endian, sum, salts: pair(&header, 16), frame }))
+    }
+
+    /// Returns the salts of the log.
+    pub(super) fn salts(&self) -> [u32; 2] {
+        self.salts
+    }
+
+    /// Returns the next frame; `None` after the last sound one.
+    pub(super) fn next(&mut self) -> io::Result<Option<SoundFrame<'_>>> {
+        if !fill(&mut self.log, &mut self.frame)? {
+            return Ok(None);
+        }
+        let (header, page) = self.frame.split_at(FRAME_HEADER_BYTES);
+        self.sum = checksum(self.is_big_endian, self.sum, &header[..8]);
+        self.sum = checksum(self.is_big_endian, self.sum, page);
+        let is_sound = pair(header, 8) == self.salts && word(header, 0) > 0 && self.sum == pair(header, 16);
+        Ok(is_sound.then(|| SoundFrame { number: word(header, 0), pages: word(header, 4), page }))
+    }
 }

@@ -270,6 +270,12 @@ impl SqliteWriter {
         self.wal.progress().map_err(Fault::into_read)
     }
 
+    /// Copies the log once, as the background does.
+    #[cfg(test)]
+    pub(super) fn copy_once(&self) {
+        self.wal.copy_once();
+    }
+
     /// Plants faults for the next commits.
     #[cfg(test)]
     pub(super) fn plant(&self, faults: &[super::group::PlantedFault]) {

@@ -62,6 +62,14 @@ pub(crate) struct BackupArgs {
     pub(crate) out: PathBuf,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup; it is not changed
+    pub(crate) backup: PathBuf,
+    /// The path of the store; what is there gets another name
+    pub(crate) file: PathBuf,
+}
+
 fn check_point(text: &str) -> Result<CheckedUpTo, String> {
     text.parse().map_err(|error: StoreError| error.to_string())
 }

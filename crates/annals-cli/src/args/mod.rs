@@ -20,7 +20,7 @@ pub(crate) use change::{
     ThreadArg, UpdateArgs,
 };
 pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, SignalArgs};
-pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs};
+pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs, RestoreArgs};
 pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
     BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
@@ -246,6 +246,8 @@ pub(crate) enum Verb {
     Doctor,
     /// Copy the store to a new file, while other programs use it
     Backup(BackupArgs),
+    /// Put a verified copy of a backup at the path of a store, and the old file aside
+    Restore(RestoreArgs),
     /// Bring a store of an older format to the format of this version
     Migrate(MigrateArgs),
     /// Return free space of the store to the file system

@@ -126,6 +126,8 @@ fn every_document_has_its_documented_shape() {
         ("export thread", &["export", "research:notes", "--format", "thread", "-o", "thread.db"]),
         ("import thread", &["import", "thread.db", "--name", "of a file"]),
         ("backup", &["backup", "copy.db"]),
+        ("restore", &["restore", "copy.db", "again.db"]),
+        ("restore", &["restore", "copy.db", "again.db"]),
         ("recover", &["recover", "copy.db", "recovered.db"]),
     ] {
         compare(name, &demo.json(arguments));

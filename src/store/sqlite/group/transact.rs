@@ -84,6 +84,7 @@ impl Core {
     fn run_function(&mut self, run: TransactionRun<'_>) -> Res<Option<Batch>> {
         self.verify_schema()?;
         write::refresh(&self.conn, &mut self.caches)?;
+        self.carry_mark()?;
         let (before, version) = (unmarked(&self.conn)?, self.schema);
         let limit = (Stopwatch::start(), self.transaction_max);
         interrupt_after(&mut self.conn, Some(limit))?;

@@ -17,6 +17,7 @@ use super::open::{self, FilePlace};
 use super::read::ReadView;
 use super::replay::LogReplay;
 use super::sql as engine_sql;
+use super::wal_mark::WalMark;
 use super::write::Caches;
 use super::{check, schema, threads};
 use crate::store::check::Finding;
@@ -74,6 +75,7 @@ pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
         conn.execute_batch(engine_sql::SET_AUTO_VACUUM)?;
         if open::is_unmade(path, conn)? {
             conn.execute_batch(&schema::statements(engine_sql::SCHEMA))?;
+            WalMark::create(conn)?;
             conn.execute_batch(engine_sql::MARK)?;
         }
         Ok(())
@@ -137,6 +139,9 @@ fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
         let Some(next) = next else { return Ok(false) };
         let copy = older::retain(place, format)?;
         conn.execute_batch(&schema::statements(next.schema))?;
+        if format + 1 == engine_sql::FORMAT {
+            WalMark::create(conn)?;
+        }
         let old = open::connect_unlocked(&copy)?;
         LogReplay::new((&old, format, None), conn, &Arc::default(), true)?.run()?;
         if format > 0 {

@@ -35,6 +35,7 @@ mod leases;
 mod lineages;
 mod list_ends;
 mod listings;
+mod log_links;
 mod migrate;
 mod opening;
 mod operations;
