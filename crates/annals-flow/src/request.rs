@@ -144,10 +144,11 @@ fn location(response: &Response<Body>) -> Result<Option<String>, String> {
     Ok(Some(text.to_owned()))
 }
 
-/// Changes a request into the one that a redirect asks for, as browsers do: the statuses 301, 302 and 303 ask for `GET`.
+/// Changes a request into the one that a redirect asks for, as browsers do: 301, 302 and 303 ask for `GET`.
 /// For another origin it has no header of the node, and has none after that.
 fn redirect(request: &mut Request<()>, status: StatusCode, location: &str) -> Result<(), String> {
-    let target = resolve(request.uri(), location).ok_or_else(|| format!("{location:?} is no address of a redirect"))?;
+    let target =
+        resolve(request.uri(), location).ok_or_else(|| format!("{location:?} is not an address for a redirect"))?;
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if !is_read && matches!(status.as_u16(), 307 | 308) {
         return Err(format!("the redirect to {target} asks to send the {} again", request.method()));

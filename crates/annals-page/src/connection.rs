@@ -26,12 +26,12 @@ use crate::body::ResponseBody;
 use crate::failure::PageError;
 use crate::limits::{BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, LINGER_BYTES_MAX, LINGER_MAX};
 use crate::page::Page;
-use crate::places::Place;
+use crate::places::ConnectionPlace;
 use crate::request::{PageBody, PageRequest, PageResponse};
 use crate::socket::{Progress, Socket};
 
 /// Serves the connection of a client. `request_max` is the time for the whole request.
-pub(crate) async fn serve(page: Arc<Page>, stream: TcpStream, place: Place, request_max: Duration) {
+pub(crate) async fn serve(page: Arc<Page>, stream: TcpStream, place: ConnectionPlace, request_max: Duration) {
     _ = stream.set_nodelay(true);
     let (stream, progress) = (Arc::new(stream), Arc::new(Progress::default()));
     let exchange = Exchange { page, place: Mutex::new(place), stream, progress };
@@ -45,7 +45,7 @@ pub(crate) async fn serve(page: Arc<Page>, stream: TcpStream, place: Place, requ
 /// The request of one connection and its response.
 struct Exchange {
     page: Arc<Page>,
-    place: Mutex<Place>,
+    place: Mutex<ConnectionPlace>,
     stream: Arc<TcpStream>,
     progress: Arc<Progress>,
 }
@@ -162,8 +162,8 @@ async fn read_body(mut body: Incoming) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Closes the side of the server, and reads what the client still sends: a socket that is closed with unread bytes
-/// takes the response away from the client.
+/// Closes the side of the server, and reads the rest of the bytes of the client: a socket that is closed with unread
+/// bytes takes the response away from the client.
 async fn linger(stream: Arc<TcpStream>) {
     // The body of the response, which shared it, is gone.
     let Some(mut stream) = Arc::into_inner(stream) else { return };

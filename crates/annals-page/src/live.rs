@@ -22,7 +22,7 @@ pub struct LiveEvents {
     /// The followed thread as it was shown last; `None` follows all threads.
     thread: Option<(Thread, Option<ThreadInfo>)>,
     begun: bool,
-    /// Whether the log may have more than the last look read.
+    /// True if the log may be longer than the part that was read.
     is_behind: bool,
 }
 

@@ -137,7 +137,7 @@ impl Page {
         Fields::read(query).is_some_and(|query| self.guard.admit(request, path, &query).is_ok())
     }
 
-    /// Refuses a request for which there is no place.
+    /// Refuses a request, because all places are taken.
     pub(crate) fn busy(&self) -> PageResponse {
         let message = format!("{KNOWN_MAX} connections are open, which is the maximum");
         secured(self.refused(&Refusal::new(503, "busy", message).hint("close a page that follows the store"), false))

@@ -12,7 +12,7 @@ use crate::limits::{KNOWN_MAX, UNKNOWN_MAX};
 
 /// The open connections of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<PlaceTable>);
+pub(crate) struct ConnectionPlaces(Mutex<PlaceTable>);
 
 #[derive(Debug, Default)]
 struct PlaceTable {
@@ -23,16 +23,16 @@ struct PlaceTable {
     known: usize,
 }
 
-impl Places {
+impl ConnectionPlaces {
     fn table(&self) -> MutexGuard<'_, PlaceTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the place of a new connection, which is that of a client without the token.
-    pub(crate) fn place(self: &Arc<Self>) -> Place {
+    pub(crate) fn place(self: &Arc<Self>) -> ConnectionPlace {
         let mut table = self.table();
         table.next += 1;
-        Place { number: table.next, is_known: false, places: Arc::clone(self) }
+        ConnectionPlace { number: table.next, is_known: false, places: Arc::clone(self) }
     }
 
     /// Enters the task of a new connection, and closes the oldest one without the token if there are too many.
@@ -59,13 +59,13 @@ fn close_oldest(table: &mut PlaceTable) {
 
 /// The place of one connection, which is free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     number: u64,
     is_known: bool,
-    places: Arc<Places>,
+    places: Arc<ConnectionPlaces>,
 }
 
-impl Place {
+impl ConnectionPlace {
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut table = self.places.table();
         if self.is_known {

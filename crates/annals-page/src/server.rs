@@ -21,7 +21,7 @@ use crate::connection::serve;
 use crate::failure::PageError;
 use crate::limits::{ACCEPT_PAUSE, HANDLERS_MAX, REQUEST_MAX};
 use crate::page::{Page, PageOptions};
-use crate::places::Places;
+use crate::places::ConnectionPlaces;
 
 /// A server of pages on the loopback address.
 ///
@@ -112,7 +112,7 @@ impl PageServer {
 
     async fn accept(&self, request_max: Duration) -> io::Result<()> {
         let listener = TcpListener::from_std(self.listener.try_clone()?)?;
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPlaces::default());
         let mut stopped = pin!(self.stopped.notified());
         loop {
             let accepted = poll_fn(|cx| match stopped.as_mut().poll(cx) {

@@ -30,12 +30,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The head was read: what is written from now on is a response of this server.
+    /// Notes that the head was read: bytes that are written from now on are a response of this server.
     pub(crate) fn head_is_read(&self) {
         self.is_head_read.store(true, Ordering::Relaxed);
     }
 
-    /// The whole request was read, or no more of it is wanted: its deadline is met.
+    /// Notes that the whole request was read, or that the rest is not wanted: the deadline is met.
     pub(crate) fn request_is_whole(&self) {
         self.is_whole.store(true, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ fn is_answered(address: SocketAddr) -> bool {
     response.starts_with("HTTP/1.1 200 OK\r\n") && response.contains("\"thread\":\"trip\"")
 }
 
-/// Opens a connection that follows the log; `None` if there is no place for it.
+/// Opens a connection that follows the log; `None` if all places are taken.
 fn follow(address: SocketAddr) -> Option<BufReader<TcpStream>> {
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(get(address, "/live").as_bytes()).unwrap();
