@@ -62,8 +62,8 @@ pub use lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};
 pub use memory::MemoryBackend;
 pub(crate) use operation::TRASHED;
 pub use operation::{
-    BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
-    OperationTarget, OperationValue,
+    BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
+    OperationRecord, OperationTarget, OperationValue,
 };
 pub(crate) use prune::is_pruned;
 pub use prune::{PruneSpan, Pruned};
