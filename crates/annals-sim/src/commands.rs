@@ -9,7 +9,7 @@ use annals::base::{Clock as _, SystemClock};
 use annals::store::Synchronous;
 use serde_json::{Value, json};
 
-use crate::{controls, cuts, faults, flips, forgeries, kills, trace, vfs};
+use crate::{controls, cuts, faults, flips, forgeries, kills, races, trace, vfs};
 
 const USAGE: &str = "\
 annals-sim cuts [N]     cuts the power N times behind operations of random workloads
@@ -18,6 +18,7 @@ annals-sim controls     plants faults that the cuts and the kills must find, eac
 annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
 annals-sim flips        changes every STRIDE-th byte of a store by two masks
 annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writes hostile content, and reads them
+annals-sim races [N]    races undo and redo against other moves of the head, in N rounds
 
 --seed N            the seed of the first workload (1)
 --jobs N            threads (all cores)
@@ -87,6 +88,9 @@ pub(crate) fn main() -> ExitCode {
             std::panic::set_hook(Box::new(|_| {}));
             return told(forgeries::work(&words.skip(1).collect::<Vec<_>>()));
         }
+        Some("racer") => {
+            return told(races::work(&words.skip(1).collect::<Vec<_>>()).map(|line| print(&line)));
+        }
         _ => {}
     }
     // The cases report panics themselves.
@@ -152,6 +156,7 @@ fn run(args: &CommandArgs) -> Result<(Value, bool), String> {
         "faults" => run_faults(args),
         "forgeries" => run_forgeries(args),
         "flips" => run_flips(args),
+        "races" => run_races(args),
         verb => Err(format!("{verb} is not a verb\n\n{USAGE}")),
     }
 }
@@ -373,6 +378,23 @@ fn run_forgeries(args: &CommandArgs) -> Result<(Value, bool), String> {
         "examples": counts.failures,
     });
     judge(args, result, &shares, counts.run)
+}
+
+fn run_races(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let seed = args.number("seed")?.unwrap_or(1);
+    let counts = races::run(seed, args.count.unwrap_or(1_000))?;
+    let result = json!({
+        "undo_races_run": counts.run,
+        "undo_race_stuck": counts.stuck,
+        "undo_race_astray": counts.astray,
+        "undo_race_wrong": counts.wrong,
+        "rounds_of_processes": counts.of_processes,
+        "calls_done": counts.done,
+        "calls_refused": counts.conflicts,
+        "seed": seed,
+        "failures": counts.failures,
+    });
+    Ok((result, counts.stuck + counts.astray + counts.wrong == 0))
 }
 
 /// Adds the counts of known defects to a result: without a file of bounds each of them is a failure.

@@ -29,6 +29,8 @@ mod older;
 #[cfg(unix)]
 mod proxy;
 #[cfg(unix)]
+mod races;
+#[cfg(unix)]
 mod rng;
 #[cfg(unix)]
 mod spent;
