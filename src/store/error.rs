@@ -1,5 +1,6 @@
 //! Errors of the store. Every message states the resulting state of the file.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::base::CodecError;
@@ -346,6 +347,22 @@ pub enum StoreError {
         /// The mismatch.
         reason: String,
     },
+    /// The schema of the file is not the one that this version makes: another program has added an index, a view, a
+    /// trigger or a table that reaches the store, or has removed or changed an index, a view or a trigger of it. The
+    /// rows are not said to be damaged. Nothing was written; [`Store::repair_schema`](super::Store::repair_schema) makes
+    /// anew what is missing or differs, and what was added is removed by the caller.
+    #[error("the {kind} {name:?} {change}; nothing was written; {}", remedy(*change, statement))]
+    SchemaChanged {
+        /// The kind of the object: `index`, `table`, `trigger` or `view`.
+        kind: String,
+        /// Its name, cut to 64 characters.
+        name: String,
+        /// The change.
+        change: SchemaChange,
+        /// The statement that removes an object that was added, for any SQLite tool; `None` for another change, and for
+        /// a name that is too long or not printable.
+        statement: Option<String>,
+    },
     /// A stored value cannot be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -358,6 +375,31 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+}
+
+/// A change of the schema of a file by another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SchemaChange {
+    /// The object is not one of the store.
+    Added,
+    /// The table of an application has a foreign key to a table of the store.
+    Refers,
+    /// The object of the store is not there.
+    Missing,
+    /// The object of the store is another one.
+    Differs,
+}
+
+impl fmt::Display for SchemaChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Added => "is not made by this version",
+            Self::Refers => "refers to a table of the store",
+            Self::Missing => "is missing",
+            Self::Differs => "differs from the one that this version makes",
+        })
+    }
 }
 
 /// The kind of a constraint of a table.
@@ -448,6 +490,7 @@ impl StoreError {
             Self::NotKeyed { .. } => ("ValueError", "NOT_KEYED"),
             Self::OlderFormat { .. } => ("Exception", "OLDER_FORMAT"),
             Self::Corrupt { .. } => ("DatabaseError", "CORRUPT"),
+            Self::SchemaChanged { .. } => ("DatabaseError", "SCHEMA_CHANGED"),
             Self::Codec(CodecError::Decode { .. }) => ("ValueError", "INVALID_VALUE"),
             Self::Codec(CodecError::ForeignCodec { .. }) => ("NotImplementedError", "INVALID_VALUE"),
             Self::Codec(_) => ("TypeError", "INVALID_VALUE"),
@@ -466,6 +509,14 @@ fn or_none(id: &Option<CheckpointId>) -> String {
 
 fn at_byte(at: Option<usize>) -> String {
     at.map_or_else(String::new, |at| format!(" at byte {at}"))
+}
+
+fn remedy(change: SchemaChange, statement: &Option<String>) -> String {
+    match (change, statement) {
+        (SchemaChange::Missing | SchemaChange::Differs, _) => "`annals doctor --fix` makes it anew".into(),
+        (_, Some(statement)) => format!("`{statement}` removes it"),
+        (_, None) => "a tool of SQLite removes it".into(),
+    }
 }
 
 fn until_of(until: &Option<Timestamp>) -> String {
@@ -540,6 +591,15 @@ mod tests {
             ("NotKeyed", StoreError::NotKeyed { path: path(), given: reason() }),
             ("OlderFormat", StoreError::OlderFormat { path: path(), found: 1, supported: 2 }),
             ("Corrupt", StoreError::Corrupt { place: reason(), reason: reason() }),
+            (
+                "SchemaChanged",
+                StoreError::SchemaChanged {
+                    kind: "view".into(),
+                    name: reason(),
+                    change: SchemaChange::Added,
+                    statement: None,
+                },
+            ),
             ("Codec", CodecError::TooLarge { bytes: 1 }.into()),
             ("Read", StoreError::Read { reason: reason(), source: None }),
         ]

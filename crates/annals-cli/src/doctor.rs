@@ -1,7 +1,8 @@
 //! `annals doctor`: what an issue about a store needs. It prints no content, no ids and no paths.
 //!
 //! JSON: `{"schema": 1, "annals", "sqlite", "system", "file", "format", "page_bytes", "log_mode", "file_bytes",
-//! "wal_bytes", "file_writable", "opens_to_read", "error", "check", "hints"}`. The members of the file are null if no
+//! "wal_bytes", "file_writable", "opens_to_read", "error", "check", "hints", "remade"}`; `remade` lists the views,
+//! indexes and triggers that `--fix` has made anew. The members of the file are null if no
 //! file is there; `check` is null if the store does not open, or is so large that the check is left to `annals check`.
 
 use std::fs;
@@ -11,10 +12,12 @@ use std::path::{Path, PathBuf};
 use annals::store::Store;
 use serde_json::{Value as Json, json};
 
+use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{Printer, columns, escape, grouped, size};
 use crate::point;
+use crate::progress;
 
 /// Bytes of a store that is checked; the check of a larger one takes longer than a report may.
 const CHECKED_BYTES_MAX: u64 = 512 << 20;
@@ -22,8 +25,12 @@ const CHECKED_BYTES_MAX: u64 = 512 << 20;
 /// Bytes of the head of a file of SQLite.
 const HEAD_BYTES: usize = 100;
 
-pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn run(args: &args::DoctorArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     let path = point::named(named)?;
+    let remade = match args.fix {
+        true => crate::key::repair_schema(named, |made| progress::say(|| format!("making {made}")))?,
+        false => Vec::new(),
+    };
     let mut hints = Vec::new();
     let mut document = json!({
         "schema": 1,
@@ -45,6 +52,7 @@ pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, Comman
     document["error"] = error;
     document["check"] = check;
     document["hints"] = json!(hints);
+    document["remade"] = json!(remade.iter().map(ToString::to_string).collect::<Vec<_>>());
     if out.is_json() {
         out.json(&document)?;
         return Ok(exit);
@@ -68,6 +76,12 @@ pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, Comman
         .collect();
     for line in columns(&rows) {
         out.line(line)?;
+    }
+    for made in &remade {
+        out.line(format!("made anew: {}", escape(&made.to_string())))?;
+    }
+    if args.fix && remade.is_empty() {
+        out.line("nothing was missing in the schema")?;
     }
     for hint in &hints {
         out.line(format!("hint: {}", escape(hint)))?;

@@ -9,11 +9,12 @@ use annals::base::{Clock as _, SystemClock};
 use annals::store::Synchronous;
 use serde_json::{Value, json};
 
-use crate::{controls, cuts, faults, flips, forgeries, kills, trace, vfs};
+use crate::{controls, cuts, faults, flips, forgeries, kills, makers, trace, vfs};
 
 const USAGE: &str = "\
 annals-sim cuts [N]     cuts the power N times behind operations of random workloads
 annals-sim kills [N]    kills and stops processes that share a store
+annals-sim makers [N]   N processes (100) make one new file at once, and each stores a thread
 annals-sim controls     plants faults that the cuts and the kills must find, each within 1,000
 annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
 annals-sim flips        changes every STRIDE-th byte of a store by two masks
@@ -30,6 +31,8 @@ annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writ
 --count N           flips: the number of bytes
 --stops N           kills: the number of processes that are stopped with the write lock (one for each 500 kills)
 --stop-ms N         kills: the milliseconds for which they are stopped (10,000)
+--rounds N          makers: the number of files (4)
+--wait-ms N         makers: the milliseconds for which a process waits for the others (5,000)
 --ratchet FILE      faults, flips, forgeries: compares known defects with the bounds in `ratchet` of this file of results
 
 The result is one line of JSON. The exit status is 1 if a store was not as it must be.";
@@ -82,6 +85,9 @@ pub(crate) fn main() -> ExitCode {
         Some("worker") => {
             let words: Vec<_> = words.skip(1).collect();
             return ExitCode::from(kills::work(&words).map_or(2, |good| u8::from(!good)));
+        }
+        Some("maker") => {
+            return told(makers::work(&words.skip(1).collect::<Vec<_>>(), print).map(|outcome| print(&outcome)));
         }
         Some("forger") => {
             std::panic::set_hook(Box::new(|_| {}));
@@ -149,6 +155,7 @@ fn run(args: &CommandArgs) -> Result<(Value, bool), String> {
         "cuts" => run_cuts(args),
         "controls" => run_controls(args),
         "kills" => run_kills(args),
+        "makers" => run_makers(args),
         "faults" => run_faults(args),
         "forgeries" => run_forgeries(args),
         "flips" => run_flips(args),
@@ -266,6 +273,25 @@ fn run_kills(args: &CommandArgs) -> Result<(Value, bool), String> {
         "failures": counts.failures,
     });
     Ok((result, counts.lost + counts.wrong == 0))
+}
+
+fn run_makers(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let plan = makers::MakersPlan {
+        processes: args.count.unwrap_or(100).max(1),
+        rounds: args.number("rounds")?.unwrap_or(4).max(1),
+        wait_ms: args.number("wait-ms")?.unwrap_or(5_000),
+    };
+    let counts = makers::run(plan)?;
+    let result = json!({
+        "makers_run": counts.run,
+        "makers_failed": counts.errors,
+        "makers_lost": counts.lost,
+        "problems": counts.problems,
+        "processes": plan.processes,
+        "rounds": plan.rounds,
+        "failures": counts.failures,
+    });
+    Ok((result, counts.errors + counts.lost + counts.problems == 0))
 }
 
 fn run_faults(args: &CommandArgs) -> Result<(Value, bool), String> {

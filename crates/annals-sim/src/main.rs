@@ -21,6 +21,8 @@ mod kills;
 #[cfg(unix)]
 mod log;
 #[cfg(unix)]
+mod makers;
+#[cfg(unix)]
 mod model;
 #[cfg(unix)]
 mod observe;

@@ -72,6 +72,14 @@ fn kills_and_a_stop_lose_nothing() {
 }
 
 #[test]
+fn processes_that_make_one_file_at_once_all_store_into_it() {
+    // The wait is long for a busy machine.
+    let (result, output) = sim(&["makers", "12", "--rounds", "2", "--wait-ms", "120000"]);
+    assert!(output.status.success(), "{result}");
+    assert_eq!((&result["makers_run"], &result["makers_failed"]), (&24.into(), &0.into()), "{result}");
+}
+
+#[test]
 fn a_fault_of_each_kind_is_told_truly() {
     let (result, output) = sim(&["faults", "--stride", "150", "--ratchet", RESULTS]);
     assert!(output.status.success(), "{result}");

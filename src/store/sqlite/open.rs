@@ -3,9 +3,10 @@
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
 use super::fault::{Fault, Res, damage, is_busy, is_no_database};
-use super::inspect::{FileKind, inspect, make, verify_open};
+use super::inspect::{FileKind, inspect, make, unmake, verify_open};
 use super::keys::Keys;
 use super::lock::{self, wait_for};
+use super::lock_queue::turn_to_make;
 use super::system::{self, FileId};
 use super::{migrate, schema, sql};
 use crate::base::limits::STATEMENTS_MAX;
@@ -56,6 +57,11 @@ impl FilePlace {
     pub(super) fn is_in_place(&self) -> bool {
         self.id.is_none() || fs::metadata(&self.path).is_ok_and(|meta| system::id(&meta) == self.id)
     }
+
+    /// Returns the error of a lock that was not free in time.
+    pub(super) fn busy(&self) -> StoreError {
+        StoreError::Busy { waited_ms: self.busy_ms, holder: lock::holder(&self.path) }
+    }
 }
 
 /// A file that is open for writing.
@@ -69,24 +75,29 @@ pub(super) struct OpenedFile {
 /// Opens the file for writing, makes it if it may, and migrates it if it has an older format.
 pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile, StoreError> {
     let mut place = place(path, options)?;
-    match inspect(&place.path)? {
+    let mut kind = inspect(&place.path)?;
+    // Processes that make one file would keep each other from it: its journal needs a lock that is free by chance only
+    // while they look whether it is made. So one makes it, and the others find it in WAL mode.
+    let mut turn = None;
+    if kind != FileKind::Store && (options.create || kind == FileKind::Unswitched) {
+        turn = turn_to_make(&place.path, Duration::from_millis(place.busy_ms));
+        kind = inspect(&place.path)?;
+    }
+    match kind {
         FileKind::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty if !options.create => return Err(not_a_store(path, "it is empty")),
-        FileKind::Store => {}
-        kind => make(&place.path, kind)?,
+        FileKind::Missing | FileKind::Empty => make(&place.path, kind)?,
+        FileKind::Unswitched => {}
+        FileKind::Store => turn = None,
     }
     place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
-    let open = || -> Res<(Connection, Option<FormatMigration>)> {
-        let conn = connect_any_format(&place)?;
-        let migration = migrate::migrate(&conn, &place).map_err(|fault| match fault {
-            Fault::Sql(error) if is_busy(&error) => {
-                StoreError::Busy { waited_ms: place.busy_ms, holder: lock::holder(&place.path) }.into()
-            }
-            fault => fault,
-        })?;
-        Ok((conn, migration))
-    };
-    let (conn, migration) = open().map_err(|fault| opening(&place.path, fault))?;
+    let connected = connect_any_format(&place);
+    if connected.is_err() && kind == FileKind::Missing && turn.is_some() {
+        unmake(&place.path, place.id);
+    }
+    drop(turn);
+    let migrated = connected.and_then(|conn| migrate::migrate(&conn, &place).map(|migration| (conn, migration)));
+    let (conn, migration) = migrated.map_err(|fault| opening_place(&place, fault))?;
     verify_open(&place.path, place.id)?;
     Ok(OpenedFile { place, conn, migration })
 }
@@ -97,7 +108,7 @@ pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, 
     match inspect(&place.path)? {
         FileKind::Missing => Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty => Err(not_a_store(path, "it is empty")),
-        FileKind::Store => Ok(place),
+        FileKind::Store | FileKind::Unswitched => Ok(place),
     }
 }
 
@@ -191,6 +202,24 @@ fn connect_any_format(place: &FilePlace) -> Res<Connection> {
     Ok(conn)
 }
 
+/// Opens the connection that writes to a file of this format whose schema and keys are not verified yet. What is in its
+/// WAL stays there, unless the caller allows the copy at the close.
+pub(super) fn connect_unverified(place: &FilePlace) -> Res<Connection> {
+    let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    configure(&conn, 0)?;
+    let (application, format, _) = wait_for(place.busy_ms, || migrate::identity(&conn))?;
+    identify(&place.path, application, format)?;
+    if format < sql::FORMAT {
+        return Err(migrate::older_format(&place.path, format).into());
+    }
+    let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
+    wait_for(place.busy_ms, || {
+        [sql::ERASE_DELETED, sql::SYNC_FULL, full_fsync].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
+    })?;
+    Ok(conn)
+}
+
 /// Opens a further connection that writes: the one of the WAL checkpointer.
 pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
@@ -237,6 +266,14 @@ pub(super) fn connect_lone_probe(place: &FilePlace) -> Res<Connection> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     restrict_reader(&conn)?;
     Ok(conn)
+}
+
+/// Opens a reader that keeps every other connection out, and needs no `-shm` file therefore: on a full disk, there is no
+/// room for one. It reads the WAL, and leaves it as it is.
+pub(super) fn connect_excluding(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_lone_probe(place)?;
+    conn.execute_batch(sql::LOCK_FILE)?;
+    with_cache(conn)
 }
 
 /// Closes such a reader. With the last one SQLite removes the `-wal` and `-shm` files, if the WAL is empty.
@@ -385,6 +422,14 @@ pub(super) fn opening(path: &Path, fault: Fault) -> StoreError {
         Fault::Sql(error) => {
             damage(&error).unwrap_or_else(|| cannot_open(path, &error.to_string(), Some(Box::new(error))))
         }
+    }
+}
+
+/// Returns the error of something that failed while opening; of a lock that was not free in time, with its holder.
+pub(super) fn opening_place(place: &FilePlace, fault: Fault) -> StoreError {
+    match fault {
+        Fault::Sql(error) if is_busy(&error) => place.busy(),
+        fault => opening(&place.path, fault),
     }
 }
 

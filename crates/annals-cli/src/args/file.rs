@@ -30,6 +30,13 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Make the views, indexes and triggers of the store anew that are missing or differ, before the report
+    #[arg(long)]
+    pub(crate) fix: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct MigrateArgs {
     /// Retain the older file beside the store, as NAME.format-N
     #[arg(long)]
