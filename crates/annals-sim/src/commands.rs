@@ -9,7 +9,7 @@ use annals::base::{Clock as _, SystemClock};
 use annals::store::Synchronous;
 use serde_json::{Value, json};
 
-use crate::{controls, cuts, faults, flips, forgeries, kills, trace, vfs};
+use crate::{controls, cuts, faults, flips, forgeries, kills, recoveries, trace, vfs};
 
 const USAGE: &str = "\
 annals-sim cuts [N]     cuts the power N times behind operations of random workloads
@@ -18,12 +18,13 @@ annals-sim controls     plants faults that the cuts and the kills must find, eac
 annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
 annals-sim flips        changes every STRIDE-th byte of a store by two masks
 annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writes hostile content, and reads them
+annals-sim recover [N]  damages a store in 40 ways, N times where by chance, and counts what a recovery gives back
 
 --seed N            the seed of the first workload (1)
 --jobs N            threads (all cores)
 --traces N          cuts: the number of workloads, in place of N / cuts-per-trace
 --cuts-per-trace N  cuts, controls (100)
---stride N          faults, flips (1); cuts: after every N-th operation in each mode, in place of random ones
+--stride N          faults, flips, recover (1); cuts: after every N-th operation in each mode, in place of random ones
 --only NAME         faults: one kind; controls: one control; flips: the pages of one table or index
 --nth N             faults, forgeries: one case
 --first N           flips: the first byte (0)
@@ -152,6 +153,12 @@ fn run(args: &CommandArgs) -> Result<(Value, bool), String> {
         "faults" => run_faults(args),
         "forgeries" => run_forgeries(args),
         "flips" => run_flips(args),
+        "recover" => recoveries::run(&recoveries::RecoverPlan {
+            seed: args.number("seed")?.unwrap_or(1),
+            rounds: args.count.unwrap_or(1),
+            stride: args.number("stride")?.unwrap_or(1) as usize,
+            jobs: args.jobs()?,
+        }),
         verb => Err(format!("{verb} is not a verb\n\n{USAGE}")),
     }
 }

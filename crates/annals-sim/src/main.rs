@@ -29,6 +29,8 @@ mod older;
 #[cfg(unix)]
 mod proxy;
 #[cfg(unix)]
+mod recoveries;
+#[cfg(unix)]
 mod rng;
 #[cfg(unix)]
 mod spent;
