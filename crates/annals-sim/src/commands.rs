@@ -1,7 +1,7 @@
 //! The verbs of the command and their results.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use annals::base::{Clock as _, SystemClock};
 use annals::store::Synchronous;
 use serde_json::{Value, json};
 
-use crate::{controls, cuts, faults, flips, forgeries, kills, trace, vfs};
+use crate::{accidents, controls, cuts, faults, flips, forgeries, kills, trace, vfs};
 
 const USAGE: &str = "\
 annals-sim cuts [N]     cuts the power N times behind operations of random workloads
@@ -18,13 +18,17 @@ annals-sim controls     plants faults that the cuts and the kills must find, eac
 annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
 annals-sim flips        changes every STRIDE-th byte of a store by two masks
 annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writes hostile content, and reads them
+annals-sim accidents    removes, replaces, overwrites and cuts files of a store that is closed, in use or was killed
 
 --seed N            the seed of the first workload (1)
 --jobs N            threads (all cores)
 --traces N          cuts: the number of workloads, in place of N / cuts-per-trace
 --cuts-per-trace N  cuts, controls (100)
 --stride N          faults, flips (1); cuts: after every N-th operation in each mode, in place of random ones
---only NAME         faults: one kind; controls: one control; flips: the pages of one table or index
+--only NAME         faults: one kind; controls: one control; flips: the pages of one table or index; accidents: a part
+                    of the name
+--share N           accidents: every N-th case (1)
+--worker PROGRAM    accidents: another annals-sim, whose library is judged
 --nth N             faults, forgeries: one case
 --first N           flips: the first byte (0)
 --count N           flips: the number of bytes
@@ -86,6 +90,10 @@ pub(crate) fn main() -> ExitCode {
         Some("forger") => {
             std::panic::set_hook(Box::new(|_| {}));
             return told(forgeries::work(&words.skip(1).collect::<Vec<_>>()));
+        }
+        Some("accident-worker") => {
+            let words: Vec<_> = words.skip(1).collect();
+            return accidents::work(&words).map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
         }
         _ => {}
     }
@@ -149,6 +157,7 @@ fn run(args: &CommandArgs) -> Result<(Value, bool), String> {
         "cuts" => run_cuts(args),
         "controls" => run_controls(args),
         "kills" => run_kills(args),
+        "accidents" => run_accidents(args),
         "faults" => run_faults(args),
         "forgeries" => run_forgeries(args),
         "flips" => run_flips(args),
@@ -266,6 +275,35 @@ fn run_kills(args: &CommandArgs) -> Result<(Value, bool), String> {
         "failures": counts.failures,
     });
     Ok((result, counts.lost + counts.wrong == 0))
+}
+
+fn run_accidents(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let plan = accidents::AccidentPlan {
+        share: args.number("share")?.unwrap_or(1) as usize,
+        worker: args.text("worker").map(PathBuf::from),
+        only: args.text("only").map(str::to_owned),
+        jobs: args.jobs()?,
+    };
+    let counts = accidents::run(&plan)?;
+    let result = json!({
+        "accidents_run": counts.run,
+        "lost_silently": counts.lost_silently,
+        "changed_by_refused_open": counts.changed_by_refused_open,
+        "lies": counts.lies,
+        "panics": counts.panics,
+        "hangs": counts.hangs,
+        "untold": counts.untold.values().sum::<u64>(),
+        "untold_reasons": counts.untold,
+        "without_effect": counts.without_effect,
+        "opens_refused": counts.refused,
+        "opens_reported": counts.reported,
+        "opens_whole": counts.whole,
+        "ended_by_system": counts.ended_by_system,
+        "controls_run": counts.controls,
+        "controls_found": counts.controls_found,
+        "failures": counts.failures,
+    });
+    Ok((result, counts.bad() == 0))
 }
 
 fn run_faults(args: &CommandArgs) -> Result<(Value, bool), String> {

@@ -3,6 +3,8 @@
 //! `docs/reliability.md` describes the model of the disk, the workload, the verdicts and the commands.
 
 #[cfg(unix)]
+mod accidents;
+#[cfg(unix)]
 mod commands;
 #[cfg(unix)]
 mod controls;

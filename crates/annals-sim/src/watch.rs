@@ -85,12 +85,21 @@ pub(crate) struct InjectedFault {
 /// Calls for which a lock stays taken: SQLite waits up to 10 s for a lock that is never given back.
 const BUSY_CALLS: u64 = 20;
 
+/// A halt of the next call of a kind, before it reaches the operating system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallHalt {
+    pub(crate) call: FileCall,
+    /// Returns when the call may go on.
+    pub(crate) wait: fn(),
+}
+
 /// A folder that is watched as long as it is registered.
 #[derive(Debug)]
 pub(crate) struct FolderWatch {
     folder: PathBuf,
     log: Option<Arc<Log>>,
     fault: Mutex<Option<InjectedFault>>,
+    halt: Mutex<Option<CallHalt>>,
     counts: [AtomicU64; CALLS],
     fired: AtomicU64,
 }
@@ -115,6 +124,7 @@ impl FolderWatch {
             folder: folder.to_path_buf(),
             log,
             fault: Mutex::new(None),
+            halt: Mutex::new(None),
             counts: [const { AtomicU64::new(0) }; CALLS],
             fired: AtomicU64::new(0),
         });
@@ -135,6 +145,11 @@ impl FolderWatch {
         self.fired.store(0, Ordering::SeqCst);
     }
 
+    /// Sets a halt, which happens once.
+    pub(crate) fn set_halt(&self, halt: CallHalt) {
+        *self.halt.lock() = Some(halt);
+    }
+
     /// Returns the number of calls since the fault was set.
     pub(crate) fn calls(&self, call: FileCall) -> u64 {
         self.counts[call as usize].load(Ordering::SeqCst)
@@ -146,6 +161,10 @@ impl FolderWatch {
     }
 
     fn hit(&self, call: FileCall) -> Option<FaultKind> {
+        let halt = self.halt.lock().take_if(|halt| halt.call == call);
+        if let Some(halt) = halt {
+            (halt.wait)();
+        }
         let count = self.counts[call as usize].fetch_add(1, Ordering::SeqCst) + 1;
         let fault = (*self.fault.lock()).filter(|fault| fault.kind.call == call)?;
         let lasts = match (fault.persistent, fault.kind.code) {
