@@ -36,6 +36,9 @@ pub enum ErrorKind {
     OutcomeUnknown,
     /// The file is damaged, or it is not a store.
     Corrupt,
+    /// Another program has changed the schema of the file: it has an index, view or trigger too many, or one is missing
+    /// or differs. The rows are not damaged by that.
+    SchemaChanged,
     /// The file was written by a newer version.
     NewerFormat,
     /// The file was written by an older version, and may not be migrated by this open.
@@ -156,6 +159,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         E::Busy { .. } | E::WalLimit { .. } | E::Leased { .. } | E::LeaseLimit { .. } => ErrorKind::Busy,
         E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
+        E::SchemaChanged { .. } => ErrorKind::SchemaChanged,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,
         E::OlderFormat { .. } => ErrorKind::OlderFormat,
         E::ThreadNotFound { .. }

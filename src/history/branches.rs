@@ -10,8 +10,8 @@ use std::fmt;
 use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace};
 use crate::store::{
-    BranchRecord, CheckpointQuery, CheckpointRecord, CheckpointRef, NewOperation, OperationChange, OperationField,
-    OperationKind, OperationValue, StoreError,
+    BranchRecord, CheckpointQuery, CheckpointRecord, CheckpointRef, ExpectedNewest, NewOperation, OperationChange,
+    OperationField, OperationKind, OperationValue, StoreError,
 };
 
 use super::snapshot::Snapshot;
@@ -62,6 +62,12 @@ struct BranchNames {
     current: Option<String>,
 }
 
+impl BranchNames {
+    fn at(&self, name: &str) -> Option<CheckpointId> {
+        self.named.iter().find(|(of, _)| of == name).map(|(_, at)| *at)
+    }
+}
+
 impl Thread {
     /// Moves the head back to a checkpoint of the thread, in one durable operation; the heads of subgraphs that persist
     /// their state follow. Nothing is deleted: the checkpoints after it become an abandoned branch with the next
@@ -93,7 +99,8 @@ impl Thread {
     /// ```
     pub fn rewind_to(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         self.own(snapshot.point(), "rewind")?;
-        let changes = self.head_changes(snapshot.id())?;
+        let head = self.head_id()?;
+        let changes = self.head_changes(head, snapshot.id())?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -106,7 +113,8 @@ impl Thread {
     /// that persist their state follow.
     ///
     /// # Errors
-    /// As [`Thread::rewind_to`]; [`StoreError::FieldConflict`] if another writer renamed the branch.
+    /// As [`Thread::rewind_to`]; [`StoreError::FieldConflict`] if another writer renamed the branch or moved its end
+    /// since it was read, or was faster.
     ///
     /// # Example
     /// ```
@@ -134,21 +142,26 @@ impl Thread {
     /// ```
     pub fn switch(&self, branch: &ThreadBranch) -> Result<(), StoreError> {
         self.own(branch.last.point(), "switch")?;
-        let names = self.branch_names()?;
-        let mut changes = self.head_changes(branch.last.id())?;
-        if let (true, Some(left)) = (names.current != branch.name, &names.current) {
-            let at = names.named.iter().find(|(name, _)| name == left).map(|(_, at)| *at);
-            let head = self.root().head()?.map(|head| head.id());
-            changes.push(self.branch_change(left, at, head));
-        }
+        let (newest, names) = self.names_to_change()?;
+        let head = self.head_id()?;
+        let mut changes = self.head_changes(head, branch.last.id())?;
         if names.current != branch.name {
+            if let Some(name) = &branch.name
+                && names.at(name) != Some(branch.last.id())
+            {
+                let field = OperationField::Branch(name.clone()).to_string();
+                return Err(StoreError::FieldConflict { thread: self.id().clone(), field });
+            }
+            if let Some(left) = &names.current {
+                changes.push(self.branch_change(left, names.at(left), head));
+            }
             changes.push(self.current_change(names.current, branch.name.clone()));
         }
         if changes.is_empty() {
             return Ok(());
         }
         let mut operation = NewOperation::new(OperationKind::Switch, self.store().now());
-        operation.changes = changes;
+        (operation.changes, operation.newest) = (changes, Some(newest));
         self.operate(operation).map(|_| ())
     }
 
@@ -159,20 +172,20 @@ impl Thread {
     /// [`StoreError::Invalid`] if the thread has no checkpoint, if another branch has this name, or if the name is
     /// empty, longer than 256 bytes or holds a NUL; [`StoreError::FieldConflict`] if another writer was faster.
     pub fn name_branch(&self, name: &str) -> Result<(), StoreError> {
-        let names = self.branch_names()?;
-        let Some(head) = self.root().head()? else {
+        let (newest, names) = self.names_to_change()?;
+        let Some(head) = self.head_id()? else {
             return Err(StoreError::Invalid { field: "branch", reason: "the thread has no checkpoint".into() });
         };
         if names.current.as_deref() == Some(name) {
             return Ok(());
         }
         self.not_taken(&names, name)?;
-        let mut changes = vec![self.branch_change(name, None, Some(head.id()))];
+        let mut changes = vec![self.branch_change(name, None, Some(head))];
         if let Some((old, at)) = names.named.iter().find(|(old, _)| Some(old) == names.current.as_ref()) {
             changes.push(self.branch_change(old, Some(*at), None));
         }
         changes.push(self.current_change(names.current, Some(name.to_owned())));
-        self.operate_names(changes)
+        self.operate_names(changes, newest)
     }
 
     /// Gives a name to the branch that ends at a checkpoint of the thread. The head stays where it is.
@@ -182,8 +195,9 @@ impl Thread {
     /// [`Thread::name_branch`].
     pub fn name_branch_at(&self, name: &str, snapshot: &Snapshot) -> Result<(), StoreError> {
         self.own(snapshot.point(), "branch")?;
-        self.not_taken(&self.branch_names()?, name)?;
-        self.operate_names(vec![self.branch_change(name, None, Some(snapshot.id()))])
+        let (newest, names) = self.names_to_change()?;
+        self.not_taken(&names, name)?;
+        self.operate_names(vec![self.branch_change(name, None, Some(snapshot.id()))], newest)
     }
 
     /// Takes its name from a branch. Its checkpoints stay.
@@ -191,15 +205,15 @@ impl Thread {
     /// # Errors
     /// [`StoreError::BranchNotFound`]; [`StoreError::FieldConflict`] if another writer was faster.
     pub fn remove_branch_name(&self, name: &str) -> Result<(), StoreError> {
-        let names = self.branch_names()?;
-        let Some((_, at)) = names.named.iter().find(|(of, _)| of == name) else {
+        let (newest, names) = self.names_to_change()?;
+        let Some(at) = names.at(name) else {
             return Err(StoreError::BranchNotFound { thread: self.id().clone(), name: name.to_owned() });
         };
-        let mut changes = vec![self.branch_change(name, Some(*at), None)];
+        let mut changes = vec![self.branch_change(name, Some(at), None)];
         if names.current.as_deref() == Some(name) {
             changes.push(self.current_change(names.current, None));
         }
-        self.operate_names(changes)
+        self.operate_names(changes, newest)
     }
 
     /// Returns the branch with a name.
@@ -278,9 +292,21 @@ impl Thread {
         Ok(names)
     }
 
-    fn operate_names(&self, changes: Vec<OperationChange>) -> Result<(), StoreError> {
+    /// Reads the names for an operation that changes some of them. The operation states the newest one before it,
+    /// because it rests on names that it does not change.
+    fn names_to_change(&self) -> Result<(ExpectedNewest, BranchNames), StoreError> {
+        self.store().settle_abandoned();
+        Ok((self.newest_operation()?, self.branch_names()?))
+    }
+
+    fn head_id(&self) -> Result<Option<CheckpointId>, StoreError> {
+        self.store().settle_abandoned();
+        self.store().backend().head_id(self.id(), &Namespace::root())
+    }
+
+    fn operate_names(&self, changes: Vec<OperationChange>, newest: ExpectedNewest) -> Result<(), StoreError> {
         let mut operation = NewOperation::new(OperationKind::NameBranch, self.store().now());
-        operation.changes = changes;
+        (operation.changes, operation.newest) = (changes, Some(newest));
         self.operate(operation).map(|_| ())
     }
 
@@ -317,18 +343,22 @@ impl Thread {
         Err(StoreError::Invalid { field, reason })
     }
 
-    /// Returns the changes that move the head of the thread to a checkpoint, and the heads of subgraphs along; none if
-    /// all of them are there.
-    pub(super) fn head_changes(&self, to: CheckpointId) -> Result<Vec<OperationChange>, StoreError> {
+    /// Returns the changes that move the head of the thread from where it was read to a checkpoint, and the heads of
+    /// subgraphs along; none if it is there.
+    fn head_changes(&self, head: Option<CheckpointId>, to: CheckpointId) -> Result<Vec<OperationChange>, StoreError> {
+        if head == Some(to) { Ok(Vec::new()) } else { self.head_moves(head, to) }
+    }
+
+    /// Returns the changes that move the head of the thread from one checkpoint to another one, and the heads of
+    /// subgraphs along. The first one is there also if the head is at the other checkpoint already.
+    pub(super) fn head_moves(
+        &self,
+        from: Option<CheckpointId>,
+        to: CheckpointId,
+    ) -> Result<Vec<OperationChange>, StoreError> {
         let root = self.root();
-        root.store().settle_abandoned();
         let backend = root.store().backend();
-        let head = backend.head_id(root.id(), root.namespace())?;
-        let mut changes = Vec::new();
-        if head == Some(to) {
-            return Ok(changes);
-        }
-        changes.push(OperationChange::head(root.id().clone(), root.namespace().clone(), head, Some(to)));
+        let mut changes = vec![OperationChange::head(root.id().clone(), root.namespace().clone(), from, Some(to))];
         let at = self.stored(to)?;
         let mut target: Option<MoveTarget> = None;
         for namespace in backend.namespaces(root.id())? {

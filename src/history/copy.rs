@@ -109,6 +109,13 @@ impl Thread {
             if records.is_empty() {
                 return Err(StoreError::ThreadNotFound { id: self.id().clone() });
             }
+            if !copying.is_elsewhere && self.id() == copy.id() {
+                // Its checkpoints can be stored once more or not, by the changes to them since. The copy is refused in
+                // any case.
+                let found = source.head_id(self.id(), self.namespace())?;
+                let (thread, namespace) = (self.id().clone(), self.namespace().clone());
+                return Err(StoreError::Conflict { thread, namespace, expected: None, found });
+            }
             if copying.is_elsewhere && has_all(&**target, copy.id(), &records)? {
                 return Ok(copy);
             }
@@ -540,4 +547,27 @@ fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrite
 fn timers(record: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<NewTimer> {
     let timer = |(task, at)| NewTimer::new(record.point.checkpoint, task, Some(at));
     sleeping(record, writes).into_iter().map(timer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::{Store, StoreError};
+
+    #[test]
+    fn a_thread_is_not_copied_onto_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        for store in [Store::memory(), Store::open(folder.path().join("x.db")).unwrap()] {
+            let missing = store.thread("none").unwrap().copy_to("none");
+            assert!(matches!(missing, Err(StoreError::ThreadNotFound { .. })), "{missing:?}");
+            let trip = store.thread("trip").unwrap();
+            let head = trip.write().set("n", 1).commit().unwrap();
+            // A fork has the checkpoints of its beginning alone, and no operation.
+            let fork = trip.at(head).unwrap().fork_to("fork").unwrap();
+            for thread in [&trip, &fork] {
+                for copy in [thread.copy_to(thread.id()), thread.copy_into(&store, thread.id())] {
+                    assert!(matches!(copy, Err(StoreError::Conflict { .. })), "{copy:?}");
+                }
+            }
+        }
+    }
 }

@@ -45,6 +45,7 @@ mod thread;
 mod thread_file;
 mod transfer;
 mod trash;
+mod undo;
 mod update;
 mod usage;
 mod watch;

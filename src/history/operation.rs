@@ -1,25 +1,18 @@
-//! The operations of a thread: its runs and updates, and the stored operations between them; undo and redo.
+//! The operations of a thread: its runs and updates, and the stored operations between them.
 //!
-//! A run or an update is derived from its checkpoints, so that it costs nothing. Each entry of the walk leaves the
-//! thread in a state that later entries build on: undo goes back along these states, and redo goes forward again until
-//! something else is done. *Absent:* the meaning of values; an undo moves heads and names, and writes no checkpoint.
-//!
-//! Invariant: nothing is deleted by an undo, so it can be undone.
+//! A run or an update is derived from its checkpoints, so that it costs nothing. *Absent:* undo and redo, and the
+//! meaning of values.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::base::limits::{HISTORY_PAGE_ROWS, OPERATION_ROWS_MIN};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::{
-    Backend, CachedHead, CheckpointQuery, CheckpointRecord, HeadKey, NewOperation, OperationChange, OperationField,
+    Backend, CheckpointQuery, CheckpointRecord, ExpectedNewest, NewOperation, OperationChange, OperationField,
     OperationKind, OperationQuery, OperationRecord, OperationTarget, OperationValue, Source, StoreError,
 };
 
-use super::snapshot::Snapshot;
 use super::thread::Thread;
-
-/// About how many bytes an operation takes that an undo retains for the next one.
-const OPERATION_BYTES: usize = 512;
 
 /// A change of a thread as a whole, which can be undone: by a run or an update, or by a stored operation.
 ///
@@ -109,7 +102,7 @@ impl Operation {
         }
     }
 
-    fn target(&self) -> OperationTarget {
+    pub(super) fn target(&self) -> OperationTarget {
         match self {
             Self::Commits(group) => OperationTarget::Commits(group.last),
             Self::Stored(record) => OperationTarget::Operation(record.id),
@@ -117,7 +110,7 @@ impl Operation {
     }
 
     /// Returns the operation that an undo or a redo is about, with its kind.
-    fn reverts(&self) -> Option<(OperationKind, OperationTarget)> {
+    pub(super) fn reverts(&self) -> Option<(OperationKind, OperationTarget)> {
         match self {
             Self::Stored(record @ OperationRecord { kind: OperationKind::Undo | OperationKind::Redo, .. }) => {
                 record.target.map(|target| (record.kind, target))
@@ -127,17 +120,14 @@ impl Operation {
     }
 
     /// Returns the head of the root namespace of a thread after it, if it changed that.
-    fn head_after(&self, thread: &ThreadId) -> Option<CheckpointId> {
+    pub(super) fn head_after(&self, thread: &ThreadId) -> Option<CheckpointId> {
         match self {
             Self::Commits(group) => Some(group.last),
             Self::Stored(record) => {
                 let is_head = |change: &&OperationChange| {
                     change.thread == *thread && change.namespace.is_root() && change.field == OperationField::Head
                 };
-                match record.changes.iter().find(is_head)?.after {
-                    Some(OperationValue::Checkpoint(id)) => Some(id),
-                    _ => None,
-                }
+                record.changes.iter().find(is_head).and_then(after_checkpoint)
             }
         }
     }
@@ -153,7 +143,7 @@ pub struct Operations {
 /// The checkpoints and the stored operations of a thread that were read but not returned yet, and the queries for the
 /// older ones. The first pages are short: an undo needs a few rows.
 #[derive(Debug)]
-struct OperationPages {
+pub(super) struct OperationPages {
     checkpoints: VecDeque<CheckpointRecord>,
     older_checkpoints: Option<CheckpointQuery>,
     stored: VecDeque<OperationRecord>,
@@ -161,7 +151,7 @@ struct OperationPages {
 }
 
 impl OperationPages {
-    fn of(thread: &ThreadId) -> Self {
+    pub(super) fn of(thread: &ThreadId) -> Self {
         let mut checkpoints = CheckpointQuery::new(thread.clone(), Namespace::root());
         checkpoints.limit = OPERATION_ROWS_MIN;
         let stored = OperationQuery::new().thread(thread.clone()).limit(OPERATION_ROWS_MIN);
@@ -173,8 +163,20 @@ impl OperationPages {
         }
     }
 
+    /// Returns the newest operation of the thread. No operation must have been returned yet.
+    pub(super) fn newest(&self, thread: &ThreadId) -> ExpectedNewest {
+        let operation = self.stored.front().map(|record| record.id);
+        let checkpoint = self.checkpoints.front().map(|record| record.point.checkpoint);
+        ExpectedNewest::new(thread.clone(), operation, checkpoint)
+    }
+
+    /// Returns the number of rows that were read and not returned yet.
+    pub(super) fn rows(&self) -> usize {
+        self.checkpoints.len() + self.stored.len()
+    }
+
     /// Reads the next page of each kind that is used up.
-    fn fill(&mut self, backend: &dyn Backend) -> Result<(), StoreError> {
+    pub(super) fn fill(&mut self, backend: &dyn Backend) -> Result<(), StoreError> {
         let longer = |rows: usize| (2 * rows).min(HISTORY_PAGE_ROWS);
         if self.checkpoints.is_empty()
             && let Some(query) = &mut self.older_checkpoints
@@ -199,7 +201,8 @@ impl OperationPages {
         Ok(())
     }
 
-    fn read(&mut self, backend: &dyn Backend) -> Result<Option<Operation>, StoreError> {
+    /// Returns the next older operation.
+    pub(super) fn read(&mut self, backend: &dyn Backend) -> Result<Option<Operation>, StoreError> {
         self.fill(backend)?;
         let is_stored = match (self.stored.front(), self.checkpoints.front()) {
             (Some(stored), Some(checkpoint)) => stored.seq >= checkpoint.seq,
@@ -234,6 +237,14 @@ impl OperationPages {
     }
 }
 
+/// Returns the checkpoint that a field names after a change.
+pub(super) fn after_checkpoint(change: &OperationChange) -> Option<CheckpointId> {
+    match change.after {
+        Some(OperationValue::Checkpoint(id)) => Some(id),
+        _ => None,
+    }
+}
+
 impl Operations {
     pub(super) fn of(thread: &Thread) -> Self {
         Self { thread: thread.with_namespace(Namespace::root()), pages: OperationPages::of(thread.id()) }
@@ -254,148 +265,6 @@ impl Iterator for Operations {
     }
 }
 
-/// The operations of a thread, read as far back as they are asked for. The newest one has index 0.
-struct OperationWalk<'a> {
-    backend: &'a dyn Backend,
-    rest: OperationPages,
-    read: Vec<Operation>,
-}
-
-impl<'a> OperationWalk<'a> {
-    fn of(thread: &'a Thread) -> Self {
-        Self { backend: &**thread.store().backend(), rest: OperationPages::of(thread.id()), read: Vec::new() }
-    }
-
-    fn get(&mut self, index: usize) -> Result<Option<&Operation>, StoreError> {
-        while self.read.len() <= index {
-            match self.rest.read(self.backend)? {
-                Some(operation) => self.read.push(operation),
-                None => return Ok(None),
-            }
-        }
-        Ok(self.read.get(index))
-    }
-
-    fn target(&mut self, index: usize) -> Result<Option<OperationTarget>, StoreError> {
-        Ok(self.get(index)?.map(Operation::target))
-    }
-
-    /// Returns the index of an operation that is older than the one at an index; `None` if it is lost.
-    fn find(&mut self, target: OperationTarget, after: usize) -> Result<Option<usize>, StoreError> {
-        let mut index = after + 1;
-        while let Some(operation) = self.get(index)? {
-            if operation.target() == target {
-                return Ok(Some(index));
-            }
-            index += 1;
-        }
-        Ok(None)
-    }
-
-    /// Returns the index of the newest operation that is not undone. An operation on several threads may be undone
-    /// through another thread, so newer operations than it can be left. `is_undone` are the undos and redos of
-    /// operations before the first one.
-    fn newest_done(&mut self, is_undone: &mut IsUndone) -> Result<Option<usize>, StoreError> {
-        let mut index = 0;
-        while let Some(operation) = self.get(index)? {
-            match operation.reverts() {
-                Some((kind, target)) => _ = is_undone.entry(target).or_insert(kind == OperationKind::Undo),
-                None if is_undone.remove(&operation.target()) == Some(true) => {}
-                None => return Ok(Some(index)),
-            }
-            index += 1;
-        }
-        Ok(None)
-    }
-
-    /// Returns the index of the operation that was undone last and can be made again.
-    fn newest_undone(&mut self) -> Result<Option<usize>, StoreError> {
-        let mut reverts = Vec::new();
-        while let Some(found) = self.get(reverts.len())?.and_then(Operation::reverts) {
-            reverts.push(found);
-        }
-        let mut undone = Vec::new();
-        for (kind, target) in reverts.iter().rev() {
-            match kind {
-                OperationKind::Undo => undone.push(*target),
-                _ => undone.retain(|other| other != target),
-            }
-        }
-        match undone.pop() {
-            Some(target) => self.find(target, reverts.len().saturating_sub(1)),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns the head of the root namespace before the operation at an index.
-    fn head_before(&mut self, thread: &ThreadId, index: usize) -> Result<Option<CheckpointId>, StoreError> {
-        let mut older = index + 1;
-        while let Some(operation) = self.get(older)? {
-            if let Some(head) = operation.head_after(thread) {
-                return Ok(Some(head));
-            }
-            older += 1;
-        }
-        Ok(None)
-    }
-}
-
-/// The newest undo or redo of each operation that older operations are not: `true` if it is undone.
-type IsUndone = HashMap<OperationTarget, bool>;
-
-/// The place of the last undo of a thread, in the cache of the store: the next undo goes on there, if nothing else was
-/// done since. Without it each of n undos would read the undos before it.
-struct UndoPlace {
-    /// The id of the undo.
-    undo: u64,
-    /// The newest operation when the undo began. Another one between the two is not part of the place.
-    before: OperationTarget,
-    /// The operations that are older than the undone one.
-    rest: OperationPages,
-    read: Vec<Operation>,
-    is_undone: IsUndone,
-}
-
-impl UndoPlace {
-    /// Returns the walk of the next undo. It begins at the place of the last one, whose id is returned too, if that is
-    /// the newest operation, and nothing was done beside it.
-    fn walk(thread: &Thread) -> Result<(OperationWalk<'_>, IsUndone, Option<u64>), StoreError> {
-        let mut fresh = OperationWalk::of(thread);
-        let cached = thread.store().heads().take(thread.id(), &Namespace::root(), HeadKey::Operations);
-        let Some(place) = cached.and_then(|cached| cached.head.downcast::<Self>().ok()) else {
-            return Ok((fresh, IsUndone::new(), None));
-        };
-        let newest = [fresh.target(0)?, fresh.target(1)?];
-        if newest != [Some(OperationTarget::Operation(place.undo)), Some(place.before)] {
-            return Ok((fresh, IsUndone::new(), None));
-        }
-        let Self { undo, rest, read, is_undone, .. } = *place;
-        Ok((OperationWalk { rest, read, ..fresh }, is_undone, Some(undo)))
-    }
-
-    /// Puts a place into the cache: that of an undo, behind the operation at an index, which it has undone.
-    fn retain(
-        thread: &Thread,
-        (before, undo): (OperationTarget, u64),
-        index: usize,
-        walk: OperationWalk<'_>,
-        is_undone: IsUndone,
-    ) {
-        let OperationWalk { rest, mut read, .. } = walk;
-        read.drain(..=index);
-        let rows = rest.checkpoints.len() + rest.stored.len() + read.len() + is_undone.len();
-        thread.store().heads().put(CachedHead {
-            thread: thread.id().clone(),
-            namespace: Namespace::root(),
-            // The place is found by the id of the undo.
-            checkpoint: CheckpointId::default(),
-            schema: HeadKey::Operations,
-            bytes: rows * OPERATION_BYTES,
-            head: Box::new(Self { undo, before, rest, read, is_undone }),
-        });
-    }
-}
-
 impl Thread {
     /// Returns the operations of the thread, newest first: its runs and updates, moves of its head, names of branches,
     /// undos and redos. A run that was continued after an operation counts as two.
@@ -410,160 +279,16 @@ impl Thread {
         Ok(operations)
     }
 
-    /// Undoes the newest operation that is not undone: the head moves to the checkpoint at which it was before, and
-    /// branches get back their earlier names. Nothing is deleted; [`Thread::redo`] makes the operation again until
-    /// something else is done. Returns the operation, `None` if there is nothing to undo: the first checkpoint of a
-    /// thread stays its head.
-    ///
-    /// An operation on several threads is undone in all of them.
-    ///
-    /// # Errors
-    /// [`StoreError::CheckpointPruned`] if the checkpoint to which the head would move was pruned;
-    /// [`StoreError::Conflict`], [`StoreError::FieldConflict`] if another writer was faster, or changed another thread
-    /// of the operation since; as [`Backend::operate`](crate::store::Backend::operate).
-    ///
-    /// # Example
-    /// ```
-    /// use annals::prelude::*;
-    ///
-    /// #[derive(State, Clone, Default)]
-    /// struct Note { text: String }
-    ///
-    /// # fn main() -> Result<()> {
-    /// let note = Store::memory().thread("monday")?.with_state::<Note>();
-    /// note.update(Note::update().text("draft"))?;
-    /// note.update(Note::update().text("edited"))?;
-    ///
-    /// note.thread().undo()?.expect("the update is undone");
-    /// assert_eq!(note.state()?.text, "draft");
-    /// note.thread().redo()?.expect("the update is made again");
-    /// assert_eq!(note.state()?.text, "edited");
-    /// assert!(note.thread().redo()?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn undo(&self) -> Result<Option<Operation>, StoreError> {
-        self.store().settle_abandoned();
-        let (mut walk, mut is_undone, last_undo) = UndoPlace::walk(self)?;
-        let Some(index) = walk.newest_done(&mut is_undone)? else { return Ok(None) };
-        let undone = walk.read[index].clone();
-        let before = last_undo.map_or_else(|| walk.read[0].target(), OperationTarget::Operation);
-        debug_assert!(self.is_newest_done(&undone, last_undo), "a place skips nothing that is done");
-        let changes = match &undone {
-            Operation::Commits(group) => {
-                let head = walk.head_before(self.id(), index)?;
-                match self.with_kept_parent(group).map(|()| head)? {
-                    Some(head) => self.head_changes(head)?,
-                    None => return Ok(None),
-                }
-            }
-            Operation::Stored(record) => {
-                let inverse = record.changes.iter().cloned().map(OperationChange::inverse);
-                self.on_present_subgraphs(inverse.collect())?
-            }
-        };
-        let undo = self.revert(OperationKind::Undo, &undone, changes)?;
-        UndoPlace::retain(self, (before, undo), index, walk, is_undone);
-        Ok(Some(undone))
-    }
-
-    /// Returns whether an operation is the newest one that is not undone, found from the newest operation on; also
-    /// `true` if that is not the last undo any more, at whose place the operation was found.
-    fn is_newest_done(&self, found: &Operation, last_undo: Option<u64>) -> bool {
-        let mut walk = OperationWalk::of(self);
-        let newest = walk.get(0).ok().flatten().map(Operation::target);
-        let has_changed = last_undo.is_none_or(|undo| newest != Some(OperationTarget::Operation(undo)));
-        let index = walk.newest_done(&mut IsUndone::new());
-        has_changed || matches!(index, Ok(Some(index)) if walk.read[index].target() == found.target())
-    }
-
-    /// Makes the operation again that was undone last. Returns it, `None` if nothing was undone since the last
-    /// operation of another kind.
-    ///
-    /// # Errors
-    /// As [`Thread::undo`].
-    pub fn redo(&self) -> Result<Option<Operation>, StoreError> {
-        self.store().settle_abandoned();
-        let mut walk = OperationWalk::of(self);
-        let Some(index) = walk.newest_undone()? else { return Ok(None) };
-        let undone = walk.read.swap_remove(index);
-        let changes = match &undone {
-            Operation::Commits(group) => self.head_changes(group.last)?,
-            Operation::Stored(record) => self.on_present_subgraphs(record.changes.clone())?,
-        };
-        self.revert(OperationKind::Redo, &undone, changes)?;
-        Ok(Some(undone))
-    }
-
-    /// Refuses to go back to before a run whose beginning, or the checkpoint before it, was pruned.
-    fn with_kept_parent(&self, group: &CommitGroup) -> Result<(), StoreError> {
-        let backend = self.store().backend();
-        let root = self.with_namespace(Namespace::root());
-        let first = backend.checkpoint(&root.point(group.first))?;
-        match first
-            .and_then(|first| first.parent_ref())
-            .map(|parent| backend.checkpoint(&parent))
-            .transpose()?
-            .flatten()
-        {
-            Some(parent) => Snapshot::kept(self.store(), parent).map(|_| ()),
-            None => Ok(()),
-        }
-    }
-
-    /// Stores an undo or a redo, and returns its id.
-    fn revert(&self, kind: OperationKind, of: &Operation, changes: Vec<OperationChange>) -> Result<u64, StoreError> {
-        let mut operation = NewOperation::new(kind, self.store().now());
-        operation.target = Some(of.target());
-        operation.changes = changes;
-        self.operate(operation)
+    /// Returns the newest operation of the thread.
+    pub(super) fn newest_operation(&self) -> Result<ExpectedNewest, StoreError> {
+        let mut pages = OperationPages::of(self.id());
+        pages.fill(&**self.store().backend())?;
+        Ok(pages.newest(self.id()))
     }
 
     /// Stores an operation with the actor of this handle.
     pub(super) fn operate(&self, mut operation: NewOperation) -> Result<u64, StoreError> {
         operation.actor = self.actor().map(ToOwned::to_owned);
         self.store().backend().operate(&operation)
-    }
-
-    /// Makes the changes of heads of subgraphs begin at their present heads: a run may have moved them since, also one
-    /// that was undone.
-    fn on_present_subgraphs(&self, mut changes: Vec<OperationChange>) -> Result<Vec<OperationChange>, StoreError> {
-        for change in &mut changes {
-            if change.field == OperationField::Head && !change.namespace.is_root() {
-                let present = self.store().backend().head_id(&change.thread, &change.namespace)?;
-                change.before = present.map(OperationValue::Checkpoint);
-            }
-        }
-        Ok(changes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::state::{DynSchema, DynUpdate};
-    use crate::store::Store;
-
-    #[test]
-    fn an_undo_finds_an_operation_that_came_beside_the_last_undo() -> Result<(), Box<dyn std::error::Error>> {
-        let thread = Store::memory().thread("trip")?;
-        let notes = thread.with_schema(DynSchema::new().append("notes").build());
-        for note in ["Bern", "Basel", "Genf"] {
-            notes.update(DynUpdate::new().set("notes", note))?;
-        }
-        let (mut walk, mut is_undone, last_undo) = UndoPlace::walk(&thread)?;
-        let index = walk.newest_done(&mut is_undone)?.ok_or("there is an update")?;
-        let (newest, update) = (walk.read[0].target(), walk.read[index].clone());
-        assert_eq!((index, last_undo), (0, None));
-        let before = walk.head_before(thread.id(), index)?.ok_or("there is an update before it")?;
-        let changes = thread.head_changes(before)?;
-        // Another process names a branch, before the undo is stored.
-        thread.name_branch_at("south", &thread.at("~1")?)?;
-        let undo = thread.revert(OperationKind::Undo, &update, changes)?;
-        UndoPlace::retain(&thread, (newest, undo), index, walk, is_undone);
-
-        let undone = thread.undo()?.ok_or("the branch is left")?;
-        assert_eq!(undone.name(), "name branch");
-        Ok(())
     }
 }

@@ -434,7 +434,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the head of a namespace is not the one that its change expects, and
-    /// [`StoreError::FieldConflict`] for other fields; [`StoreError::ThreadNotFound`],
+    /// [`StoreError::FieldConflict`] for other fields, and if the newest operation of a thread is not the one that the
+    /// operation states; [`StoreError::ThreadNotFound`],
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Invalid`]; and as [`Backend::commit`] for the disk.
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError>;
 
@@ -684,7 +685,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns what is known of a log that the store lacks. This implementation has no file, and returns `None`.
+    /// Returns a description of a log that the store lacks. This implementation has no file, and returns `None`.
     fn missing_log(&self) -> Option<String> {
         None
     }

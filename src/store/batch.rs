@@ -480,6 +480,10 @@ impl Batch {
             if self.checkpoints.is_empty() {
                 return invalid("batch.operation", "the batch has no checkpoints".into());
             }
+            if operation.newest.is_some() {
+                let reason = "the checkpoints of the batch are newer than any operation before it".into();
+                return invalid("operation.newest", reason);
+            }
             operation.validate()?;
         }
         self.parts().try_for_each(Self::validate_part)

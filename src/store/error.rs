@@ -1,5 +1,6 @@
 //! Errors of the store. Every message states the resulting state of the file.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::base::CodecError;
@@ -246,8 +247,8 @@ pub enum StoreError {
         /// The earlier failure.
         reason: String,
     },
-    /// The file, its write-ahead log or its shared memory was removed or replaced while this handle had it open. Whether
-    /// the commit is in the file at the path is not known: reopen the store, which says what is there. The handle
+    /// The file, its write-ahead log or its shared memory was removed or replaced while this handle had it open. The
+    /// commit may be in the file at the path or not: reopen the store, which shows its commits. The handle
     /// accepts no more writes.
     #[error(
         "{}: {found} while the store was open; whether the commit is in the file at this path is not known, reopen the \
@@ -257,7 +258,7 @@ pub enum StoreError {
     FileReplaced {
         /// The path.
         path: PathBuf,
-        /// What was found.
+        /// The finding.
         found: String,
     },
     /// The write-ahead log beside the file does not continue it: it is that of another file, or older or newer than the
@@ -270,11 +271,11 @@ pub enum StoreError {
     ForeignLog {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The finding.
         reason: String,
     },
-    /// The write-ahead log of the file is missing, or a part of it: the last commits before it was copied are not there.
-    /// Nothing was changed. A file without its log can be opened for reading.
+    /// The write-ahead log of the file is missing, or a part of it: the last commits before it was copied are not
+    /// there. Nothing was changed. A file without its log can be opened for reading.
     #[error(
         "{} was not opened for writing: {reason}; nothing was changed. Put the log beside the file again, restore a \
          backup with `annals restore`, or accept the loss with `annals doctor --fix`",
@@ -283,7 +284,7 @@ pub enum StoreError {
     LogMissing {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The finding.
         reason: String,
     },
     /// The write-ahead log is past its limit, and a reader keeps it from being copied into the file. Nothing was
@@ -379,6 +380,22 @@ pub enum StoreError {
         /// The mismatch.
         reason: String,
     },
+    /// The schema of the file is not the one that this version makes: another program has added an index, a view, a
+    /// trigger or a table that reaches the store, or has removed or changed an index, a view or a trigger of it. The
+    /// rows are not said to be damaged. Nothing was written; [`Store::repair_schema`](super::Store::repair_schema)
+    /// makes each object anew that is missing or differs. The caller removes an added one.
+    #[error("the {kind} {name:?} {change}; nothing was written; {}", remedy(*change, statement))]
+    SchemaChanged {
+        /// The kind of the object: `index`, `table`, `trigger` or `view`.
+        kind: String,
+        /// Its name, cut to 64 characters.
+        name: String,
+        /// The change.
+        change: SchemaChange,
+        /// The statement that removes an object that was added, for any SQLite tool; `None` for another change, and for
+        /// a name that is too long or not printable.
+        statement: Option<String>,
+    },
     /// A stored value cannot be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -391,6 +408,31 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+}
+
+/// A change of the schema of a file by another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SchemaChange {
+    /// The object is not one of the store.
+    Added,
+    /// The table of an application has a foreign key to a table of the store.
+    Refers,
+    /// The object of the store is not there.
+    Missing,
+    /// The object of the store is another one.
+    Differs,
+}
+
+impl fmt::Display for SchemaChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Added => "is not made by this version",
+            Self::Refers => "refers to a table of the store",
+            Self::Missing => "is missing",
+            Self::Differs => "differs from the one that this version makes",
+        })
+    }
 }
 
 /// The kind of a constraint of a table.
@@ -483,6 +525,7 @@ impl StoreError {
             Self::NotKeyed { .. } => ("ValueError", "NOT_KEYED"),
             Self::OlderFormat { .. } => ("Exception", "OLDER_FORMAT"),
             Self::Corrupt { .. } => ("DatabaseError", "CORRUPT"),
+            Self::SchemaChanged { .. } => ("DatabaseError", "SCHEMA_CHANGED"),
             Self::Codec(CodecError::Decode { .. }) => ("ValueError", "INVALID_VALUE"),
             Self::Codec(CodecError::ForeignCodec { .. }) => ("NotImplementedError", "INVALID_VALUE"),
             Self::Codec(_) => ("TypeError", "INVALID_VALUE"),
@@ -501,6 +544,14 @@ fn or_none(id: &Option<CheckpointId>) -> String {
 
 fn at_byte(at: Option<usize>) -> String {
     at.map_or_else(String::new, |at| format!(" at byte {at}"))
+}
+
+fn remedy(change: SchemaChange, statement: &Option<String>) -> String {
+    match (change, statement) {
+        (SchemaChange::Missing | SchemaChange::Differs, _) => "`annals doctor --fix` makes it anew".into(),
+        (_, Some(statement)) => format!("`{statement}` removes it"),
+        (_, None) => "a tool of SQLite removes it".into(),
+    }
 }
 
 fn until_of(until: &Option<Timestamp>) -> String {
@@ -577,6 +628,15 @@ mod tests {
             ("NotKeyed", StoreError::NotKeyed { path: path(), given: reason() }),
             ("OlderFormat", StoreError::OlderFormat { path: path(), found: 1, supported: 2 }),
             ("Corrupt", StoreError::Corrupt { place: reason(), reason: reason() }),
+            (
+                "SchemaChanged",
+                StoreError::SchemaChanged {
+                    kind: "view".into(),
+                    name: reason(),
+                    change: SchemaChange::Added,
+                    statement: None,
+                },
+            ),
             ("Codec", CodecError::TooLarge { bytes: 1 }.into()),
             ("Read", StoreError::Read { reason: reason(), source: None }),
         ]

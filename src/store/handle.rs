@@ -23,7 +23,7 @@ use super::memory::MemoryBackend;
 use super::record::TimerRecord;
 use super::recovery::{LogSettled, Recovery, Restored};
 use super::sqlite::{GivenKeys, SqliteBackend};
-use super::stats::{Compaction, FormatMigration, StoreStats};
+use super::stats::{Compaction, FormatMigration, RemadeObject, StoreStats};
 
 /// The durability of an acknowledged commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -100,8 +100,9 @@ impl OpenOptions {
     /// Opens an existing store for reading only: the file and its write-ahead log are not written. Like every
     /// connection, a reader shares its locks in the `-shm` file beside the store, and makes it, with an empty `-wal`,
     /// if it is missing; both are removed when the last handle is closed, if the reader may write to the file. In a
-    /// folder that refuses them, the file is read without locks: should it change during a read, that fails with
-    /// [`StoreError::Busy`] and can be repeated. Default: off.
+    /// folder that refuses them, and on a full disk, the file is read without locks: should it change during a read,
+    /// that fails with [`StoreError::Busy`] and can be repeated. If its log is not empty on a full disk, each read
+    /// keeps other connections out while it lasts. Default: off.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
@@ -477,10 +478,73 @@ impl Store {
         super::sqlite::recover(from.as_ref(), to.as_ref(), &options.keys)
     }
 
-    /// Puts a copy of a backup at a path. The backup is verified as [`Store::check`] does, and copied first; what is at
+    /// Makes the views, indexes and triggers of a store anew that another program has removed or changed, and returns
+    /// them. The store need not be open, and cannot be: such a file is refused. `visit` is told of each object before
+    /// it is made, since an index of a large store takes some time. Rows are neither read nor changed otherwise; those
+    /// that were changed while a trigger was missing are found by [`Store::check`]. Of the options, the keys, the wait
+    /// for other processes and the network file systems count.
+    ///
+    /// # Errors
+    /// [`StoreError::SchemaChanged`] for an object that another program has added, which is not removed;
+    /// [`StoreError::Corrupt`] if a table is missing or differs; those of [`Store::open_with`] for a file that is not a
+    /// store of this format or has another key; [`StoreError::Busy`], [`StoreError::Write`]. The file is not changed.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::store::{OpenOptions, Store};
+    ///
+    /// # fn main() -> annals::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("notes.db");
+    /// drop(Store::open(&path)?);
+    /// # let other_program = annals::rusqlite::Connection::open(&path).unwrap();
+    /// other_program.execute_batch("DROP VIEW v_threads").unwrap();
+    /// # drop(other_program);
+    /// assert!(Store::open(&path).is_err());
+    /// let remade = Store::repair_schema(&path, &OpenOptions::new(), |_| {})?;
+    /// assert_eq!(remade[0].to_string(), "view v_threads");
+    /// Store::open(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn repair_schema(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        mut visit: impl FnMut(&RemadeObject),
+    ) -> Result<Vec<RemadeObject>, StoreError> {
+        super::sqlite::repair_schema(path.as_ref(), options, &mut visit)
+    }
+
+    /// Removes the file of a store in which nothing is stored, and returns whether it did: a command that had made a
+    /// new store and then failed leaves nothing behind. A store stays if a row of any table but that of its keys, a
+    /// table of an application or a search index is in it, or if a handle of any process has it open. Of the options
+    /// the same count as for [`Store::repair_schema`].
+    ///
+    /// # Errors
+    /// Those of [`Store::open_with`]. The file is not removed.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("notes.db");
+    /// let store = Store::open(&path)?;
+    /// assert!(!Store::remove_empty(&path, &OpenOptions::new())?, "it is open");
+    /// drop(store);
+    /// assert!(Store::remove_empty(&path, &OpenOptions::new())? && !path.exists());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn remove_empty(path: impl AsRef<Path>, options: &OpenOptions) -> Result<bool, StoreError> {
+        super::sqlite::remove_empty(path.as_ref(), options)
+    }
+
+    /// Puts a copy of a backup at a path. The backup is verified as [`Store::check`] does, and copied first; a file at
     /// the path gets another name beside it, with its log, and is not changed. So a crash leaves the old file or the
-    /// restored one at the path. To copy a file over another by hand is not safe: SQLite would replay the log of the old
-    /// file over the new one, which [`Store::open`] refuses.
+    /// restored one at the path. To copy a file over another by hand is not safe: SQLite would replay the log of the
+    /// old file over the new one, which [`Store::open`] refuses.
     ///
     /// # Errors
     /// Those of [`Store::open_with`] for the backup; [`StoreError::Corrupt`] if it has a problem; [`StoreError::Busy`]
@@ -512,8 +576,8 @@ impl Store {
         super::sqlite::restore(backup.as_ref(), path.as_ref(), options)
     }
 
-    /// Makes a store usable that [`Store::open`] refuses with [`StoreError::ForeignLog`] or [`StoreError::LogMissing`]. A
-    /// log that does not continue the file gets another name. Commits that were in a missing log are given up.
+    /// Makes a store usable that [`Store::open`] refuses with [`StoreError::ForeignLog`] or [`StoreError::LogMissing`].
+    /// A log that does not continue the file gets another name. Commits that were in a missing log are given up.
     ///
     /// # Errors
     /// [`StoreError::Busy`] if a process has the file open; [`StoreError::Write`]; those of an open of a file that is
@@ -522,8 +586,9 @@ impl Store {
         super::sqlite::settle_log(path.as_ref())
     }
 
-    /// Returns what is known of a log that the file lacks: it was copied without its log, or the log was removed. Such a
-    /// store is open for reading only, and shows the commits up to the last copy of the log. `None` of any other store.
+    /// Returns a description of a log that the file lacks: it was copied without its log, or the log was removed. Such
+    /// a store is open for reading only, and shows the commits up to the last copy of the log. `None` of any other
+    /// store.
     pub fn missing_log(&self) -> Option<String> {
         self.0.backend.missing_log()
     }

@@ -53,7 +53,7 @@ pub use check::{CheckReport, CheckedUpTo, Finding, Invariant, LogTail};
 pub use cipher::XChaCha20Poly1305;
 pub use cipher::{Cipher, CipherError, Key};
 pub use counts::ThreadCounts;
-pub use error::{SqlConstraint, StoreError};
+pub use error::{SchemaChange, SqlConstraint, StoreError};
 pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
@@ -62,8 +62,8 @@ pub use lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};
 pub use memory::MemoryBackend;
 pub(crate) use operation::TRASHED;
 pub use operation::{
-    BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
-    OperationTarget, OperationValue,
+    BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
+    OperationRecord, OperationTarget, OperationValue,
 };
 pub(crate) use prune::is_pruned;
 pub use prune::{PruneSpan, Pruned};
@@ -76,7 +76,7 @@ pub use record::{
 pub use recovery::{LogSettled, Lost, LostKind, Recovery, Restored};
 pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Snippet};
 pub use sqlite::{SqlTransaction, SqliteBackend};
-pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};
+pub use stats::{CommitStats, Compaction, FormatMigration, RemadeObject, StoreStats};
 pub use threads::{ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
 pub use watch::{LogProbe, LogSignal, LogWatch};
 

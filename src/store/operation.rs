@@ -136,6 +136,39 @@ pub struct NewOperation {
     pub target: Option<OperationTarget>,
     /// The changes, each of another field. At least one, at most 10,000.
     pub changes: Vec<OperationChange>,
+    /// The newest operation on which it rests; `None` if it rests on the fields of its changes alone.
+    pub newest: Option<ExpectedNewest>,
+}
+
+/// The newest operation of a thread that the writer of another one has read: a stored operation, or a run or an update,
+/// which is known by its checkpoint. The operation is refused if another one has come since.
+///
+/// Undo and redo state it, because the operation that they are about follows from all operations before them, and not
+/// from the fields that they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExpectedNewest {
+    /// The thread, which the operation changes.
+    pub thread: ThreadId,
+    /// The number of the newest stored operation with a change of the thread; `None` for none.
+    pub operation: Option<u64>,
+    /// The newest checkpoint of the root namespace; `None` for none.
+    pub checkpoint: Option<CheckpointId>,
+}
+
+impl ExpectedNewest {
+    /// Describes the newest operation of a thread.
+    pub fn new(thread: ThreadId, operation: Option<u64>, checkpoint: Option<CheckpointId>) -> Self {
+        Self { thread, operation, checkpoint }
+    }
+
+    /// Compares it with the newest operation in the store.
+    pub(crate) fn compare(&self, operation: Option<u64>, checkpoint: Option<CheckpointId>) -> Result<(), StoreError> {
+        if (self.operation, self.checkpoint) == (operation, checkpoint) {
+            return Ok(());
+        }
+        Err(StoreError::FieldConflict { thread: self.thread.clone(), field: "the newest operation".to_owned() })
+    }
 }
 
 /// A stored operation.
@@ -252,7 +285,7 @@ impl OperationChange {
 impl NewOperation {
     /// Starts an operation without an actor and without changes.
     pub fn new(kind: OperationKind, at: Timestamp) -> Self {
-        Self { kind, at, actor: None, target: None, changes: Vec::new() }
+        Self { kind, at, actor: None, target: None, changes: Vec::new(), newest: None }
     }
 
     /// Checks everything that can be checked without the log. Every backend calls this first.
@@ -281,6 +314,11 @@ impl NewOperation {
         let has_root = |thread: &ThreadId| fields.iter().any(|(of, namespace, _)| *of == thread && namespace.is_root());
         if !fields.iter().all(|(thread, ..)| has_root(thread)) {
             return invalid("operation.changes", "a thread without a change of its root namespace".into());
+        }
+        if let Some(newest) = &self.newest
+            && !has_root(&newest.thread)
+        {
+            return invalid("operation.newest", format!("the operation does not change thread {}", newest.thread));
         }
         Ok(())
     }

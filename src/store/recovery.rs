@@ -81,12 +81,19 @@ pub struct Recovery {
     pub lost_count: u64,
     /// The lost things, the first 10,000 at most.
     pub lost: Vec<Lost>,
+    /// Messages and values that match their own check and belong to a lineage that does not verify. They were written
+    /// to threads named `NAME (salvaged)`, whose checkpoints say `salvaged` in their metadata, on top of the last
+    /// verified checkpoint before them. The other counts are without them.
+    pub salvaged: u64,
+    /// The reasons for which it cannot be known whether more was lost: a header that is damaged, or counts more pages
+    /// than the file has, or a log that is missing.
+    pub doubts: Vec<String>,
 }
 
 impl Recovery {
-    /// Returns whether nothing was lost.
+    /// Returns whether nothing was lost: nothing that was found, and by the evidence of the file nothing else.
     pub fn is_complete(&self) -> bool {
-        self.lost_count == 0
+        self.lost_count == 0 && self.doubts.is_empty()
     }
 }
 
@@ -102,7 +109,7 @@ pub struct Restored {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogSettled {
-    /// What was found; `None` if file and log belonged together, and nothing was changed.
+    /// The finding; `None` if file and log belonged together, and nothing was changed.
     pub found: Option<String>,
     /// The new name of a log that does not continue the file.
     pub put_aside: Vec<PathBuf>,

@@ -1,5 +1,6 @@
 //! The sizes and the health of an open store.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,6 +61,23 @@ pub struct FormatMigration {
     pub retained: Option<PathBuf>,
     /// The problems that a check of the migrated file found. The copy is retained if there are any.
     pub problems: Vec<Finding>,
+}
+
+/// An object of the schema that was made anew, as [`Store::repair_schema`](super::Store::repair_schema) returns it. Its
+/// text is `view v_threads`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct RemadeObject {
+    /// The kind: `index`, `trigger` or `view`.
+    pub kind: String,
+    /// The name.
+    pub name: String,
+}
+
+impl fmt::Display for RemadeObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
 }
 
 /// The result of a compaction, as [`Store::compact`](super::Store::compact) returns it.

@@ -172,6 +172,9 @@ impl View {
                         | StoreError::NotAStore { .. }
                         | StoreError::NewerFormat { .. }
                         | StoreError::Open { .. }
+                        | StoreError::SchemaChanged { .. }
+                        | StoreError::ForeignLog { .. }
+                        | StoreError::LogMissing { .. }
                         | StoreError::Read { .. }
                         | StoreError::Ambiguous { .. }
                         | StoreError::CheckpointNotFound { .. }

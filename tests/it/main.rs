@@ -24,6 +24,7 @@ mod prune;
 mod retain;
 mod store_model;
 mod surface;
+mod undo;
 mod updates;
 mod views;
 mod watch;

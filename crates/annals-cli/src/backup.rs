@@ -1,7 +1,7 @@
 //! `annals backup`: copies the store to a new file, while other programs use it; `annals restore`: the way back.
 //!
-//! Prints the path of the copy; JSON: `{"schema": 1, "path", "bytes"}`. A restore prints the new names of what was at the
-//! path; JSON: `{"schema": 1, "path", "put_aside": [..]}`.
+//! Prints the path of the copy; JSON: `{"schema": 1, "path", "bytes"}`. A restore prints the new names of the files at
+//! the path; JSON: `{"schema": 1, "path", "put_aside": [..]}`.
 
 use annals::store::Store;
 use serde_json::json;

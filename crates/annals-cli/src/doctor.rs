@@ -1,20 +1,24 @@
 //! `annals doctor`: what an issue about a store needs. It prints no content, no ids and no paths.
 //!
 //! JSON: `{"schema": 1, "annals", "sqlite", "system", "file", "format", "page_bytes", "log_mode", "file_bytes",
-//! "wal_bytes", "file_writable", "opens_to_read", "error", "check", "hints"}`. The members of the file are null if no
+//! "wal_bytes", "file_writable", "opens_to_read", "error", "check", "hints", "log", "remade"}`; `log` says
+//! what `--fix` found of a log that does not continue the file, and `remade` lists the views,
+//! indexes and triggers that `--fix` has made anew. The members of the file are null if no
 //! file is there; `check` is null if the store does not open, or is so large that the check is left to `annals check`.
 
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use annals::store::Store;
+use annals::store::{LogSettled, Store};
 use serde_json::{Value as Json, json};
 
+use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{Printer, columns, escape, grouped, size};
 use crate::point;
+use crate::progress;
 
 /// Bytes of a store that is checked; the check of a larger one takes longer than a report may.
 const CHECKED_BYTES_MAX: u64 = 512 << 20;
@@ -22,8 +26,13 @@ const CHECKED_BYTES_MAX: u64 = 512 << 20;
 /// Bytes of the head of a file of SQLite.
 const HEAD_BYTES: usize = 100;
 
-pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn run(args: &args::DoctorArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     let path = point::named(named)?;
+    let settled = if args.fix { Store::settle_log(path)? } else { LogSettled::default() };
+    let remade = match args.fix {
+        true => crate::key::repair_schema(named, |made| progress::say(|| format!("making {made}")))?,
+        false => Vec::new(),
+    };
     let mut hints = Vec::new();
     let mut document = json!({
         "schema": 1,
@@ -45,6 +54,8 @@ pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, Comman
     document["error"] = error;
     document["check"] = check;
     document["hints"] = json!(hints);
+    document["log"] = log_document(&settled);
+    document["remade"] = json!(remade.iter().map(ToString::to_string).collect::<Vec<_>>());
     if out.is_json() {
         out.json(&document)?;
         return Ok(exit);
@@ -69,10 +80,42 @@ pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, Comman
     for line in columns(&rows) {
         out.line(line)?;
     }
+    print_log(&settled, out)?;
+    for made in &remade {
+        out.line(format!("made anew: {}", escape(&made.to_string())))?;
+    }
+    if args.fix && remade.is_empty() {
+        out.line("nothing was missing in the schema")?;
+    }
     for hint in &hints {
         out.line(format!("hint: {}", escape(hint)))?;
     }
     Ok(exit)
+}
+
+/// Returns the names of the logs that were put aside.
+fn put_aside(settled: &LogSettled) -> Vec<String> {
+    settled.put_aside.iter().map(|path| path.display().to_string()).collect()
+}
+
+fn log_document(settled: &LogSettled) -> Json {
+    settled.found.as_ref().map_or(
+        Json::Null,
+        |found| json!({ "found": found, "put_aside": put_aside(settled), "loss_accepted": settled.is_loss_accepted }),
+    )
+}
+
+/// Prints the finding about a log that does not continue the file.
+fn print_log(settled: &LogSettled, out: &mut Printer) -> Result<(), CommandFailure> {
+    let Some(found) = &settled.found else { return Ok(()) };
+    out.line(format!("the log: {}", escape(found)))?;
+    for path in put_aside(settled) {
+        out.line(format!("put aside: {}", escape(&path)))?;
+    }
+    if settled.is_loss_accepted {
+        out.line("the commits of the missing log are given up")?;
+    }
+    Ok(())
 }
 
 /// Adds the facts that the file shows without being opened as a store.

@@ -6,7 +6,7 @@
 //! | 1 | a negative result: differences with `--exit-code`, an empty list, a workflow that waits |
 //! | 2 | usage: arguments, an ambiguous id |
 //! | 3 | a thread, checkpoint, channel, folder or store file does not exist |
-//! | 4 | the file is damaged or not a store |
+//! | 4 | the file is damaged, not a store, or its schema was changed by another program |
 //! | 5 | another process is writing, or won the race, or the time of `--timeout` is over |
 //! | 6 | the file has a newer format |
 //! | 7 | refused without `--yes` |
@@ -16,7 +16,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use annals::store::StoreError;
+use annals::store::{SchemaChange, StoreError};
 use annals_graph::ErrorKind;
 use serde_json::json;
 
@@ -143,6 +143,7 @@ impl From<annals_graph::Error> for CommandFailure {
             (ErrorKind::NotFound, _) => (3, "not_found"),
             (ErrorKind::Conflict, _) => (5, "conflict"),
             (ErrorKind::Busy, _) => (5, "busy"),
+            (ErrorKind::SchemaChanged, _) => (4, "schema_changed"),
             (ErrorKind::NewerFormat, _) => (6, "newer_format"),
             (ErrorKind::OlderFormat, _) => (6, "older_format"),
             (ErrorKind::OutcomeUnknown, _) => (70, "outcome_unknown"),
@@ -161,6 +162,13 @@ impl From<annals_graph::Error> for CommandFailure {
             "busy" => failure.hint("repeat the command when the other process is done"),
             "newer_format" => failure.hint("a newer annals reads it"),
             "older_format" => failure.hint("annals migrate brings it to the format of this version"),
+            "schema_changed" => match error.as_store() {
+                Some(E::SchemaChanged { statement: Some(statement), .. }) => failure.hint(statement.as_str()),
+                Some(E::SchemaChanged { change: SchemaChange::Missing | SchemaChange::Differs, .. }) => {
+                    failure.hint("annals doctor --fix makes it anew")
+                }
+                _ => failure,
+            },
             "corrupt" => failure.hint("the file was not changed; copy it before any repair"),
             _ => failure,
         }

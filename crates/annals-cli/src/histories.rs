@@ -5,7 +5,7 @@
 //! count}}`. `export --all --format turns-json` prints `{"threads": [THREAD], "not_understood": {kind: count},
 //! "schema": 1}`, with or without `--json`.
 
-use annals::store::{OpenOptions, Store};
+use annals::store::Store;
 use annals_import::{ImportError, Importer, export_turns};
 use serde_json::json;
 
@@ -24,9 +24,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
         let message = format!("{} does not exist", args.file.display());
         return Err(CommandFailure::not_found("file_not_found", message));
     }
-    let path = point::named(store)?;
-    let options = OpenOptions::new();
-    let store = if path.exists() { point::open(store, options)? } else { store.open_with(options)? };
+    let store = point::open_or_make(store)?;
     let mut importer = Importer::new(&store);
     if let Some(source) = args.from {
         importer = importer.only(source);

@@ -1,13 +1,13 @@
 //! Reads the key of a store from a file: a key among the arguments would be shown to every user of the machine.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 
-use annals::store::{Key, OpenOptions, Recovery, Restored, Store, StoreError};
+use annals::store::{Key, OpenOptions, Recovery, RemadeObject, Restored, Store, StoreError};
 
 use crate::errors::CommandFailure;
-use crate::point::named;
+use crate::point;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
@@ -37,7 +37,7 @@ impl<'a> NamedStore<'a> {
 
     /// Opens the store with its key: that of an encrypted store, or that of its checksums.
     pub(crate) fn open_with(self, options: OpenOptions) -> Result<Store, CommandFailure> {
-        let path = named(self)?;
+        let path = point::named(self)?;
         Ok(match self.key()? {
             Some(key) => open_keyed(path, options, key)?,
             None => Store::open_with(path, options)?,
@@ -67,6 +67,22 @@ fn open_keyed(path: &Path, options: OpenOptions, key: Key) -> Result<Store, Stor
     }
 }
 
+/// Makes the views, indexes and triggers of a store anew that are missing or differ, with the key of the arguments if
+/// they name one.
+pub(crate) fn repair_schema(
+    named: NamedStore<'_>,
+    mut visit: impl FnMut(&RemadeObject),
+) -> Result<Vec<RemadeObject>, CommandFailure> {
+    let path = point::named(named)?;
+    let Some(key) = named.key()? else { return Ok(Store::repair_schema(path, &OpenOptions::new(), visit)?) };
+    match Store::repair_schema(path, &OpenOptions::new().key(key.clone()), &mut visit) {
+        Err(StoreError::KeyRequired { .. }) => {
+            Ok(Store::repair_schema(path, &OpenOptions::new().checksum_key(key), visit)?)
+        }
+        repaired => Ok(repaired?),
+    }
+}
+
 /// Recovers a damaged store, with the key of the arguments if they name one.
 pub(crate) fn recover(named: NamedStore<'_>, from: &Path, to: &Path) -> Result<Recovery, CommandFailure> {
     let Some(key) = named.key()? else { return Ok(Store::recover(from, to)?) };
@@ -90,11 +106,48 @@ pub(crate) fn restore(named: NamedStore<'_>, backup: &Path, to: &Path) -> Result
 
 /// Reads a key: 32 bytes, or 64 hexadecimal digits and the end of a line.
 fn read(path: &Path) -> Result<Key, CommandFailure> {
-    let failed = |reason: String| CommandFailure::usage(format!("key file {}: {reason}", path.display()));
+    let message = |reason: &str| format!("key file {}: {reason}", path.display());
+    let failed = |reason: String| CommandFailure::usage(message(&reason));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    if is_exposed(&file.metadata().map_err(|error| failed(error.to_string()))?) {
+        let reason = message("its permissions let other users read or write it; it was not used");
+        return Err(CommandFailure::new(2, "key_exposed", reason).hint("chmod 600 FILE, and a new key if it was read"));
+    }
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
-    parse(&bytes).map(Key::new).ok_or_else(|| failed("it must hold 32 bytes or 64 hexadecimal digits".into()))
+    let key = parse(&bytes).ok_or_else(|| failed("it must hold 32 bytes or 64 hexadecimal digits".into()))?;
+    if let Some(reason) = no_key(&key, &bytes) {
+        let failure = CommandFailure::new(2, "key_not_random", message(reason));
+        return Err(failure.hint("head -c 32 /dev/urandom > FILE makes a key"));
+    }
+    Ok(Key::new(key))
+}
+
+/// Returns whether the permissions of a file let users read or write it who are not its owner.
+#[cfg(unix)]
+fn is_exposed(file: &Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.is_file() && file.permissions().mode() & 0o077 != 0
+}
+
+/// Returns false: access follows the lists of the folder.
+#[cfg(not(unix))]
+fn is_exposed(_: &Metadata) -> bool {
+    false
+}
+
+/// Returns the reason to refuse 32 bytes as a key; random bytes give none.
+fn no_key(key: &[u8; KEY_BYTES], file: &[u8]) -> Option<&'static str> {
+    let is_typed = |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    if key.iter().all(|byte| *byte == key[0]) {
+        return Some("all its bytes are the same");
+    }
+    match file.strip_suffix(b"\n") {
+        Some(text) if file.len() == KEY_BYTES && is_typed(text.strip_suffix(b"\r").unwrap_or(text)) => {
+            Some("it is a line of text, whose end would be a part of the key")
+        }
+        _ => None,
+    }
 }
 
 fn parse(bytes: &[u8]) -> Option<[u8; KEY_BYTES]> {
@@ -127,5 +180,19 @@ mod tests {
         for wrong in [&digits[1..], "", &"g".repeat(64), &format!("{digits} 0")] {
             assert_eq!(parse(wrong.as_bytes()), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn bytes_that_were_not_drawn_at_random_are_no_key() {
+        let of = |bytes: &[u8]| parse(bytes).and_then(|key| no_key(&key, bytes));
+        assert!(of(&[0; 32]).is_some() && of(&[7; 32]).is_some() && of(&[b'0'; 64]).is_some());
+        assert!(of(b"a password with 31 characters !\n").is_some());
+        assert!(of(b"a password of 30 characters !!\r\n").is_some());
+        // A random key may end with the byte of a line end.
+        let mut random: [u8; 32] = std::array::from_fn(|n| 200 + n as u8);
+        random[31] = b'\n';
+        assert_eq!(of(&random), None);
+        assert_eq!(of(format!("{}\n", "ab12".repeat(16)).as_bytes()), None);
+        assert_eq!(of(b"32 characters without a line end"), None);
     }
 }

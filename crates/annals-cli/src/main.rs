@@ -108,7 +108,7 @@ fn main() -> ExitCode {
 fn waits_for(verb: &Verb) -> Option<&'static str> {
     Some(match verb {
         Verb::Run(_) | Verb::Work(_) | Verb::Demo(_) | Verb::Serve(_) | Verb::Tail(_) | Verb::Bisect(_) => return None,
-        Verb::Check(_) | Verb::Doctor => "verifying the store",
+        Verb::Check(_) | Verb::Doctor(_) => "verifying the store",
         Verb::Backup(_) => "copying the store",
         Verb::Restore(_) => "verifying the backup",
         Verb::Recover(_) => "reading the damaged store",
@@ -141,7 +141,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Pending(args) => pending::run(args, &point::open_to_read(store)?, out),
         Verb::Copy(args) => lineage::copy(args, &point::open_to_write(store)?, out),
         Verb::Rm(args) => trash::run(args, no_input, &point::open_to_write(store)?, out),
-        Verb::Doctor => doctor::run(store, out),
+        Verb::Doctor(args) => doctor::run(args, store, out),
         Verb::Show(args) => show::run(args, &point::open_to_read(store)?, out),
         Verb::Diff(args) => diff::run(args, &point::open_to_read(store)?, out),
         Verb::Blame(args) => blame::run(args, &point::open_to_read(store)?, out),

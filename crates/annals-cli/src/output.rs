@@ -128,6 +128,11 @@ impl Printer {
         writeln!(self.out, "{}", safe_json(&document.to_string()))
     }
 
+    /// Prints a part of the document of this command, which is printed as it comes.
+    pub(crate) fn json_part(&mut self, text: &str) -> io::Result<()> {
+        write!(self.out, "{}", safe_json(text))
+    }
+
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -239,22 +244,13 @@ fn fitted(line: &str, width: usize) -> Cow<'_, str> {
     Cow::Borrowed(line)
 }
 
-/// Returns the items of the list of a document, each with the number of the schema. The rows of a query are objects by
-/// column.
+/// Returns the items of the list of a document, each with the number of the schema.
 fn listed(document: &Json) -> Option<Vec<Json>> {
     let is_list = |value: &&Json| value.as_array().is_some_and(|items| items.iter().all(Json::is_object));
     let with_schema = |members: serde_json::Map<String, Json>| {
         let schema = [("schema".to_owned(), document["schema"].clone())];
         Json::Object(schema.into_iter().chain(members).collect())
     };
-    if let (Some(columns), Some(rows)) = (document["columns"].as_array(), document["rows"].as_array()) {
-        let named = |row: &Json| {
-            let cells = row.as_array().into_iter().flatten().cloned();
-            let names = columns.iter().map(|name| name.as_str().unwrap_or_default().to_owned());
-            with_schema(names.zip(cells).collect())
-        };
-        return Some(rows.iter().map(named).collect());
-    }
     let list = document.as_object()?.values().find(is_list)?.as_array()?;
     Some(list.iter().filter_map(Json::as_object).cloned().map(with_schema).collect())
 }
@@ -478,8 +474,6 @@ mod tests {
     fn the_list_of_a_document_is_lines() {
         let document = serde_json::json!({ "schema": 1, "thread": "t", "steps": [{ "a": 1 }], "more": false });
         assert_eq!(listed(&document), Some(vec![serde_json::json!({ "schema": 1, "a": 1 })]));
-        let rows = serde_json::json!({ "schema": 1, "columns": ["n", "m"], "rows": [[1, null]] });
-        assert_eq!(listed(&rows), Some(vec![serde_json::json!({ "schema": 1, "n": 1, "m": null })]));
         assert_eq!(listed(&serde_json::json!({ "schema": 1, "path": "a" })), None);
     }
 

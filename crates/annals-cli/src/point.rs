@@ -40,11 +40,35 @@ pub(crate) fn open(store: NamedStore<'_>, options: OpenOptions) -> Result<Store,
         Ok(meta) if meta.is_dir() => {
             Err(CommandFailure::new(4, "not_a_store", format!("{} is a folder, not a store", path.display())))
         }
-        Ok(meta) if meta.len() == 0 => store.open_with(options).map_err(|failure| {
-            failure.hint("the command that made it ended before its first commit: repeat it, or delete the file")
+        // A pipe or a device has no length either, and a log beside the file may hold its content.
+        Ok(meta) if meta.is_file() && meta.len() == 0 => store.open_with(options).map_err(|failure| match failure {
+            CommandFailure::Error { code: "not_a_store", .. } => failure
+                .hint("it holds 0 bytes: if a command that made it ended before its first commit, repeat that one"),
+            failure => failure,
         }),
         _ => store.open_with(options),
     }
+}
+
+/// Opens a store for a command that stores something new: makes it if it is missing.
+pub(crate) fn open_or_make(store: NamedStore<'_>) -> Result<Store, CommandFailure> {
+    let options = OpenOptions::new();
+    if named(store)?.exists() { open(store, options) } else { store.open_with(options) }
+}
+
+/// Runs a command that may make the store, and takes away one that it has made and stored nothing in.
+pub(crate) fn leaving_no_empty<T>(
+    store: NamedStore<'_>,
+    command: impl FnOnce() -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
+    let path = named(store)?;
+    let is_new = path.symlink_metadata().is_err();
+    let done = command();
+    if is_new && path.symlink_metadata().is_ok() {
+        // A store that stays is the lesser trouble: the outcome of the command is reported.
+        _ = store.options().map(|options| Store::remove_empty(path, &options));
+    }
+    done
 }
 
 /// Returns a thread that exists.

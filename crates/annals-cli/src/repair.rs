@@ -3,7 +3,8 @@
 //! JSON: `{"schema": 1, "from", "to", "retained", "problems"}` (`migrated` is false if the file had the newest format);
 //! `{"schema": 1, "pages", "free_pages", "bytes_before", "bytes_after", "log_copied"}`; `{"schema": 1, "threads",
 //! "checkpoints", "writes", "timers", "entries", "lost_count", "lost": [{"kind", "thread", "checkpoint", "place",
-//! "reason"}]}`. Exit code 1 if something was lost, 4 if a migrated file has problems.
+//! "reason"}], "salvaged", "doubts": [..]}`. Exit code 1 if something was lost or may have been, 4 if a migrated file
+//! has problems.
 
 use annals::store::{OpenOptions, Store};
 use serde_json::json;
@@ -105,6 +106,8 @@ pub(crate) fn recover(
             "entries": report.entries,
             "lost_count": report.lost_count,
             "lost": lost.collect::<Vec<_>>(),
+            "salvaged": report.salvaged,
+            "doubts": report.doubts,
         }))?;
     } else {
         let threads = count(report.threads as usize, "thread");
@@ -115,8 +118,17 @@ pub(crate) fn recover(
             let what = format!("lost: {}{thread}: {}: {}", lost.kind.as_str(), lost.place, lost.reason);
             out.line(out.removed(&escape(&what)))?;
         }
+        if report.salvaged > 0 {
+            let salvaged = count(report.salvaged as usize, "message or value");
+            let places = "are not verified: see the threads whose names end in (salvaged)";
+            out.line(format!("{salvaged} {places}"))?;
+        }
+        for doubt in &report.doubts {
+            out.line(out.removed(&escape(&format!("not known: {doubt}"))))?;
+        }
         match report.lost_count as usize {
-            0 => out.line(out.added("nothing was lost"))?,
+            0 if report.doubts.is_empty() => out.line(out.added("nothing was lost"))?,
+            0 => out.line("every row that was found verified; more may have been lost")?,
             n if n > LOST_MAX => out.line(format!("... {} in all; --json lists them", count(n, "loss")))?,
             _ => {}
         }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &args::ServeArgs, store: NamedStore<'_>, out: &mut Print
     if args.open && !open(&link) {
         output::note("no program that opens links was found; open the link by hand");
     }
-    server.run();
+    server.run().map_err(|error| CommandFailure::new(70, "io", error.to_string()))?;
     Ok(0)
 }
 

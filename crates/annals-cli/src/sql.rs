@@ -1,9 +1,13 @@
 //! `annals sql QUERY`: runs a query over the tables and views of the store, for reading only.
 //!
 //! The views are documented in `docs/format.md`. JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is
-//! `{"$bytes": base64}` as in every document. With `--csv` the rows are comma-separated values (RFC 4180).
+//! `{"$bytes": base64}` as in every document. Rows are printed as they are read, so the document of a query that fails
+//! after the first of them is not whole; the exit code tells. With `--csv` the rows are comma-separated values (RFC
+//! 4180).
 
 use annals::base::Value;
+use annals::base::limits::{STATEMENT_BYTES_MAX, VALUE_BYTES_MAX};
+use annals::rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use annals::rusqlite::{Connection, Error as SqlError, ErrorCode, OpenFlags, limits::Limit, types::ValueRef};
 use serde_json::{Value as Json, json};
 
@@ -18,12 +22,23 @@ const CELL_CHARS: usize = 80;
 /// Rows that are laid out as columns together.
 const PAGE_ROWS: usize = 200;
 
+/// Limits of the connection. A text or blob that a query makes is at most twice as long as the longest stored one, so a
+/// row of a stranger cannot ask for the memory of the machine; a query is as long as a statement of a transaction.
+const SQLITE_LIMITS: [(Limit, i32); 3] = [
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_LENGTH, 2 * VALUE_BYTES_MAX as i32),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, STATEMENT_BYTES_MAX as i32),
+];
+
 pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     // The store compares the schema with that of the format, so no view or trigger of a stranger runs. It is closed
     // last, as its reader removes the files beside the store.
     let _store = point::open_to_read(named)?;
     let connection = connect(named)?;
     let mut statement = connection.prepare(&args.query).map_err(refused)?;
+    if statement.expanded_sql().is_none() {
+        return Err(sql_failure("the query is empty: it holds no statement"));
+    }
     if !statement.readonly() {
         return Err(CommandFailure::new(7, "read_only", "the query would write, and the store is opened for reading"));
     }
@@ -47,8 +62,24 @@ pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer
 fn connect(named: NamedStore<'_>) -> Result<Connection, CommandFailure> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(point::named(named)?, flags).map_err(refused)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0).map_err(refused)?;
+    for (limit, most) in SQLITE_LIMITS {
+        connection.set_limit(limit, most).map_err(refused)?;
+    }
+    let mut connection = connection;
+    connection.authorizer(Some(decide)).map_err(refused)?;
     Ok(connection)
+}
+
+/// Refuses the functions that load code, or answer with the address of code.
+fn decide(asked: AuthContext<'_>) -> Authorization {
+    match asked.action {
+        AuthAction::Function { function_name }
+            if ["load_extension", "fts3_tokenizer"].iter().any(|name| name.eq_ignore_ascii_case(function_name)) =>
+        {
+            Authorization::Deny
+        }
+        _ => Authorization::Allow,
+    }
 }
 
 fn refused(error: SqlError) -> CommandFailure {
@@ -64,7 +95,11 @@ fn refused(error: SqlError) -> CommandFailure {
         }
         _ => {}
     }
-    let failure = CommandFailure::new(2, "sql", error.to_string());
+    sql_failure(error.to_string())
+}
+
+fn sql_failure(message: impl Into<String>) -> CommandFailure {
+    let failure = CommandFailure::new(2, "sql", message);
     failure.hint("docs/format.md lists the views: v_threads, v_checkpoints, v_messages and others")
 }
 
@@ -93,23 +128,39 @@ impl<'a> RowPrinter<'a> {
         if csv && !out.is_json() {
             out.raw_line(&names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(","))?;
         }
+        if out.is_json() && !out.is_lines() {
+            let head = format!("{:#}", json!({ "schema": 1, "columns": names }));
+            out.json_part(head.trim_end_matches("\n}"))?;
+            out.json_part(",\n  \"rows\": [")?;
+        }
         Ok(Self { names, csv, rows: Vec::new(), any: false, out })
     }
 
     fn push(&mut self, row: Vec<Value>) -> Result<(), CommandFailure> {
-        self.any = true;
-        if self.csv && !self.out.is_json() {
+        let is_first = !std::mem::replace(&mut self.any, true);
+        if self.out.is_lines() {
+            let cells = self.names.iter().cloned().zip(row.iter().map(Value::to_json));
+            let members = std::iter::once(("schema".to_owned(), json!(1))).chain(cells);
+            return Ok(self.out.json_line(&Json::Object(members.collect()))?);
+        }
+        if self.out.is_json() {
+            // A text of JSON has no line end within, so each one is that of the layout.
+            let row = format!("\n{:#}", Json::Array(row.iter().map(Value::to_json).collect())).replace('\n', "\n    ");
+            return Ok(self.out.json_part(&format!("{}{row}", if is_first { "" } else { "," }))?);
+        }
+        if self.csv {
             let cells: Vec<String> = row.iter().map(|cell| quoted(&text(cell))).collect();
             self.out.raw_line(&cells.join(","))?;
             return Ok(());
         }
         self.rows.push(row);
-        if !self.out.is_json() && self.rows.len() == PAGE_ROWS { self.page() } else { Ok(()) }
+        if self.rows.len() == PAGE_ROWS { self.page() } else { Ok(()) }
     }
 
     /// Prints the rows in columns.
     fn page(&mut self) -> Result<(), CommandFailure> {
-        let mut cells = vec![self.names.iter().map(|name| escape(name).into_owned()).collect::<Vec<_>>()];
+        let mut cells =
+            vec![self.names.iter().map(|name| cut(&escape(name), CELL_CHARS).into_owned()).collect::<Vec<_>>()];
         for row in self.rows.drain(..) {
             cells.push(row.iter().map(|cell| cut(&escape(&text(cell)), CELL_CHARS).into_owned()).collect());
         }
@@ -120,10 +171,8 @@ impl<'a> RowPrinter<'a> {
     }
 
     fn finish(mut self) -> Result<u8, CommandFailure> {
-        if self.out.is_json() {
-            let rows: Vec<Json> =
-                self.rows.iter().map(|row| Json::Array(row.iter().map(Value::to_json).collect())).collect();
-            self.out.json(&json!({ "schema": 1, "columns": self.names, "rows": rows }))?;
+        if self.out.is_json() && !self.out.is_lines() {
+            self.out.json_part(if self.any { "\n  ]\n}\n" } else { "]\n}\n" })?;
         } else if !self.csv && !self.rows.is_empty() {
             self.page()?;
         }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use annals::store::{OpenOptions, Store, StoreError};
+use annals::store::{Store, StoreError};
 use serde_json::json;
 
 use crate::args;
@@ -73,9 +73,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
         let message = format!("{} has {found}, and import takes a file with one", args.file.display());
         return Err(CommandFailure::usage(message).hint("annals export THREAD --format thread writes such a file"));
     };
-    let path = point::named(store)?;
-    let options = OpenOptions::new();
-    let target = if path.exists() { point::open(store, options)? } else { store.open_with(options)? };
+    let target = point::open_or_make(store)?;
     let name = args.name.as_deref().unwrap_or(thread.id.as_str());
     let is_new = target.thread(name)?.head()?.is_none();
     let copy = file.thread(&thread.id)?.copy_into(&target, name).map_err(|error| match error {

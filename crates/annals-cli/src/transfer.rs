@@ -16,7 +16,7 @@ use annals::history::{
     Damaged, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problems, Snapshot, TransferError,
 };
 use annals::message::{LangChainFormat, MessageFormat};
-use annals::store::{OpenOptions, Store};
+use annals::store::Store;
 use serde_json::{Value as Json, json};
 
 use crate::args::{self, ExportFormat, TranscriptFormat};
@@ -175,6 +175,10 @@ fn report_export(report: &ExportReport) {
 }
 
 pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    point::leaving_no_empty(store, || import_any(args, store, out))
+}
+
+fn import_any(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     if args.from.is_none() && thread_file::is_store(&args.file) {
         return thread_file::import(args, store, out);
     }
@@ -190,9 +194,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
         })?;
         Box::new(file)
     };
-    let path = point::named(store)?;
-    let options = OpenOptions::new();
-    let store = if path.exists() { point::open(store, options)? } else { store.open_with(options)? };
+    let store = point::open_or_make(store)?;
     let thread = store.thread(name)?;
     let mut options = ImportOptions::new().shared_format(Arc::clone(&args.format)).channel(args.channel.as_str());
     if args.lines {

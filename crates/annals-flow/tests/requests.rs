@@ -35,7 +35,18 @@ fn answer(stream: &TcpStream, failures: &AtomicUsize) {
         let length = text.len();
         _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n{more}\r\n{text}");
     };
+    // Redirects to another origin, whose address follows.
+    if let Some((status, to)) = path.strip_prefix("/away/").and_then(|rest| rest.split_once('/')) {
+        reply(&format!("{status} Elsewhere"), &format!("Location: http://{to}\r\n"), "");
+        return;
+    }
     match path {
+        "/seen" => {
+            let seen = json!({ "method": method, "body": String::from_utf8(body).unwrap(), "head": head[1..] });
+            reply("200 OK", "", &seen.to_string());
+        }
+        "/here" => reply("302 Found", "Location: seen\r\n", ""),
+        "/again" => reply("307 Temporary Redirect", "Location: /seen\r\n", ""),
         "/json" => reply("200 OK", "", "{\"n\": 3}"),
         "/lines" => reply("200 OK", "", "a\nb\n"),
         "/moved" => reply("302 Found", "Location: /json\r\n", ""),
@@ -150,4 +161,77 @@ fn a_cancelled_run_does_not_wait_for_a_response() {
         sender.send(flow.run(&thread, FlowInput::new().control(&control), &mut |_| ()).is_err())
     });
     assert!(ended.recv_timeout(Duration::from_secs(4)).unwrap(), "the server takes five seconds");
+}
+
+/// Returns the names of the headers that a server has seen, in small letters.
+fn names(seen: &Json) -> Vec<String> {
+    let lines = seen["head"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
+    lines.map(|line| line.split(':').next().unwrap().to_ascii_lowercase()).collect()
+}
+
+#[test]
+fn a_redirect_takes_headers_along_within_one_origin_only() {
+    let (base, other) = (server(), server());
+    let got = |path: &str, more: &str| {
+        let headers = "headers = { X-Api-Key = 'secret', Authorization = 'secret', Cookie = 'secret' }";
+        let node = format!("http = \"= base + '{path}'\"\n{headers}\ninto = 'got'\nformat = 'json'\n{more}");
+        run(&base, &node).map(|state| state["got"].clone())
+    };
+    let here = got("/here", "").unwrap();
+    for name in ["x-api-key", "authorization", "cookie"] {
+        assert!(names(&here).contains(&name.to_owned()), "{here}");
+    }
+    let (own, foreign) = (base.trim_start_matches("http://"), other.trim_start_matches("http://"));
+    let post = "method = 'POST'\nbody = { a = 1 }";
+    for status in [301, 302, 303] {
+        let here = got("/here", post).unwrap();
+        assert_eq!((&here["method"], &here["body"]), (&json!("GET"), &json!("")));
+        let found = names(&here);
+        assert!(found.contains(&"x-api-key".to_owned()), "{here}");
+        for name in ["content-type", "content-length", "transfer-encoding", "idempotency-key"] {
+            assert!(!found.contains(&name.to_owned()), "{here}");
+        }
+        for (more, path) in [
+            ("", format!("/away/{status}/{foreign}/seen")),
+            (post, format!("/away/{status}/{foreign}/seen")),
+            // Back at the first origin there are none either.
+            (post, format!("/away/{status}/{foreign}/away/{status}/{own}/seen")),
+        ] {
+            let away = got(&path, more).unwrap();
+            assert_eq!((&away["method"], &away["body"]), (&json!("GET"), &json!("")), "{path}");
+            for name in names(&away) {
+                assert!(["host", "user-agent", "accept"].contains(&name.as_str()), "{path}: {away}");
+            }
+        }
+    }
+    for status in [307, 308] {
+        let away = got(&format!("/away/{status}/{foreign}/seen"), "").unwrap();
+        assert!(!away.to_string().contains("secret"), "{away}");
+        let error = got(&format!("/away/{status}/{foreign}/seen"), post).unwrap_err();
+        assert!(error.contains("asks to send the POST again"), "{error}");
+    }
+    let error = got("/again", post).unwrap_err();
+    assert!(error.contains("asks to send the POST again"), "{error}");
+    assert_eq!(got("/again", "").unwrap()["method"], "GET");
+}
+
+/// The name of the test that runs itself as a process of its own, with variables of a proxy.
+const PROXY_TEST: &str = "variables_of_a_proxy_are_not_obeyed";
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the process of its own is told so by a variable")]
+fn variables_of_a_proxy_are_not_obeyed() {
+    if std::env::var_os("ANNALS_PROXY_TEST").is_some() {
+        let node = "http = \"= base + '/lines'\"\ninto = 'got'\nformat = 'lines'";
+        assert_eq!(run(&server(), node).unwrap()["got"], json!(["a", "b"]));
+        return;
+    }
+    let proxy = server();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", PROXY_TEST]).env("ANNALS_PROXY_TEST", "1").env_remove("NO_PROXY").env_remove("no_proxy");
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy"] {
+        child.env(name, format!("{proxy}/"));
+    }
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -28,6 +28,12 @@ pub enum PageError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// The server could not begin to answer requests.
+    #[error("no request can be answered: {source}")]
+    Run {
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
 }
 
 /// The failure of one request.

@@ -11,7 +11,8 @@
 //! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:
 //! data is text in a document and never markup; a request without the token, for another host or from another origin
 //! reads nothing of the store; the cost of a screen is that of its content. *Absent:* encryption, users, and any
-//! address but the loopback.
+//! address but the loopback. The server has 64 places for clients that have shown the token and 64 for others, whose
+//! oldest is closed for a new one; a whole request has 10 s; a connection has one request.
 //!
 //! | address | screen |
 //! | --- | --- |
@@ -37,13 +38,15 @@
 //! let store = Store::open_with("chats.db", OpenOptions::new().read_only(true))?;
 //! let server = PageServer::bind(store, 4000, PageOptions::new().name("chats.db"))?;
 //! println!("{}", server.link());
-//! server.run();
+//! server.run()?;
 //! # Ok(())
 //! # }
 //! ```
 
 mod address;
+mod body;
 mod changed;
+mod connection;
 mod failure;
 mod file;
 mod flowchart;
@@ -54,10 +57,12 @@ mod limits;
 mod live;
 mod markdown;
 mod page;
+mod places;
 mod plot;
 mod request;
 mod screens;
 mod server;
+mod socket;
 mod values;
 mod words;
 

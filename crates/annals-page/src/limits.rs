@@ -10,10 +10,23 @@ pub(crate) const HEADERS_MAX: usize = 100;
 pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the target of a request.
 pub(crate) const TARGET_BYTES_MAX: usize = 16 << 10;
-/// Connections at a time; further ones are closed.
-pub(crate) const CONNECTIONS_MAX: usize = 64;
-/// Time for a client to send a request, and to take the next part of a response.
+/// Connections at a time of clients that have shown the token; further ones are refused.
+pub(crate) const KNOWN_MAX: usize = 64;
+/// Further connections at a time, of clients that have not shown it; the oldest one is closed for a new one.
+pub(crate) const UNKNOWN_MAX: usize = 64;
+/// Threads on which requests are answered.
+pub(crate) const HANDLERS_MAX: usize = 8;
+/// Time for a client to send a request, head and body together.
+pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(10);
+/// Time for a client to take the next part of a response.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(10);
+/// Time and bytes that the server waits for a client to close a connection after the response.
+pub(crate) const LINGER_MAX: Duration = Duration::from_secs(1);
+pub(crate) const LINGER_BYTES_MAX: usize = 2 << 20;
+/// Pause after a connection that the operating system did not give.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Pause between two looks at the log for a connection that follows it.
+pub(crate) const LIVE_LOOK: Duration = Duration::from_millis(100);
 /// Time after which a connection that follows the log and has nothing to report sends a comment.
 pub(crate) const LIVE_IDLE_MAX: Duration = Duration::from_secs(5);
 /// Checkpoints that one live event counts.
@@ -81,3 +94,7 @@ pub(crate) const CHART_NODES_MAX: usize = 60;
 pub(crate) const SUBGRAPHS_MAX: usize = 20;
 /// Steps after a point that the screen of a fork lists.
 pub(crate) const REPLAYED_MAX: usize = 10;
+
+const _: () = assert!(UNKNOWN_MAX <= KNOWN_MAX && TARGET_BYTES_MAX < HEAD_BYTES_MAX);
+const _: () = assert!(BODY_BYTES_MAX < LINGER_BYTES_MAX && LINGER_MAX.as_nanos() < IDLE_MAX.as_nanos());
+const _: () = assert!(LIVE_LOOK.as_nanos() < LIVE_IDLE_MAX.as_nanos());

@@ -9,6 +9,9 @@ use serde_json::{Value as Json, json};
 
 use crate::limits::LIVE_BATCH_MAX;
 
+/// The text of a stream without an event.
+pub(crate) const NOTHING_NEW: &str = ": nothing new\n\n";
+
 /// The events of one client: an iterator over texts of the format `text/event-stream` that does not end.
 #[derive(Debug)]
 pub struct LiveEvents {
@@ -19,6 +22,8 @@ pub struct LiveEvents {
     /// The followed thread as it was shown last; `None` follows all threads.
     thread: Option<(Thread, Option<ThreadInfo>)>,
     begun: bool,
+    /// True if the log may be longer than the part that was read.
+    is_behind: bool,
 }
 
 impl LiveEvents {
@@ -37,7 +42,7 @@ impl LiveEvents {
             let info = thread.info().ok();
             (thread, info)
         });
-        Ok(Self { watch, signals, seen, thread, begun: false })
+        Ok(Self { watch, signals, seen, thread, begun: false, is_behind: true })
     }
 
     /// Waits for new checkpoints, at most for a time, and returns one event for each thread that has some. A change
@@ -49,9 +54,8 @@ impl LiveEvents {
     /// As [`Watch::next`].
     #[allow(clippy::should_implement_trait, reason = "an iterator has no timeout")]
     pub fn next(&mut self, timeout: Duration) -> Result<String, StoreError> {
-        if !self.begun {
-            self.begun = true;
-            return Ok("retry: 2000\n: the log is followed\n\n".into());
+        if let Some(text) = self.begin() {
+            return Ok(text);
         }
         let mut left = timeout;
         let mut found = self.new_checkpoints()?;
@@ -65,14 +69,38 @@ impl LiveEvents {
                 break;
             }
         }
-        if found.is_empty() {
-            return Ok(": nothing new\n\n".into());
+        Ok(self.text(&found).unwrap_or_else(|| NOTHING_NEW.into()))
+    }
+
+    /// Returns the next events without waiting, or `None`. The log is read only if it may have changed.
+    ///
+    /// # Errors
+    /// As [`Watch::next`].
+    pub(crate) fn look(&mut self) -> Result<Option<String>, StoreError> {
+        if let Some(text) = self.begin() {
+            return Ok(Some(text));
         }
+        let mut found = if self.is_behind { self.new_checkpoints()? } else { Vec::new() };
+        if found.is_empty() && self.signals.wait(self.seen, Duration::ZERO)? {
+            found = self.changes()?;
+        }
+        // A read is limited, so that there may be more.
+        self.is_behind = !found.is_empty();
+        Ok(self.text(&found))
+    }
+
+    /// Returns the first text of the stream, once.
+    fn begin(&mut self) -> Option<String> {
+        (!std::mem::replace(&mut self.begun, true)).then(|| "retry: 2000\n: the log is followed\n\n".into())
+    }
+
+    /// Returns the text of events; `None` if there are none.
+    fn text(&self, found: &[Json]) -> Option<String> {
         // JSON on one line holds no line break, so an event has one line of data.
         let position = self.watch.position();
         let text: String = found.iter().map(|data| format!("id: {position}\ndata: {data}\n\n")).collect();
-        debug_assert!(text.ends_with("\n\n"), "an event ends with an empty line");
-        Ok(text)
+        debug_assert!(text.is_empty() || text.ends_with("\n\n"), "an event ends with an empty line");
+        (!text.is_empty()).then_some(text)
     }
 
     /// Returns the data of the events of new checkpoints, one for each thread.

@@ -12,6 +12,7 @@ use crate::failure::{PageError, Refusal};
 use crate::guard::{Admission, Guard};
 use crate::html::Html;
 use crate::layout;
+use crate::limits::KNOWN_MAX;
 use crate::live::LiveEvents;
 use crate::request::{Fields, PageBody, PageRequest, PageResponse};
 use crate::screens::{Screen, Shown, show};
@@ -130,6 +131,18 @@ impl Page {
         secured(response)
     }
 
+    /// Returns whether a request is one of a client that has the token: any other one is refused, and reads nothing.
+    pub(crate) fn knows(&self, request: &PageRequest) -> bool {
+        let (path, query) = parts(request);
+        Fields::read(query).is_some_and(|query| self.guard.admit(request, path, &query).is_ok())
+    }
+
+    /// Refuses a request, because all places are taken.
+    pub(crate) fn busy(&self) -> PageResponse {
+        let message = format!("{KNOWN_MAX} connections are open, which is the maximum");
+        secured(self.refused(&Refusal::new(503, "busy", message).hint("close a page that follows the store"), false))
+    }
+
     /// Answers a request that could not be read.
     pub fn refuse(&self, error: &PageError) -> PageResponse {
         secured(self.refused(&Refusal::usage(error.to_string()), false))
@@ -152,7 +165,7 @@ impl Page {
     }
 
     fn answer(&self, request: &PageRequest) -> Result<PageResponse, Refusal> {
-        let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+        let (path, query) = parts(request);
         let wrong = || Refusal::usage("the address is not percent-encoded UTF-8");
         let query = Fields::read(query).ok_or_else(wrong)?;
         if let Admission::Welcome { cookie, to } = self.guard.admit(request, path, &query)? {
@@ -224,6 +237,11 @@ impl fmt::Debug for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Page").field("name", &self.name).field("allow_write", &self.allow_write).finish_non_exhaustive()
     }
+}
+
+/// Returns the path and the query of a request.
+fn parts(request: &PageRequest) -> (&str, &str) {
+    request.target.split_once('?').unwrap_or((&request.target, ""))
 }
 
 fn html(status: u16, document: Html) -> PageResponse {

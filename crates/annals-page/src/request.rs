@@ -1,8 +1,10 @@
 //! Requests and responses as plain data: no socket is needed to make or to read them.
 
+use hyper::http::request::Parts;
+
 use crate::address::{decode, encode};
 use crate::failure::PageError;
-use crate::limits::{BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX};
+use crate::limits::{HEADERS_MAX, TARGET_BYTES_MAX};
 use crate::live::LiveEvents;
 
 /// A request: method, target, headers and body.
@@ -13,7 +15,7 @@ pub struct PageRequest {
     pub method: String,
     /// The path and the query, percent-encoded.
     pub target: String,
-    /// The headers in their order. Names are lower case.
+    /// The headers; those with one name are in their order. Names are lower case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -37,81 +39,27 @@ impl PageRequest {
         self
     }
 
-    /// Reads the head of a request of HTTP/1.1: the lines up to the empty line, without it. The body is empty.
-    ///
-    /// # Errors
-    /// [`PageError::Malformed`] with the reason if the head has more than 32 KiB or 100 headers, or is not one of a
-    /// request.
-    ///
-    /// # Example
-    /// ```
-    /// use annals_page::PageRequest;
-    ///
-    /// let request = PageRequest::read_head(b"GET /t/trip HTTP/1.1\r\nHost: 127.0.0.1:4000").unwrap();
-    /// assert_eq!((request.target.as_str(), request.headers[0].0.as_str()), ("/t/trip", "host"));
-    /// assert!(PageRequest::read_head(b"GET /t/trip HTTP/1.1\r\n Host: folded").is_err());
-    /// ```
-    pub fn read_head(head: &[u8]) -> Result<Self, PageError> {
-        if head.len() > HEAD_BYTES_MAX {
-            return Err(PageError::Malformed { reason: "the head is longer than 32 KiB" });
-        }
+    /// Makes a request of a head that `hyper` has read, without its body.
+    pub(crate) fn read(parts: &Parts) -> Result<Self, PageError> {
         let wrong = |reason| PageError::Malformed { reason };
-        let text = std::str::from_utf8(head).map_err(|_| wrong("the head is not UTF-8"))?;
-        let mut lines = text.split("\r\n");
-        let mut words = lines.next().unwrap_or_default().split(' ');
-        let (method, target, version) = match (words.next(), words.next(), words.next(), words.next()) {
-            (Some(method), Some(target), Some(version), None) => (method, target, version),
-            _ => return Err(wrong("the first line is not a method, a target and a version")),
-        };
-        if !method.bytes().all(|byte| byte.is_ascii_uppercase()) || method.is_empty() {
+        let (method, target) = (parts.method.as_str(), parts.uri.path_and_query().map_or("", |target| target.as_str()));
+        if !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
             return Err(wrong("the method is not a word in capitals"));
-        }
-        if version != "HTTP/1.1" && version != "HTTP/1.0" {
-            return Err(wrong("the version is not HTTP/1.1"));
         }
         if target.len() > TARGET_BYTES_MAX {
             return Err(wrong("the target is longer than 16 KiB"));
         }
-        if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let is_path = target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic());
+        if parts.uri.authority().is_some() || !is_path {
             return Err(wrong("the target is not a path"));
         }
         let mut request = Self { method: method.to_owned(), ..Self::get(target) };
-        for line in lines {
-            let (name, value) = line.split_once(':').ok_or_else(|| wrong("a header has no colon"))?;
-            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if name.is_empty() || !name.bytes().all(is_token) {
-                return Err(wrong("the name of a header is not a token"));
-            }
-            if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-                return Err(wrong("a header holds a control character"));
-            }
-            if request.headers.len() == HEADERS_MAX {
-                return Err(wrong("there are more than 100 headers"));
-            }
-            request = request.header(name, value.trim_matches([' ', '\t']));
+        for (name, value) in &parts.headers {
+            let value = std::str::from_utf8(value.as_bytes()).map_err(|_| wrong("the head is not UTF-8"))?;
+            request = request.header(name, value);
         }
         debug_assert!(request.headers.len() <= HEADERS_MAX && request.body.is_empty());
         Ok(request)
-    }
-
-    /// Returns the number of bytes of the body that the headers state.
-    ///
-    /// # Errors
-    /// [`PageError::Malformed`] if they contradict each other, state more than 1 MiB, or name a coding of the transfer.
-    pub fn body_len(&self) -> Result<usize, PageError> {
-        let wrong = |reason| PageError::Malformed { reason };
-        if self.value_of("transfer-encoding").is_some() {
-            return Err(wrong("codings of a transfer are not supported"));
-        }
-        let mut lengths = self.values_of("content-length");
-        let Some(length) = lengths.next() else { return Ok(0) };
-        if lengths.next().is_some() || length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong("the length of the body is not one number"));
-        }
-        match length.parse() {
-            Ok(length) if length <= BODY_BYTES_MAX => Ok(length),
-            _ => Err(wrong("the body is longer than 1 MiB")),
-        }
     }
 
     pub(crate) fn values_of(&self, name: &str) -> impl Iterator<Item = &str> {
@@ -199,48 +147,5 @@ impl Fields {
 
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.parse().ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn malformed_heads_are_refused() {
-        for head in [
-            "",
-            "GET /",
-            "GET / HTTP/2",
-            "get / HTTP/1.1",
-            "GET http://other/ HTTP/1.1",
-            "GET * HTTP/1.1",
-            "GET /a b HTTP/1.1",
-            "GET /\u{e4} HTTP/1.1",
-            "GET / HTTP/1.1\r\nHost",
-            "GET / HTTP/1.1\r\nHo st: a",
-            "GET / HTTP/1.1\r\n: a",
-            "GET / HTTP/1.1\r\nHost: a\nX: b",
-            "GET / HTTP/1.1\r\nHost: a\r\n folded",
-        ] {
-            assert!(PageRequest::read_head(head.as_bytes()).is_err(), "{head:?}");
-        }
-        let long = format!("GET /{} HTTP/1.1", "a".repeat(40_000));
-        assert!(PageRequest::read_head(long.as_bytes()).is_err());
-        let many = format!("GET / HTTP/1.1{}", "\r\na: b".repeat(101));
-        assert!(PageRequest::read_head(many.as_bytes()).is_err());
-    }
-
-    #[test]
-    fn the_length_of_a_body_is_one_number() {
-        let request = |name: &str, value: &str| PageRequest::get("/").header(name, value);
-        assert_eq!(request("Content-Length", "12").body_len().unwrap(), 12);
-        assert_eq!(PageRequest::get("/").body_len().unwrap(), 0);
-        for (name, value) in
-            [("content-length", "+1"), ("content-length", "9999999999"), ("transfer-encoding", "chunked")]
-        {
-            assert!(request(name, value).body_len().is_err(), "{name}: {value}");
-        }
-        assert!(request("content-length", "1").header("content-length", "1").body_len().is_err());
     }
 }

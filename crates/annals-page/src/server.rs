@@ -1,18 +1,27 @@
-//! The server: a socket of the loopback address, a thread for each connection, one request for each connection.
+//! The server: a socket of the loopback address, one thread for all connections, one request for each connection.
 //!
 //! *Absent:* encryption, pipelining, and any address but the loopback.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use annals::store::Store;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+use tokio::time::sleep;
 
+use crate::connection::serve;
 use crate::failure::PageError;
-use crate::limits::{CONNECTIONS_MAX, HEAD_BYTES_MAX, IDLE_MAX, LIVE_IDLE_MAX};
+use crate::limits::{ACCEPT_PAUSE, HANDLERS_MAX, REQUEST_MAX};
 use crate::page::{Page, PageOptions};
-use crate::request::{PageBody, PageRequest, PageResponse};
+use crate::places::ConnectionPlaces;
 
 /// A server of pages on the loopback address.
 ///
@@ -41,7 +50,8 @@ use crate::request::{PageBody, PageRequest, PageResponse};
 /// ```
 #[derive(Debug)]
 pub struct PageServer {
-    listener: TcpListener,
+    listener: std::net::TcpListener,
+    stopped: Notify,
     address: SocketAddr,
     page: Arc<Page>,
 }
@@ -53,11 +63,12 @@ impl PageServer {
     /// [`PageError::Bind`]; [`PageError::Random`].
     pub fn bind(store: Store, port: u16, options: PageOptions) -> Result<Self, PageError> {
         let failed = |source| PageError::Bind { port, source };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         debug_assert!(address.ip().is_loopback(), "the pages are for this machine");
         let page = Arc::new(Page::new(store, options.address(address))?);
-        Ok(Self { listener, address, page })
+        Ok(Self { listener, stopped: Notify::new(), address, page })
     }
 
     /// Returns the address.
@@ -70,141 +81,116 @@ impl PageServer {
         self.page.link()
     }
 
-    /// Answers requests until the process ends.
-    pub fn run(&self) {
-        let open = Arc::new(AtomicUsize::new(0));
-        for stream in self.listener.incoming() {
-            let Ok(stream) = stream else { continue };
-            if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-                open.fetch_sub(1, Ordering::SeqCst);
-                continue;
-            }
-            let (page, guard) = (Arc::clone(&self.page), OpenConnection(Arc::clone(&open)));
+    /// Answers requests until [`PageServer::stop`] is called. One thread of its own serves the sockets, at
+    /// most 8 further ones read the store.
+    ///
+    /// # Errors
+    /// [`PageError::Run`].
+    pub fn run(&self) -> Result<(), PageError> {
+        self.run_within(REQUEST_MAX).map_err(|source| PageError::Run { source })
+    }
+
+    /// Ends [`PageServer::run`], or the next call of it: connections are closed, and it returns when the requests that
+    /// read the store are done.
+    pub fn stop(&self) {
+        self.stopped.notify_one();
+    }
+
+    /// Runs the server. `request_max` is the time for a whole request.
+    fn run_within(&self, request_max: Duration) -> io::Result<()> {
+        // A thread of its own, because the caller may run within another runtime.
+        std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("annals-page".into());
-            // A connection without a thread is closed.
-            _ = thread.spawn(move || {
-                let _guard = guard;
-                // The client has gone, which is its right.
-                _ = serve(&page, stream);
+            let server = thread.spawn_scoped(scope, || {
+                let mut runtime = Builder::new_current_thread();
+                let runtime = runtime.enable_io().enable_time().max_blocking_threads(HANDLERS_MAX);
+                runtime.thread_name("annals-page").build()?.block_on(self.accept(request_max))
+            })?;
+            server.join().unwrap_or_else(|_| Err(io::Error::other("the thread of the server panicked")))
+        })
+    }
+
+    async fn accept(&self, request_max: Duration) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.listener.try_clone()?)?;
+        let places = Arc::new(ConnectionPlaces::default());
+        let mut stopped = pin!(self.stopped.notified());
+        loop {
+            let accepted = poll_fn(|cx| match stopped.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => listener.poll_accept(cx).map(Some),
             });
+            let stream = match accepted.await {
+                None => return Ok(()),
+                Some(Ok((stream, _))) => stream,
+                Some(Err(_)) => {
+                    // There may be no more descriptors.
+                    places.close_oldest();
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let place = places.place();
+            let number = place.number();
+            let task = tokio::spawn(serve(Arc::clone(&self.page), stream, place, request_max));
+            places.enter(number, task.abort_handle());
+            // The new connection reads its request before the next one can take its place.
+            yield_now().await;
         }
     }
 }
 
-/// Counts a connection while it is open.
-struct OpenConnection(Arc<AtomicUsize>);
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpStream};
 
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        let before = self.0.fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(before > 0, "an open connection is counted");
-    }
-}
+    use super::*;
 
-fn serve(page: &Page, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(IDLE_MAX))?;
-    stream.set_write_timeout(Some(IDLE_MAX))?;
-    stream.set_nodelay(true)?;
-    let Some((request, is_head)) = read_request(&mut stream)? else { return Ok(()) };
-    let response = match request {
-        Ok(request) => page.handle(&request),
-        Err(error) => page.refuse(&error),
-    };
-    write_response(&mut stream, response, is_head)
-}
-
-/// Reads a request; `None` if the client sent nothing. The flag says whether only the head of the response is wanted.
-fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Result<PageRequest, PageError>, bool)>> {
-    let mut bytes = Vec::new();
-    // The bytes before it are searched: an end of the head can lie across two reads.
-    let mut searched = 0_usize;
-    let end = loop {
-        if let Some(at) = bytes[searched..].windows(4).position(|four| four == b"\r\n\r\n") {
-            break searched + at;
-        }
-        searched = bytes.len().saturating_sub(3);
-        if bytes.len() > HEAD_BYTES_MAX {
-            let reason = "the head is longer than 32 KiB";
-            return Ok(Some((Err(PageError::Malformed { reason }), false)));
-        }
-        if !read_some(stream, &mut bytes)? {
-            return Ok(None);
-        }
-    };
-    let mut request = match PageRequest::read_head(&bytes[..end]) {
-        Ok(request) => request,
-        Err(error) => return Ok(Some((Err(error), false))),
-    };
-    let len = match request.body_len() {
-        Ok(len) => len,
-        Err(error) => return Ok(Some((Err(error), false))),
-    };
-    let mut body = bytes.split_off(end + 4);
-    while body.len() < len {
-        if !read_some(stream, &mut body)? {
-            return Ok(None);
+    /// Sends a text and then its last byte again and again, until the server closes the connection.
+    fn drip(address: SocketAddr, text: &str) {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(text.as_bytes()).unwrap();
+        while client.write_all(b"a").is_ok() {
+            std::thread::yield_now();
         }
     }
-    body.truncate(len);
-    request.body = body;
-    let is_head = request.method == "HEAD";
-    if is_head {
-        request.method = "GET".into();
-    }
-    Ok(Some((Ok(request), is_head)))
-}
 
-/// Adds the bytes that have arrived; returns false at the end.
-fn read_some(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<bool> {
-    let mut part = [0; 8 << 10];
-    let read = stream.read(&mut part)?;
-    bytes.extend_from_slice(&part[..read]);
-    Ok(read > 0)
-}
-
-fn write_response(stream: &mut TcpStream, response: PageResponse, is_head: bool) -> io::Result<()> {
-    let mut head = format!("HTTP/1.1 {} {}\r\nConnection: close\r\n", response.status, reason(response.status));
-    for (name, value) in &response.headers {
-        // A header is one line, whatever it was made of.
-        debug_assert!(!value.contains(['\r', '\n']), "{name} is one line");
-        let value: String = value.chars().filter(|c| !c.is_control()).collect();
-        head.push_str(&format!("{name}: {value}\r\n"));
+    #[test]
+    fn head_and_body_have_one_deadline() {
+        let server = PageServer::bind(Store::memory(), 0, PageOptions::new().token("secret")).unwrap();
+        let address = server.address();
+        let head = format!("Host: {address}\r\nAuthorization: Bearer secret\r\n");
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| server.run_within(Duration::from_millis(20)));
+            let mut silent = TcpStream::connect(address).unwrap();
+            assert!(silent.read(&mut [0]).is_ok_and(|read| read == 0), "a client that sends nothing is closed");
+            drip(address, &format!("POST / HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\na"));
+            let mut begun = TcpStream::connect(address).unwrap();
+            begun.write_all(b"GET / HT").unwrap();
+            let mut response = Vec::new();
+            // A server that has not read the bytes resets the connection.
+            _ = begun.read_to_end(&mut response);
+            assert!(response.is_empty(), "half a head has no answer");
+            server.stop();
+            running.join().unwrap().unwrap();
+        });
     }
-    match response.body {
-        PageBody::Bytes(bytes) => {
-            head.push_str(&format!("Content-Length: {}\r\n\r\n", bytes.len()));
-            stream.write_all(head.as_bytes())?;
-            if !is_head {
-                stream.write_all(&bytes)?;
-            }
-        }
-        PageBody::Live(mut events) => {
-            head.push_str("\r\n");
-            stream.write_all(head.as_bytes())?;
-            // Ends with the error of a write, when the client has gone.
-            if is_head {
-                return stream.flush();
-            }
-            while let Ok(text) = events.next(LIVE_IDLE_MAX) {
-                stream.write_all(text.as_bytes())?;
-                stream.flush()?;
-            }
-        }
-    }
-    stream.flush()
-}
 
-fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        303 => "See Other",
-        400 => "Bad Request",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        409 => "Conflict",
-        415 => "Unsupported Media Type",
-        503 => "Service Unavailable",
-        _ => "Error",
+    #[test]
+    fn a_server_that_was_stopped_runs_again() {
+        let server = PageServer::bind(Store::memory(), 0, PageOptions::new()).unwrap();
+        server.stop();
+        server.run().unwrap();
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| server.run());
+            let mut client = TcpStream::connect(server.address()).unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut response = String::new();
+            client.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+            server.stop();
+            running.join().unwrap().unwrap();
+        });
     }
 }

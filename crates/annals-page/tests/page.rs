@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "page/attacks.rs"]
+mod attacks;
 #[path = "page/browser.rs"]
 mod browser;
+#[path = "page/crowds.rs"]
+mod crowds;
 #[path = "page/forms.rs"]
 mod forms;
 #[path = "page/hostile.rs"]

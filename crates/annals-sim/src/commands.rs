@@ -1,7 +1,7 @@
 //! The verbs of the command and their results.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,27 +9,36 @@ use annals::base::{Clock as _, SystemClock};
 use annals::store::Synchronous;
 use serde_json::{Value, json};
 
-use crate::{controls, cuts, faults, flips, forgeries, kills, trace, vfs};
+use crate::{accidents, controls, cuts, faults, flips, forgeries, kills, makers, races, recoveries, trace, vfs};
 
 const USAGE: &str = "\
 annals-sim cuts [N]     cuts the power N times behind operations of random workloads
 annals-sim kills [N]    kills and stops processes that share a store
+annals-sim makers [N]   N processes (100) make one new file at once, and each stores a thread
 annals-sim controls     plants faults that the cuts and the kills must find, each within 1,000
 annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
 annals-sim flips        changes every STRIDE-th byte of a store by two masks
 annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writes hostile content, and reads them
+annals-sim races [N]    races undo and redo against other moves of the head, in N rounds
+annals-sim accidents    removes, replaces, overwrites and cuts files of a store that is closed, in use or was killed
+annals-sim recover [N]  damages a store in 40 ways, N times where by chance, and counts what a recovery gives back
 
 --seed N            the seed of the first workload (1)
 --jobs N            threads (all cores)
 --traces N          cuts: the number of workloads, in place of N / cuts-per-trace
 --cuts-per-trace N  cuts, controls (100)
---stride N          faults, flips (1); cuts: after every N-th operation in each mode, in place of random ones
---only NAME         faults: one kind; controls: one control; flips: the pages of one table or index
+--stride N          faults, flips, recover (1); cuts: after every N-th operation in each mode, in place of random ones
+--only NAME         faults: one kind; controls: one control; flips: the pages of one table or index; accidents: a part
+                    of the name
+--share N           accidents: every N-th case (1)
+--worker PROGRAM    accidents: another annals-sim, whose library is judged
 --nth N             faults, forgeries: one case
 --first N           flips: the first byte (0)
 --count N           flips: the number of bytes
 --stops N           kills: the number of processes that are stopped with the write lock (one for each 500 kills)
 --stop-ms N         kills: the milliseconds for which they are stopped (10,000)
+--rounds N          makers: the number of files (4)
+--wait-ms N         makers: the milliseconds for which a process waits for the others (5,000)
 --ratchet FILE      faults, flips, forgeries: compares known defects with the bounds in `ratchet` of this file of results
 
 The result is one line of JSON. The exit status is 1 if a store was not as it must be.";
@@ -83,9 +92,19 @@ pub(crate) fn main() -> ExitCode {
             let words: Vec<_> = words.skip(1).collect();
             return ExitCode::from(kills::work(&words).map_or(2, |good| u8::from(!good)));
         }
+        Some("maker") => {
+            return told(makers::work(&words.skip(1).collect::<Vec<_>>(), print).map(|outcome| print(&outcome)));
+        }
         Some("forger") => {
             std::panic::set_hook(Box::new(|_| {}));
             return told(forgeries::work(&words.skip(1).collect::<Vec<_>>()));
+        }
+        Some("racer") => {
+            return told(races::work(&words.skip(1).collect::<Vec<_>>()).map(|line| print(&line)));
+        }
+        Some("accident-worker") => {
+            let words: Vec<_> = words.skip(1).collect();
+            return accidents::work(&words).map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
         }
         _ => {}
     }
@@ -149,9 +168,18 @@ fn run(args: &CommandArgs) -> Result<(Value, bool), String> {
         "cuts" => run_cuts(args),
         "controls" => run_controls(args),
         "kills" => run_kills(args),
+        "accidents" => run_accidents(args),
+        "makers" => run_makers(args),
         "faults" => run_faults(args),
         "forgeries" => run_forgeries(args),
         "flips" => run_flips(args),
+        "races" => run_races(args),
+        "recover" => recoveries::run(&recoveries::RecoverPlan {
+            seed: args.number("seed")?.unwrap_or(1),
+            rounds: args.count.unwrap_or(1),
+            stride: args.number("stride")?.unwrap_or(1) as usize,
+            jobs: args.jobs()?,
+        }),
         verb => Err(format!("{verb} is not a verb\n\n{USAGE}")),
     }
 }
@@ -268,6 +296,59 @@ fn run_kills(args: &CommandArgs) -> Result<(Value, bool), String> {
     Ok((result, counts.lost + counts.wrong == 0))
 }
 
+fn run_accidents(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let plan = accidents::AccidentPlan {
+        seed: args.number("seed")?.unwrap_or(1),
+        share: args.number("share")?.unwrap_or(1) as usize,
+        worker: args.text("worker").map(PathBuf::from),
+        only: args.text("only").map(str::to_owned),
+        jobs: args.jobs()?,
+    };
+    let counts = accidents::run(&plan)?;
+    let result = json!({
+        "accidents_run": counts.run,
+        "lost_silently": counts.lost_silently,
+        "acked_for_nothing": counts.acked_for_nothing,
+        "changed_by_refused_open": counts.changed_by_refused_open,
+        "lies": counts.lies,
+        "unsettled": counts.unsettled,
+        "panics": counts.panics,
+        "hangs": counts.hangs,
+        "untold": counts.untold.values().sum::<u64>(),
+        "untold_reasons": counts.untold,
+        "without_effect": counts.without_effect,
+        "opens_refused": counts.refused,
+        "opens_reported": counts.reported,
+        "opens_whole": counts.whole,
+        "settled": counts.settled,
+        "ended_by_system": counts.ended_by_system,
+        "seed": plan.seed,
+        "controls_run": counts.controls,
+        "controls_found": counts.controls_found,
+        "failures": counts.failures,
+    });
+    Ok((result, counts.bad() == 0))
+}
+
+fn run_makers(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let plan = makers::MakersPlan {
+        processes: args.count.unwrap_or(100).max(1),
+        rounds: args.number("rounds")?.unwrap_or(4).max(1),
+        wait_ms: args.number("wait-ms")?.unwrap_or(5_000),
+    };
+    let counts = makers::run(plan)?;
+    let result = json!({
+        "makers_run": counts.run,
+        "makers_failed": counts.errors,
+        "makers_lost": counts.lost,
+        "problems": counts.problems,
+        "processes": plan.processes,
+        "rounds": plan.rounds,
+        "failures": counts.failures,
+    });
+    Ok((result, counts.errors + counts.lost + counts.problems == 0))
+}
+
 fn run_faults(args: &CommandArgs) -> Result<(Value, bool), String> {
     let plan = faults::FaultPlan {
         seed: args.number("seed")?.unwrap_or(1),
@@ -373,6 +454,23 @@ fn run_forgeries(args: &CommandArgs) -> Result<(Value, bool), String> {
         "examples": counts.failures,
     });
     judge(args, result, &shares, counts.run)
+}
+
+fn run_races(args: &CommandArgs) -> Result<(Value, bool), String> {
+    let seed = args.number("seed")?.unwrap_or(1);
+    let counts = races::run(seed, args.count.unwrap_or(1_000))?;
+    let result = json!({
+        "undo_races_run": counts.run,
+        "undo_race_stuck": counts.stuck,
+        "undo_race_astray": counts.astray,
+        "undo_race_wrong": counts.wrong,
+        "rounds_of_processes": counts.of_processes,
+        "calls_done": counts.done,
+        "calls_refused": counts.conflicts,
+        "seed": seed,
+        "failures": counts.failures,
+    });
+    Ok((result, counts.stuck + counts.astray + counts.wrong == 0))
 }
 
 /// Adds the counts of known defects to a result: without a file of bounds each of them is a failure.

@@ -3,6 +3,8 @@
 //! `docs/reliability.md` describes the model of the disk, the workload, the verdicts and the commands.
 
 #[cfg(unix)]
+mod accidents;
+#[cfg(unix)]
 mod commands;
 #[cfg(unix)]
 mod controls;
@@ -21,6 +23,8 @@ mod kills;
 #[cfg(unix)]
 mod log;
 #[cfg(unix)]
+mod makers;
+#[cfg(unix)]
 mod model;
 #[cfg(unix)]
 mod observe;
@@ -28,6 +32,10 @@ mod observe;
 mod older;
 #[cfg(unix)]
 mod proxy;
+#[cfg(unix)]
+mod races;
+#[cfg(unix)]
+mod recoveries;
 #[cfg(unix)]
 mod rng;
 #[cfg(unix)]

@@ -133,7 +133,9 @@ impl Calls {
             fact,
             match result {
                 Ok(()) => StoreCallOutcome::Acknowledged,
-                Err(error @ StoreError::OutcomeUnknown { .. }) => StoreCallOutcome::Unknown(error.to_string()),
+                Err(error @ (StoreError::OutcomeUnknown { .. } | StoreError::FileReplaced { .. })) => {
+                    StoreCallOutcome::Unknown(error.to_string())
+                }
                 Err(error) => StoreCallOutcome::Refused(error.to_string()),
             },
         );

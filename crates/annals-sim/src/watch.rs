@@ -73,6 +73,10 @@ pub(crate) const FAULT_KINDS: &[FaultKind] = &[
     kind("shm-busy", FileCall::ShmLock, ffi::SQLITE_BUSY),
 ];
 
+/// A full disk, on which the `-shm` file cannot grow.
+#[cfg(test)]
+const NO_ROOM_FOR_LOCKS: FaultKind = kind("shm-size", FileCall::ShmMap, ffi::SQLITE_IOERR_SHMSIZE);
+
 /// A fault at the n-th call of its kind, counted from 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InjectedFault {
@@ -85,12 +89,21 @@ pub(crate) struct InjectedFault {
 /// Calls for which a lock stays taken: SQLite waits up to 10 s for a lock that is never given back.
 const BUSY_CALLS: u64 = 20;
 
+/// A halt of the next call of a kind, before it reaches the operating system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallHalt {
+    pub(crate) call: FileCall,
+    /// Returns when the call may go on.
+    pub(crate) wait: fn(),
+}
+
 /// A folder that is watched as long as it is registered.
 #[derive(Debug)]
 pub(crate) struct FolderWatch {
     folder: PathBuf,
     log: Option<Arc<Log>>,
     fault: Mutex<Option<InjectedFault>>,
+    halt: Mutex<Option<CallHalt>>,
     counts: [AtomicU64; CALLS],
     fired: AtomicU64,
 }
@@ -115,6 +128,7 @@ impl FolderWatch {
             folder: folder.to_path_buf(),
             log,
             fault: Mutex::new(None),
+            halt: Mutex::new(None),
             counts: [const { AtomicU64::new(0) }; CALLS],
             fired: AtomicU64::new(0),
         });
@@ -135,6 +149,11 @@ impl FolderWatch {
         self.fired.store(0, Ordering::SeqCst);
     }
 
+    /// Sets a halt, which happens once.
+    pub(crate) fn set_halt(&self, halt: CallHalt) {
+        *self.halt.lock() = Some(halt);
+    }
+
     /// Returns the number of calls since the fault was set.
     pub(crate) fn calls(&self, call: FileCall) -> u64 {
         self.counts[call as usize].load(Ordering::SeqCst)
@@ -146,6 +165,10 @@ impl FolderWatch {
     }
 
     fn hit(&self, call: FileCall) -> Option<FaultKind> {
+        let halt = self.halt.lock().take_if(|halt| halt.call == call);
+        if let Some(halt) = halt {
+            (halt.wait)();
+        }
         let count = self.counts[call as usize].fetch_add(1, Ordering::SeqCst) + 1;
         let fault = (*self.fault.lock()).filter(|fault| fault.kind.call == call)?;
         let lasts = match (fault.persistent, fault.kind.code) {
@@ -290,5 +313,93 @@ impl std::ops::Deref for WatchGuard {
 impl Drop for WatchGuard {
     fn drop(&mut self) {
         WATCHED.write().retain(|watch| !Arc::ptr_eq(watch, &self.0));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::trace::ScratchFolder;
+    use annals::store::{OpenOptions, Store, StoreError};
+
+    fn always(kind: FaultKind) -> Option<InjectedFault> {
+        Some(InjectedFault { kind, nth: 1, persistent: true })
+    }
+
+    fn store(path: &Path, thread: &str) -> Store {
+        let store = Store::open(path).unwrap();
+        store.thread(thread).unwrap().write().set("n", 1).commit().unwrap();
+        store
+    }
+
+    #[test]
+    fn a_file_on_a_full_disk_is_read_with_its_log() {
+        crate::vfs::install();
+        let scratch = ScratchFolder::new().unwrap();
+        let path = scratch.store();
+        drop(store(&path, "in the file"));
+        // The files of a process that was killed: its last commit stands in the log alone.
+        let open = store(&path, "in the log");
+        let crashed = ScratchFolder::new().unwrap();
+        for ending in ["", "-wal"] {
+            let name = format!("{}{ending}", path.file_name().unwrap().to_str().unwrap());
+            std::fs::copy(scratch.path().join(&name), crashed.path().join(&name)).unwrap();
+        }
+        drop(open);
+        for (folder, log_bytes, threads) in [(&scratch, false, 2), (&crashed, true, 2)] {
+            let path = folder.store();
+            let before = std::fs::read(&path).unwrap();
+            let watched = FolderWatch::register(folder.path(), None);
+            watched.set_fault(always(NO_ROOM_FOR_LOCKS));
+            let log = || {
+                let mut name = path.as_os_str().to_owned();
+                name.push("-wal");
+                std::fs::metadata(name).map_or(0, |log| log.len())
+            };
+            let bytes = log();
+            assert_eq!(bytes > 0, log_bytes);
+            let reader = Store::open_with(&path, OpenOptions::new().read_only(true)).unwrap();
+            for _ in 0..3 {
+                assert_eq!(reader.threads().unwrap().len(), threads);
+            }
+            assert!(reader.check().unwrap().problems.is_empty());
+            assert!(watched.fired() > 0);
+            // Between its reads another process gets the file.
+            watched.set_fault(None);
+            assert_eq!(
+                Store::open_with(&path, OpenOptions::new().read_only(true)).unwrap().threads().unwrap().len(),
+                2
+            );
+            watched.set_fault(always(NO_ROOM_FOR_LOCKS));
+            drop(reader);
+            assert_eq!((std::fs::read(&path).unwrap(), log()), (before, bytes), "nothing was written");
+            watched.set_fault(None);
+            drop(store(&path, "later"));
+        }
+    }
+
+    #[test]
+    fn a_first_open_without_room_leaves_no_file_and_a_later_one_none_less() {
+        crate::vfs::install();
+        let scratch = ScratchFolder::new().unwrap();
+        let path = scratch.store();
+        let full = *FAULT_KINDS.iter().find(|kind| kind.name == "full").unwrap();
+        let watched = FolderWatch::register(scratch.path(), None);
+        watched.set_fault(always(full));
+        let error = Store::open(&path).unwrap_err();
+        assert!(matches!(&error, StoreError::Open { .. }) && error.to_string().contains("disk is full"), "{error}");
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        // A file that was empty before stays: another process may have made it.
+        std::fs::write(&path, "").unwrap();
+        Store::open(&path).unwrap_err();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+        watched.set_fault(None);
+        drop(store(&path, "a"));
+        let before = std::fs::read(&path).unwrap();
+        watched.set_fault(always(full));
+        // The writes of an open depend on the file; the rows stay as they were in any case.
+        drop(Store::open(&path));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }

@@ -72,6 +72,23 @@ fn kills_and_a_stop_lose_nothing() {
 }
 
 #[test]
+fn processes_that_make_one_file_at_once_all_store_into_it() {
+    // The wait is long for a busy machine.
+    let (result, output) = sim(&["makers", "12", "--rounds", "2", "--wait-ms", "120000"]);
+    assert!(output.status.success(), "{result}");
+    assert_eq!((&result["makers_run"], &result["makers_failed"]), (&24.into(), &0.into()), "{result}");
+}
+
+#[test]
+fn accidents_to_the_files_are_told_and_controls_are_found() {
+    let (result, output) = sim(&["accidents", "--share", "5"]);
+    assert!(output.status.success(), "{result}");
+    let count = |name: &str| result[name].as_u64().unwrap();
+    assert!(count("accidents_run") > 60 && count("opens_refused") > 0 && count("opens_whole") > 0, "{result}");
+    assert_eq!((count("controls_run"), count("controls_found")), (7, 7), "{result}");
+}
+
+#[test]
 fn a_fault_of_each_kind_is_told_truly() {
     let (result, output) = sim(&["faults", "--stride", "150", "--ratchet", RESULTS]);
     assert!(output.status.success(), "{result}");
@@ -88,6 +105,27 @@ fn forgeries_are_within_their_bounds() {
     let count = |name: &str| result[name].as_u64().unwrap();
     assert_eq!(count("forgeries_run"), 150, "{result}");
     assert!(count("refused") > 0 && count("errors") > 0 && count("same") > 0, "{result}");
+}
+
+#[test]
+fn races_of_undo_and_redo_leave_no_thread_stuck() {
+    let (result, output) = sim(&["races", "20"]);
+    assert!(output.status.success(), "{result}");
+    let count = |name: &str| result[name].as_u64().unwrap();
+    assert_eq!(
+        (count("undo_races_run"), count("undo_race_stuck"), count("rounds_of_processes")),
+        (20, 0, 1),
+        "{result}"
+    );
+    assert!(count("calls_done") > 200, "{result}");
+}
+
+#[test]
+fn what_is_whole_in_a_damaged_store_comes_back() {
+    let (result, output) = sim(&["recover", "--stride", "67"]);
+    assert!(output.status.success(), "{result}");
+    assert!(result["recover_kinds"].as_u64().unwrap() >= 40, "{result}");
+    assert_eq!((&result["controls_run"], &result["controls_found"]), (&2.into(), &2.into()), "{result}");
 }
 
 #[test]

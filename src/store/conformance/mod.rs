@@ -133,6 +133,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("a head that was moved to the newest checkpoint", operations::moved_to_the_newest),
     ("heads of subgraphs move with the head of the thread", operations::subgraphs),
     ("an operation on what has changed is refused as a whole", operations::refused),
+    ("an operation that rests on the newest one is refused if another came between", operations::expected_newest),
     ("repeating an operation is safe", operations::repeated),
     ("names of branches", operations::fields),
     ("facts about threads", operations::facts),

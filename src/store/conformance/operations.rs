@@ -6,7 +6,8 @@ use crate::store::backend::Backend;
 use crate::store::batch::{Batch, NewTimer};
 use crate::store::error::StoreError;
 use crate::store::operation::{
-    NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget, OperationValue,
+    ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget,
+    OperationValue,
 };
 
 pub(super) fn moves(place: &CasePlace, before: Option<u64>, after: Option<u64>) -> OperationChange {
@@ -181,6 +182,59 @@ pub(super) fn refused(backend: &dyn Backend) {
         assert!(matches!(refused, Err(StoreError::Invalid { field: "fact", .. })), "{name} {text}: {refused:?}");
     }
     assert!(listed(backend, OperationQuery::new()).is_empty(), "nothing was stored");
+    clean(backend);
+}
+
+pub(super) fn expected_newest(backend: &dyn Backend) {
+    let (a, b) = (root_of("a"), root_of("b"));
+    for place in [&a, &b] {
+        place.add(backend, None, CheckpointDraft::root(1));
+        place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    }
+    let stating = |n: u64, place: &CasePlace, newest: (Option<u64>, Option<u64>), changes| {
+        let mut operation = operation(n, changes);
+        operation.newest = Some(ExpectedNewest::new(place.thread.clone(), newest.0, newest.1.map(id)));
+        operation
+    };
+    let refused = |operation: &NewOperation| match backend.operate(operation) {
+        Err(StoreError::FieldConflict { thread, .. }) => assert_eq!(thread, a.thread),
+        other => panic!("expected a conflict, got {other:?}"),
+    };
+    let back = || vec![moves(&a, Some(2), Some(1))];
+    for newest in [(None, Some(1)), (None, None), (Some(1), Some(2))] {
+        refused(&stating(10, &a, newest, back()));
+    }
+    let first = stating(10, &a, (None, Some(2)), back());
+    let number = backend.operate(&first).expect("nothing came between");
+    assert_eq!(backend.operate(&first).expect("repeating is safe"), number);
+    // The head is where it was, but it was moved twice.
+    let second = operate(backend, 11, vec![moves(&a, Some(1), Some(2))]);
+    let third = operate(backend, 12, back());
+    refused(&stating(13, &a, (Some(number), Some(2)), vec![moves(&a, Some(1), Some(2))]));
+    refused(&stating(13, &a, (Some(second), Some(2)), vec![moves(&a, Some(1), Some(2))]));
+    // Operations and checkpoints of other threads and of subgraphs do not count.
+    operate(backend, 14, vec![moves(&b, Some(2), Some(1))]);
+    b.add(backend, Some(1), CheckpointDraft::on(3, 1));
+    let inside = a.inside("sub");
+    inside.add(backend, None, CheckpointDraft::root(9));
+    let stated = stating(15, &a, (Some(third), Some(2)), vec![moves(&a, Some(1), Some(2))]);
+    let fourth = backend.operate(&stated).expect("nothing of the thread came between");
+    a.add(backend, Some(2), CheckpointDraft::on(4, 2));
+    refused(&stating(16, &a, (Some(fourth), Some(2)), vec![names(&a, "x", None, Some(1))]));
+    let of_b = stating(16, &b, (Some(fourth), Some(4)), vec![names(&a, "x", None, Some(1))]);
+    let of_b = backend.operate(&of_b);
+    assert!(matches!(of_b, Err(StoreError::Invalid { field: "operation.newest", .. })), "{of_b:?}");
+    let mut batch = a.batch(Some(4), [CheckpointDraft::on(5, 4)]);
+    batch.operation = Some(stating(16, &a, (Some(fourth), Some(4)), vec![moves(&a, Some(5), Some(4))]));
+    let with_checkpoints = backend.commit(&batch);
+    assert!(
+        matches!(with_checkpoints, Err(StoreError::Invalid { field: "operation.newest", .. })),
+        "{with_checkpoints:?}"
+    );
+    assert!(backend.fields(&a.thread).expect("fields are read").is_empty(), "nothing of them was stored");
+    let both = vec![names(&b, "x", None, Some(1)), names(&a, "x", None, Some(1))];
+    backend.operate(&stating(16, &a, (Some(fourth), Some(4)), both)).expect("nothing of the thread came between");
+    assert_eq!((a.head(backend), b.head(backend)), (Some(id(4)), Some(id(3))));
     clean(backend);
 }
 

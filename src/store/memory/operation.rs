@@ -28,6 +28,12 @@ pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> Result<u64, St
         return Ok(stored.id);
     }
     new.changes.iter().try_for_each(|change| compare(log, change))?;
+    if let Some(expected) = &new.newest {
+        let of_thread = |record: &&OperationRecord| record.changes.iter().any(|of| of.thread == expected.thread);
+        let operation = log.operations.iter().rev().find(of_thread).map(|record| record.id);
+        let root = log.space(&expected.thread, &Namespace::root());
+        expected.compare(operation, root.and_then(NamespaceVersion::newest_id))?;
+    }
     log.operation += 1;
     let mut changes = new.changes.clone();
     sort(&mut changes);

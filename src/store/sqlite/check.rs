@@ -141,6 +141,7 @@ impl Checker<'_> {
         match result {
             Ok(value) => return Ok(Some(value)),
             Err(Fault::Store(StoreError::Corrupt { place, reason })) => self.problem(place, reason),
+            Err(Fault::Store(error @ StoreError::SchemaChanged { .. })) => self.problem("schema", error.to_string()),
             Err(Fault::Sql(error)) => match damage(&error) {
                 // SQLite found it, while another invariant was verified.
                 Some(StoreError::Corrupt { place, reason }) if error.sqlite_error_code().is_some() => {

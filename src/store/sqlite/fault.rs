@@ -94,6 +94,12 @@ pub(super) fn refuses_locks(fault: &Fault) -> bool {
     matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied))
 }
 
+/// Returns whether the disk has no room for the `-shm` file, in which connections share their locks.
+pub(super) fn lacks_room_for_locks(fault: &Fault) -> bool {
+    let Fault::Sql(error) = fault else { return false };
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE)
+}
+
 /// The reason for which a group of commits was rolled back, of which each of its jobs is told.
 #[derive(Clone, Debug)]
 pub(super) struct RolledBack {

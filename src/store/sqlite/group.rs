@@ -1,9 +1,10 @@
 //! One transaction for a group of jobs: each in a savepoint of its own, so that a conflict fails no neighbour.
 
 mod log_file;
+mod marks;
 mod transact;
 
-use self::log_file::{LogBegin, LogFile};
+use self::log_file::LogFile;
 
 pub(super) use self::transact::{Transacted, TransactionRun};
 use super::fault::{Fault, Res, RolledBack, found_busy, is_busy};
@@ -180,97 +181,6 @@ impl Core {
         lock_queue.wait_for(place.busy_ms, || step(conn, sql::BEGIN_WRITE))
     }
 
-    /// Lets the log begin with a mark, and tells the file of it, before the first commit of it is acknowledged.
-    fn begin_log(&mut self) -> Res<()> {
-        let found = self.log.look(&self.place)?;
-        if found == LogBegin::Marked {
-            return Ok(());
-        }
-        if found == LogBegin::Empty {
-            // Other processes may have emptied it, or a person: the shared memory counts its frames.
-            self.roll_back();
-            let frames = copy_wal(&self.conn, sql::WAL_NOOP)?.frames;
-            self.begin_write()?;
-            match self.log.look(&self.place)? {
-                LogBegin::Marked => return Ok(()),
-                LogBegin::Empty if frames > 0 => {
-                    return Err(log_file::replaced(&self.place, "its write-ahead log was emptied"));
-                }
-                _ => {}
-            }
-        }
-        WalMark::replace(&self.conn, self.place.open_state(), false)?;
-        self.commit_mark()?;
-        // A reader may keep it from being copied; then the copy of the background tells the file.
-        _ = copy_wal(&self.conn, sql::WAL_PASSIVE)?;
-        self.log.may_begin = true;
-        self.begin_write()
-    }
-
-    /// Commits a transaction that has replaced the mark alone.
-    fn commit_mark(&mut self) -> Res<()> {
-        if let Err(fault) = self.step(sql::COMMIT) {
-            self.roll_back();
-            // What follows frames that a failed sync has dropped would end with the next power cut.
-            if !is_undone(&fault)
-                && let Err(second) = self.reconnect()
-            {
-                let closed = format!("{}; the file cannot be used again: {}", reason(&fault), reason(&second));
-                self.close(Outcomes::new(), closed);
-            }
-            return Err(fault);
-        }
-        self.frames += 1;
-        self.unmeasured += 1;
-        self.log.note_mark();
-        self.log.note_commit();
-        Ok(())
-    }
-
-    /// Replaces the mark in a transaction of its own, unless it has this state. Nothing is waited for.
-    fn mark_alone(&mut self, state: MarkState) -> Res<()> {
-        self.step(sql::BEGIN_WRITE)?;
-        match WalMark::replace(&self.conn, state, true) {
-            Ok(true) => self.commit_mark(),
-            unchanged => {
-                self.roll_back();
-                unchanged.map(drop)
-            }
-        }
-    }
-
-    /// Verifies that the log still continues the file, and lets it end with a mark, before it is copied: an older copy
-    /// of the log is then known by its marks.
-    pub(super) fn mark_copy(&mut self) -> Res<()> {
-        self.verify_pair()?;
-        self.log.may_begin = true;
-        self.mark_alone(self.place.open_state())
-    }
-
-    /// Notes that the log may have been copied whole: the next transaction may begin it anew.
-    pub(super) fn note_copied(&mut self) {
-        self.log.may_begin = true;
-    }
-
-    /// Verifies, before the log is copied, that it still continues the file.
-    pub(super) fn verify_pair(&mut self) -> Res<()> {
-        if let Some(reason) = &self.closed {
-            return Err(StoreError::HandleClosed { reason: reason.clone() }.into());
-        }
-        let verified = self.log.verify_pair(&self.place);
-        if let Err(fault) = &verified {
-            self.close_if_replaced(fault);
-        }
-        verified
-    }
-
-    /// Ends the writer if another file is at the path.
-    fn close_if_replaced(&mut self, fault: &Fault) {
-        if matches!(fault, Fault::Store(StoreError::FileReplaced { .. })) {
-            self.close(Outcomes::new(), reason(fault));
-        }
-    }
-
     /// Copies the WAL that the connection found into the file and begins it anew, before a frame is added and before a
     /// row of it is acknowledged as stored. Its last commit may be one whose sync failed in a process that has ended:
     /// then the kernel counts frames as clean that are not on the disk, and what follows them would end with the next
@@ -279,10 +189,19 @@ impl Core {
         if self.inherited_attempts == 0 || self.closed.is_some() {
             return Ok(());
         }
-        let emptied = self.mark_alone(MarkState::Whole).and_then(|()| empty_found_wal(&self.conn));
+        let emptied = self.empty_found();
         let is_empty = if found_busy(&emptied) { false } else { emptied? };
         self.inherited_attempts = if is_empty { 0 } else { self.inherited_attempts - 1 };
         Ok(())
+    }
+
+    fn empty_found(&mut self) -> Res<bool> {
+        // Before a frame is added behind those that may be lost, the file holds them.
+        if !copy_whole_wal(&self.conn)? {
+            return Ok(false);
+        }
+        self.mark_alone(MarkState::Whole)?;
+        empty_found_wal(&self.conn)
     }
 
     /// Returns the error of a wait for another process that has ended.
@@ -448,14 +367,6 @@ impl Core {
         Group::Written(outcomes)
     }
 
-    /// Replaces the mark along with a group that may begin the log anew.
-    fn carry_mark(&mut self) -> Res<()> {
-        if self.log.may_begin {
-            WalMark::replace(&self.conn, MarkState::Whole, false)?;
-        }
-        Ok(())
-    }
-
     fn in_savepoint(&mut self, job: JobRef<'_>) -> Res<()> {
         self.step(sql::SAVEPOINT)?;
         let written = job.write(&self.conn, &mut self.caches);
@@ -542,9 +453,13 @@ impl Core {
     /// Copies the whole WAL into the file and begins it anew. A sync that failed may have dropped frames that are still
     /// read from memory: commits behind them would be acknowledged and end with the next power cut.
     fn restart_wal(&mut self) -> Res<()> {
+        let busy = || Fault::from(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None));
+        let copied = |sql: &str| copy_wal(&self.conn, sql)?.is_whole().then_some(()).ok_or_else(busy);
+        // Before a frame is added behind those that may be lost, the file holds them.
+        lock::wait_for(self.place.busy_ms, || copied(sql::WAL_PASSIVE))?;
         lock::wait_for(self.place.busy_ms, || {
             step(&self.conn, sql::BEGIN_WRITE)?;
-            let marked = WalMark::replace(&self.conn, MarkState::Whole, true);
+            let marked = WalMark::replace(&self.conn, MarkState::Whole, false);
             let ended = if marked.is_ok() { sql::COMMIT } else { sql::ROLLBACK };
             if let Err(fault) = step(&self.conn, ended) {
                 _ = step(&self.conn, sql::ROLLBACK);
@@ -552,10 +467,7 @@ impl Core {
             }
             marked.map(drop)
         })?;
-        lock::wait_for(self.place.busy_ms, || match copy_wal(&self.conn, sql::WAL_TRUNCATE)? {
-            copy if copy.is_whole() => Ok(()),
-            _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None).into()),
-        })?;
+        lock::wait_for(self.place.busy_ms, || copied(sql::WAL_TRUNCATE))?;
         self.inherited_attempts = 0;
         self.log.note_empty();
         Ok(())

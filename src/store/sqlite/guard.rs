@@ -19,6 +19,9 @@ const AUTO_INDEX: &[u8] = b"sqlite_autoindex_app_";
 /// The table in which SQLite counts for `AUTOINCREMENT`.
 const SEQUENCE: &str = "sqlite_sequence";
 
+/// Functions that load code, or answer with the address of code.
+const FUNCTIONS_REFUSED: [&str; 2] = ["load_extension", "fts3_tokenizer"];
+
 /// The guard of one connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SqlGuard(Arc<AtomicBool>);
@@ -79,7 +82,9 @@ fn is_allowed(asked: &AuthContext<'_>) -> bool {
     let is_counter = |table: &str| table.eq_ignore_ascii_case(SEQUENCE);
     match asked.action {
         AuthAction::Select | AuthAction::Recursive => true,
-        AuthAction::Function { function_name } => !function_name.eq_ignore_ascii_case("load_extension"),
+        AuthAction::Function { function_name } => {
+            !FUNCTIONS_REFUSED.iter().any(|name| name.eq_ignore_ascii_case(function_name))
+        }
         AuthAction::Read { table_name, .. } => {
             let is_json = ["json_each", "json_tree"].iter().any(|name| name.eq_ignore_ascii_case(table_name));
             is_of_application(table_name) || is_schema(table_name) || is_counter(table_name) || is_json

@@ -35,12 +35,14 @@ const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 pub(super) enum FileKind {
     Missing,
     Empty,
+    /// A store that is not in WAL mode: it is being made, or another program has changed its mode.
+    Unswitched,
     Store,
 }
 
 /// The advice for a file that a power cut may have left after its creation failed: SQLite removes the journal that
 /// would empty it. A damaged store can look the same, so it is not begun anew.
-const UNMADE: &str = "if the power failed while it was made, nothing was stored in it: delete it and open it again";
+const UNMADE: &str = "if the power failed while it was made, nothing was stored in it: move it away and open it again";
 
 /// The fields of a header by which a file is identified.
 struct Header {
@@ -107,7 +109,7 @@ pub(super) fn make(path: &Path, kind: FileKind) -> Result<(), StoreError> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| failed(path, error))?,
         }
-        if inspect(path)? == FileKind::Store {
+        if matches!(inspect(path)?, FileKind::Store | FileKind::Unswitched) {
             return Ok(());
         }
     }
@@ -119,6 +121,16 @@ pub(super) fn make(path: &Path, kind: FileKind) -> Result<(), StoreError> {
         system::set_mode(path, 0o600).map_err(|error| failed(path, error))?;
     }
     Ok(())
+}
+
+/// Takes away a file that this process has made and could not write to, as on a full disk: it is the same file, and
+/// empty. The caller has the turn to make it, and no connection to it.
+pub(super) fn unmake(path: &Path, made: Option<system::FileId>) {
+    let is_same = |meta: Metadata| meta.len() == 0 && made.is_some() && system::id(&meta) == made;
+    if fs::symlink_metadata(path).is_ok_and(is_same) {
+        // An empty file that stays is taken for a new one.
+        _ = fs::remove_file(path);
+    }
 }
 
 /// Verifies, once the file is open, that it is the one that was inspected, and that nothing was planted meanwhile.
@@ -206,7 +218,7 @@ fn inspect_header(path: &Path, meta: &Metadata) -> Result<FileKind, StoreError> 
         }
         return Err(StoreError::Corrupt { place: path.display().to_string(), reason });
     }
-    Ok(FileKind::Store)
+    Ok(if header.is_wal { FileKind::Store } else { FileKind::Unswitched })
 }
 
 impl Header {

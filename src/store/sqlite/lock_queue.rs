@@ -44,6 +44,12 @@ enum TurnState {
     Over,
 }
 
+/// Takes the lock of the folder of a file that is to be made, which is held until the result is dropped. Like the turn
+/// in the queue, it is not a promise: `None` if it does not come in time, or the folder cannot be locked.
+pub(super) fn turn_to_make(path: &Path, limit: Duration) -> Option<File> {
+    LockQueue::new(path).front(limit)
+}
+
 impl LockQueue {
     /// Begins without a lock. The path is that of the store.
     pub(super) fn new(path: &Path) -> Self {

@@ -59,6 +59,7 @@ mod read_writes;
 mod recover;
 mod references;
 mod registry;
+mod repair;
 mod replay;
 mod restore;
 mod row_check;
@@ -100,6 +101,7 @@ use pool::ReaderPool;
 use prune::{NamespaceRemoval, PruneJob};
 use read::ReadView;
 pub(super) use recover::recover;
+pub(super) use repair::{remove_empty, repair_schema};
 pub(super) use restore::{restore, settle_log};
 use search::{IndexJob, IndexStep, Indexer};
 pub use transaction::SqlTransaction;
@@ -165,7 +167,7 @@ impl SqliteBackend {
             return Ok(Self { pool, eraser: None, indexer: None, worker: None, writer: None, migration: None, _open });
         }
         let OpenedFile { place, conn, migration } = open::writable(path, options)?;
-        let writer = SqliteWriter::new(&place, conn).map_err(|fault| open::opening(&place.path, fault))?;
+        let writer = SqliteWriter::new(&place, conn).map_err(|fault| open::opening_place(&place, fault))?;
         let writer = Arc::new(writer);
         let pool = Arc::new(ReaderPool::beside_writer(place)?);
         let worker = Background::new(Arc::clone(&writer));

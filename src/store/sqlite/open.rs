@@ -3,9 +3,10 @@
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
 use super::fault::{Fault, Res, damage, is_busy, is_no_database};
-use super::inspect::{FileKind, inspect, make, verify_open};
+use super::inspect::{FileKind, inspect, make, unmake, verify_open};
 use super::keys::Keys;
 use super::lock::{self, wait_for};
+use super::lock_queue::turn_to_make;
 use super::system::{self, FileId};
 use super::wal_link::{self, LogLink};
 use super::wal_mark::MarkState;
@@ -49,7 +50,7 @@ pub(super) struct FilePlace {
     /// True if the copy of a file of an older format is retained after its migration.
     pub(super) retain_older: bool,
     id: Option<FileId>,
-    /// What is known of a log that the file lacks.
+    /// The description of a log that the file lacks.
     pub(super) missing_log: Option<String>,
     /// The keys of the file.
     pub(super) keys: Arc<Keys>,
@@ -73,6 +74,11 @@ impl FilePlace {
             Synchronous::Normal => MarkState::Unsynced,
         }
     }
+
+    /// Returns the error of a lock that was not free in time.
+    pub(super) fn busy(&self) -> StoreError {
+        StoreError::Busy { waited_ms: self.busy_ms, holder: lock::holder(&self.path) }
+    }
 }
 
 /// A file that is open for writing.
@@ -86,33 +92,42 @@ pub(super) struct OpenedFile {
 /// Opens the file for writing, makes it if it may, and migrates it if it has an older format.
 pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile, StoreError> {
     let mut place = place(path, options)?;
-    match inspect(&place.path)? {
+    let mut kind = inspect(&place.path)?;
+    // Processes that make one file would keep each other from it: its journal needs a lock that is free by chance only
+    // while they look whether it is made. So one makes it, and the others find it in WAL mode.
+    let mut turn = None;
+    if kind != FileKind::Store && (options.create || kind == FileKind::Unswitched) {
+        turn = turn_to_make(&place.path, Duration::from_millis(place.busy_ms));
+        kind = inspect(&place.path)?;
+    }
+    match kind {
         FileKind::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty if !options.create => return Err(not_a_store(path, "it is empty")),
-        FileKind::Store => {}
-        kind => make(&place.path, kind)?,
+        FileKind::Missing | FileKind::Empty => make(&place.path, kind)?,
+        FileKind::Unswitched => {}
+        FileKind::Store => turn = None,
     }
     if let Some(reason) = verify_log(&place.path)? {
         return Err(StoreError::LogMissing { path: place.path, reason });
     }
     place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
-    let open = || -> Res<(Connection, Option<FormatMigration>)> {
-        let conn = connect_any_format(&place)?;
-        let migration = migrate::migrate(&conn, &place).map_err(|fault| match fault {
-            Fault::Sql(error) if is_busy(&error) => {
-                StoreError::Busy { waited_ms: place.busy_ms, holder: lock::holder(&place.path) }.into()
-            }
-            fault => fault,
-        })?;
-        Ok((conn, migration))
-    };
-    let (conn, migration) = open().map_err(|fault| opening(&place.path, fault))?;
+    let connected = connect_any_format(&place);
+    if connected.is_err() && kind == FileKind::Missing && turn.is_some() {
+        unmake(&place.path, place.id);
+    }
+    drop(turn);
+    let migrated = connected.and_then(|conn| {
+        let mut migration = None;
+        let migrated = migrate::migrate(&conn, &place).map(|done| migration = done);
+        Ok((unless_refused(&place, conn, migrated)?, migration))
+    });
+    let (conn, migration) = migrated.map_err(|fault| opening_place(&place, fault))?;
     verify_open(&place.path, place.id)?;
     copies_on_close(&conn, true).map_err(|fault| opening(&place.path, fault))?;
     Ok(OpenedFile { place, conn, migration })
 }
 
-/// Verifies that the log beside a file continues it, before SQLite reads the log; returns what is known of a log that
+/// Verifies that the log beside a file continues it, before SQLite reads the log; returns the description of a log that
 /// the file lacks.
 fn verify_log(path: &Path) -> Result<Option<String>, StoreError> {
     let is_held = |meta: &fs::Metadata| system::id(meta).is_some_and(system::has_descriptor);
@@ -138,7 +153,7 @@ pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, 
     match inspect(&place.path)? {
         FileKind::Missing => Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty => Err(not_a_store(path, "it is empty")),
-        FileKind::Store => {
+        FileKind::Store | FileKind::Unswitched => {
             place.missing_log = verify_log(&place.path)?;
             Ok(place)
         }
@@ -203,9 +218,20 @@ pub(super) fn identify(path: &Path, application: i64, format: i64) -> Result<(),
 /// Opens the connection that writes. It has no busy handler: [`wait_for`] repeats its steps.
 pub(super) fn connect_writer(place: &FilePlace) -> Res<Connection> {
     let conn = connect_any_format(place)?;
-    wait_for(place.busy_ms, || verify(place, &conn))?;
-    copies_on_close(&conn, true)?;
-    Ok(conn)
+    let verified = wait_for(place.busy_ms, || verify(place, &conn)).and_then(|()| copies_on_close(&conn, true));
+    unless_refused(place, conn, verified)
+}
+
+/// Returns a connection, or closes it if the file was refused. With the last one SQLite removes the `-wal` and `-shm`
+/// files, if the WAL is empty.
+fn unless_refused(place: &FilePlace, conn: Connection, result: Res<()>) -> Res<Connection> {
+    match result {
+        Ok(()) => Ok(conn),
+        Err(fault) => {
+            close_lone_reader(place, conn);
+            Err(fault)
+        }
+    }
 }
 
 /// Opens the connection that writes to a file of this or of an older format, if that may be migrated.
@@ -214,21 +240,27 @@ fn connect_any_format(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, flags)?;
     // A file that is refused is not changed: its log is not copied either.
     copies_on_close(&conn, false)?;
-    configure(&conn, 0)?;
-    wait_for(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
-    let format = wait_for(place.busy_ms, || migrate::verified_format(&conn))?;
+    let prepared = prepare_writer(place, &conn);
+    unless_refused(place, conn, prepared)
+}
+
+/// Verifies that the file is a store that a connection may write to, and prepares the connection.
+fn prepare_writer(place: &FilePlace, conn: &Connection) -> Res<()> {
+    configure(conn, 0)?;
+    wait_for(place.busy_ms, || migrate::make_if_empty(conn, &place.path))?;
+    let format = wait_for(place.busy_ms, || migrate::verified_format(conn))?;
     if format < sql::FORMAT && !place.migrate {
         return Err(migrate::older_format(&place.path, format).into());
     }
     if format == sql::FORMAT {
-        wait_for(place.busy_ms, || place.keys.unlock(&conn, &place.path, true))?;
+        wait_for(place.busy_ms, || place.keys.unlock(conn, &place.path, true))?;
     } else {
         // A store has its keys from before its first content on.
         place.keys.unlock_plain(&place.path)?;
     }
-    wait_for(place.busy_ms, || switch_to_wal(&conn))?;
+    wait_for(place.busy_ms, || switch_to_wal(conn))?;
     // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
-    let mode = wait_for(place.busy_ms, || journal_mode(&conn))?;
+    let mode = wait_for(place.busy_ms, || journal_mode(conn))?;
     if mode != "wal" {
         let reason = format!("its journal mode is {mode} and cannot be made wal");
         return Err(cannot_open(&place.path, &reason, None).into());
@@ -240,6 +272,23 @@ fn connect_any_format(place: &FilePlace) -> Res<Connection> {
     let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
     wait_for(place.busy_ms, || {
         [sql::ERASE_DELETED, synchronous, full_fsync].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
+    })
+}
+
+/// Opens the connection that writes to a file of this format whose schema and keys are not verified yet. The content of
+/// its WAL stays there, unless the caller allows the copy at the close.
+pub(super) fn connect_unverified(place: &FilePlace) -> Res<Connection> {
+    let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    configure(&conn, 0)?;
+    let (application, format, _) = wait_for(place.busy_ms, || migrate::identity(&conn))?;
+    identify(&place.path, application, format)?;
+    if format < sql::FORMAT {
+        return Err(migrate::older_format(&place.path, format).into());
+    }
+    let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
+    wait_for(place.busy_ms, || {
+        [sql::ERASE_DELETED, sql::SYNC_FULL, full_fsync].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
     })?;
     Ok(conn)
 }
@@ -297,6 +346,14 @@ pub(super) fn connect_lone_probe(place: &FilePlace) -> Res<Connection> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     restrict_reader(&conn)?;
     Ok(conn)
+}
+
+/// Opens a reader that keeps every other connection out, and needs no `-shm` file therefore: on a full disk, there is
+/// no room for one. It reads the WAL, and leaves it as it is.
+pub(super) fn connect_excluding(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_lone_probe(place)?;
+    conn.execute_batch(sql::LOCK_FILE)?;
+    with_cache(conn)
 }
 
 /// Closes such a reader. With the last one SQLite removes the `-wal` and `-shm` files, if the WAL is empty.
@@ -445,6 +502,14 @@ pub(super) fn opening(path: &Path, fault: Fault) -> StoreError {
         Fault::Sql(error) => {
             damage(&error).unwrap_or_else(|| cannot_open(path, &error.to_string(), Some(Box::new(error))))
         }
+    }
+}
+
+/// Returns the error of something that failed while opening; of a lock that was not free in time, with its holder.
+pub(super) fn opening_place(place: &FilePlace, fault: Fault) -> StoreError {
+    match fault {
+        Fault::Sql(error) if is_busy(&error) => place.busy(),
+        fault => opening(&place.path, fault),
     }
 }
 

@@ -17,8 +17,8 @@ use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::is_pruned;
 use crate::store::operation::{
-    BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
-    OperationTarget, OperationValue, TRASHED, sort, trashed_until,
+    BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
+    OperationRecord, OperationTarget, OperationValue, TRASHED, sort, trashed_until,
 };
 use crate::store::record::CheckpointRef;
 use parking_lot::Mutex;
@@ -98,6 +98,9 @@ pub(super) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
     for (change, namespace) in new.changes.iter().zip(&namespaces) {
         compare(conn, caches, change, *namespace)?;
     }
+    if let Some(expected) = &new.newest {
+        compare_newest(conn, caches, expected)?;
+    }
     let id = caches.ids.next(conn, Table::Operation)?;
     let seq: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
     let target = match new.target {
@@ -172,6 +175,16 @@ fn compare(conn: &Connection, caches: &Caches, change: &OperationChange, namespa
         return Ok(());
     }
     Err(StoreError::FieldConflict { thread: change.thread.clone(), field: change.field.to_string() }.into())
+}
+
+/// Compares the newest operation of a thread with the one on which an operation rests.
+fn compare_newest(conn: &Connection, caches: &mut Caches, expected: &ExpectedNewest) -> Res<()> {
+    let root = caches.namespace(conn, &expected.thread, &Namespace::root())?;
+    let root = root.ok_or_else(|| StoreError::ThreadNotFound { id: expected.thread.clone() })?;
+    let mut statement = conn.prepare_cached(sql::OPERATIONS_OF)?;
+    let operation = statement.query_row(params![root, i64::MAX, 1], |row| row.get::<_, i64>(0)).optional()?;
+    let checkpoint = write::newest(conn, root)?.map(|(_, id)| id);
+    Ok(expected.compare(operation.map(|id| id as u64), checkpoint)?)
 }
 
 fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {

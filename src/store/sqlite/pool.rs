@@ -1,6 +1,6 @@
 //! Readers: connections that only read, taken from a pool, each call in one snapshot.
 
-use super::fault::{Fault, Res, refuses_locks};
+use super::fault::{Fault, Res, is_busy, lacks_room_for_locks, refuses_locks};
 use super::names::Names;
 use super::open::{self, FilePlace, beside};
 use super::read::ReadView;
@@ -52,6 +52,14 @@ struct PooledReader {
     conn: Connection,
     /// The stamp of the file when it was opened without locks.
     unlocked: Option<Stamp>,
+    /// True if it keeps every other connection out: it is closed after its read.
+    is_alone: bool,
+}
+
+impl PooledReader {
+    fn new(conn: Connection) -> Self {
+        Self { conn, unlocked: None, is_alone: false }
+    }
 }
 
 impl ReaderPool {
@@ -75,16 +83,19 @@ impl ReaderPool {
             for statement in sql::READ_OFTEN {
                 drop(reader.conn.prepare_cached(statement)?);
             }
-            pool.idle.lock().push(reader);
+            match reader.is_alone {
+                true => pool.close_reader(reader),
+                false => pool.idle.lock().push(reader),
+            }
             Ok(())
         };
-        first().map_err(|fault| open::opening(&pool.place.path, fault))?;
+        first().map_err(|fault| open::opening_place(&pool.place, fault))?;
         Ok(pool)
     }
 
     /// Calls `read` with a view of the file as it is now.
     pub(super) fn read<T>(&self, read: impl FnOnce(ReadView<'_>) -> Res<T>) -> Result<T, StoreError> {
-        let reader = self.take().map_err(Fault::into_read)?;
+        let reader = self.take().map_err(|fault| self.failed(fault))?;
         let _open = self.begin_read();
         let result = self.read_on(&reader.conn, read);
         // Without locks, a writer elsewhere may have changed pages meanwhile: the result, or an error, means nothing.
@@ -92,15 +103,23 @@ impl ReaderPool {
             return Err(changed());
         }
         // A reader whose transaction did not end is closed.
-        if reader.conn.is_autocommit() {
+        if reader.conn.is_autocommit() && !reader.is_alone {
             let mut idle = self.idle.lock();
             if idle.len() < IDLE_READERS_MAX {
                 idle.push(reader);
-                return result.map_err(Fault::into_read);
+                return result.map_err(|fault| self.failed(fault));
             }
         }
         self.close_reader(reader);
-        result.map_err(Fault::into_read)
+        result.map_err(|fault| self.failed(fault))
+    }
+
+    /// Returns the error of a read.
+    fn failed(&self, fault: Fault) -> StoreError {
+        match fault {
+            Fault::Sql(error) if is_busy(&error) => self.place.busy(),
+            fault => fault.into_read(),
+        }
     }
 
     fn begin_read(&self) -> OpenRead<'_> {
@@ -157,21 +176,32 @@ impl ReaderPool {
 
     fn connect(&self) -> Res<PooledReader> {
         if self.beside_writer {
-            return Ok(PooledReader { conn: open::connect_reader(&self.place)?, unlocked: None });
+            return Ok(PooledReader::new(open::connect_reader(&self.place)?));
         }
-        self.connect_alone(open::connect_lone_reader, |conn| open::verify(&self.place, conn))
+        let verify = |conn: &Connection| open::verify(&self.place, conn);
+        match self.connect_alone(open::connect_lone_reader, verify) {
+            // The log is needed to read the file, and no other process shares the locks: it would have made the file in
+            // which they are.
+            Err(fault) if lacks_room_for_locks(&fault) => {
+                let conn = open::connect_excluding(&self.place)?;
+                verify(&conn)?;
+                Ok(PooledReader { is_alone: true, ..PooledReader::new(conn) })
+            }
+            done => done,
+        }
     }
 
     /// Opens a connection for the version of the data alone. The schema is neither read nor verified: the connection
     /// that reads a commit does that.
     fn connect_probe(&self) -> Res<PooledReader> {
         if self.beside_writer {
-            return Ok(PooledReader { conn: open::connect_probe(&self.place)?, unlocked: None });
+            return Ok(PooledReader::new(open::connect_probe(&self.place)?));
         }
         self.connect_alone(open::connect_lone_probe, |conn| data_version(conn).map(drop))
     }
 
-    /// Opens a connection with locks and verifies it, or one without them if the folder refuses the `-shm` file.
+    /// Opens a connection with locks and verifies it, or one without them if the folder refuses the `-shm` file, or the
+    /// disk has no room for it.
     fn connect_alone(
         &self,
         connect: fn(&FilePlace) -> Res<Connection>,
@@ -182,10 +212,10 @@ impl ReaderPool {
                 open::close_lone_reader(&self.place, conn);
                 return Err(fault);
             }
-            Ok(PooledReader { conn, unlocked: None })
+            Ok(PooledReader::new(conn))
         });
         match locked {
-            Err(fault) if refuses_locks(&fault) => self.connect_unlocked(fault),
+            Err(fault) if refuses_locks(&fault) || lacks_room_for_locks(&fault) => self.connect_unlocked(fault),
             done => done,
         }
     }
@@ -201,7 +231,7 @@ impl ReaderPool {
         }
         let conn = open::connect_immutable(&self.place)?;
         open::verify(&self.place, &conn)?;
-        Ok(PooledReader { conn, unlocked: Some(stamp) })
+        Ok(PooledReader { unlocked: Some(stamp), ..PooledReader::new(conn) })
     }
 
     /// Returns the stamp of the file, `None` while it has a WAL: that is needed to read it.

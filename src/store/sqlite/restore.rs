@@ -1,6 +1,6 @@
 //! Puts a backup in the place of a store, and a log that does not continue its file out of the way.
 //!
-//! Nothing is deleted: what was at the path gets another name beside it, which the caller is told. *Absent:* the repair
+//! Nothing is deleted: a file at the path gets another name beside it, which the caller is told. *Absent:* the repair
 //! of damaged content ([`recover`](super::recover)).
 
 use super::fault::Res;
@@ -80,7 +80,7 @@ pub(in super::super) fn settle_log(path: &Path) -> Result<LogSettled, StoreError
     let _opening = registry::opening();
     let path = open::absolute(path)?;
     let mut settled = LogSettled::default();
-    if inspect(&path)? != FileKind::Store {
+    if !matches!(inspect(&path)?, FileKind::Store | FileKind::Unswitched) {
         return Ok(settled);
     }
     refuse_open(&path)?;
@@ -97,7 +97,7 @@ pub(in super::super) fn settle_log(path: &Path) -> Result<LogSettled, StoreError
     }
     match link {
         LogLink::Sound | LogLink::Foreign(_) => return Ok(settled),
-        // What is left of the log is used.
+        // The rest of the log is used.
         LogLink::Cut(reason) => {
             settled.found = Some(reason);
             remove_if_exists(&beside(&path, "-shm")).map_err(|error| failed(&path, error))?;
@@ -107,6 +107,7 @@ pub(in super::super) fn settle_log(path: &Path) -> Result<LogSettled, StoreError
             mark_whole(&path).map_err(|fault| fault.into_write(|| busy(&path)))?;
         }
     }
+    debug_assert!(settled.found.is_some(), "an accepted loss has a finding");
     settled.is_loss_accepted = true;
     Ok(settled)
 }
@@ -117,6 +118,7 @@ fn mark_whole(path: &Path) -> Res<()> {
     conn.execute_batch(sql::SYNC_FULL)?;
     conn.execute_batch(sql::BEGIN_WRITE)?;
     WalMark::replace(&conn, MarkState::Whole, false)?;
+    debug_assert!(!conn.is_autocommit(), "the mark is replaced in a transaction");
     conn.execute_batch(sql::COMMIT)?;
     conn.query_row(sql::WAL_TRUNCATE, [], |_| Ok(()))?;
     Ok(())

@@ -7,8 +7,10 @@ use super::fault::{Fault, Res, corrupt};
 use super::migrate::STEPS;
 use super::migrate::sql::FORMAT_1;
 use super::{search, sql};
+use crate::store::error::{SchemaChange, StoreError};
+use crate::store::stats::RemadeObject;
 use rusqlite::{Connection, Row};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::OnceLock;
 
 /// An object of a schema: a table, an index, a trigger or a view.
@@ -23,8 +25,19 @@ struct SchemaObject {
     has_root: bool,
 }
 
-/// The objects of a schema, by name.
-type Objects = HashMap<String, SchemaObject>;
+impl SchemaObject {
+    /// Returns whether the object is made anew from its statement, without a loss: a view, a trigger or an index that
+    /// SQLite did not make for a constraint.
+    fn is_remade(&self) -> bool {
+        self.kind != "table" && self.statement.is_some()
+    }
+}
+
+/// Characters of a name that an error shows.
+const NAME_CHARS: usize = 64;
+
+/// The objects of a schema, by name. They have an order, by which each comparison names the same one.
+type Objects = BTreeMap<String, SchemaObject>;
 
 /// The objects of a file, for each format.
 static EXPECTED: [OnceLock<Objects>; STEPS.len()] = [const { OnceLock::new() }; STEPS.len()];
@@ -62,25 +75,30 @@ fn compare(conn: &Connection, format: i64, expected: &Objects, newest: &Objects)
         let (name, object) = read(row)?;
         match expected.get(&name) {
             Some(expected) if *expected == object => _ = found.insert(name),
-            Some(_) => return Err(refused(&object.kind, &name, "differs from the one that this version makes")),
+            Some(expected) => return Err(differs(expected, &object, &name)),
             // The objects of the search index are those of the format, all or none.
             None if is_of_index(&name) && format == sql::FORMAT => match of_index()?.get(&name) {
                 Some(expected) if *expected == object => found_of_index += 1,
-                _ => return Err(refused(&object.kind, &name, "differs from the one that this version makes")),
+                _ => return Err(damaged(&object.kind, &name, &SchemaChange::Differs.to_string())),
             },
             None if is_of_application(newest, &name, &object) => {
                 if object.kind == "table" {
                     of_application.push(name);
                 }
             }
-            None => return Err(refused(&object.kind, &name, "is not made by this version")),
+            None => return Err(changed(&object.kind, &name, SchemaChange::Added)),
         }
     }
     if found_of_index > 0 && found_of_index != of_index()?.len() {
-        return Err(refused("index", "search_text", "is not whole"));
+        return Err(damaged("index", "search_text", "is not whole"));
     }
-    if let Some((name, object)) = expected.iter().find(|(name, _)| !found.contains(*name)) {
-        return Err(refused(&object.kind, name, "is missing"));
+    // A table that is missing takes its indexes and triggers along.
+    let missing = || expected.iter().filter(|(name, _)| !found.contains(*name));
+    if let Some((name, object)) = missing().find(|(_, object)| !object.is_remade()).or_else(|| missing().next()) {
+        return Err(match object.is_remade() {
+            true => changed(&object.kind, name, SchemaChange::Missing),
+            false => damaged(&object.kind, name, &SchemaChange::Missing.to_string()),
+        });
     }
     // A deletion in a table of the store would look for rows in one that refers to it, or change them.
     of_application.iter().try_for_each(|table| refers_to_none(conn, newest, table))
@@ -93,10 +111,47 @@ fn refers_to_none(conn: &Connection, ours: &Objects, table: &str) -> Res<()> {
     while let Some(row) = rows.next()? {
         let to: String = row.get(0)?;
         if ours.contains_key(&to.to_ascii_lowercase()) {
-            return Err(refused("table", table, "refers to a table of the store"));
+            return Err(changed("table", table, SchemaChange::Refers));
         }
     }
     Ok(())
+}
+
+/// Makes the views, indexes and triggers of the newest format anew that are missing or differ, in the open transaction,
+/// and returns them. `visit` is told of each before it is made. A file with any other difference is refused.
+pub(super) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RemadeObject)) -> Res<Vec<RemadeObject>> {
+    let expected = expected(sql::FORMAT)?;
+    let found = objects(conn)?;
+    // Nothing is made beside an object that a stranger may have added: an index of a changed table would compute its
+    // expressions.
+    for (name, object) in &found {
+        match expected.get(name) {
+            Some(ours) if ours == object || (ours.is_remade() && ours.kind == object.kind) => {}
+            Some(ours) => return Err(differs(ours, object, name)),
+            None if is_of_index(name) || is_of_application(expected, name, object) => {}
+            None => return Err(changed(&object.kind, name, SchemaChange::Added)),
+        }
+    }
+    if let Some((name, object)) =
+        expected.iter().find(|(name, object)| !object.is_remade() && !found.contains_key(*name))
+    {
+        return Err(damaged(&object.kind, name, &SchemaChange::Missing.to_string()));
+    }
+    let mut remade = Vec::new();
+    for (name, object) in
+        expected.iter().filter(|(name, object)| object.is_remade() && found.get(*name) != Some(object))
+    {
+        let Some(statement) = &object.statement else { continue };
+        let made = RemadeObject { kind: object.kind.clone(), name: name.clone() };
+        visit(&made);
+        if found.contains_key(name) {
+            conn.execute_batch(&format!("DROP {} {}", object.kind, quoted(name)))?;
+        }
+        conn.execute_batch(statement)?;
+        remade.push(made);
+    }
+    verify(conn)?;
+    Ok(remade)
 }
 
 /// Returns the statements of a schema without its comments, which took two pages of every file. A statement of format 1
@@ -139,6 +194,22 @@ fn declared(statements: &str) -> Objects {
     objects
 }
 
+/// Returns whether the file has the objects of the newest format alone, and no table but that of the keys has a row.
+pub(super) fn is_without_rows(conn: &Connection) -> Res<bool> {
+    let expected = expected(sql::FORMAT)?;
+    if objects(conn)? != *expected {
+        return Ok(false);
+    }
+    // Each store has a mark of its log, and one with a key its keys.
+    let is_of_file = |name: &str| matches!(name, "store_key" | "wal_mark");
+    for (name, _) in expected.iter().filter(|(name, object)| object.kind == "table" && !is_of_file(name)) {
+        if conn.query_row(&sql::HAS_ROW.replace("{table}", &quoted(name)), [], |row| row.get(0))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn expected(format: i64) -> Res<&'static Objects> {
     let index = usize::try_from(format - 1).ok().filter(|index| *index < STEPS.len());
     let index = index.ok_or_else(|| corrupt("schema", format!("format {format} is not known")))?;
@@ -179,7 +250,7 @@ fn is_of_index(name: &str) -> bool {
 fn objects(conn: &Connection) -> Res<Objects> {
     let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
     let mut rows = statement.query([])?;
-    let mut objects = HashMap::new();
+    let mut objects = Objects::new();
     while let Some(row) = rows.next()? {
         let (name, object) = read(row)?;
         objects.insert(name, object);
@@ -214,8 +285,39 @@ fn is_of_application(ours: &Objects, name: &str, object: &SchemaObject) -> bool 
     }
 }
 
-fn refused(kind: &str, name: &str, reason: &str) -> Fault {
-    let shown: String = name.chars().take(64).collect();
+/// Returns the error of an object that is not the expected one of its name.
+fn differs(expected: &SchemaObject, found: &SchemaObject, name: &str) -> Fault {
+    match expected.is_remade() && expected.kind == found.kind {
+        true => changed(&found.kind, name, SchemaChange::Differs),
+        false => damaged(&found.kind, name, &SchemaChange::Differs.to_string()),
+    }
+}
+
+/// Returns the error of a schema that another program has changed, with the statement that removes the added object.
+fn changed(kind: &str, name: &str, change: SchemaChange) -> Fault {
+    let verb = match kind {
+        "index" => "DROP INDEX",
+        "table" => "DROP TABLE",
+        "trigger" => "DROP TRIGGER",
+        "view" => "DROP VIEW",
+        // No statement makes another kind.
+        _ => return damaged(kind, name, &change.to_string()),
+    };
+    let shown: String = name.chars().take(NAME_CHARS).collect();
+    let is_added = matches!(change, SchemaChange::Added | SchemaChange::Refers);
+    let is_plain = shown == name && !name.chars().any(|c| c.is_control() || c == '`');
+    let statement = (is_added && is_plain).then(|| format!("{verb} {}", quoted(name)));
+    Fault::Store(StoreError::SchemaChanged { kind: kind.into(), name: shown, change, statement })
+}
+
+/// Returns a name as it stands in a statement: in quotes.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Returns the error of a schema that no statement of another program explains, or in which a table is not as it was.
+fn damaged(kind: &str, name: &str, reason: &str) -> Fault {
+    let shown: String = name.chars().take(NAME_CHARS).collect();
     corrupt("schema", format!("the {} {shown:?} {reason}", kind.escape_debug()))
 }
 
@@ -278,6 +380,6 @@ mod tests {
         verify(&conn).unwrap();
         conn.execute_batch("CREATE TABLE app_c (x REFERENCES Checkpoint (seq))").unwrap();
         let error = format!("{:?}", verify(&conn).unwrap_err());
-        assert!(error.contains("refers to a table of the store") && error.contains("app_c"), "{error}");
+        assert!(error.contains("change: Refers") && error.contains("app_c"), "{error}");
     }
 }

@@ -18,6 +18,10 @@ pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_v
 /// SQLite writes the first page for it, in the open transaction.
 pub(super) const SET_AUTO_VACUUM: &str = "PRAGMA auto_vacuum = INCREMENTAL;";
 pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
+/// Gives up the WAL, which needs that no other connection has the file open.
+pub(super) const SET_ROLLBACK: &str = "PRAGMA journal_mode = DELETE";
+/// Retains the locks that the connection gets until it is closed.
+pub(super) const LOCK_FILE: &str = "PRAGMA locking_mode = EXCLUSIVE";
 pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
 /// By pragmas: a table of the file may have the name of a pragma's table-valued function, and would be read in its
 /// place.
@@ -34,6 +38,8 @@ pub(super) const FOREIGN_TABLES: &str = "SELECT \"table\" FROM pragma_foreign_ke
 /// make.
 pub(super) const UNMARKED_OBJECTS: &str = "SELECT count(*) FROM sqlite_schema WHERE substr(name, 1, 4) <> 'app_' COLLATE NOCASE \
      AND substr(name, 1, 21) <> 'sqlite_autoindex_app_' COLLATE NOCASE AND name <> 'sqlite_sequence'";
+/// True if a table has a row; its name is one of the format.
+pub(super) const HAS_ROW: &str = "SELECT EXISTS (SELECT 1 FROM {table})";
 pub(super) const SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// Automatic WAL checkpoints swallow errors and were half the cost of a commit: they are run explicitly.
 pub(super) const CONFIGURE: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2; \
@@ -78,9 +84,15 @@ pub(super) const COPY_INTO: &str = "VACUUM main INTO ?1";
 
 pub(super) const BEGIN_READ: &str = "BEGIN";
 pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
+/// No other connection reads or writes until the transaction ends.
+pub(super) const BEGIN_ALONE: &str = "BEGIN EXCLUSIVE";
 pub(super) const COMMIT: &str = "COMMIT";
 pub(super) const ROLLBACK: &str = "ROLLBACK";
 pub(super) const SAVEPOINT: &str = "SAVEPOINT batch";
+/// A statement of an application that is undone alone.
+pub(super) const SAVEPOINT_STATEMENT: &str = "SAVEPOINT statement";
+pub(super) const RELEASE_STATEMENT: &str = "RELEASE statement";
+pub(super) const ROLLBACK_STATEMENT: &str = "ROLLBACK TO statement";
 pub(super) const RELEASE: &str = "RELEASE batch";
 pub(super) const ROLLBACK_TO: &str = "ROLLBACK TO batch";
 

@@ -160,8 +160,10 @@ mod other {
 
     pub(in super::super) fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
         use std::io::{Read as _, Seek as _, SeekFrom};
+        let before = file.stream_position()?;
         file.seek(SeekFrom::Start(at))?;
-        file.read_exact(bytes)
+        file.read_exact(bytes)?;
+        file.seek(SeekFrom::Start(before)).map(drop)
     }
 
     pub(in super::super) fn create_folder(path: &Path) -> io::Result<()> {

@@ -5,15 +5,16 @@
 //!
 //! Invariant: no statement runs after the transaction has ended, by an error or past a limit.
 
-use super::fault::Res;
+use super::fault::{Fault, Res};
 use super::guard::SqlGuard;
 use super::names::Kind;
 use super::read::{ReadView, column, unpack_task_records};
+use super::{schema, sql};
 use crate::base::TaskId;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{STATEMENT_BYTES_MAX, STATEMENT_ROWS_MAX, TRANSACTION_STATEMENTS_MAX};
 use crate::store::batch::Payload;
-use crate::store::error::{SqlConstraint, StoreError};
+use crate::store::error::{SchemaChange, SqlConstraint, StoreError};
 use crate::store::record::CheckpointRef;
 use rusqlite::{Connection, Error as SqlError, ErrorCode, Params, Row, ffi};
 use std::cell::Cell;
@@ -115,7 +116,7 @@ impl<'a> SqlTransaction<'a> {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn write_of(&self, at: &CheckpointRef, task: &TaskId, index: i32) -> Result<Option<Payload>, StoreError> {
-        self.find_write(at, task, index).map_err(super::fault::Fault::into_read)
+        self.find_write(at, task, index).map_err(Fault::into_read)
     }
 
     fn find_write(&self, at: &CheckpointRef, task: &TaskId, index: i32) -> Res<Option<Payload>> {
@@ -150,10 +151,34 @@ impl<'a> SqlTransaction<'a> {
             let reason = format!("its text has {} bytes, the limit is {STATEMENT_BYTES_MAX}", sql.len());
             return Err(self.refused(reason));
         }
-        let closed = self.guard.close();
-        let done = run(self.view.conn);
-        drop(closed);
-        done.map_err(|error| self.failed(error))
+        let guarded = || {
+            let _closed = self.guard.close();
+            run(self.view.conn).map_err(|error| self.failed(error))
+        };
+        if has_reference(sql) { self.run_with_reference(guarded) } else { guarded() }
+    }
+
+    /// Runs a statement that may make a foreign key, and undoes it if that refers to a table of the store: the schema
+    /// would be refused at the end of the transaction, and by each later open.
+    fn run_with_reference<T>(&self, run: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let conn = self.view.conn;
+        let step = |sql: &str| conn.execute_batch(sql).map_err(|error| self.failed(error));
+        step(sql::SAVEPOINT_STATEMENT)?;
+        let done = run().and_then(|done| match schema::verify(conn) {
+            Ok(()) => Ok(done),
+            Err(Fault::Store(StoreError::SchemaChanged {
+                kind, name, change: change @ SchemaChange::Refers, ..
+            })) => Err(self.refused(format!("the {kind} {name} {change}"))),
+            Err(fault) => Err(fault.into_read()),
+        });
+        // An error may have ended the transaction, which the next statement tells.
+        if done.is_err() && !conn.is_autocommit() {
+            step(sql::ROLLBACK_STATEMENT)?;
+        }
+        if !conn.is_autocommit() {
+            step(sql::RELEASE_STATEMENT)?;
+        }
+        done
     }
 
     /// Verifies that the transaction has not ended.
@@ -192,6 +217,12 @@ impl<'a> SqlTransaction<'a> {
         let constraint = constraint_of(&error);
         StoreError::Sql { statement: self.statements.get(), at, constraint, reason, source: Some(Box::new(error)) }
     }
+}
+
+/// Returns whether the text of a statement has the word that every foreign key has.
+fn has_reference(sql: &str) -> bool {
+    const WORD: &[u8] = b"references";
+    sql.as_bytes().windows(WORD.len()).any(|bytes| bytes.eq_ignore_ascii_case(WORD))
 }
 
 /// Returns the kind of the constraint that an error is about.

@@ -1,17 +1,17 @@
 //! Compares a file with the write-ahead log beside it, before SQLite may read the log or copy it.
 //!
-//! A log continues a file if the mark of the file ([`wal_mark`](super::wal_mark)) is the one before the first mark of the
-//! log, or one of its marks. Any other log is older than the file, newer, or that of another file, and SQLite would
-//! replay it all the same. A log without a mark was begun by another program on this file: it is one of this file if its
-//! first page is that of a store, or if it leaves the number of pages as it is. *Absent:* the frames after a broken one
-//! ([`wal_tail`](super::wal_tail)), and any change.
+//! A log continues a file if the mark of the file ([`wal_mark`](super::wal_mark)) is the one before the first mark of
+//! the log, or one of its marks. Any other log is older than the file, newer, or that of another file, and SQLite would
+//! replay it all the same. A log without a mark was begun by another program on this file: it is one of this file if
+//! its first page is that of a store, or if it leaves the number of pages as it is. *Absent:* the frames after a broken
+//! one ([`wal_tail`](super::wal_tail)), and any change.
 //!
 //! Invariant: the verdict is that of one state of both files: each is read again until nothing changes meanwhile.
 
-use super::fault::Res;
+use super::fault::{Fault, Res, damage};
 use super::open::{self, beside};
 use super::wal_mark::{MarkState, WalMark};
-use super::wal_tail::{FRAME_HEADER_BYTES, Frames, HEADER_BYTES, pair};
+use super::wal_tail::{FRAME_HEADER_BYTES, Frames, HEADER_BYTES, MAGIC, pair};
 use super::{sql, system};
 use crate::base::limits::LOG_READINGS_MAX;
 use std::fs::{self, File};
@@ -36,27 +36,27 @@ pub(super) enum LogLink {
     Foreign(String),
 }
 
-/// What the file holds without its log.
+/// The mark and the size of the file without its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnMark {
     mark: WalMark,
     pages: u32,
 }
 
-/// What the log holds.
+/// The content of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum LogContent {
-    /// There is no log, or one that is shorter than a frame: its bytes.
+    /// A missing log, or one that is shorter than a frame: its bytes.
     None(u64),
     /// SQLite reads no commit of it.
     NoCommit { salts: [u32; 2] },
     /// It holds commits.
-    Commits(Commits),
+    Commits(LogCommits),
 }
 
 /// The commits of a log, as far as they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Commits {
+struct LogCommits {
     salts: [u32; 2],
     /// The first mark, and the last one that was read.
     marks: Option<(WalMark, WalMark)>,
@@ -96,7 +96,7 @@ pub(super) fn compare(path: &Path, is_free: bool) -> io::Result<LogLink> {
 /// Returns whether a log begins with a mark, which a process of this library wrote.
 pub(super) fn begins_with_mark(path: &Path) -> io::Result<bool> {
     let log = log_content(path, None)?;
-    Ok(matches!(log, LogContent::Commits(Commits { marks: Some(_), .. })))
+    Ok(matches!(log, LogContent::Commits(LogCommits { marks: Some(_), .. })))
 }
 
 fn judge(path: &Path, (shared, own, log): &(Option<SharedHeader>, Option<OwnMark>, LogContent)) -> LogLink {
@@ -108,7 +108,7 @@ fn judge(path: &Path, (shared, own, log): &(Option<SharedHeader>, Option<OwnMark
         LogContent::None(bytes) if begun => {
             let found = match bytes {
                 0 => "it is missing or empty".to_owned(),
-                bytes => format!("it has only {bytes} bytes"),
+                bytes => format!("its {bytes} bytes are not those of a log"),
             };
             LogLink::Missing(format!(
                 "the file says that its write-ahead log {} holds commits, but {found}",
@@ -116,7 +116,7 @@ fn judge(path: &Path, (shared, own, log): &(Option<SharedHeader>, Option<OwnMark
             ))
         }
         LogContent::None(_) => LogLink::Sound,
-        LogContent::NoCommit { salts } | LogContent::Commits(Commits { salts, .. }) => {
+        LogContent::NoCommit { salts } | LogContent::Commits(LogCommits { salts, .. }) => {
             if let LogContent::Commits(commits) = log
                 && let Some(reason) = commits.refusal(own)
             {
@@ -130,7 +130,7 @@ fn judge(path: &Path, (shared, own, log): &(Option<SharedHeader>, Option<OwnMark
     }
 }
 
-impl Commits {
+impl LogCommits {
     /// Returns why the log does not continue a file.
     fn refusal(&self, own: &OwnMark) -> Option<String> {
         let Some((first, last)) = self.marks else {
@@ -158,14 +158,18 @@ impl Commits {
     }
 }
 
-/// Returns whether a file has all pages that its header counts.
-pub(super) fn is_whole(path: &Path, bytes: u64) -> bool {
+/// Returns whether a file lacks pages that its header counts, or has no header. An error of the disk tells neither.
+pub(super) fn lacks_pages(path: &Path, bytes: u64) -> bool {
     let read = || -> Res<u64> {
         let conn = open::connect_unlocked(path)?;
         let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, u32>(0)).map(u64::from);
         Ok(number(sql::ALL_PAGES)? * number(sql::READ_PAGE_BYTES)?)
     };
-    read().is_ok_and(|whole| whole > 0 && bytes >= whole)
+    match read() {
+        Ok(whole) => bytes < whole.max(1),
+        Err(Fault::Sql(error)) => damage(&error).is_some(),
+        Err(Fault::Store(_)) => false,
+    }
 }
 
 /// Reads the mark where a new file has it: in the first page that is not one of SQLite's own. To read it through SQLite
@@ -199,14 +203,20 @@ fn log_content(path: &Path, own: Option<OwnMark>) -> io::Result<LogContent> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(LogContent::None(0)),
         file => file?,
     };
-    let bytes = file.metadata()?.len();
+    let meta = file.metadata()?;
+    let bytes = if meta.is_file() { meta.len() } else { 0 };
     if bytes < HEADER_BYTES as u64 + FRAME_BYTES_MIN {
         return Ok(LogContent::None(bytes));
     }
-    // SQLite reads nothing of a log with a broken header; a check reports the frames after it.
+    let mut magic = [0; 4];
+    system::read_at(&file, &mut magic, 0)?;
+    if u32::from_be_bytes(magic) & !1 != MAGIC {
+        return Ok(LogContent::None(bytes));
+    }
+    // SQLite reads nothing of a log whose header was half written; a check reports the frames after it.
     let Some(mut frames) = Frames::begin(file)? else { return Ok(LogContent::NoCommit { salts: [0; 2] }) };
-    let mut commits = Commits { salts: frames.salts(), ..Commits::default() };
-    let (mut in_commit, mut has_commit) = (Commits::default(), false);
+    let mut commits = LogCommits { salts: frames.salts(), ..LogCommits::default() };
+    let (mut in_commit, mut has_commit) = (LogCommits::default(), false);
     while let Some(frame) = frames.next()? {
         if frame.number == 1 {
             in_commit.application = Some(pair(frame.page, 68)[0]);
@@ -233,6 +243,7 @@ fn log_content(path: &Path, own: Option<OwnMark>) -> io::Result<LogContent> {
             }
         }
     }
+    debug_assert_eq!(has_commit, commits.pages > 0, "the last frame of a transaction counts the pages");
     Ok(if has_commit { LogContent::Commits(commits) } else { LogContent::NoCommit { salts: commits.salts } })
 }
 

@@ -1,9 +1,10 @@
 //! The mark by which a file and its write-ahead log know each other.
 //!
-//! The file holds one row of `wal_mark`. A log begins with a transaction that replaces the mark, so its first pages hold
-//! the new mark and the one before, which is that of the file. Before a log is copied into the file its last transaction
-//! replaces the mark again. So the mark of a file tells how far its log was copied. *Absent:* the comparison of a file
-//! with a log ([`wal_link`](super::wal_link)), and the times at which a mark is replaced ([`group`](super::group)).
+//! The file holds one row of `wal_mark`. A log begins with a transaction that replaces the mark, so its first pages
+//! hold the new mark and the one before, which is that of the file. Before a log is copied into the file its last
+//! transaction replaces the mark again. So the mark of a file tells how far its log was copied. *Absent:* the
+//! comparison of a file with a log ([`wal_link`](super::wal_link)), and the times at which a mark is replaced
+//! ([`group`](super::group)).
 
 use super::fault::{Res, corrupt};
 use super::row_check::{self, RowCheck};
@@ -19,7 +20,7 @@ const COLUMNS: usize = 6;
 const BLOB_16: u64 = 44;
 const CELLS_AT: usize = 8;
 
-/// What a file says of its log when none lies beside it.
+/// The statement of a file about its log when none lies beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkState {
     /// Nothing is missed.
@@ -56,7 +57,8 @@ impl WalMark {
         Ok(Self::read_with_next(conn)?.0)
     }
 
-    /// Replaces the mark in the transaction that is open, unless it has that state and `is_kept`; returns whether it did.
+    /// Replaces the mark in the transaction that is open, unless it has that state and `is_kept`; returns whether it
+    /// did.
     pub(super) fn replace(conn: &Connection, state: MarkState, is_kept: bool) -> Res<bool> {
         let (now, next) = Self::read_with_next(conn)?;
         if is_kept && now.state == state {
@@ -148,8 +150,8 @@ mod tests {
             assert_eq!(now.state, state);
             assert!(!WalMark::replace(&conn, state, true).unwrap());
             let log = std::fs::read(super::super::open::beside(&bench.path(), "-wal")).unwrap();
-            let pages = log[32..].chunks_exact(4_096 + 24).filter_map(|frame| WalMark::of_page(&frame[24..]));
-            assert_eq!(pages.last(), Some(now));
+            let mut pages = log[32..].chunks_exact(4_096 + 24).filter_map(|frame| WalMark::of_page(&frame[24..]));
+            assert_eq!(pages.next_back(), Some(now));
         }
     }
 

@@ -24,7 +24,7 @@ use std::path::Path;
 pub(super) const HEADER_BYTES: usize = 32;
 pub(super) const FRAME_HEADER_BYTES: usize = 24;
 /// The first word of a log, but for the last bit: that says in which byte order checksums read their words.
-const MAGIC: u32 = 0x377f_0682;
+pub(super) const MAGIC: u32 = 0x377f_0682;
 
 /// The sizes of pages that SQLite knows.
 const PAGE_BYTES: RangeInclusive<u32> = 512..=65_536;

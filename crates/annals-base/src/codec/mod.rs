@@ -58,8 +58,13 @@ impl Encoded {
     /// inside one another, [`CodecError::TooManyParts`] past [`VALUE_NODES_MAX`](crate::limits::VALUE_NODES_MAX) values
     /// (names of members count as values here).
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, CodecError> {
-        let bytes = rmp_serde::to_vec_named(value).map_err(|e| CodecError::Encode { reason: e.to_string() })?;
-        Self::checked(bytes)
+        let mut encoding = BoundedBytes::default();
+        let encoded = rmp_serde::encode::write_named(&mut encoding, value);
+        encoded.map_err(|e| CodecError::Encode { reason: e.to_string() })?;
+        if encoding.length > VALUE_BYTES_MAX {
+            return Err(CodecError::TooLarge { bytes: encoding.length });
+        }
+        Self::checked(encoding.bytes)
     }
 
     fn checked(bytes: Vec<u8>) -> Result<Self, CodecError> {
@@ -90,6 +95,36 @@ impl Encoded {
     /// As [`decode_bytes`].
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, CodecError> {
         decode_bytes(self.codec, &self.bytes)
+    }
+}
+
+/// The bytes of an encoding up to the limit of a value. Those past it are counted and dropped: a value that is refused
+/// takes no memory beside its own.
+#[derive(Debug, Default)]
+struct BoundedBytes {
+    bytes: Vec<u8>,
+    /// The number of all bytes.
+    length: usize,
+}
+
+impl std::io::Write for BoundedBytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.length = self.length.saturating_add(bytes.len());
+        if self.length <= VALUE_BYTES_MAX {
+            self.bytes.extend_from_slice(bytes);
+        } else {
+            self.bytes = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

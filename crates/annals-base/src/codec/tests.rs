@@ -211,3 +211,21 @@ fn bytes_are_read_as_a_list_and_numbers_as_names() {
     let by_number = BTreeMap::from([(1, "a".to_owned()), (-2, "b".to_owned())]);
     assert_eq!(Encoded::encode(&by_number).unwrap().decode(), Ok(by_number));
 }
+
+#[test]
+fn the_bytes_past_the_limit_of_a_value_are_counted_and_take_no_memory() {
+    use std::io::Write as _;
+    let mut bytes = super::BoundedBytes::default();
+    let part = vec![7; VALUE_BYTES_MAX / 2];
+    for parts in 1..=2 {
+        bytes.write_all(&part).unwrap();
+        assert_eq!((bytes.bytes.len(), bytes.length), (parts * part.len(), parts * part.len()));
+    }
+    for parts in 3..=9 {
+        assert_eq!(bytes.write(&part).unwrap(), part.len());
+        assert_eq!((bytes.bytes.capacity(), bytes.length), (0, parts * part.len()));
+    }
+    let text = "x".repeat(VALUE_BYTES_MAX);
+    assert_eq!(Encoded::encode(&text), Err(CodecError::TooLarge { bytes: VALUE_BYTES_MAX + 5 }));
+    assert_eq!(Encoded::encode(&text[5..]).unwrap().bytes.len(), VALUE_BYTES_MAX);
+}

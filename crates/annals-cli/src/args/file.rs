@@ -30,6 +30,14 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Put a log aside that does not continue the file, accept that one is missing, and make missing views, indexes and
+    /// triggers anew, before the report
+    #[arg(long)]
+    pub(crate) fix: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct MigrateArgs {
     /// Retain the older file beside the store, as NAME.format-N
     #[arg(long)]
@@ -66,7 +74,7 @@ pub(crate) struct BackupArgs {
 pub(crate) struct RestoreArgs {
     /// The backup; it is not changed
     pub(crate) backup: PathBuf,
-    /// The path of the store; what is there gets another name
+    /// The path of the store; a file there gets another name
     pub(crate) file: PathBuf,
 }
 

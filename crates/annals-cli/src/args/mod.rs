@@ -20,7 +20,9 @@ pub(crate) use change::{
     ThreadArg, UpdateArgs,
 };
 pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, SignalArgs};
-pub(crate) use file::{BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, ManArgs, MigrateArgs, RecoverArgs, RestoreArgs};
+pub(crate) use file::{
+    BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, DoctorArgs, ManArgs, MigrateArgs, RecoverArgs, RestoreArgs,
+};
 pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
     BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
@@ -243,7 +245,7 @@ pub(crate) enum Verb {
     /// Show the sizes of the store, or sums of its history by node, model, day, thread or channel
     Stats(StatsArgs),
     /// Show versions, sizes, modes and a check of the store, as an issue needs them; no content
-    Doctor,
+    Doctor(DoctorArgs),
     /// Copy the store to a new file, while other programs use it
     Backup(BackupArgs),
     /// Put a verified copy of a backup at the path of a store, and the old file aside

@@ -7,6 +7,30 @@ use annals::store::{Key, OpenOptions, Store};
 
 use super::{Bench, code, document};
 
+/// A key as one that is drawn.
+const KEY: [u8; 32] = {
+    let (mut key, mut n) = ([0; 32], 0);
+    while n < 32 {
+        key[n] = (n as u8 + 1) * 7;
+        n += 1;
+    }
+    key
+};
+
+/// Writes a file that its owner alone can read.
+fn key_file(bench: &Bench, name: &str, bytes: &[u8]) {
+    fs::write(bench.path(name), bytes).unwrap();
+    permit(&bench.path(name), 0o600);
+}
+
+#[cfg(unix)]
+fn permit(path: &std::path::Path, mode: u32) {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
+#[cfg(not(unix))]
+fn permit(_: &std::path::Path, _: u32) {}
+
 fn store(bench: &Bench, name: &str, options: OpenOptions) {
     let store = Store::open_with(bench.path(name), options).unwrap();
     let text = r#"[{"type": "human", "content": "the secret text"}]"#;
@@ -16,13 +40,14 @@ fn store(bench: &Bench, name: &str, options: OpenOptions) {
 #[test]
 fn a_store_with_a_key_is_read_with_its_key_file_alone() {
     let bench = Bench::new();
-    let key = || Key::new([0xab; 32]);
+    let key = || Key::new(KEY);
     store(&bench, "sealed.db", OpenOptions::new().key(key()));
     store(&bench, "keyed.db", OpenOptions::new().checksum_key(key()));
     store(&bench, "plain.db", OpenOptions::new());
-    fs::write(bench.path("key"), "ab".repeat(32) + "\n").unwrap();
-    fs::write(bench.path("other"), [7; 32]).unwrap();
-    fs::write(bench.path("short"), [7; 31]).unwrap();
+    let drawn: String = (1..=32).map(|n| format!("{:02x}", n * 7)).collect();
+    key_file(&bench, "key", (drawn + "\n").as_bytes());
+    key_file(&bench, "other", &std::array::from_fn::<u8, 32, _>(|n| n as u8));
+    key_file(&bench, "short", &[7; 31]);
     for name in ["sealed.db", "keyed.db"] {
         let shown = bench.annals_on(name, &["export", "alice", "--key-file", "key"]);
         assert!(code(&shown) == 0 && String::from_utf8_lossy(&shown.stdout).contains("the secret text"), "{shown:?}");
@@ -55,9 +80,9 @@ fn a_store_with_a_key_is_read_with_its_key_file_alone() {
 #[test]
 fn a_thread_file_has_the_key_of_its_store() {
     let bench = Bench::new();
-    store(&bench, "sealed.db", OpenOptions::new().key(Key::new([0xab; 32])));
+    store(&bench, "sealed.db", OpenOptions::new().key(Key::new(KEY)));
     store(&bench, "plain.db", OpenOptions::new());
-    fs::write(bench.path("key"), "ab".repeat(32)).unwrap();
+    key_file(&bench, "key", &KEY);
     let export = ["export", "alice", "--format", "thread", "-o"];
     let keyed = ["--key-file", "key"];
     assert_eq!(code(&bench.annals_on("sealed.db", &[&export[..], &["a.db"], &keyed].concat())), 0);
@@ -73,4 +98,27 @@ fn a_thread_file_has_the_key_of_its_store() {
     }
     let bytes = fs::read(bench.path("new.db")).unwrap();
     assert!(!bytes.windows(15).any(|window| window == b"the secret text"));
+}
+
+#[test]
+fn a_key_file_that_others_read_or_that_was_not_drawn_at_random_is_refused() {
+    let bench = Bench::new();
+    store(&bench, "sealed.db", OpenOptions::new().key(Key::new(KEY)));
+    key_file(&bench, "zeros", &[0; 32]);
+    key_file(&bench, "typed", b"a password with 31 characters !\n");
+    key_file(&bench, "key", &KEY);
+    let told = |file: &str| {
+        let refused = bench.annals_on("sealed.db", &["threads", "--json", "--key-file", file]);
+        (code(&refused), document(&refused.stderr)["error"]["code"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(told("zeros"), (2, "key_not_random".into()));
+    assert_eq!(told("typed"), (2, "key_not_random".into()));
+    if cfg!(unix) {
+        for mode in [0o644, 0o640, 0o602] {
+            permit(&bench.path("key"), mode);
+            assert_eq!(told("key"), (2, "key_exposed".into()), "{mode:o}");
+        }
+        permit(&bench.path("key"), 0o400);
+    }
+    assert_eq!(code(&bench.annals_on("sealed.db", &["threads", "--key-file", "key"])), 0);
 }

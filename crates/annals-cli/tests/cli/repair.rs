@@ -109,3 +109,47 @@ fn a_damaged_store_is_recovered_to_a_new_one() {
     let taken = bench.annals(&["recover", "store.db", "sound.db"]);
     assert_eq!(code(&taken), 2, "{taken:?}");
 }
+
+#[test]
+fn a_view_of_another_program_is_named_and_one_that_is_missing_is_made_anew() {
+    let bench = Bench::ran();
+    let change = |statement: &str| {
+        let conn = annals::rusqlite::Connection::open(bench.path("store.db")).unwrap();
+        conn.execute_batch(statement).unwrap();
+    };
+    change("CREATE VIEW mine AS SELECT 1; DROP VIEW v_facts");
+    for command in [&["threads", "--json"][..], &["doctor", "--fix", "--json"]] {
+        let refused = bench.annals(command);
+        let error = &document(&refused.stderr)["error"];
+        assert_eq!((code(&refused), &error["code"]), (4, &json!("schema_changed")), "{error}");
+        assert_eq!(error["hint"], "DROP VIEW \"mine\"");
+        assert!(!error["message"].as_str().unwrap().contains("damaged"), "{error}");
+    }
+    change("DROP VIEW \"mine\"");
+    let refused = bench.annals(&["threads", "--json"]);
+    assert_eq!(document(&refused.stderr)["error"]["hint"], "annals doctor --fix makes it anew");
+    assert_eq!(bench.json(&["doctor", "--fix"])["remade"], json!(["view v_facts"]));
+    assert_eq!(bench.json(&["doctor"])["remade"], json!([]));
+    assert!(bench.text(&["doctor", "--fix"]).contains("nothing was missing in the schema"));
+    bench.text(&["threads"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_hint_does_not_say_to_delete_what_was_not_looked_into() {
+    let bench = Bench::new();
+    let fifo = bench.path("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::os::unix::fs::symlink("nowhere", bench.path("link")).unwrap();
+    fs::write(bench.path("empty"), "").unwrap();
+    fs::write(bench.path("emptied"), "").unwrap();
+    fs::write(bench.path("emptied-wal"), "frames").unwrap();
+    for store in ["fifo", "/dev/zero", "link", "empty", "emptied"] {
+        for command in [&["threads"][..], &["update", "t", "--set", "a=1"], &["migrate"]] {
+            let refused = bench.annals_on(store, command);
+            assert!(code(&refused) > 1, "{store}: {refused:?}");
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(!said.contains("delete"), "{store}: {said}");
+        }
+    }
+}

@@ -237,6 +237,7 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
         &[
             "annals stats",
             "annals backup copy.db",
+            "annals restore copy.db again.db",
             "annals recover copy.db recovered.db",
             "annals export trip --format thread --out thread.db",
             "annals export trip --format thread",

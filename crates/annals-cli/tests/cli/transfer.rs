@@ -148,3 +148,26 @@ fn a_failed_transfer_gives_its_reason() {
         assert!(stderr(&output).contains(word), "{arguments:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn an_import_that_stores_nothing_leaves_no_new_store_behind() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("none")).unwrap();
+    fs::write(bench.path("broken.json"), "no json").unwrap();
+    let files = || fs::read_dir(bench.path("")).unwrap().count();
+    let before = files();
+    for arguments in [&["import", "broken.json", "--name", "a"][..], &["import", "none"], &["import", "missing"]] {
+        bench.annals_on("new.db", arguments);
+        assert_eq!(files(), before, "{arguments:?}");
+    }
+    // A store that was there stays, with and without content.
+    drop(annals::store::Store::open(bench.path("new.db")).unwrap());
+    bench.annals_on("new.db", &["import", "broken.json", "--name", "a"]);
+    assert!(bench.path("new.db").exists());
+    fs::write(bench.path("half.json"), "[{\"type\": \"human\", \"content\": \"hi\"}, no json").unwrap();
+    bench.annals_on("half.db", &["import", "half.json", "--name", "a"]);
+    bench.annals_on("lenient.db", &["import", "half.json", "--name", "a", "--lenient"]);
+    for name in ["half.db", "lenient.db"].map(|name| bench.path(name)).iter().filter(|path| path.exists()) {
+        assert!(!annals::store::Store::open(name).unwrap().threads().unwrap().is_empty());
+    }
+}

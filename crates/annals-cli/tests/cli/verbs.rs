@@ -313,6 +313,34 @@ fn sql_reads_the_views_and_writes_nothing() {
 }
 
 #[test]
+fn sql_prints_rows_as_they_come_and_within_limits() {
+    let bench = trip();
+    // The layout of a document that is printed in parts is that of one that is printed as a whole.
+    for query in ["select 1 as a, 'x\ny' as b union all select null, x'0102' order by 1 desc", "select 1 as a where 0"]
+    {
+        let printed = bench.annals(&["sql", query, "--json"]).stdout;
+        let whole = format!("{:#}\n", document(&printed));
+        assert_eq!(String::from_utf8(printed).unwrap(), whole);
+    }
+    let lines =
+        String::from_utf8(bench.annals(&["sql", "select 1 as a union all select 2", "--jsonl"]).stdout).unwrap();
+    assert_eq!(lines, "{\"schema\":1,\"a\":1}\n{\"schema\":1,\"a\":2}\n");
+    for (refused, reason) in [
+        ("", "the query is empty"),
+        (" -- nothing\n;", "the query is empty"),
+        ("select length(printf('%.*c', 900000000, 'x'))", "too big"),
+        ("select hex(fts3_tokenizer('simple'))", "not authorized"),
+    ] {
+        let refused = bench.annals(&["sql", refused, "--json"]);
+        let error = &document(&refused.stderr)["error"];
+        assert_eq!((code(&refused), &error["code"]), (2, &json!("sql")), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(reason), "{error}");
+    }
+    let long = format!("select '{}'", "x".repeat(100_000));
+    assert_eq!(code(&bench.annals(&["sql", &long])), 0);
+}
+
+#[test]
 fn completions_and_manual_pages_name_every_verb() {
     let bench = Bench::new();
     let help = String::from_utf8(run(bench.folder.path(), &["--help"]).stdout).unwrap();

@@ -7,16 +7,18 @@
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::open::{FilePlace, beside};
+use crate::store::sqlite::sql;
 use crate::store::sqlite::system::{self, FileId};
 use crate::store::sqlite::wal_link::{self, LogLink};
+use rusqlite::Connection;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Where the salts of a log stand in its header.
+/// The place of the salts in the header of a log.
 const SALTS_AT: u64 = 16;
 
-/// What the writer knows of its log.
+/// The knowledge of the writer about its log.
 #[derive(Debug, Default)]
 pub(super) struct LogFile {
     /// A descriptor of the log. SQLite locks no byte of this file, so closing it drops no lock.
@@ -30,11 +32,13 @@ pub(super) struct LogFile {
     bytes: u64,
     /// The bytes of the file.
     file_bytes: u64,
+    /// The number of the commits of others when the last transaction replaced the mark alone; `None` since a commit.
+    ended: Option<i64>,
     /// True if the next transaction may begin the log anew, and holds a mark for that case.
     pub(super) may_begin: bool,
 }
 
-/// What the writer finds before a transaction.
+/// The state of the log before a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogBegin {
     /// The log begins with a mark.
@@ -81,6 +85,9 @@ impl LogFile {
         if salts == [0; 8] {
             return Err(replaced(place, "its write-ahead log was emptied"));
         }
+        // Another process has begun a new log.
+        (self.salts, self.bytes) = (None, bytes);
+        self.verify_pair(place)?;
         if !wal_link::begins_with_mark(&place.path).map_err(|error| unread(&path, &error))? {
             return Ok(LogBegin::Unmarked);
         }
@@ -93,8 +100,21 @@ impl LogFile {
         self.salts = self.read_salts().ok().flatten();
     }
 
+    /// Notes that the last transaction of the log replaced the mark alone.
+    pub(super) fn note_end(&mut self, conn: &Connection) -> Res<()> {
+        self.ended = Some(data_version(conn)?);
+        Ok(())
+    }
+
+    /// Returns whether the log is empty, or ends with a mark after which no connection has committed.
+    pub(super) fn is_ended(&self, conn: &Connection) -> Res<bool> {
+        let is_empty = self.file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|meta| meta.len() == 0));
+        Ok(is_empty || self.ended.is_some() && self.ended == Some(data_version(conn)?))
+    }
+
     /// Notes how long the log is after a commit.
     pub(super) fn note_commit(&mut self) {
+        self.ended = None;
         self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
     }
 
@@ -112,8 +132,11 @@ impl LogFile {
         let (before, now) = (self.file_bytes, meta.len());
         self.file_bytes = now;
         // A compaction makes the file shorter as well, and then notes its pages.
-        (now < before && !wal_link::is_whole(&place.path, now))
-            .then(|| format!("it was cut short from {before} to {now} bytes"))
+        let is_other = |fault: Fault| matches!(fault, Fault::Store(StoreError::FileReplaced { .. }));
+        if now >= before || !wal_link::lacks_pages(&place.path, now) && !self.verify_pair(place).is_err_and(is_other) {
+            return None;
+        }
+        Some(format!("it was cut short from {before} to {now} bytes"))
     }
 
     /// Verifies, before the log is copied, that it still continues the file.
@@ -132,6 +155,11 @@ impl LogFile {
             read => read.map(|()| Some(salts)),
         }
     }
+}
+
+/// Returns the number that changes with each commit of another connection.
+fn data_version(conn: &Connection) -> Res<i64> {
+    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
 }
 
 fn length(path: &Path) -> u64 {

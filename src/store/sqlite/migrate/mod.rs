@@ -58,8 +58,12 @@ pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
 fn in_snapshot<T>(conn: &Connection, read: impl FnOnce() -> Res<T>) -> Res<T> {
     conn.execute_batch(engine_sql::BEGIN_READ)?;
     let found = read();
-    // The end of a transaction that only reads changes nothing.
-    conn.execute_batch(engine_sql::ROLLBACK)?;
+    if !conn.is_autocommit() {
+        // The end of a transaction that only reads changes nothing, and an error such as that of a full disk has ended
+        // it already: the read content, or the error of the read, is the result.
+        let ended = conn.execute_batch(engine_sql::ROLLBACK);
+        return found.and_then(|found| Ok(ended.map(|()| found)?));
+    }
     found
 }
 
@@ -83,7 +87,7 @@ pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
 }
 
 /// Does `change` in a transaction that has the write lock from its beginning.
-fn in_transaction<T>(conn: &Connection, change: impl FnOnce() -> Res<T>) -> Res<T> {
+pub(super) fn in_transaction<T>(conn: &Connection, change: impl FnOnce() -> Res<T>) -> Res<T> {
     within(conn, engine_sql::BEGIN_WRITE, change)
 }
 
@@ -217,6 +221,25 @@ mod tests {
         }
         schema::verify(&conn).unwrap();
     }
+
+    #[test]
+    fn a_read_that_ended_its_transaction_is_told_by_its_own_error() {
+        let conn = Connection::open_in_memory().unwrap();
+        for ends in [true, false] {
+            let read = || -> Res<()> {
+                if ends {
+                    conn.execute_batch("ROLLBACK").unwrap();
+                }
+                Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None).into())
+            };
+            let error = format!("{:?}", in_snapshot(&conn, read).unwrap_err());
+            assert!(error.contains("DiskFull"), "ends {ends}: {error}");
+            assert!(conn.is_autocommit());
+        }
+        assert_eq!(in_snapshot(&conn, || Ok(7)).unwrap(), 7);
+        assert!(conn.is_autocommit());
+    }
+
     #[test]
     fn a_change_that_fails_leaves_no_transaction() {
         let conn = Connection::open_in_memory().unwrap();

@@ -2,10 +2,15 @@
 //!
 //! The damaged file is copied first ([`source`]) and stays as it is. Its checkpoints are written anew in the order of
 //! the log ([`replay`](super::replay)): those whose checksum verifies, each after its parent. So of each lineage the
-//! longest sound beginning is recovered. A checkpoint after a pruned one begins a lineage with its whole state. The new
-//! store gets its name once a check of it has found no problem. A store with keys is recovered to one with the same
-//! keys. *Absent:* the cache, and everything that no checksum covers.
+//! longest sound beginning is recovered. A checkpoint after a pruned one begins a lineage with its whole state. Content
+//! that matches its own check and is not in a sound lineage is written to threads of its own. The new store gets its
+//! name once a check of it has found no problem. A store with keys is recovered to one with the same keys. *Absent:*
+//! the cache, and everything that no check covers.
 
+mod cells;
+mod header;
+mod leaves;
+mod pages;
 mod source;
 mod sql;
 
@@ -42,21 +47,44 @@ pub(in super::super) fn recover(from: &Path, to: &Path, given: &GivenKeys) -> Re
     if unfinished.symlink_metadata().is_ok() {
         return Err(backup::failed(&unfinished, io::ErrorKind::AlreadyExists.into()));
     }
-    let source = DamagedFile::open(from, &beside(to, "-damaged"))?;
+    match attempt(from, to, &unfinished, given, false) {
+        // Damage that the trees do not show: pages that are whole hold rows of another place.
+        Err(StoreError::Corrupt { place, reason }) => match attempt(from, to, &unfinished, given, true) {
+            Ok(mut report) => {
+                report
+                    .doubts
+                    .push(format!("the file is damaged at {place}, also where its tables are whole: {reason}"));
+                Ok(report)
+            }
+            Err(_) => Err(StoreError::Corrupt { place, reason }),
+        },
+        done => done,
+    }
+}
+
+/// Recovers the store; with `collects_all`, the rows of every table are collected from their pages.
+fn attempt(
+    from: &Path,
+    to: &Path,
+    unfinished: &Path,
+    given: &GivenKeys,
+    collects_all: bool,
+) -> Result<Recovery, StoreError> {
+    let source = DamagedFile::open(from, &beside(to, "-damaged"), collects_all)?;
     let keys = Arc::new(Keys::new(given.clone()));
     let unlocked = match source.format {
         1 => keys.unlock_plain(from),
         _ => keys.unlock_damaged(&source.conn, from),
     };
     unlocked.map_err(|fault| open::opening(from, fault))?;
-    let recovered = write(&source, from, &unfinished, &keys).and_then(|report| {
-        backup::publish(&unfinished, to).map_err(|error| backup::failed(to, error))?;
+    let recovered = write(&source, from, unfinished, &keys).and_then(|report| {
+        backup::publish(unfinished, to).map_err(|error| backup::failed(to, error))?;
         Ok(report)
     });
     if recovered.is_err() {
         for suffix in ["", "-wal", "-shm"] {
             // The first error is reported.
-            _ = fs::remove_file(beside(&unfinished, suffix));
+            _ = fs::remove_file(beside(unfinished, suffix));
         }
     }
     recovered
@@ -69,8 +97,16 @@ fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Resu
         conn.execute_batch(engine_sql::BEGIN_WRITE)?;
         keys.copy_to(&source.conn, conn)?;
         let mut replay = LogReplay::new((&source.conn, source.format, source.whole.as_ref()), conn, keys, false)?;
+        replay.knows_deleted = source.format > 1 && source.defects.iter().all(|defect| defect.table != "tombstone");
         replay.run()?;
+        if source.is_damaged || replay.report.lost_count > 0 {
+            replay.salvage()?;
+        }
         let mut report = replay.report;
+        report.doubts.clone_from(&source.doubts);
+        if source.is_damaged {
+            missing(source, &mut report)?;
+        }
         if let Some(error) = &source.log_error {
             note(&mut report, LostKind::Log, None, "the write-ahead log".into(), error.clone());
         }
@@ -86,7 +122,7 @@ fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Resu
         Ok(report)
     })();
     let report = replayed.map_err(|fault| fault.into_write(|| StoreError::Busy { waited_ms: 0, holder: None }))?;
-    if report.checkpoints == 0 && report.entries == 0 && !source.is_known {
+    if report.checkpoints + report.entries + report.salvaged == 0 && !source.is_known {
         return Err(open::not_a_store(from, "neither its header nor any of its rows is that of a store"));
     }
     Ok(report)
@@ -106,6 +142,44 @@ fn note(report: &mut Recovery, kind: LostKind, thread: Option<ThreadId>, place: 
     if report.lost.len() < LOST_MAX {
         report.lost.push(Lost { kind, thread, checkpoint: None, place, reason });
     }
+}
+
+/// Notes the rows that were on pages that cannot be read, where no other row tells that they are missing.
+fn missing(source: &DamagedFile, report: &mut Recovery) -> Res<()> {
+    let mut sound = source.conn.prepare(sql::MISSING_SEQS)?;
+    let seqs = sound.query_map([LOST_MAX as i64], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    let is_of = |table: &'static str| source.defects.iter().filter(move |defect| defect.table == table);
+    let is_missing = is_of("checkpoint").next().is_some();
+    let ranges = seqs.chunk_by(|a, b| a.checked_add(1) == Some(*b)).filter(|_| is_missing);
+    let mut are_known = false;
+    for range in ranges {
+        are_known = true;
+        let place = format!("checkpoint (seq {} to {})", range[0], range[range.len() - 1]);
+        note(report, LostKind::Range, None, place, "their versions are there, and their rows are missing".into());
+    }
+    let kinds = [
+        ("checkpoint", LostKind::Range),
+        ("write", LostKind::Writes),
+        ("operation", LostKind::Operation),
+        ("operation_change", LostKind::Operation),
+        ("kv_namespace", LostKind::Entry),
+        ("kv", LostKind::Entry),
+        ("kv_vector", LostKind::Entry),
+        ("kv_lifetime", LostKind::Entry),
+    ];
+    for (table, kind) in kinds {
+        for defect in is_of(table) {
+            let place = format!("{table} ({})", defect.place);
+            // The rows of checkpoints are missed by others that refer to them.
+            if defect.is_root && kind != LostKind::Range {
+                let reason = format!("{}: the table begins there, and rows of it may be missing", defect.reason);
+                note(report, kind, None, place, reason);
+            } else if defect.has_rows && !(kind == LostKind::Range && are_known) {
+                note(report, kind, None, place, defect.reason.to_owned());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Notes the threads of which nothing was recovered.

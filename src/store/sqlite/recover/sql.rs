@@ -1,20 +1,27 @@
 //! The statements of a recovery.
 
+/// The words of statements that make neither a table nor an index.
+pub(super) const NO_TABLE_OR_INDEX: [&str; 2] = ["TRIGGER", "CREATE VIEW"];
 /// The tables of a damaged file as a recovery reads them: the columns of the first format that has the table, in their
 /// order, which later formats only add to. The schema of the file itself may be damaged.
-pub(super) const TABLES: [(&str, &str); 17] = [
-    ("name", "CREATE TABLE name (id INTEGER PRIMARY KEY, kind, text)"),
-    ("thread", "CREATE TABLE thread (id INTEGER PRIMARY KEY, public_id, created_at)"),
-    ("namespace", "CREATE TABLE namespace (id INTEGER PRIMARY KEY, thread, path)"),
+pub(super) const TABLES: [(&str, &str); 19] = [
+    ("name", "CREATE TABLE name (id INTEGER PRIMARY KEY, kind, text, xxh3)"),
+    ("thread", "CREATE TABLE thread (id INTEGER PRIMARY KEY, public_id, created_at, xxh3)"),
+    ("namespace", "CREATE TABLE namespace (id INTEGER PRIMARY KEY, thread, path, xxh3)"),
+    (
+        "branch",
+        "CREATE TABLE branch (id INTEGER PRIMARY KEY, namespace, parent, upto, depth, fork_thread, fork_checkpoint, \
+         xxh3)",
+    ),
     (
         "checkpoint",
         "CREATE TABLE checkpoint (seq INTEGER PRIMARY KEY, namespace, id, parent, branch, ordinal, step, source, \
-         created_at, run, metadata, parents, tasks, sum)",
+         created_at, run, metadata, parents, tasks, sum, xxh3)",
     ),
     (
         "version",
-        "CREATE TABLE version (branch, ordinal, key, version, kind, task, value, PRIMARY KEY (branch, ordinal, key)) \
-         WITHOUT ROWID",
+        "CREATE TABLE version (branch, ordinal, key, version, kind, task, value, xxh3, \
+         PRIMARY KEY (branch, ordinal, key)) WITHOUT ROWID",
     ),
     (
         "payload",
@@ -24,7 +31,7 @@ pub(super) const TABLES: [(&str, &str); 17] = [
     ("blob", "CREATE TABLE blob (id INTEGER PRIMARY KEY, hash, data)"),
     (
         "item",
-        "CREATE TABLE item (branch, channel, slot, ordinal, op, task, value, \
+        "CREATE TABLE item (branch, channel, slot, ordinal, op, task, value, xxh3, \
          PRIMARY KEY (branch, channel, slot, ordinal DESC)) WITHOUT ROWID",
     ),
     (
@@ -53,14 +60,28 @@ pub(super) const TABLES: [(&str, &str); 17] = [
     ),
     ("kv_lifetime", "CREATE TABLE kv_lifetime (entry INTEGER PRIMARY KEY, lifetime, xxh3)"),
     ("store_key", "CREATE TABLE store_key (id INTEGER PRIMARY KEY, cipher, caller, file, sealed)"),
+    ("tombstone", "CREATE TABLE tombstone (thread INTEGER PRIMARY KEY, state)"),
 ];
+
+/// Adds a row to those of a damaged table, unless one with its key was found before.
+pub(super) const COLLECT: &str = "INSERT OR IGNORE INTO {table} VALUES ({places})";
+pub(super) const BEGIN: &str = "BEGIN";
+pub(super) const COMMIT: &str = "COMMIT";
+/// Makes the tables of the damaged file visible, behind those that were collected.
+pub(super) const ATTACH: &str = "ATTACH DATABASE ?1 AS store";
+/// Copies the rows of a table to a file that has all of its columns.
+pub(super) const COPY: &str = "INSERT OR IGNORE INTO main.{table} ({columns}) SELECT {columns} FROM {from}.{table}";
+pub(super) const COLUMNS: &str = "SELECT * FROM {table} LIMIT 0";
+/// True if a tree that SQLite reads is as it must be.
+pub(super) const QUICK_CHECK: &str = "PRAGMA quick_check(1)";
+pub(super) const LAST_SEQ: &str = "SELECT max(seq) FROM checkpoint";
 
 /// Lets a schema be read that does not parse, and be written.
 pub(super) const WRITABLE_SCHEMA: &str = "PRAGMA writable_schema = ON";
 /// Returns 1 if a checkpoint was pruned.
 pub(super) const HAS_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM checkpoint WHERE source < 0)";
 pub(super) const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
-pub(super) const ROOTS: &str = "SELECT name, rootpage FROM sqlite_schema WHERE type = 'table'";
+pub(super) const ROOTS: &str = "SELECT name, rootpage, type FROM sqlite_schema WHERE rootpage > 1";
 pub(super) const SCHEMA_ROW: &str =
     "INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ('table', ?1, ?1, ?2, ?3)";
 /// Nothing is synced: the file is a scratch one, which does not outlive the call.
@@ -73,3 +94,9 @@ pub(super) const ENTRIES_FROM: &str = "SELECT k.id, n.path, k.key, k.created_at,
      k.codec, k.data FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace WHERE k.id >= ?1 ORDER BY k.id LIMIT ?2";
 /// Returns 1 if a thread is in the new store.
 pub(super) const HAS_THREAD: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
+/// The checkpoints whose versions are there and whose rows are not. The version with the greatest key of a checkpoint
+/// holds its `seq`.
+pub(super) const MISSING_SEQS: &str = "SELECT DISTINCT (v.kind >> 4) + v.ordinal + 1 AS seq FROM version v \
+     JOIN branch b ON b.id = v.branch JOIN namespace n ON n.id = b.namespace JOIN thread t ON t.id = n.thread \
+     WHERE typeof(v.xxh3) = 'integer' AND NOT EXISTS \
+     (SELECT 1 FROM checkpoint c WHERE c.seq = (v.kind >> 4) + v.ordinal + 1) ORDER BY seq LIMIT ?1";

@@ -11,6 +11,7 @@
 mod kept;
 mod operations;
 mod rows;
+mod salvage;
 mod scan;
 mod sql;
 
@@ -45,7 +46,7 @@ use operations::OldOperation;
 use rows::{OldCheckpoint, OldItem, OldRows, OldTimer, OldWrite};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, params};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// A replay under way.
@@ -65,6 +66,10 @@ pub(super) struct LogReplay<'c> {
     operations: VecDeque<OldOperation>,
     /// The numbers of the operations that were written, by those in the old file.
     operation_ids: BTreeMap<i64, u64>,
+    /// The checkpoints of which a run of writes is lost.
+    lost_writes: HashSet<i64>,
+    /// True if a thread without a row was deleted only if a row of `tombstone` says so.
+    pub(super) knows_deleted: bool,
     pub(super) report: Recovery,
 }
 
@@ -93,6 +98,8 @@ impl<'c> LogReplay<'c> {
             last_branch: 0,
             operations: VecDeque::new(),
             operation_ids: BTreeMap::new(),
+            lost_writes: HashSet::new(),
+            knows_deleted: false,
             report: Recovery::default(),
         })
     }
@@ -171,7 +178,11 @@ impl<'c> LogReplay<'c> {
         let id = CheckpointId::from_bytes(old.id);
         let of = match self.rows.namespace(old.namespace) {
             // The thread was deleted, and its rows are not reclaimed yet.
-            Ok(None) => return Ok(()),
+            Ok(None) if !self.knows_deleted || self.rows.is_of_deleted(old.namespace)? => return Ok(()),
+            Ok(None) => {
+                let place = format!("checkpoint {}", old.seq);
+                return self.lose(LostKind::Checkpoint, Some((None, id)), place, "its thread is lost".into());
+            }
             Ok(Some(of)) => of,
             Err(fault) => {
                 let why = reason(fault)?;
@@ -201,6 +212,10 @@ impl<'c> LogReplay<'c> {
             Ok(decoded) => {
                 self.heads.insert(old.namespace, Some(id));
                 self.report.checkpoints += 1;
+                if !self.is_strict {
+                    let at = CheckpointRef::new(of.0.clone(), of.1.clone(), id);
+                    self.note_place((old.branch, old.ordinal, old.seq), &at, 0)?;
+                }
                 if self.kept.is_after_pruned(old) {
                     self.kept.note(old);
                 }
@@ -436,6 +451,7 @@ impl<'c> LogReplay<'c> {
             Ok(writes) => writes,
             Err(fault) => {
                 let why = reason(fault)?;
+                self.lost_writes.insert(old.seq);
                 return self.lose(LostKind::Writes, Some((Some(of.0.clone()), id)), place, why);
             }
         };
@@ -461,6 +477,7 @@ impl<'c> LogReplay<'c> {
             match outcome {
                 Ok(()) => self.report.writes += 1,
                 Err(why) => {
+                    self.lost_writes.insert(old.seq);
                     let place = format!("write (checkpoint {}, task {}, idx {})", old.seq, first.task, first.index);
                     self.lose(LostKind::Writes, Some((Some(of.0.clone()), id)), place, why)?;
                 }

@@ -111,6 +111,7 @@ impl<'c> OldRows<'c> {
     pub(super) fn new(conn: &'c Connection, format: i64, keys: Arc<Keys>) -> Res<Self> {
         // Without a name, SQLite makes a temporary file, which it removes.
         let items = Connection::open("")?;
+        items.execute_batch(sql::PLACES_TABLE)?;
         items.execute_batch(sql::ITEMS_TABLE)?;
         let mut lists = HashMap::new();
         let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Option<Arc<str>>)>> {
@@ -132,6 +133,15 @@ impl<'c> OldRows<'c> {
             &mut |_, _, _| Ok(()),
         )?;
         Ok(Self { conn, format, keys, items, read_lists: RefCell::default(), names: RefCell::default(), lists })
+    }
+
+    pub(super) fn format(&self) -> i64 {
+        self.format
+    }
+
+    /// Returns the temporary file in which the replay notes the rows it has written.
+    pub(super) fn scratch(&self) -> &Connection {
+        &self.items
     }
 
     /// Returns whether versions, parents and children are stored as distances. Format 1 stores the numbers themselves.
@@ -178,6 +188,11 @@ impl<'c> OldRows<'c> {
         let Some(public) = public else { return Ok(None) };
         let thread = ThreadId::new(public).map_err(|error| corrupt(place(), error.to_string()))?;
         Ok(Some((thread, Namespace::new(path).map_err(|error| corrupt(place(), error.to_string()))?)))
+    }
+
+    /// Returns whether a namespace is one of a deleted thread.
+    pub(super) fn is_of_deleted(&self, namespace: i64) -> Res<bool> {
+        Ok(self.conn.prepare_cached(sql::IS_OF_DELETED)?.query_row([namespace], |row| row.get(0))?)
     }
 
     /// Returns the operations, and the lost ones; `None` if the format has none.
@@ -346,8 +361,8 @@ impl<'c> OldRows<'c> {
         }
     }
 
-    /// Returns a payload of an encrypted file.
-    fn sealed_payload(&self, id: i64) -> Res<Payload> {
+    /// Returns a payload whose check matches.
+    pub(super) fn verified_payload(&self, id: i64) -> Res<Payload> {
         let mut statement = self.conn.prepare_cached(engine_sql::PAYLOAD_BY_ID)?;
         let mut rows = statement.query([id])?;
         let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
@@ -357,7 +372,7 @@ impl<'c> OldRows<'c> {
 
     fn payload(&self, id: i64) -> Res<Payload> {
         if self.keys.seal_content() {
-            return self.sealed_payload(id);
+            return self.verified_payload(id);
         }
         let mut statement = self.conn.prepare_cached(sql::PAYLOAD)?;
         let mut rows = statement.query([id])?;

@@ -39,3 +39,38 @@ pub(super) const LAST_CHECKSUM: &str = "SELECT sum FROM checkpoint ORDER BY seq 
 pub(super) const RUN: &str = "SELECT EXISTS (SELECT 1 FROM write WHERE idx = ?4 AND sum = ?5 AND checkpoint = \
      (SELECT c.seq FROM thread t JOIN namespace n ON n.thread = t.id JOIN checkpoint c ON c.namespace = n.id \
       WHERE t.public_id = ?1 AND n.path = ?2 AND c.prefix = substr(?3, 1, 6) AND c.id = ?3))";
+
+/// The checkpoints of the old file that were written anew: verified ones, and those of salvaged threads, whose channels
+/// have the versions up to `version`.
+pub(super) const PLACES_TABLE: &str = "CREATE TABLE place (branch INTEGER, ordinal INTEGER, seq INTEGER, thread TEXT, \
+     path TEXT, id BLOB, version INTEGER, PRIMARY KEY (branch, ordinal)) WITHOUT ROWID; \
+     CREATE INDEX place_seq ON place (seq)";
+pub(super) const PLACE_INSERT: &str = "INSERT OR REPLACE INTO place (branch, ordinal, seq, thread, path, id, version) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// The last of these checkpoints of a branch, up to an ordinal.
+pub(super) const PLACE_BEFORE: &str = "SELECT thread, path, id, version FROM place WHERE branch = ?1 AND ordinal <= ?2 \
+     ORDER BY ordinal DESC LIMIT 1";
+pub(super) const PLACES_OF_BRANCH: &str = "SELECT ordinal FROM place WHERE branch = ?1";
+pub(super) const HAS_PLACE: &str = "SELECT EXISTS (SELECT 1 FROM place WHERE seq = ?1)";
+
+/// The rows from which unverified content is read.
+pub(super) const BRANCHES: &str = "SELECT branch FROM item UNION SELECT branch FROM version ORDER BY 1";
+pub(super) const BRANCH_ROWS: &str = "SELECT id, namespace, parent, upto FROM branch";
+pub(super) const CHECKPOINT_PLACES: &str = "SELECT branch, ordinal, namespace, created_at, source FROM checkpoint";
+pub(super) const ITEMS_OF_BRANCH: &str =
+    "SELECT ordinal, channel, slot, op, task, value, xxh3 FROM item WHERE branch = ?1 ORDER BY ordinal, channel, slot";
+pub(super) const VERSIONS_OF_BRANCH: &str =
+    "SELECT ordinal, key, version, kind, task, value, xxh3 FROM version WHERE branch = ?1 ORDER BY ordinal, key";
+pub(super) const IS_OF_DELETED: &str =
+    "SELECT EXISTS (SELECT 1 FROM tombstone t JOIN namespace n ON n.thread = t.thread WHERE n.id = ?1)";
+/// True if rows of deleted threads are still stored.
+pub(super) const HAS_DELETED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone WHERE thread > 0 AND state = 0)";
+pub(super) const THREAD_OF_NAMESPACE: &str = "SELECT thread, path FROM namespace WHERE id = ?1";
+/// True if a thread has an id, in the old file or the new one.
+pub(super) const HAS_PUBLIC_ID: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
+/// The payloads to which no list and no channel refers.
+pub(super) const UNREFERENCED: &str = "SELECT id FROM payload WHERE id NOT IN \
+     (SELECT value FROM item WHERE typeof(value) = 'integer' \
+      UNION SELECT value FROM version WHERE typeof(value) = 'integer') ORDER BY id";
+pub(super) const WRITTEN_PAYLOADS: &str = "SELECT value, checkpoint, child FROM write WHERE typeof(value) = 'integer'";
+pub(super) const NAMESPACE_OF_SEQ: &str = "SELECT namespace FROM checkpoint WHERE seq = ?1";

@@ -167,7 +167,7 @@ fn a_part_of_a_file_that_was_never_made_is_refused_with_advice() {
         restrict(&left);
         let error = SqliteBackend::open(&left, &options()).unwrap_err();
         assert!(matches!(error, StoreError::NotAStore { .. } | StoreError::Corrupt { .. }), "{error}");
-        assert_eq!(error.to_string().contains("delete it and open it again"), is_advised, "{error}");
+        assert_eq!(error.to_string().contains("move it away and open it again"), is_advised, "{error}");
         assert!(fs::read(&left).unwrap() == content, "it is not changed");
         fs::remove_file(&left).unwrap();
     }

@@ -210,7 +210,7 @@ fn an_open_store_takes_no_locks_from_a_connection_of_the_application() {
     conn.execute_batch("PRAGMA journal_mode = DELETE; BEGIN IMMEDIATE;").unwrap();
     assert!(is_locked_for_others(&path));
     let error = SqliteBackend::open(&path, &options().busy_timeout_ms(20)).unwrap_err();
-    assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::Busy { waited_ms: 20, .. }), "{error:?}");
     let reader = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
     assert!(reader.threads(None, 9).unwrap().is_empty());
     drop(reader);

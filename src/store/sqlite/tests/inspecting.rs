@@ -174,10 +174,10 @@ fn a_header_tells_what_a_file_is() {
     let cut = &bytes[..bytes.len() - 4_096];
     refused(of(cut), "it was cut short");
     let zeros = vec![0; 8_192];
-    refused(of(&zeros), "delete it and open it again");
+    refused(of(&zeros), "move it away and open it again");
     // An empty log has no page of the file, another one may have all.
     place(&wal, b"");
-    refused(of(&zeros), "delete it and open it again");
+    refused(of(&zeros), "move it away and open it again");
     refused(of(cut), "it was cut short");
     place(&wal, b"x");
     refused(of(&zeros), "it is not a SQLite file");

@@ -37,6 +37,7 @@ const HARMS: &[(Invariant, &str)] = &[
         Invariant::Operations,
         "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) VALUES (1, 0, 1, 1, NULL, NULL, 1, 0)",
     ),
+    (Invariant::LogMark, "UPDATE wal_mark SET generation = generation + 1"),
     (Invariant::Ownership, "INSERT INTO tombstone (thread, state) VALUES (7, 2)"),
 ];
 

@@ -164,7 +164,8 @@ fn the_log_of_another_store_or_program_is_refused() {
     links.commit(3);
     let other = Bench::new();
     let conn = raw(&other.folder.path().join("plain.db"));
-    conn.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (b); INSERT INTO a VALUES (zeroblob(9000));").unwrap();
+    conn.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (b); INSERT INTO a VALUES (zeroblob(9000));")
+        .unwrap();
     links.close();
     for (name, from) in [("own", "plain.db"), ("mine", "x.db")] {
         let mut other = other.folder.path().join(from);
@@ -217,7 +218,7 @@ fn a_file_without_its_log_says_so() {
     lacks_log(&alone);
     links.commit(30);
     fs::copy(links.path(), &alone).unwrap();
-    fs::remove_file(log(&alone)).unwrap();
+    _ = fs::remove_file(log(&alone));
     lacks_log(&alone);
     let settled = super::super::settle_log(&alone).unwrap();
     assert!(settled.is_loss_accepted && settled.put_aside.is_empty(), "{settled:?}");
@@ -331,7 +332,7 @@ fn a_file_that_is_emptied_cut_or_written_over_under_a_handle_ends_it() {
             Some(share) => {
                 let file = fs::OpenOptions::new().write(true).open(links.path()).unwrap();
                 let bytes = file.metadata().unwrap().len();
-                file.set_len(if share == 0 { 0 } else { bytes / share }).unwrap();
+                file.set_len(bytes.checked_div(share).unwrap_or_default()).unwrap();
             }
             // In place, as `cp` does; a close would copy the log over it.
             None => fs::write(links.path(), fs::read(&older).unwrap()).unwrap(),

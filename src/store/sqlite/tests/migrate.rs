@@ -111,7 +111,7 @@ fn a_file_of_an_older_format_with_another_schema_is_refused() {
         let (_folder, path) = format_1();
         raw(&path).execute_batch(statement).unwrap();
         let error = SqliteBackend::open(&path, &options()).unwrap_err();
-        assert!(matches!(&error, StoreError::Corrupt { place, .. } if place == "schema"), "{statement}: {error}");
+        assert!(matches!(&error, StoreError::SchemaChanged { .. }), "{statement}: {error}");
         assert_eq!(format(&path), 1);
     }
 }

@@ -187,3 +187,28 @@ fn a_file_in_the_place_of_another_one_is_not_in_place() {
     fs::rename(&path, &moved).unwrap();
     assert!(read.is_in_place());
 }
+
+#[test]
+fn a_lock_that_is_not_free_while_a_file_is_opened_is_busy() {
+    let (_folder, path, _) = closed();
+    // A store that another program has left in another mode, and a file whose tables are just being made.
+    let folder = tempfile::tempdir().unwrap();
+    let new = folder.path().join("new.db");
+    fs::write(&new, "").unwrap();
+    raw(&path).execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+    for path in [&path, &new] {
+        let other = raw(path);
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let error = SqliteBackend::open(path, &options().busy_timeout_ms(20)).unwrap_err();
+        assert!(matches!(error, StoreError::Busy { waited_ms: 20, .. }), "{error:?}");
+        drop(other);
+    }
+    let other = raw(&path);
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let read_only = OpenOptions { read_only: true, ..options().busy_timeout_ms(20) };
+    let error = SqliteBackend::open(&path, &read_only).unwrap_err();
+    assert!(matches!(error, StoreError::Busy { waited_ms: 20, .. }), "{error:?}");
+    drop(other);
+    drop(open(&path));
+    drop(open(&new));
+}

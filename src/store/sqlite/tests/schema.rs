@@ -44,22 +44,25 @@ fn closed() -> (TempDir, PathBuf) {
     (bench.folder, path)
 }
 
-fn change(path: &Path, statements: &str) {
+fn change_schema(path: &Path, statements: &str) {
     Connection::open(path).unwrap().execute_batch(statements).unwrap_or_else(|e| panic!("{statements}: {e}"));
 }
 
 #[track_caller]
 fn assert_names<T: std::fmt::Debug>(result: Result<T, StoreError>, object: &str) {
     let error = result.unwrap_err();
-    assert!(matches!(&error, StoreError::Corrupt { place, .. } if place == "schema"), "{error}");
-    assert!(error.to_string().contains(object), "{error}");
+    let is_schema = match &error {
+        StoreError::Corrupt { place, .. } => place == "schema",
+        error => matches!(error, StoreError::SchemaChanged { .. }),
+    };
+    assert!(is_schema && error.to_string().contains(object), "{error}");
 }
 
 #[test]
 fn a_file_with_another_schema_is_not_opened() {
     for (statements, object) in HOSTILE {
         let (_folder, path) = closed();
-        change(&path, statements);
+        change_schema(&path, statements);
         assert_names(SqliteBackend::open(&path, &OpenOptions::default()), object);
         let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
         assert_names(SqliteBackend::open(&path, &read_only), object);
@@ -71,7 +74,7 @@ fn a_schema_that_changes_under_an_open_store_is_noticed_before_the_next_commit()
     for (statements, object) in HOSTILE {
         let mut bench = Bench::new();
         let id = bench.add(&thread("a"), None, vec![list(1, vec![put(0, "stored")])]);
-        change(&bench.path(), statements);
+        change_schema(&bench.path(), statements);
         let next = bench.ids.checkpoint(Timestamp::from_micros(2), 0, Some(&id));
         let mut batch = Batch::new(thread("a"), Namespace::root(), Some(id));
         batch.checkpoints.push(NewCheckpoint { parent: Some(Parent::Local(id)), ..checkpoint(next) });
@@ -87,10 +90,54 @@ fn a_schema_that_changes_under_an_open_store_is_noticed_before_the_next_commit()
 #[test]
 fn an_application_may_have_tables_of_its_own_in_the_file() {
     let (_folder, path) = closed();
-    change(&path, "CREATE TABLE app (x UNIQUE); CREATE INDEX app_x ON app (x); INSERT INTO app VALUES (1); ANALYZE;");
+    change_schema(
+        &path,
+        "CREATE TABLE app (x UNIQUE); CREATE INDEX app_x ON app (x); INSERT INTO app VALUES (1); ANALYZE;",
+    );
     let store = open(&path);
     assert!(store.check().unwrap().problems.is_empty());
-    change(&path, "CREATE TABLE later (x);");
+    change_schema(&path, "CREATE TABLE later (x);");
     assert_eq!(store.threads(None, 10).unwrap().len(), 1);
     schema::verify(&Connection::open(&path).unwrap()).unwrap();
+}
+
+#[test]
+fn an_object_of_another_program_is_named_with_the_statement_that_removes_it() {
+    use crate::store::SchemaChange::{Added, Missing, Refers};
+    for (statements, kind, name, change, removes) in [
+        ("CREATE VIEW mine AS SELECT 1; CREATE VIEW later AS SELECT 1", "view", "mine", Added, "DROP VIEW \"mine\""),
+        ("CREATE INDEX my ON checkpoint (created_at)", "index", "my", Added, "DROP INDEX \"my\""),
+        ("CREATE TABLE app_of (x REFERENCES thread (id))", "table", "app_of", Refers, "DROP TABLE \"app_of\""),
+        ("DROP VIEW v_heads; DROP VIEW v_facts; DROP INDEX kv_key", "index", "kv_key", Missing, ""),
+    ] {
+        let (_folder, path) = closed();
+        change_schema(&path, statements);
+        // The same object is named each time, whoever asks.
+        for read_only in [false, true, false, true] {
+            let options = OpenOptions { read_only, ..OpenOptions::default() };
+            match SqliteBackend::open(&path, &options).unwrap_err() {
+                StoreError::SchemaChanged { kind: found, name: of, change: is, statement } => {
+                    assert_eq!((&*found, &*of, is), (kind, name, change), "{statements}");
+                    assert_eq!(statement.as_deref().unwrap_or_default(), removes);
+                }
+                error => panic!("{statements}: {error}"),
+            }
+        }
+        if !removes.is_empty() {
+            change_schema(&path, removes);
+            change_schema(&path, "DROP VIEW IF EXISTS later");
+            assert!(open(&path).check().unwrap().problems.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_no_plain_text_is_in_no_statement() {
+    for name in ["x".repeat(65), "a\nb".to_owned(), "a`b".to_owned()] {
+        let (_folder, path) = closed();
+        change_schema(&path, &format!("CREATE VIEW \"{name}\" AS SELECT 1"));
+        let error = SqliteBackend::open(&path, &OpenOptions::default()).unwrap_err();
+        assert!(matches!(&error, StoreError::SchemaChanged { statement: None, .. }), "{error}");
+        assert!(error.to_string().contains("a tool of SQLite removes it"), "{error}");
+    }
 }

@@ -85,6 +85,7 @@ const REFUSED: &[&str] = &[
     "SAVEPOINT app_s",
     "RELEASE batch",
     "SELECT load_extension('x')",
+    "SELECT FTS3_tokenizer('simple')",
     "INSERT INTO app_a (name) VALUES ('1'); DELETE FROM checkpoint",
     "EXPLAIN SELECT * FROM checkpoint",
 ];
@@ -370,7 +371,7 @@ fn a_table_that_refers_to_one_of_the_store_is_refused_when_a_file_is_opened() {
         }
         let refused = SqliteBackend::open(&path, &OpenOptions::new()).unwrap_err();
         assert!(
-            matches!(&refused, StoreError::Corrupt { place, reason } if place == "schema" && reason.contains("app_")),
+            matches!(&refused, StoreError::SchemaChanged { .. }) && refused.to_string().contains("app_"),
             "{refused}"
         );
     }
@@ -397,4 +398,37 @@ fn transactions_wait_their_turn_among_commits() {
         .transaction(|tx| tx.query_row("SELECT count(*), sum(n) FROM app_n", (), |row| Ok((row.get(0)?, row.get(1)?))));
     assert_eq!(count.unwrap(), Some((40_i64, 380_i64)));
     assert!(store.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_foreign_key_to_a_table_of_the_store_is_the_error_of_its_statement() {
+    let bench = Bench::new();
+    let store = store(&bench);
+    table(&store);
+    let refused: Result<(), StoreError> = store.transaction(|tx| {
+        insert(tx, "second")?;
+        tx.execute_batch("CREATE TABLE app_c (x); CREATE TABLE app_r (x References checkpoint (seq))")
+    });
+    match refused.unwrap_err() {
+        StoreError::Sql { statement: 2, reason, .. } => {
+            assert_eq!(reason, "the table app_r refers to a table of the store");
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(names(&store), ["first"]);
+    // The statement alone is undone, and the function may go on.
+    let gone_on: Result<usize, StoreError> = store.transaction(|tx| {
+        let refused = tx.execute_batch("CREATE TABLE app_c (x); CREATE TABLE app_r (x REFERENCES thread (id))");
+        assert!(matches!(refused, Err(StoreError::Sql { .. })), "{refused:?}");
+        tx.execute_batch("CREATE TABLE app_c (x REFERENCES app_a (id))")?;
+        insert(tx, "third")
+    });
+    gone_on.unwrap();
+    assert_eq!(names(&store), ["first", "third"]);
+    let violated: Result<usize, StoreError> = store.transaction(|tx| {
+        tx.execute("INSERT INTO app_c VALUES (7) RETURNING 'references'", ()).unwrap_err();
+        tx.execute("INSERT INTO app_c VALUES (7)", ())
+    });
+    violated.unwrap_err();
+    assert!(bench.check().is_empty(), "{:?}", bench.check());
 }
