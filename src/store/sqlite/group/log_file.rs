@@ -6,6 +6,7 @@
 
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
+use crate::store::sqlite::lock::LockWait;
 use crate::store::sqlite::open::{FilePlace, beside};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::system::{self, FileId};
@@ -14,6 +15,7 @@ use rusqlite::Connection;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// The place of the salts in the header of a log.
 const SALTS_AT: u64 = 16;
@@ -129,14 +131,23 @@ impl LogFile {
         if !place.has_id(&meta) {
             return Some("it was replaced by another file".into());
         }
-        let (before, now) = (self.file_bytes, meta.len());
-        self.file_bytes = now;
-        // A compaction makes the file shorter as well, and then notes its pages.
-        let is_other = |fault: Fault| matches!(fault, Fault::Store(StoreError::FileReplaced { .. }));
-        if now >= before || !wal_link::lacks_pages(&place.path, now) && !self.verify_pair(place).is_err_and(is_other) {
+        let before = std::mem::replace(&mut self.file_bytes, meta.len());
+        if meta.len() >= before {
             return None;
         }
-        Some(format!("it was cut short from {before} to {now} bytes"))
+        // A compaction makes the file shorter as well, and another process may be copying it: it ends.
+        let mut wait = LockWait::new(Duration::from_millis(place.busy_ms));
+        loop {
+            let now = length(&place.path);
+            let is_other = |fault: Fault| matches!(fault, Fault::Store(StoreError::FileReplaced { .. }));
+            self.file_bytes = now;
+            if !wal_link::lacks_pages(&place.path, now) && !self.verify_pair(place).is_err_and(is_other) {
+                return None;
+            }
+            if !wait.pause() {
+                return Some(format!("it was cut short from {before} to {now} bytes"));
+            }
+        }
     }
 
     /// Verifies, before the log is copied, that it still continues the file.
