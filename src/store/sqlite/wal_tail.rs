@@ -3,7 +3,9 @@
 //! SQLite reads a log up to the first frame whose checksum does not match, and is silent about the frames after it.
 //! Here the file is read with plain reads: frames after a broken one that carry the salts of the log are counted.
 //! Frames with other salts are leftovers of an earlier log, and sound frames after the last commit are an unfinished
-//! transaction: neither is counted. *Absent:* the index of the log in shared memory, and any repair.
+//! transaction: neither is counted. A leftover may have the salts of the log: SQLite takes those of a header that was
+//! half written for the next log. It is known by its mark, which the first mark of the log follows. *Absent:* the index
+//! of the log in shared memory, and any repair.
 //!
 //! Invariant: a frame that another process is writing is not taken for a broken one, and a log that was copied into the
 //! file is not taken for a lost one.
@@ -11,6 +13,7 @@
 use super::fault::Res;
 use super::wal::FRAME_BYTES;
 use super::wal_heads::{self, FoundCheckpoint};
+use super::wal_mark::WalMark;
 use super::{sql, system};
 use crate::base::limits::{LOG_READINGS_MAX, LOST_CHECKPOINTS_MAX, PROBLEMS_MAX};
 use crate::store::check::LogTail;
@@ -102,6 +105,7 @@ fn read(file: File) -> io::Result<Option<FoundTail>> {
     // SQLite reads nothing of a log whose header is broken.
     let mut sound = is_sound;
     let (mut number, mut found_count) = (0, 0);
+    let (mut first_mark, mut run) = (None, TailRun::default());
     while fill(&mut log, &mut frame)? {
         number += 1;
         if number == 1 && !is_sound {
@@ -116,10 +120,12 @@ fn read(file: File) -> io::Result<Option<FoundTail>> {
         }
         if sound {
             tail.end = number;
+            first_mark = first_mark.or_else(|| WalMark::of_page(&frame[FRAME_HEADER_BYTES..]));
         } else if is_of_log {
-            tail.frames = number;
-            // The last frame of a transaction counts the pages of the file.
-            tail.commits += u64::from(word(&frame, 4) > 0);
+            if !run.goes_on(big_endian, &frame) {
+                std::mem::take(&mut run).count(&mut tail);
+            }
+            run.add(number, &frame, first_mark);
             // The first of them is the broken one, unless the header is.
             if number > tail.end + 1 || is_replaced {
                 let mut of_page = wal_heads::find(&frame[FRAME_HEADER_BYTES..]);
@@ -133,8 +139,45 @@ fn read(file: File) -> io::Result<Option<FoundTail>> {
             }
         }
     }
+    run.count(&mut tail);
     // Without the end of a transaction, the frames are those of one that was rolled back.
     Ok((tail.commits > 0).then_some(FoundTail { tail, found, is_replaced }))
+}
+
+/// Frames after a broken one whose checksums continue each other.
+#[derive(Debug, Default)]
+struct TailRun {
+    /// The number of the last one.
+    last: u64,
+    commits: u64,
+    /// The checksum of the last one.
+    sum: [u32; 2],
+    /// True if a frame holds the mark that the first mark of the log follows: the frames are of the log before, and in
+    /// the file.
+    is_before: bool,
+}
+
+impl TailRun {
+    fn goes_on(&self, big_endian: bool, frame: &[u8]) -> bool {
+        let sum = checksum(big_endian, self.sum, &frame[..8]);
+        checksum(big_endian, sum, &frame[FRAME_HEADER_BYTES..]) == pair(frame, 16)
+    }
+
+    fn add(&mut self, number: u64, frame: &[u8], first_mark: Option<WalMark>) {
+        (self.last, self.sum) = (number, pair(frame, 16));
+        // The last frame of a transaction counts the pages of the file.
+        self.commits += u64::from(word(frame, 4) > 0);
+        let holds =
+            |first: WalMark| WalMark::of_page(&frame[FRAME_HEADER_BYTES..]).is_some_and(|m| m.mark == first.before);
+        self.is_before |= first_mark.is_some_and(holds);
+    }
+
+    fn count(self, tail: &mut LogTail) {
+        if !self.is_before && self.last > 0 {
+            tail.frames = self.last;
+            tail.commits += self.commits;
+        }
+    }
 }
 
 /// Returns whether the first frame follows the header of the log before the one whose header is broken.

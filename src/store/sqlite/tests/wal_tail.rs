@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::check::{CheckReport, Invariant};
+use crate::store::sqlite::wal_mark::{MarkState, WalMark};
 use crate::store::sqlite::wal_tail;
 use std::fs;
 
@@ -138,6 +139,27 @@ fn a_log_whose_header_was_being_replaced_is_a_finding_only_if_the_file_lacks_its
     let mut broken = log.bytes.clone();
     broken[20] ^= 1;
     assert_eq!(log.check("broken.db", &broken).problems.len(), 1);
+}
+
+#[test]
+fn leftovers_with_the_salts_of_a_header_that_was_half_written_are_no_tail() {
+    let log = Log::new();
+    let place = |name: &str| log.bench.folder.path().join(name);
+    let conn = raw(&log.bench.path());
+    WalMark::replace(&conn, MarkState::Synced, false).unwrap();
+    conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+    let mut bytes = fs::read(place("x.db-wal")).unwrap();
+    // The first half of the next header: its number, and the salts of this one.
+    bytes[15] += 1;
+    fs::copy(log.bench.path(), place("next.db")).unwrap();
+    fs::write(place("next.db-wal"), &bytes).unwrap();
+    // SQLite takes what it has read of the header for that of the next log.
+    let next = raw(&place("next.db"));
+    WalMark::replace(&next, MarkState::Synced, false).unwrap();
+    let bytes = fs::read(place("next.db-wal")).unwrap();
+    assert_eq!(bytes[16..24], log.bytes[16..24], "the salts");
+    assert_eq!(wal_tail::find(&place("next.db-wal")).unwrap(), None);
+    assert_eq!(log.check("copied.db", &bytes).problems, []);
 }
 
 #[test]
