@@ -100,8 +100,7 @@ impl Core {
     pub(super) fn new(mut conn: Connection, place: FilePlace) -> Res<Self> {
         let guard = SqlGuard::default();
         guard.install(&mut conn)?;
-        let mut log = LogFile::default();
-        log.note(&place);
+        let log = LogFile::new(&place, &mut conn)?;
         let found_wal = fs::metadata(open::beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() > 0);
         Ok(Self {
             inherited_attempts: if found_wal { INHERITED_WAL_ATTEMPTS_MAX } else { 0 },
@@ -442,11 +441,11 @@ impl Core {
         }
         let mut conn = open::connect_writer(&self.place)?;
         self.guard.install(&mut conn)?;
+        self.log = LogFile::new(&self.place, &mut conn)?;
         let old = std::mem::replace(&mut self.conn, conn);
         // If this is refused, the WAL is merely copied when the connection closes.
         _ = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         self.caches = Caches::new(Arc::clone(&self.place.keys));
-        self.log.note(&self.place);
         self.restart_wal()
     }
 
@@ -532,7 +531,7 @@ impl Core {
             marked?;
         }
         let copy = copy_wal(&self.conn, if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE })?;
-        self.log.may_begin = true;
+        self.log.note_copied(&self.place);
         if truncates && copy.is_whole() {
             self.log.note_empty();
         }

@@ -9,12 +9,18 @@ use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::lock::LockWait;
 use crate::store::sqlite::open::{FilePlace, beside};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::system::{self, FileId};
+use crate::store::sqlite::system::{self, FileId, Stamp};
+use crate::store::sqlite::wal::FRAME_BYTES;
 use crate::store::sqlite::wal_link::{self, LogLink};
+use crate::store::sqlite::wal_tail::HEADER_BYTES;
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The place of the salts in the header of a log.
@@ -23,6 +29,8 @@ const SALTS_AT: u64 = 16;
 /// The knowledge of the writer about its log.
 #[derive(Debug, Default)]
 pub(super) struct LogFile {
+    path: PathBuf,
+    shared_path: PathBuf,
     /// A descriptor of the log. SQLite locks no byte of this file, so closing it drops no lock.
     file: Option<File>,
     id: Option<FileId>,
@@ -30,8 +38,12 @@ pub(super) struct LogFile {
     shared: Option<FileId>,
     /// The salts of the log that is known to begin with a mark.
     salts: Option<[u8; 8]>,
-    /// The bytes of that log at the end of the last commit.
+    /// The bytes of that log up to the end of the last commit.
     bytes: u64,
+    /// The frames of the log after the last commit of the connection, as SQLite counts them.
+    frames: Arc<AtomicU64>,
+    /// The file when it was last known that the log continues it.
+    paired: Option<Stamp>,
     /// The bytes of the file.
     file_bytes: u64,
     /// The number of the commits of others when the last transaction replaced the mark alone; `None` since a commit.
@@ -52,28 +64,31 @@ pub(super) enum LogBegin {
 }
 
 impl LogFile {
-    /// Notes the files as they are now, which belong to a store that was verified.
-    pub(super) fn note(&mut self, place: &FilePlace) {
-        *self = Self { may_begin: true, file_bytes: length(&place.path), ..Self::default() };
-        let log = beside(&place.path, "-wal");
-        self.file = system::open_to_read(&log).ok();
-        self.id = self.file.as_ref().and_then(|file| file.metadata().ok()).and_then(|meta| system::id(&meta));
-        self.shared = id_of(&beside(&place.path, "-shm"));
+    /// Takes the files as they are now, which belong to a store that was verified, and the connection that writes.
+    pub(super) fn new(place: &FilePlace, conn: &mut Connection) -> Res<Self> {
+        let frames = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&frames);
+        conn.wal_hook(Some(move |_: &mut Wal, count: c_int| {
+            counted.store(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let (path, shared_path) = (beside(&place.path, "-wal"), beside(&place.path, "-shm"));
+        let file = system::open_to_read(&path).ok();
+        let id = file.as_ref().and_then(|file| file.metadata().ok()).and_then(|meta| system::id(&meta));
+        let shared = id_of(&shared_path);
+        let file_bytes = length(&place.path);
+        Ok(Self { path, shared_path, file, id, shared, frames, file_bytes, may_begin: true, ..Self::default() })
     }
 
     /// Looks at the log before a transaction, under the write lock.
     pub(super) fn look(&mut self, place: &FilePlace) -> Res<LogBegin> {
-        let path = beside(&place.path, "-wal");
-        let meta = fs::symlink_metadata(&path).ok();
-        let id = meta.as_ref().and_then(system::id);
-        if meta.is_none() || id != self.id {
+        let Some(bytes) = self.bytes_in_place() else {
             return Err(replaced(place, "its write-ahead log was removed or replaced"));
-        }
-        if id_of(&beside(&place.path, "-shm")) != self.shared {
+        };
+        if id_of(&self.shared_path) != self.shared {
             return Err(replaced(place, "its shared memory (-shm) was removed or replaced"));
         }
-        let bytes = meta.map_or(0, |meta| meta.len());
-        let salts = self.read_salts().map_err(|error| unread(&path, &error))?;
+        let salts = self.read_salts().map_err(|error| unread(&self.path, &error))?;
         let Some(salts) = salts else {
             self.salts = None;
             return Ok(LogBegin::Empty);
@@ -89,8 +104,8 @@ impl LogFile {
         }
         // Another process has begun a new log.
         (self.salts, self.bytes) = (None, bytes);
-        self.verify_pair(place)?;
-        if !wal_link::begins_with_mark(&place.path).map_err(|error| unread(&path, &error))? {
+        self.compare(place)?;
+        if !wal_link::begins_with_mark(&place.path).map_err(|error| unread(&self.path, &error))? {
             return Ok(LogBegin::Unmarked);
         }
         self.salts = Some(salts);
@@ -117,7 +132,13 @@ impl LogFile {
     /// Notes how long the log is after a commit.
     pub(super) fn note_commit(&mut self) {
         self.ended = None;
-        self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
+        self.bytes = HEADER_BYTES as u64 + self.frames.load(Ordering::Relaxed) * FRAME_BYTES;
+    }
+
+    /// Notes that the file holds what the log held: nobody but a copy of a log has written to it.
+    pub(super) fn note_copied(&mut self, place: &FilePlace) {
+        self.may_begin = true;
+        self.paired = stamp(&place.path);
     }
 
     /// Notes that the log was emptied.
@@ -141,7 +162,7 @@ impl LogFile {
             let now = length(&place.path);
             let is_other = |fault: Fault| matches!(fault, Fault::Store(StoreError::FileReplaced { .. }));
             self.file_bytes = now;
-            if !wal_link::lacks_pages(&place.path, now) && !self.verify_pair(place).is_err_and(is_other) {
+            if !wal_link::lacks_pages(&place.path, now) && !self.compare(place).is_err_and(is_other) {
                 return None;
             }
             if !wait.pause() {
@@ -150,12 +171,34 @@ impl LogFile {
         }
     }
 
-    /// Verifies, before the log is copied, that it still continues the file.
-    pub(super) fn verify_pair(&self, place: &FilePlace) -> Res<()> {
-        match wal_link::compare(&place.path, false).map_err(|error| unread(&place.path, &error))? {
-            LogLink::Sound => Ok(()),
-            LogLink::Missing(found) | LogLink::Cut(found) | LogLink::Foreign(found) => Err(replaced(place, &found)),
+    /// Verifies, before the log is copied, that it still continues the file. Both are compared if somebody has written
+    /// to the file since the last copy of this handle, or begun another log; a write in the same tick of the clock of
+    /// the file system as that copy is not seen.
+    pub(super) fn verify_pair(&mut self, place: &FilePlace) -> Res<()> {
+        let is_same_log = self.bytes_in_place().is_some_and(|bytes| bytes >= self.bytes)
+            && self.salts.is_some_and(|salts| self.read_salts().is_ok_and(|read| read == Some(salts)));
+        if is_same_log && self.paired.is_some() && self.paired == stamp(&place.path) {
+            return Ok(());
         }
+        self.compare(place)
+    }
+
+    fn compare(&mut self, place: &FilePlace) -> Res<()> {
+        self.paired = None;
+        let before = stamp(&place.path);
+        match wal_link::compare(&place.path, false).map_err(|error| unread(&place.path, &error))? {
+            LogLink::Sound => self.paired = before,
+            LogLink::Missing(found) | LogLink::Cut(found) | LogLink::Foreign(found) => {
+                return Err(replaced(place, &found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the log if it is the one that was opened.
+    fn bytes_in_place(&self) -> Option<u64> {
+        let meta = fs::symlink_metadata(&self.path).ok()?;
+        (system::id(&meta) == self.id).then(|| meta.len())
     }
 
     fn read_salts(&self) -> io::Result<Option<[u8; 8]>> {
@@ -175,6 +218,10 @@ fn data_version(conn: &Connection) -> Res<i64> {
 
 fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    fs::metadata(path).ok().map(|meta| Stamp::of(&meta))
 }
 
 fn id_of(path: &Path) -> Option<FileId> {

@@ -80,7 +80,7 @@ impl Core {
 
     /// Notes that the log may have been copied whole: the next transaction may begin it anew.
     pub(in super::super) fn note_copied(&mut self) {
-        self.log.may_begin = true;
+        self.log.note_copied(&self.place);
     }
 
     /// Verifies, before the log is copied, that it still continues the file.
