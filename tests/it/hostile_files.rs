@@ -22,6 +22,8 @@ use annals::store::{
     NewWrites, OpenOptions, Parent, Payload, SearchOptions, Source, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 
+use crate::cases;
+
 /// Longest time for all calls on one file, as [`Spent`] counts it.
 const SLOW: Duration = Duration::from_secs(5);
 /// Most memory of the process, in KiB.
@@ -376,6 +378,7 @@ fn any_value_in_any_column_is_an_error_or_right_data() {
     );
     drop(conn);
     assert!(columns.len() > 70, "{}", columns.len());
+    let step = cases(6, 1) as usize;
     let values = [
         "NULL",
         "-1",
@@ -388,7 +391,7 @@ fn any_value_in_any_column_is_an_error_or_right_data() {
         "zeroblob(300000)",
     ];
     let mut changed = 0;
-    for (at, (table, column)) in columns.iter().enumerate() {
+    for (at, (table, column)) in columns.iter().enumerate().step_by(step) {
         // Two of the values for each column, so that every table meets all of them.
         for value in values.iter().cycle().skip(at * 2).take(2) {
             let copy = Copy::new();
@@ -398,7 +401,7 @@ fn any_value_in_any_column_is_an_error_or_right_data() {
             failures.extend(probe(&format!("{table}.{column} = {value}"), &copy.path()));
         }
     }
-    assert!(changed > 100, "{changed}");
+    assert!(changed > 100 / step as u32, "{changed}");
     none(failures);
 }
 

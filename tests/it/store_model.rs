@@ -22,6 +22,7 @@ mod ops;
 mod prunes;
 mod searches;
 mod threads;
+use crate::cases;
 use base::Base;
 use ops::{Content, ItemSpec, Op, ValueSpec, WriteSpec, op};
 
@@ -592,7 +593,7 @@ fn follow(ops: &[Op], open: &mut dyn FnMut() -> Arc<dyn Backend>) -> Result<(), 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(24, 256) as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_file_follows_the_model(ops in prop::collection::vec(op(), 1..60)) {

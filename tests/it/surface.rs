@@ -11,6 +11,8 @@ use annals::prelude::*;
 use annals::store::{KvOrder, KvQuery, SearchOptions, SearchQuery, StoreError};
 use proptest::prelude::*;
 
+use crate::cases;
+
 const THREADS: [&str; 4] = ["a", "b", "c", "d"];
 const WORDS: [&str; 8] = ["Gast", "hof", " zum ", "Bä", "ren ", "日", "本 ", "regen"];
 
@@ -268,7 +270,8 @@ fn number(name: &str, default: u32) -> u32 {
 
 #[test]
 fn the_file_follows_the_model_through_the_public_api() {
-    let (runs, operations) = (number("ANNALS_MODEL_RUNS", 32), number("ANNALS_MODEL_OPERATIONS", 100) as usize);
+    let (runs, operations) =
+        (number("ANNALS_MODEL_RUNS", cases(6, 32) as u32), number("ANNALS_MODEL_OPERATIONS", 100) as usize);
     let config =
         ProptestConfig { cases: runs, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() };
     proptest!(config, |(acts in prop::collection::vec(act(), operations / 2..=operations))| {

@@ -1,9 +1,14 @@
 //! The items of a file: their names, and who can see them.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
 use syn::{Fields, ImplItem, Item, TraitItem, Visibility};
 
+use crate::house::fnv;
+
 /// A named item of a file, outside its tests.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(crate) name: String,
     /// Counted from 1.
@@ -25,12 +30,33 @@ pub(crate) enum Kind {
     Other,
 }
 
+/// The items of the files that were read, by the path and the hash of the text: several rules ask for them.
+static READ: Mutex<Option<HashMap<(String, u64), Arc<FileItems>>>> = Mutex::new(None);
+
+/// The items of a file.
+#[derive(Debug, Default)]
+struct FileItems {
+    all: Vec<Named>,
+    open_structs: Vec<Named>,
+}
+
+fn read(path: &str, text: &str) -> Arc<FileItems> {
+    let key = (path.to_owned(), fnv(text.as_bytes()));
+    if let Some(read) = READ.lock().unwrap().get_or_insert_default().get(&key) {
+        return Arc::clone(read);
+    }
+    let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut items = FileItems::default();
+    take(&file.items, &mut items.all);
+    take_open(&file.items, &mut items.open_structs);
+    let items = Arc::new(items);
+    READ.lock().unwrap().get_or_insert_default().insert(key, Arc::clone(&items));
+    items
+}
+
 /// Returns the items of a file in their order; panics if it is not Rust.
 pub(crate) fn of(path: &str, text: &str) -> Vec<Named> {
-    let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let mut found = Vec::new();
-    take(&file.items, &mut found);
-    found
+    read(path, text).all.clone()
 }
 
 fn take(items: &[Item], found: &mut Vec<Named>) {
@@ -84,10 +110,7 @@ fn take(items: &[Item], found: &mut Vec<Named>) {
 /// Returns the public structs of a file that a literal outside their crate can make: all fields have names and are
 /// public, and the struct is exhaustive.
 pub(crate) fn open_structs(path: &str, text: &str) -> Vec<Named> {
-    let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let mut found = Vec::new();
-    take_open(&file.items, &mut found);
-    found
+    read(path, text).open_structs.clone()
 }
 
 fn take_open(items: &[Item], found: &mut Vec<Named>) {

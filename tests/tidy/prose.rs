@@ -1,12 +1,7 @@
-//! The prose ratchet: comments are counted whose clauses have no noun for a subject.
+//! The width of comments, and the count of those whose clauses have no noun for a subject.
 
 use crate::house::Files;
 use crate::rules::Violation;
-
-/// Headless clauses per 1,000 comment lines. The bound falls: lower it when the count is more than [`SLACK`] below it.
-pub(crate) const HEADLESS_MAX: f64 = 0.8;
-/// Distance below the bound at which it has to be lowered.
-const SLACK: f64 = 0.3;
 
 /// Columns of a line, as in rustfmt.toml.
 const WIDTH_MAX: usize = 120;
@@ -54,22 +49,6 @@ pub(crate) fn wide(path: &str, text: &str) -> Vec<Violation> {
     let is_wide = |number: &usize| lines[number - 1].chars().count() > WIDTH_MAX;
     let numbers = comments(text).map(|(number, _)| number).filter(is_wide);
     numbers.map(|number| Violation::of(path, number, format!("a comment is wider than {WIDTH_MAX} columns"))).collect()
-}
-
-/// Returns an error if the count is above the bound, or so far below it that the bound must fall.
-pub(crate) fn ratchet(lines: usize, found: &[Violation], bound: f64) -> Result<(), String> {
-    let rate = 1_000.0 * found.len() as f64 / lines.max(1) as f64;
-    if rate > bound {
-        let shown: Vec<String> = found.iter().take(40).map(Violation::to_string).collect();
-        return Err(format!(
-            "{rate:.1} headless clauses per 1,000 comment lines, the bound is {bound}:\n{}",
-            shown.join("\n")
-        ));
-    }
-    if rate < bound - SLACK {
-        return Err(format!("{rate:.1} headless clauses per 1,000 comment lines: lower the bound of {bound}"));
-    }
-    Ok(())
 }
 
 /// Returns the comment lines that are prose, with their numbers: no code blocks, headings and tables.
@@ -165,14 +144,5 @@ mod tests {
     fn code_headings_and_tables_are_not_prose() {
         let text = "/// ```\n/// Who();\n/// ```\n// # What\n/// | Who |\nlet a = \"// Who\";\n//\n/// ```\nfn f() {}\n/// Who";
         assert_eq!(lines(text), (1, vec![10]));
-    }
-
-    #[test]
-    fn the_bound_only_falls() {
-        let found: Vec<Violation> = (0..20).map(|line| Violation::of("src/a.rs", line, "x")).collect();
-        assert!(ratchet(1_000, &found, 20.0).is_ok());
-        assert!(ratchet(1_000, &found, 20.2).is_ok(), "within the slack");
-        assert!(ratchet(1_000, &found, 19.9).unwrap_err().contains("src/a.rs:7"));
-        assert!(ratchet(1_000, &found, 20.4).unwrap_err().contains("lower the bound"));
     }
 }

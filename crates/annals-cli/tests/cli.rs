@@ -189,6 +189,15 @@ fn the_demo_reports_the_contents_of_the_files() {
 }
 
 #[test]
+fn the_demo_carries_texts_for_a_folder_outside_the_project() {
+    let bench = Bench::new();
+    let text = bench.text(&["demo", "--yes"]);
+    assert!(text.contains("checkpoints.md") && text.contains("questions.md"), "{text}");
+    let again = bench.text(&["demo", "--yes"]);
+    assert!(again.contains("checkpoints.md"), "the run is found again: {again}");
+}
+
+#[test]
 fn the_demo_draws_its_graph_without_a_store() {
     let bench = Bench::new();
     let text = bench.text(&["demo", "--drawing"]);

@@ -145,6 +145,7 @@
 //! With a store every superstep becomes a checkpoint, and a past checkpoint can be continued in another thread.
 //!
 //! ```
+//! # mod example {
 //! use annals_graph::prelude::*;
 //!
 //! #[derive(State, Clone, Default)]
@@ -156,8 +157,6 @@
 //! }
 //!
 //! fn main() -> Result<()> {
-//!     # let folder = tempfile::tempdir().unwrap();
-//!     # std::env::set_current_dir(&folder).unwrap();
 //!     let graph = StateGraph::<Chat>::new()
 //!         .node("answer", |_: &Chat| Ok(Chat::update().messages([Message::ai("hello")])))
 //!         .edge(START, "answer")
@@ -169,10 +168,20 @@
 //!     graph.invoke(&thread, Chat::update().messages([Message::human("hi")]))?;
 //!
 //!     let before = thread.history()?.nth(1).expect("before the answer")?; // time travel
-//!     let fork = before.fork_to("alice-2")?; // never overwrites
+//!     let fork = before.fork_to(format!("alice-{}", before.id()))?; // never overwrites
 //!     assert_ne!(thread.head()?, fork.head()?);
 //!     Ok(())
 //! }
+//! # pub fn twice() -> Result<()> {
+//! #     main()?;
+//! #     main()
+//! # }
+//! # }
+//! # fn main() {
+//! #     let folder = tempfile::tempdir().unwrap();
+//! #     std::env::set_current_dir(&folder).unwrap();
+//! #     example::twice().unwrap();
+//! # }
 //! ```
 //!
 //! ## Resume after a failure

@@ -7,6 +7,7 @@ use annals::store::{Backend, OpenOptions, SearchHit, SearchOptions, SearchQuery,
 use proptest::prelude::*;
 
 use super::{LISTS, follow, moment, op};
+use crate::cases;
 
 /// Compares searches, page by page. If the file has an index and `indexes` is set, its newest entries are indexed
 /// first: otherwise searches read indexed entries and others.
@@ -53,7 +54,7 @@ fn hits(backend: &dyn Backend, query: &SearchQuery) -> Vec<SearchHit> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(16, 128) as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_indexed_file_follows_the_model(ops in prop::collection::vec(op(), 1..60)) {

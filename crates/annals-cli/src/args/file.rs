@@ -13,7 +13,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = DEMO_EXAMPLES)]
 pub(crate) struct DemoArgs {
-    /// Folder with text files [default: the project's docs; with --store, the folder of its run]
+    /// Folder with text files [default: the project's docs, or texts of its own; with --store, that of its run]
     pub(crate) folder: Option<PathBuf>,
     /// Approve the report, and accept a store that holds other threads
     #[arg(long, short)]

@@ -13,6 +13,12 @@ use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::point::open;
 
+/// The texts for a folder without the project.
+const CARRIED: [(&str, &str); 3] = [
+    ("checkpoints.md", include_str!("texts/checkpoints.md")),
+    ("forks.md", include_str!("texts/forks.md")),
+    ("questions.md", include_str!("texts/questions.md")),
+];
 /// The prefix of the demo's thread ids.
 const PREFIX: &str = "research:";
 
@@ -130,7 +136,20 @@ fn absolute(folder: &Path) -> Result<String, CommandFailure> {
 fn default_folder() -> Result<String, CommandFailure> {
     match files::project_docs() {
         Some(docs) => absolute(&docs),
-        None => Err(CommandFailure::usage("the project's docs are not here").hint("name a folder: annals demo FOLDER")),
+        None => carried_texts(),
+    }
+}
+
+/// Writes the texts that the command carries into a new folder.
+fn carried_texts() -> Result<String, CommandFailure> {
+    let folder = fresh_folder()?.join("texts");
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir(&folder)?;
+        CARRIED.iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
+    };
+    match write() {
+        Ok(()) => absolute(&folder),
+        Err(error) => Err(CommandFailure::from(error).hint("name a folder with text files: annals demo FOLDER")),
     }
 }
 

@@ -11,8 +11,10 @@ use annals::base::{Clock, SystemClock};
 use annals_graph::Durability;
 use annals_graph::prelude::*;
 
-/// Number of times that a child is killed.
-const KILLS: u64 = 200;
+use crate::cases;
+
+/// The numbers of times that a child is killed: in the test command, and in all.
+const KILLS: (u64, u64) = (20, 200);
 /// Number of turns that a child runs, if it is not killed.
 const TURNS: i64 = 15;
 /// Tells the child where to work.
@@ -116,7 +118,7 @@ fn kills_at_random_moments_lose_nothing() {
     let mut seed = 0x5eed_u64;
     let mut acknowledged_in_all = 0;
     let mut cut_short = 0;
-    for kill in 0..KILLS {
+    for kill in 0..cases(KILLS.0, KILLS.1) {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let folder = tempfile::tempdir().unwrap();
         let acknowledged = child(folder.path(), Duration::from_micros((seed >> 33) % longest_us));

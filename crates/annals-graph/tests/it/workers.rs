@@ -17,6 +17,7 @@ use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};
 use macro_rules_attribute::apply;
 
+use crate::cases;
 use crate::places::{place, place_with};
 
 type Flow = CompiledGraph<Entry<i64, i64>>;
@@ -186,8 +187,9 @@ fn a_run_that_fails_is_left_as_it_is() {
 
 /// Number of worker processes.
 const PROCESSES: usize = 8;
-/// Number of processes that are killed, and of workflows, unless the environment names another one.
-const KILLS: usize = 100;
+/// The numbers of processes that are killed, and of workflows, unless the environment names another one: in the test
+/// command, and in all.
+const KILLS: (u64, u64) = (16, 100);
 /// Names the number of kills, and of workflows: 1,000 for a long run.
 const KILLS_VARIABLE: &str = "ANNALS_WORKER_KILLS";
 /// Threads on which a process runs workflows.
@@ -287,7 +289,8 @@ fn child(folder: &Path) -> Child {
 
 #[test]
 fn workflows_of_killed_workers_are_finished_by_the_others() {
-    let kills: usize = std::env::var(KILLS_VARIABLE).map_or(KILLS, |kills| kills.parse().unwrap());
+    let kills: usize =
+        std::env::var(KILLS_VARIABLE).map_or(cases(KILLS.0, KILLS.1) as usize, |kills| kills.parse().unwrap());
     let orders = kills as i64;
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());

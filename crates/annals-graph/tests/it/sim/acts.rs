@@ -20,12 +20,13 @@ use super::disk::{Crash, Disk, Mutant};
 use super::nested::{Inside, Nested, list, resume_value, text};
 use super::turns::{Fate, Turns};
 use super::{Rng, World, seeds, seeds_of_environment};
+use crate::cases;
 use crate::clock::SimClock;
 
-/// Number of seeds that the test command runs.
-const SEEDS: u64 = 4_000;
-/// For how many of them every crash point and every drain is tried.
-const THOROUGH: u64 = 60;
+/// The numbers of seeds: in the test command, and in all.
+const SEEDS: (u64, u64) = (150, 4_000);
+/// The numbers of those for which every crash point and every drain is tried.
+const THOROUGH: (u64, u64) = (5, 60);
 
 /// One act of a script.
 #[derive(Clone, Debug)]
@@ -612,12 +613,12 @@ pub(super) fn one_seed(seed: u64) {
 
 #[test]
 fn inputs_are_consumed_once_and_edits_are_not_lost_whatever_happens() {
-    seeds(0, SEEDS, one_seed);
+    seeds(0, cases(SEEDS.0, SEEDS.1), one_seed);
 }
 
 #[test]
 fn a_crash_at_any_write_and_a_drain_at_any_turn_lose_nothing() {
-    seeds(1_000_000, 1_000_000 + THOROUGH, |seed| {
+    seeds(1_000_000, 1_000_000 + cases(THOROUGH.0, THOROUGH.1), |seed| {
         let calm = play(seed, &Trouble::default());
         let same = |trouble: Trouble| {
             let troubled = play(seed, &trouble);

@@ -30,6 +30,7 @@ use annals_graph::prelude::*;
 use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Error};
 
+use crate::cases;
 use crate::clock::SimClock;
 use calls::Calls;
 use disk::{Crash, Disk};
@@ -37,10 +38,10 @@ use graphs::{Layers, answer_to};
 use programs::Program;
 use turns::{Fate, Turns};
 
-/// Number of seeds that the test command runs.
-const SEEDS: u64 = 20_000;
-/// For how many of them every crash point is tried.
-const THOROUGH: u64 = 200;
+/// The numbers of seeds: in the test command, and in all.
+const SEEDS: (u64, u64) = (600, 20_000);
+/// The numbers of those for which every crash point is tried.
+const THOROUGH: (u64, u64) = (12, 200);
 
 /// A source of numbers that a seed decides (SplitMix64).
 #[derive(Clone)]
@@ -447,7 +448,7 @@ fn seeds(from: u64, to: u64, one: fn(u64)) {
 
 #[test]
 fn whatever_happens_the_end_is_that_of_a_run_left_alone() {
-    seeds(0, SEEDS, one_seed);
+    seeds(0, cases(SEEDS.0, SEEDS.1), one_seed);
 }
 
 #[test]
@@ -459,7 +460,7 @@ fn seeds_that_did_not_hold_once_do() {
 
 #[test]
 fn a_crash_at_any_write_changes_nothing() {
-    seeds(1_000_000, 1_000_000 + THOROUGH, |seed| {
+    seeds(1_000_000, 1_000_000 + cases(THOROUGH.0, THOROUGH.1), |seed| {
         let (calm, _, writes) = simulate(seed, &Trouble::default());
         for at in 0..writes {
             for kept in [false, true] {
