@@ -553,12 +553,13 @@ impl Worker {
             _ => false,
         };
         let Some(graph) = self.due(&info, woken) else { return Ok(None) };
-        let failures = agenda.lock().failures.get(id).copied().unwrap_or(0);
+        let (failures, failure) = agenda.lock().failures.get(id).cloned().unwrap_or_default();
         let unreleased = lease.as_ref().filter(|lease| lease.expires_at.is_some());
         let recoveries = unreleased.map_or(0, |lease| lease.recoveries + 1);
         let ends = if recoveries > self.max_recoveries || failures > self.max_recoveries {
             let attempts = recoveries.max(failures);
-            Some(format!("the run was continued {attempts} times and did not end"))
+            let why = if failure.is_empty() { failure } else { format!(": {failure}") };
+            Some(format!("the run was continued {attempts} times and did not end{why}"))
         } else {
             graph.misfit(&info)
         };
@@ -574,7 +575,10 @@ impl Worker {
         let (epoch, groups) = (lease.map_or(0, |lease| lease.epoch) + 1, due.groups.clone());
         let (metadata, listener) = (metadata_of(&info), self.listener.as_ref());
         let claim = RunClaim { lease: self.lease, groups, epoch, metadata, listener, control };
-        match (graph.run)(&thread, &claim) {
+        let ended = (graph.run)(&thread, &claim);
+        // A run that failed releases its lease in the background: from then on the thread can be claimed again.
+        self.store.settle_abandoned();
+        match ended {
             Ok(()) => {
                 agenda.lock().failures.remove(id);
                 counts.continued.fetch_add(1, Ordering::Relaxed);
@@ -584,7 +588,9 @@ impl Worker {
                 // Another worker was faster, or somebody has edited the thread.
                 _ if error.is_busy() || error.is_conflict() => {}
                 _ => {
-                    *agenda.lock().failures.entry(id.clone()).or_default() += 1;
+                    let mut agenda = agenda.lock();
+                    let (count, last) = agenda.failures.entry(id.clone()).or_default();
+                    (*count, *last) = (*count + 1, error.to_string());
                     counts.failed.fetch_add(1, Ordering::Relaxed);
                 }
             },

@@ -18,6 +18,7 @@ mod commands;
 mod crash;
 mod draining;
 mod drawings;
+mod due_nodes;
 mod durable;
 mod edits;
 mod effects;
