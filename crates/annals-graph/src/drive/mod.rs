@@ -32,6 +32,7 @@ mod pool;
 mod queue;
 mod reads;
 mod run;
+mod runtime;
 #[cfg(feature = "schedules")]
 mod schedule;
 mod share;

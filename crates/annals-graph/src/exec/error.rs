@@ -86,6 +86,19 @@ pub enum RunError {
         /// The node.
         node: String,
     },
+    /// A worker was started outside a runtime of Tokio, and one of its graphs has an async node (feature `tokio`).
+    /// Nothing was claimed.
+    #[error(
+        "node {node:?} of graph {graph:?} is async, and the worker has no runtime of Tokio: await Worker::arun_until in one, \
+         or enter it on this thread with `let _inside = runtime.enter();`; if the node needs none, say so with \
+         Worker::without_runtime"
+    )]
+    NoRuntime {
+        /// The graph.
+        graph: String,
+        /// The node.
+        node: String,
+    },
     /// The writes of a superstep cannot be applied (`INVALID_CONCURRENT_GRAPH_UPDATE` for two writes to one value), or
     /// a value does not fit its channel. No checkpoint was made for the superstep.
     #[error(transparent)]
@@ -340,7 +353,9 @@ impl RunError {
             Self::Codec(_) | Self::NoContext { .. } => "TypeError",
             Self::EmptyInput => "EmptyInputError",
             Self::RecursionLimit { .. } => "GraphRecursionError",
-            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } => "RuntimeError",
+            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } | Self::NoRuntime { .. } => {
+                "RuntimeError"
+            }
             Self::NodeTimeout { .. } => "NodeTimeoutError",
             Self::StepTimeout { .. } => "TimeoutError",
             Self::NodeCancelled { .. } => "NodeCancelledError",

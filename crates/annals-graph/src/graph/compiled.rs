@@ -183,6 +183,14 @@ impl Graph {
             None => node.body.child.as_ref().and_then(|child| child.timed_node(child.step_timeout.is_some())),
         })
     }
+
+    /// Returns the name of an async node, of this graph or of a subgraph.
+    pub(crate) fn async_node(&self) -> Option<String> {
+        self.nodes.iter().find_map(|node| match &node.body.child {
+            Some(child) => child.async_node(),
+            None => matches!(node.body.work, Work::Async(_)).then(|| node.name.to_string()),
+        })
+    }
 }
 
 /// The type of the context value that a graph requires.

@@ -49,6 +49,7 @@ mod queue_limits;
 mod queues;
 mod retries;
 mod run_borders;
+mod runtimes;
 mod schedules;
 mod sharing;
 mod sim;
