@@ -47,6 +47,7 @@ mod pushed_calls;
 mod pushing;
 mod queue_limits;
 mod queues;
+mod remembered;
 mod retries;
 mod run_borders;
 mod runtimes;
