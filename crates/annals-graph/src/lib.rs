@@ -945,7 +945,7 @@ pub use drive::{
     Stream, TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
 };
 #[cfg(feature = "schedules")]
-pub use drive::{MissedRuns, Schedule, Schedules};
+pub use drive::{ClockChanges, MissedRuns, Schedule, Schedules};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, ResumeProblem, RunError, TimeoutKind};
 pub use stream::{
