@@ -32,7 +32,8 @@
 //!
 //! # Limitations
 //!
-//! - *No async runtime.* Async nodes and tasks are polled by the poller of their run; the others run on threads.
+//! - *No async runtime of its own.* Async nodes and tasks are polled by the poller of their run; the others run on
+//!   threads. With the feature `tokio` all of them run in the runtime of their caller.
 //! - *No timeouts of blocking nodes*: a thread cannot be stopped from outside. Async nodes have them.
 //! - *No server*, no network access, no model client.
 //! - *No exactly-once side effects.* A node or a task that was running at a crash runs again. With
@@ -58,6 +59,7 @@
 //! [Correct a state](#correct-a-state) ·
 //! [Watch a run](#watch-a-run) ·
 //! [Stream a message in chunks](#stream-a-message-in-chunks) ·
+//! [Tasks that await Tokio](#tasks-that-await-tokio) ·
 //! [Await instead of blocking](#await-instead-of-blocking) ·
 //! [Share memory between threads](#share-memory-between-threads) ·
 //! [A schema made at run time](#a-schema-made-at-run-time) ·
@@ -742,6 +744,46 @@
 //! # }
 //! ```
 //!
+//! ## Tasks that await Tokio
+//!
+//! With the feature `tokio` nodes and tasks run in the runtime of their caller: they await its timers and sockets, and
+//! spawn on it. `ainvoke`, `astream` and [`Worker::arun_until`] take the runtime that polls them; `invoke`, `stream` and
+//! [`Worker::run_until`] the one that their thread has entered with `let _inside = runtime.enter();`. A task that has
+//! none fails with an error that names this remedy, and a worker whose graphs have an async node does not start.
+//!
+//! A blocking call keeps its thread busy. On the only thread of a runtime it would wait for a timer that nobody drives:
+//! await `ainvoke` there, and make calls of the store in `tokio::task::spawn_blocking`. The program `service` of the
+//! examples does so in the handlers of a service with `axum`.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use annals_graph::Worker;
+//! use annals_graph::graph::Entrypoint;
+//! use annals_graph::prelude::*;
+//! use annals_graph::task::Task;
+//!
+//! # fn main() -> Result<()> {
+//! let fetch = Task::new("fetch", |n: i64, _: Context| async move {
+//!     tokio::time::sleep(Duration::from_millis(1)).await; // or a request, or a query of a database
+//!     Ok(n * 2)
+//! });
+//! let flow = Entrypoint::new("flow", move |n: i64, ctx: &Context| fetch.call(ctx, n).wait()).compile()?;
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+//! # runtime.block_on(async {
+//! let store = Store::memory();
+//! let thread = store.thread("order-17")?;
+//! flow.enqueue(&thread, 21)?;
+//! let ended = tokio::task::spawn_blocking(move || thread.wait_for_end(Duration::from_secs(60)));
+//! let shutdown = async { _ = ended.await }; // or a signal of the operating system
+//! let report = Worker::new(&store).register(&flow).arun_until(shutdown).await?;
+//! assert_eq!((report.continued, report.failed), (1, 0));
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
 //! ## Share memory between threads
 //!
 //! The key-value memory of a store is shared by its threads. The user comes with the run, as its context value, not
@@ -881,7 +923,7 @@
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
 //! | `bundled` | yes | the SQLite of `rusqlite`, compiled into the program | a C compiler, and its time |
 //! | `system-sqlite` | no | the SQLite of the system in its place, with `default-features = false` | 3.51.3 or later must be installed |
-//! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with its features `time` and `rt` |
+//! | `tokio` | no | tasks run in the Tokio runtime of their caller; [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with its features `time` and `rt` |
 //! | `futures` | no | [`AsyncStream`] is a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
 //! | `encryption` | no | the cipher of `OpenOptions::key`: content at rest is sealed | `chacha20poly1305` and 7 further crates |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
@@ -912,7 +954,7 @@ pub use drive::{
     Stream, TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
 };
 #[cfg(feature = "schedules")]
-pub use drive::{MissedRuns, Schedule, Schedules};
+pub use drive::{ClockChanges, MissedRuns, Schedule, Schedules};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, ResumeProblem, RunError, TimeoutKind};
 pub use stream::{

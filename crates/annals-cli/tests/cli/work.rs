@@ -277,3 +277,50 @@ fn a_run_that_a_worker_cannot_continue_is_stuck_until_it_is_retried() {
     let retried = bench.json(&["retry", "--status", "stuck", "--yes"]);
     assert_eq!((&retried["threads"][0]["changed"], status(&bench, "s")), (&json!(true), json!("running")));
 }
+
+#[test]
+fn a_due_node_that_was_renamed_is_named_and_ends_no_worker() {
+    let flow = |name: &str, run: &str| {
+        format!(
+            "name = 'order'\nchannels = {{ x = 'last', p = 'last' }}\n[nodes.{name}]\n{run}\ninto = 'x'\n\
+             [nodes.pay]\nafter = '{name}'\nrun = 'echo paid'\ninto = 'p'\n"
+        )
+    };
+    let asks = "ask = 'ok?'";
+    let bench = bench("order.toml", &flow("ask", asks));
+    assert_eq!(code(&bench.annals(&["run", "order.toml"])), 1);
+    fs::write(bench.path("order.toml"), flow("approve", asks)).unwrap();
+    for arguments in [&["run", "order.toml", "--answer", "true"][..], &["run", "order.toml"]] {
+        let refused = bench.annals(arguments);
+        assert_eq!(code(&refused), 2, "{refused:?}");
+        assert!(
+            stderr(&refused).contains("node \"ask\" is due") && stderr(&refused).contains("approve"),
+            "{refused:?}"
+        );
+        assert_eq!(status(&bench, "order"), "interrupted");
+    }
+    // The worker tries, and says why it gives up.
+    bench.text(&["answer", "order", "true"]);
+    let work = |rest: &[&str]| bench.annals(&[&["work", "order.toml", "--once", "--json"], rest].concat());
+    let worked = work(&["--max-recoveries", "3"]);
+    assert_eq!(code(&worked), 1, "{worked:?}");
+    let (told, report) = (events(&worked)[0].clone(), events(&worked).last().unwrap().clone());
+    assert!(told["event"] == "stuck" && told["error"].as_str().unwrap().contains("\"ask\""), "{told}");
+    assert_eq!((&report["continued"], &report["stuck"]), (&json!(0), &json!(1)));
+    assert_eq!((status(&bench, "order"), code(&work(&[]))), (json!("stuck"), 0));
+    // The answer waits for the node.
+    fs::write(bench.path("order.toml"), flow("ask", asks)).unwrap();
+    bench.json(&["retry", "order"]);
+    assert_eq!(code(&work(&[])), 0);
+    assert_eq!(bench.json(&["show", "order", "p"])["value"], "paid");
+
+    // A node that failed and was renamed.
+    fs::write(bench.path("order.toml"), flow("ask", "run = 'exit 3'")).unwrap();
+    assert_eq!(code(&bench.annals(&["run", "order.toml", "--thread", "f"])), 70);
+    fs::write(bench.path("order.toml"), flow("approve", "run = 'true'")).unwrap();
+    let refused = bench.annals(&["run", "order.toml", "--thread", "f"]);
+    assert!(code(&refused) == 2 && stderr(&refused).contains("\"ask\""), "{refused:?}");
+    assert_eq!(status(&bench, "f"), "failed");
+    bench.json(&["retry", "f"]);
+    assert_eq!((code(&work(&[])), status(&bench, "f")), (1, json!("stuck")));
+}

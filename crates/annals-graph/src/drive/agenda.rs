@@ -25,8 +25,8 @@ pub(super) struct Agenda {
     refused: HashMap<String, Option<Timestamp>>,
     /// True if the tables may hold runs that are due and not in the agenda.
     pub(super) has_more: bool,
-    /// The number of failures of a thread that left its run as it was.
-    pub(super) failures: HashMap<ThreadId, u64>,
+    /// The number of failures of a thread that left its run as it was, and the error of the last one.
+    pub(super) failures: HashMap<ThreadId, (u64, String)>,
     /// The first error of the store, which ends the worker.
     pub(super) error: Option<Error>,
 }

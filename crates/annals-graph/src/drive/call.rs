@@ -295,7 +295,7 @@ impl RunHost {
         if let Err(error) = self.wait_for_submitted(blocks).await {
             return CallOutcome::Failed(error.into());
         }
-        let keep = records || shows || entry.is_some();
+        let keep = records || shows || entry.is_some() || job.is_remembered();
         let result = match self.attempts(&mut job, keep, blocks).await {
             Ok(result) => result,
             Err(stopped) => return stopped,
@@ -334,6 +334,9 @@ impl RunHost {
         }
         if let Err(error) = self.record(&job.context, end.stored, blocks).await {
             return CallOutcome::Failed(error.into());
+        }
+        if let (Some(ended), Some(known)) = (end.ended, &job.caller().calls().ended) {
+            known.put(ended);
         }
         if let Some(wrote) = end.wrote {
             let namespace = job.context.graph_namespace().clone();

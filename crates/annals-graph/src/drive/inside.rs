@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::{Clock, IdSource, SystemClock};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Request, RunError, RunStart};
+use crate::exec::{EventMask, Head, Machine, Request, RunError, RunStart, verify_due};
 use crate::graph::{
     CompiledGraph, Graph, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult, StartNode, Takes, Work,
 };
@@ -77,6 +77,9 @@ fn begin_on(
         Input::Command(command) => RunStart::Command(command),
         Input::Continue => RunStart::Continue,
     };
+    if let Some(head) = &head {
+        verify_due(graph, head, &start, true)?;
+    }
     let (saving, held) = {
         let mut session = host.session.lock();
         let held = session.started(subgraph.namespace());

@@ -32,6 +32,7 @@ mod pool;
 mod queue;
 mod reads;
 mod run;
+mod runtime;
 #[cfg(feature = "schedules")]
 mod schedule;
 mod share;
@@ -39,6 +40,8 @@ mod snapshot;
 mod streams;
 mod timer;
 mod transaction;
+#[cfg(feature = "schedules")]
+mod wall_clock;
 mod worker;
 
 pub use added::{ListChanges, RunState};
@@ -56,4 +59,6 @@ pub use streams::{AsyncStream, RunOutput, Stream};
 #[cfg(feature = "tokio")]
 pub use timer::TokioTimer;
 pub use timer::{Sleep, Timer};
+#[cfg(feature = "schedules")]
+pub use wall_clock::ClockChanges;
 pub use worker::{Worker, WorkerReport};

@@ -12,6 +12,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::limits::{NODE_THREADS_DEFAULT, POOL_IDLE};
 
+use super::runtime::CallerRuntime;
+
 type PoolWork = Box<dyn FnOnce() + Send>;
 
 thread_local! {
@@ -95,8 +97,10 @@ impl Pool {
         POOL.get_or_init(|| Pool { shared: Arc::default(), threads_max: NODE_THREADS_DEFAULT })
     }
 
-    /// Hands work to a thread. If none can be started, the work is done here.
+    /// Hands work to a thread, which does it in the runtime of this one. If none can be started, the work is done here.
     pub(super) fn spawn(&self, work: PoolWork) {
+        let runtime = CallerRuntime::here();
+        let work: PoolWork = if runtime.is_known() { Box::new(move || runtime.enter(work)) } else { work };
         let mut state = self.shared.state.lock();
         state.queue.push_back(work);
         if !self.shared.call(state, self.threads_max) {

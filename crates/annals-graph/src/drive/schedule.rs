@@ -7,13 +7,14 @@
 
 use std::fmt;
 
-use cronexpr::{Crontab, MakeTimestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::base::limits::{NAME_BYTES_MAX, SCHEDULE_LATE_MAX, SCHEDULE_RUNS_MAX};
 use crate::base::{Timestamp, Value};
 use crate::history::Queue;
 use crate::store::{Kv, KvItem, KvQuery, Store, StoreError};
+
+use super::wall_clock::{ClockChanges, WallClock};
 
 /// The namespace of the schedules in the key-value memory.
 const SCHEDULES: [&str; 2] = ["annals", "schedules"];
@@ -62,7 +63,7 @@ pub enum MissedRuns {
 #[derive(Clone)]
 pub struct Schedule {
     stored: StoredSchedule,
-    times: Crontab,
+    times: WallClock,
 }
 
 /// A schedule, as its entry holds it.
@@ -77,6 +78,8 @@ struct StoredSchedule {
     is_update: bool,
     priority: u8,
     missed: MissedRuns,
+    #[serde(default)]
+    clock_changes: ClockChanges,
     is_paused: bool,
 }
 
@@ -96,15 +99,26 @@ impl Schedule {
             }
         }
         let (zone, input, is_update, priority, is_paused) = ("UTC".to_owned(), Value::Null, false, 0, false);
-        let missed = MissedRuns::default();
-        Self::of(StoredSchedule { name, graph, cron, zone, input, is_update, priority, missed, is_paused })
+        let (missed, clock_changes) = (MissedRuns::default(), ClockChanges::default());
+        Self::of(StoredSchedule {
+            name,
+            graph,
+            cron,
+            zone,
+            input,
+            is_update,
+            priority,
+            missed,
+            clock_changes,
+            is_paused,
+        })
     }
 
     fn of(stored: StoredSchedule) -> Result<Self, StoreError> {
         // The expression ends with the zone, so a sixth field would be taken for one.
         let fields = stored.cron.split_whitespace().count();
         let times = match fields {
-            5 => cronexpr::parse_crontab(&format!("{} {}", stored.cron.trim(), stored.zone)),
+            5 => WallClock::new(&stored.cron, &stored.zone, stored.clock_changes),
             _ => {
                 let reason = format!("{:?} has {fields} fields, not 5", stored.cron);
                 return Err(StoreError::Invalid { field: "cron expression", reason });
@@ -112,7 +126,7 @@ impl Schedule {
         };
         match times {
             Ok(times) => Ok(Self { stored, times }),
-            Err(error) => Err(StoreError::Invalid { field: "cron expression", reason: error.to_string() }),
+            Err(reason) => Err(StoreError::Invalid { field: "cron expression", reason }),
         }
     }
 
@@ -149,6 +163,32 @@ impl Schedule {
         self
     }
 
+    /// Sets what becomes of local times that a change of the clocks leaves out or repeats. Default:
+    /// [`ClockChanges::Once`].
+    ///
+    /// # Example: every night, also in the night in which the clocks change
+    /// ```
+    /// use annals::base::Timestamp;
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::{ClockChanges, Schedule};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let nightly = Schedule::new("nightly", "report", "30 2 * * *")?.zone("Europe/Zurich")?;
+    /// let before: Timestamp = "2027-03-27T12:00:00Z".parse().expect("a timestamp");
+    /// // On 28 March 2027 the clocks go from 02:00 to 03:00.
+    /// assert_eq!(nightly.next_after(before), "2027-03-28T01:30:00Z".parse().ok());
+    /// let shown = nightly.clock_changes(ClockChanges::AsShown)?;
+    /// assert_eq!(shown.next_after(before), "2027-03-29T00:30:00Z".parse().ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Schedule::zone`].
+    pub fn clock_changes(self, policy: ClockChanges) -> Result<Self, StoreError> {
+        Self::of(StoredSchedule { clock_changes: policy, ..self.stored })
+    }
+
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.stored.name
@@ -171,9 +211,7 @@ impl Schedule {
 
     /// Returns the first due time after a timestamp; `None` if there is none.
     pub fn next_after(&self, at: Timestamp) -> Option<Timestamp> {
-        let at = MakeTimestamp::from_microsecond(at.as_micros()).ok()?;
-        let next = self.times.find_next(at).ok()?;
-        Some(Timestamp::from_micros(next.timestamp().as_microsecond()))
+        self.times.next_after(at.as_micros()).map(Timestamp::from_micros)
     }
 
     /// Returns the due times after `fired` up to `now` at which a run is enqueued, the oldest first, and the last due

@@ -23,7 +23,7 @@ use crate::base::limits::{
 use crate::base::{Namespace, ThreadId, Timestamp};
 use crate::elapsed::ElapsedTime;
 use crate::error::Error;
-use crate::exec::{ERROR, STUCK, special};
+use crate::exec::{ERROR, RunError, STUCK, special};
 use crate::graph::{CompiledGraph, START};
 use crate::history::{Thread, ThreadInfo, ThreadQuery, ThreadStatus};
 use crate::store::{
@@ -36,6 +36,7 @@ use super::events::{Listener, RunEvent, RunEventKind, both, tell};
 use super::pool::unblock;
 use super::queue::QueueLimit;
 use super::run::Input;
+use super::runtime::CallerRuntime;
 
 /// A graph of a worker, without the type of its state.
 #[derive(Clone)]
@@ -44,6 +45,8 @@ struct WorkedGraph {
     run: Arc<dyn Fn(&Thread, &RunClaim<'_>) -> Result<(), Error> + Send + Sync>,
     /// True if the graph takes the argument of a function as its input.
     takes_argument: bool,
+    /// An async node of the graph or of a subgraph, if there is one.
+    async_node: Option<String>,
     limits: Vec<QueueLimit>,
 }
 
@@ -94,6 +97,7 @@ pub struct Worker {
     concurrency: usize,
     max_recoveries: u64,
     lease: Duration,
+    needs_no_runtime: bool,
     listener: Option<Listener>,
 }
 
@@ -127,6 +131,7 @@ impl Worker {
             concurrency: 1,
             max_recoveries: RECOVERIES_DEFAULT,
             lease: LEASE_DEFAULT,
+            needs_no_runtime: false,
             listener: None,
         }
     }
@@ -135,6 +140,7 @@ impl Worker {
     #[must_use]
     pub fn register<S: Clone + Send + Sync + 'static>(mut self, graph: &CompiledGraph<S>) -> Self {
         let (name, takes_argument, graph) = (graph.name().to_owned(), graph.graph.entry, graph.clone());
+        let async_node = graph.graph.async_node();
         let run = Arc::new(move |thread: &Thread, claim: &RunClaim<'_>| {
             let mut run = graph.run(thread).lease(claim.lease).control(&claim.control.for_one_run());
             run.settings.lease_groups.clone_from(&claim.groups);
@@ -146,7 +152,7 @@ impl Worker {
             run.invoke(Input::Continue).map(|_| ())
         });
         let limits = self.limits.iter().filter(|limit| limit.graph() == name).cloned().collect();
-        self.graphs.insert(name, WorkedGraph { run, takes_argument, limits });
+        self.graphs.insert(name, WorkedGraph { run, takes_argument, async_node, limits });
         self
     }
 
@@ -180,6 +186,31 @@ impl Worker {
     #[must_use]
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
+        self
+    }
+
+    /// Says that the async nodes of its graphs need no runtime of Tokio, such as those that await another executor's
+    /// timers. With the feature `tokio` a worker whose graphs have an async node and which is started outside a runtime
+    /// is refused ([`RunError::NoRuntime`]) unless this was said.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::graph::Entrypoint;
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::Worker;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let next = Entrypoint::new("next", async |n: i64, _: Context| Ok(std::future::ready(n + 1).await)).compile()?;
+    /// let store = Store::memory();
+    /// next.enqueue(&store.thread("t")?, 1)?;
+    /// let report = Worker::new(&store).register(&next).without_runtime().run_until_idle()?;
+    /// assert_eq!(report.continued, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn without_runtime(mut self) -> Self {
+        self.needs_no_runtime = true;
         self
     }
 
@@ -219,14 +250,23 @@ impl Worker {
     /// Works until `control` asks it to stop: with [`RunControl::request_drain`] each run ends with its superstep, with
     /// [`RunControl::cancel`] at once. When it returns, the leases of all its runs are released.
     ///
+    /// Its tasks run in the runtime of Tokio that this thread is in (feature `tokio`): a thread of its own enters one
+    /// with `let _inside = runtime.enter();`.
+    ///
     /// # Errors
-    /// The errors of the store while it looks for work. Runs that have begun end before.
+    /// The errors of the store while it looks for work. Runs that have begun end before. [`RunError::NoRuntime`] before
+    /// the first claim, if a graph has an async node and there is no runtime of Tokio: see
+    /// [`Worker::without_runtime`].
     pub fn run_until(&self, control: &RunControl) -> Result<WorkerReport, Error> {
         self.work(control, false)
     }
 
     /// Works until `shutdown` is ready, without blocking the executor that it is polled by; then it drains, and returns
     /// when its runs have ended their supersteps. A dropped future drains as well, in the background.
+    ///
+    /// With the feature `tokio`, and polled in a runtime of Tokio, its tasks run in that runtime: they can await its
+    /// timers and sockets and spawn on it. They run on threads of their own, which do not keep the threads of the
+    /// runtime busy.
     ///
     /// # Errors
     /// As [`Worker::run_until`].
@@ -292,6 +332,8 @@ impl Worker {
         let signal = Arc::clone(&signals.signal);
         let (mut scan_at, mut ask_at, mut fire_at) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let mut fires_next: Option<Timestamp> = None;
+        let runtime = CallerRuntime::here();
+        self.verify_runtime(&runtime)?;
         let stops = || control.drain_reason().is_some() || control.cancel_reason().is_some();
         std::thread::scope(|scope| {
             loop {
@@ -320,9 +362,9 @@ impl Worker {
                     && !stops()
                     && let Some(due) = list.take()
                 {
-                    let (agenda, counts, signal) = (&agenda, &counts, &signal);
+                    let (agenda, counts, signal, runtime) = (&agenda, &counts, &signal, &runtime);
                     scope.spawn(move || {
-                        self.run(due, agenda, counts, control);
+                        runtime.enter(|| self.run(due, agenda, counts, control));
                         // A run that ended without a commit also makes room for another one.
                         signal.notify();
                     });
@@ -346,6 +388,20 @@ impl Worker {
             failed: counts.failed.into_inner(),
             stuck: counts.stuck.into_inner(),
         })
+    }
+
+    /// Verifies that there is a runtime of Tokio for the async nodes of its graphs, unless they need none.
+    ///
+    /// # Errors
+    /// [`RunError::NoRuntime`].
+    fn verify_runtime(&self, runtime: &CallerRuntime) -> Result<(), RunError> {
+        if cfg!(not(feature = "tokio")) || runtime.is_known() || self.needs_no_runtime {
+            return Ok(());
+        }
+        match self.graphs.iter().find_map(|(name, graph)| Some((name, graph.async_node.clone()?))) {
+            Some((graph, node)) => Err(RunError::NoRuntime { graph: graph.clone(), node }),
+            None => Ok(()),
+        }
     }
 
     /// Enqueues the runs of schedules that are due. Returns the next due time.
@@ -553,12 +609,13 @@ impl Worker {
             _ => false,
         };
         let Some(graph) = self.due(&info, woken) else { return Ok(None) };
-        let failures = agenda.lock().failures.get(id).copied().unwrap_or(0);
+        let (failures, failure) = agenda.lock().failures.get(id).cloned().unwrap_or_default();
         let unreleased = lease.as_ref().filter(|lease| lease.expires_at.is_some());
         let recoveries = unreleased.map_or(0, |lease| lease.recoveries + 1);
         let ends = if recoveries > self.max_recoveries || failures > self.max_recoveries {
             let attempts = recoveries.max(failures);
-            Some(format!("the run was continued {attempts} times and did not end"))
+            let why = if failure.is_empty() { failure } else { format!(": {failure}") };
+            Some(format!("the run was continued {attempts} times and did not end{why}"))
         } else {
             graph.misfit(&info)
         };
@@ -574,7 +631,10 @@ impl Worker {
         let (epoch, groups) = (lease.map_or(0, |lease| lease.epoch) + 1, due.groups.clone());
         let (metadata, listener) = (metadata_of(&info), self.listener.as_ref());
         let claim = RunClaim { lease: self.lease, groups, epoch, metadata, listener, control };
-        match (graph.run)(&thread, &claim) {
+        let ended = (graph.run)(&thread, &claim);
+        // A run that failed releases its lease in the background: from then on the thread can be claimed again.
+        self.store.settle_abandoned();
+        match ended {
             Ok(()) => {
                 agenda.lock().failures.remove(id);
                 counts.continued.fetch_add(1, Ordering::Relaxed);
@@ -584,7 +644,9 @@ impl Worker {
                 // Another worker was faster, or somebody has edited the thread.
                 _ if error.is_busy() || error.is_conflict() => {}
                 _ => {
-                    *agenda.lock().failures.entry(id.clone()).or_default() += 1;
+                    let mut agenda = agenda.lock();
+                    let (count, last) = agenda.failures.entry(id.clone()).or_default();
+                    (*count, *last) = (*count + 1, error.to_string());
                     counts.failed.fetch_add(1, Ordering::Relaxed);
                 }
             },

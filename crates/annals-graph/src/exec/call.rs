@@ -15,8 +15,8 @@ use crate::state::{Writes, WritesView};
 use crate::store::{NewWrite, NewWrites};
 use crate::task::{
     Around, Attempt, AttemptLog, Attempts, Call, CallError, CallOutcome, CallParts, CallRecord, CallValue, Context,
-    ContextParts, FunctionResult, Interrupt, Interrupted, Life, MessagePart, NodePlace, Signal, StepAt, StoredCall,
-    interrupts_in, stops, task_namespace, versions_in,
+    ContextParts, EndedCalls, FunctionResult, Interrupt, Interrupted, Life, MessagePart, NodePlace, Signal, StepAt,
+    StoredCall, interrupts_in, stops, task_namespace, versions_in,
 };
 
 use super::attempts::{attempt_interrupt, attempts_of, end, follow, is_long, note, take_write};
@@ -72,9 +72,38 @@ pub(crate) struct CallEnd {
     /// The writes to persist, if the run is recorded.
     pub(crate) stored: Option<NewWrites>,
     pub(crate) wrote: Option<CallWrites>,
+    /// Its end, if the next attempt of its caller takes it over.
+    pub(crate) ended: Option<StoredCall>,
 }
 
 impl CallJob {
+    /// Returns whether the next attempt of its caller, or of a task above, takes over its end.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.caller().calls().ended.is_some()
+    }
+
+    /// Returns its end as the next attempt of its caller takes it over: with a result, or with writes before its
+    /// failure.
+    fn ended(&self, asked: &AttemptLog, result: Option<Payload>, first_index: i32) -> StoredCall {
+        let context = &self.context;
+        StoredCall {
+            task: context.task(),
+            path: Arc::clone(&self.path),
+            record: Some(self.record),
+            has_error: result.is_none(),
+            result,
+            resume_values: asked.resume_values.clone(),
+            asleep: Vec::new(),
+            first_index,
+            left: Vec::new(),
+            attempt: Attempt::default(),
+            attempts: self.attempts.clone(),
+            interrupts: Vec::new(),
+            versions: context.calls().versions.lock().clone(),
+            begun: asked.begun.clone(),
+        }
+    }
+
     /// Returns the task that called it.
     pub(crate) fn caller(&self) -> &Context {
         self.context.life().above().unwrap_or(&self.context)
@@ -109,6 +138,7 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
                 interrupts: interrupts_of(pending).into_iter().map(|interrupt| interrupt.id).collect(),
                 has_error: pending.has_error(),
                 versions: versions_in(special_of(pending, VERSIONS)),
+                begun: Vec::new(),
             }
         })
         .filter(|call| {
@@ -148,7 +178,8 @@ pub(crate) fn versions_write(context: &Context, versions: Map) -> Option<NewWrit
 pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob {
     let (outer, index) = (caller.parts(), caller.calls().next());
     let around = caller.namespace();
-    let CallAt { id, known, path, number } = call_at(caller, &around, &call.name, index);
+    let CallAt { id, known, is_of_run, path, number } = call_at(caller, &around, &call.name, index);
+    let known = known.as_deref();
     let (record, changed) = call_record(caller, &call, known, (number, now));
     let stored = known.and_then(|known| known.result.clone());
     let first_index = known.map_or(0, |known| known.first_index);
@@ -156,6 +187,7 @@ pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob
         Some(known) => AttemptLog {
             resume_values: known.resume_values.clone(),
             asleep: known.asleep.clone(),
+            begun: known.begun.clone(),
             ..AttemptLog::default()
         },
         None => AttemptLog::default(),
@@ -165,7 +197,9 @@ pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob
         // Too deep for subgraphs: each reports the error itself when it is called.
         Err(_) => outer.namespace.clone(),
     };
-    let given = outer.scope.resume_value_of(&task_namespace(&namespace, &call.name, id), asked.resume_values.len());
+    let place = task_namespace(&namespace, &call.name, id);
+    // An earlier attempt of this run has taken those of its interrupts.
+    let given = outer.scope.resume_value_of(&place, asked.resume_values.len()).filter(|_| !is_of_run);
     asked.took = given.is_some();
     asked.resume_values.extend(given.cloned());
     let called = Arc::new((outer.place.path(&outer.node), index));
@@ -177,11 +211,13 @@ pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob
         graph: Some(outer.calls.graph.clone().unwrap_or_else(|| outer.namespace.clone())),
         head: outer.calls.head,
         stored: outer.calls.stored.clone(),
+        ended: outer.calls.ended.clone().or_else(|| policies(&call, &outer.place.graph).map(|_| EndedCalls::default())),
         previous: parking_lot::Mutex::new(outer.calls.previous.lock().clone()),
         ..CallParts::default()
     };
     if let Some(known) = known {
-        caller.calls().reached.fetch_add(1, Ordering::Relaxed);
+        let is_stored = caller.calls().stored_of(id).is_some();
+        caller.calls().reached.fetch_add(u32::from(is_stored), Ordering::Relaxed);
         calls.versions.lock().clone_from(&known.versions);
     }
     let attempts = known.map(|known| known.attempts.clone()).unwrap_or_default();
@@ -225,7 +261,8 @@ fn call_record(
 ) -> (CallRecord, Option<CallError>) {
     let began = known.and_then(|known| known.record).map_or(now, |record| record.began);
     let caller_attempt = caller.calls().attempt.number;
-    let arguments = arguments_hash(caller.checkpoint().and_then(|_| (call.input)()));
+    let is_compared = caller.checkpoint().is_some() || caller.calls().ended.is_some();
+    let arguments = arguments_hash(if is_compared { (call.input)() } else { None });
     let is_free = call.takes_any_arguments || caller.scope().allows_changes;
     let changed = known.filter(|_| !is_free);
     let changed = changed.and_then(|known| changed_arguments(known, arguments, &call.name, number));
@@ -241,18 +278,21 @@ pub(crate) fn call_result(
     result.unwrap_or_else(|panic| Err(CallError::Panicked { task: task(), reason: panic_text(&*panic) }.into()))
 }
 
-/// Decides whether a failed call is retried, and after which backoff. The next attempt retains the resume values, and
-/// its own calls are numbered on from those of the failed attempt.
+/// Returns the retry policies of a call: those of an entrypoint are the default for the tasks it calls.
+fn policies<'a>(call: &'a Call, graph: &'a Graph) -> Option<&'a Arc<[RetryPolicy]>> {
+    let around = graph.entry.then(|| graph.nodes[0].settings.retry.as_ref()).flatten();
+    call.retry.as_ref().or(around)
+}
+
+/// Decides whether a failed call is retried, and after which backoff. The next attempt retains the resume values and
+/// the results of the calls that have ended.
 pub(crate) fn next_attempt(
     job: &mut CallJob,
     error: &BoxError,
     now: Timestamp,
     chance: impl FnOnce() -> f64,
 ) -> Option<Duration> {
-    let graph = &job.context.parts().place.graph;
-    // The retry policies of an entrypoint are the default for the tasks it calls.
-    let around = graph.entry.then(|| graph.nodes[0].settings.retry.as_ref()).flatten();
-    let policies = job.call.retry.as_ref().or(around)?;
+    let policies = policies(&job.call, &job.context.parts().place.graph)?;
     let failed = job.context.attempt();
     let policy = policies.iter().find(|policy| !stops(error) && retries_call(policy, error))?;
     if failed >= policy.max_attempts {
@@ -275,7 +315,9 @@ pub(crate) fn attempts_write(job: &mut CallJob) -> Option<NewWrites> {
 
 /// Returns whether an error of an earlier run of a call is stored.
 fn has_error(call: &Context) -> bool {
-    call.calls().stored_of(call.task()).is_some_and(|known| known.has_error)
+    let ended = call.calls().ended_of(call.task());
+    let known = ended.as_ref().or_else(|| call.calls().stored_of(call.task()));
+    known.is_some_and(|known| known.has_error)
 }
 
 /// Lets a call sleep before its next attempt, if the pause is long: returns the end of this run of it.
@@ -314,10 +356,12 @@ pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>, now: Timest
     let mut writes = new_writes(graph, &mut pushed);
     writes.push(return_write(job.first_index + pushed.len() as i32, kept.clone()));
     let stored = stored_writes(job, writes, now);
-    Some((
-        CallEnd { outcome: CallOutcome::Done(CallValue::Now(value)), stored, wrote: CallWrites::of(job, pushed) },
-        kept,
-    ))
+    let ended = job.is_remembered().then(|| {
+        let first_index = job.first_index + pushed.len() as i32 + 1;
+        job.ended(&job.context.asked().lock(), Some(kept.clone()), first_index)
+    });
+    let outcome = CallOutcome::Done(CallValue::Now(value));
+    Some((CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed), ended }, kept))
 }
 
 fn return_write(index: i32, result: Payload) -> NewWrite {
@@ -343,10 +387,11 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
         Err(error) => (Err(error.into()), Vec::new()),
     };
     let mut writes = new_writes(&job.context.parts().place.graph, &mut pushed);
-    let mut open = Vec::new();
+    let (mut open, mut result_kept, is_remembered) = (Vec::new(), None, job.is_remembered());
     let outcome = match (result, signal) {
         (Ok(returned), _) => {
             let index = job.first_index + pushed.len() as i32;
+            result_kept = returned.stored.clone().filter(|_| is_remembered);
             writes.extend(returned.stored.map(|payload| return_write(index, payload)));
             writes.extend(asked.streamed.then(cleared_partial));
             CallOutcome::Done(CallValue::Now(returned.value))
@@ -374,13 +419,16 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
     if asked.took && !values.is_empty() {
         writes.push(special(RESUME, &Value::List(values.to_vec())));
     }
-    drop(asked);
     writes.extend(take_write(&mut job.attempts));
+    let first_index = job.first_index + (pushed.len() + usize::from(result_kept.is_some())) as i32;
+    let has_ended = is_remembered && (result_kept.is_some() || matches!(outcome, CallOutcome::Failed(_)));
+    let ended = has_ended.then(|| job.ended(&asked, result_kept, first_index));
+    drop(asked);
     if let Some(caller) = job.context.life().above().filter(|_| !open.is_empty()) {
         caller.asked().lock().asked_by_calls.append(&mut open);
     }
     let stored = stored_writes(job, writes, now);
-    CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed) }
+    CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed), ended }
 }
 
 /// Turns the values that a call pushed into writes to the channels of its caller's graph.

@@ -4,6 +4,7 @@
 //! Invariant: the id of a call does not depend on calls of other tasks, so that a call added in front of it changes
 //! nothing. A call that a version before this rule stored is found under the id that it had then.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{Encoded, TaskId, Timestamp, Value};
@@ -22,7 +23,9 @@ const UNKNOWN_ARGUMENTS: u32 = 1 << 31;
 /// The place of a call: its id, the record of an earlier run, and the path of its writes.
 pub(super) struct CallAt<'a> {
     pub(super) id: TaskId,
-    pub(super) known: Option<&'a StoredCall>,
+    pub(super) known: Option<Cow<'a, StoredCall>>,
+    /// True if that is of an attempt of this run, which has stored it.
+    pub(super) is_of_run: bool,
     pub(super) path: TaskPath,
     /// The number of the call among those of its name, from 0.
     pub(super) number: u32,
@@ -32,26 +35,31 @@ pub(super) struct CallAt<'a> {
 pub(super) fn call_at<'a>(caller: &'a Context, around: &str, name: &Arc<str>, index: u32) -> CallAt<'a> {
     let (outer, calls) = (caller.parts(), caller.calls());
     let number = calls.next_of(name);
-    // The next run continues with this attempt, so calls count from its begin.
+    // Each attempt makes the same calls, so they count from its begin.
     let index = index.wrapping_sub(calls.attempt.calls);
     let id = call_id(caller, name, number);
-    let find = |id: TaskId| Some((id, calls.stored_of(id)?));
+    let find = |id: TaskId| match calls.ended_of(id) {
+        Some(ended) => Some((id, Cow::Owned(ended), true)),
+        None => Some((id, Cow::Borrowed(calls.stored_of(id)?), false)),
+    };
     let earlier = || calls.stored.as_ref().and_then(|_| find(earlier_id(caller, around, name, index)));
     match find(id).or_else(earlier) {
-        Some((id, known)) => CallAt { id, known: Some(known), path: TaskPath::Stored(Arc::clone(&known.path)), number },
+        Some((id, known, is_of_run)) => {
+            let path = TaskPath::Stored(Arc::clone(&known.path));
+            CallAt { id, known: Some(known), is_of_run, path, number }
+        }
         None => {
             let path = TaskPath::Call { caller: calls.path.key(&outer.node), index };
-            CallAt { id, known: None, path, number }
+            CallAt { id, known: None, is_of_run: false, path, number }
         }
     }
 }
 
-/// Returns the id of a call: a hash of the id of its caller, the attempt, its name and its number.
+/// Returns the id of a call: a hash of the id of its caller, its name and its number. It is the same in each attempt.
 fn call_id(caller: &Context, name: &str, number: u32) -> TaskId {
     let mut place = Vec::with_capacity(64 + name.len());
     place.extend_from_slice(caller.task().as_bytes());
     place.extend_from_slice(b"call");
-    place.extend_from_slice(&caller.calls().attempt.number.to_le_bytes());
     place.extend_from_slice(&number.to_le_bytes());
     place.extend_from_slice(name.as_bytes());
     TaskId::from_bytes(hash::xxh3_128(&place))

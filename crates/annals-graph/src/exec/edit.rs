@@ -286,6 +286,7 @@ impl<'a> Editor<'a> {
         self.head.pending.clear();
         let due = plan(self.graph, &self.head, id, &self.recording.namespace, step + 1, Order::Run);
         self.head.recorded = due.iter().map(|task| task.id).collect();
+        self.head.due.clear();
         self.head.reset_untracked(self.graph);
         // Without a run: the channels that an edit changed do not tell which nodes are due.
         let mut checkpoint = NewCheckpoint::new(id, parent, step, source, self.now);

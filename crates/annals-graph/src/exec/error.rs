@@ -86,6 +86,19 @@ pub enum RunError {
         /// The node.
         node: String,
     },
+    /// A worker was started outside a runtime of Tokio, and one of its graphs has an async node (feature `tokio`).
+    /// Nothing was claimed.
+    #[error(
+        "node {node:?} of graph {graph:?} is async, and the worker has no runtime of Tokio: await Worker::arun_until in one, \
+         or enter it on this thread with `let _inside = runtime.enter();`; if the node needs none, say so with \
+         Worker::without_runtime"
+    )]
+    NoRuntime {
+        /// The graph.
+        graph: String,
+        /// The node.
+        node: String,
+    },
     /// The writes of a superstep cannot be applied (`INVALID_CONCURRENT_GRAPH_UPDATE` for two writes to one value), or
     /// a value does not fit its channel. No checkpoint was made for the superstep.
     #[error(transparent)]
@@ -212,6 +225,22 @@ pub enum RunError {
         /// The parts that differ: `version`, `nodes`, `edges`, `channels`.
         parts: Vec<&'static str>,
     },
+    /// A node is due, or a task that has ended leads to it, and the graph does not have it, or lacks the edge that made
+    /// it due: the graph was changed since the run began. Nothing was run or stored. The run goes on with a graph that
+    /// has the node; else it can be restarted from an older checkpoint or cancelled, or a new input abandons it.
+    #[error(
+        "node {} is due, and graph {graph:?} does not have it or lacks the edge that made it due; its nodes are {known:?}. \
+         Give the node its name and edges back, restart the run from an older checkpoint, or cancel it",
+        quoted(nodes)
+    )]
+    DueNodeMissing {
+        /// The name of the graph.
+        graph: String,
+        /// The nodes.
+        nodes: Vec<String>,
+        /// The nodes that the graph has.
+        known: Vec<String>,
+    },
     /// The idempotency key of a run cannot be used. Nothing was run.
     #[error("the idempotency key of the run cannot be used: {reason}")]
     BadKey {
@@ -324,7 +353,9 @@ impl RunError {
             Self::Codec(_) | Self::NoContext { .. } => "TypeError",
             Self::EmptyInput => "EmptyInputError",
             Self::RecursionLimit { .. } => "GraphRecursionError",
-            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } => "RuntimeError",
+            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } | Self::NoRuntime { .. } => {
+                "RuntimeError"
+            }
             Self::NodeTimeout { .. } => "NodeTimeoutError",
             Self::StepTimeout { .. } => "TimeoutError",
             Self::NodeCancelled { .. } => "NodeCancelledError",
@@ -333,6 +364,7 @@ impl RunError {
             | Self::BadRecursionLimit { .. }
             | Self::BadKey { .. }
             | Self::GraphChanged { .. }
+            | Self::DueNodeMissing { .. }
             | Self::InvalidResumeValue(_)
             | Self::NoCache
             | Self::NoThread
@@ -352,6 +384,10 @@ impl RunError {
 
 fn given(found: bool) -> &'static str {
     if found { "one of another type" } else { "none" }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Describes the limit that was exceeded.

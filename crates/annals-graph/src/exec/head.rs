@@ -47,6 +47,8 @@ pub(crate) struct Head {
     pub(crate) updated: Option<Vec<u32>>,
     /// The tasks that the checkpoint records; stored changes refer to them as their authors.
     pub(crate) recorded: Vec<TaskId>,
+    /// The nodes of these tasks, of a head that was read from the store: the graph may have changed since.
+    pub(crate) due: Vec<Arc<str>>,
     /// The stored writes of its tasks.
     pub(crate) pending: Vec<PendingWrites>,
     /// The lists that began as lists of the parent graph, and where these are stored.
@@ -167,6 +169,7 @@ impl Head {
             interrupt_seen: Vec::new(),
             updated: None,
             recorded: Vec::new(),
+            due: Vec::new(),
             pending: Vec::new(),
             shared: Vec::new(),
             stored_whole: Vec::new(),

@@ -54,6 +54,7 @@ impl<'a> Loader<'a> {
         self.head.metadata.clone_from(&checkpoint.metadata);
         self.head.parents = Arc::clone(&checkpoint.parents);
         self.head.recorded = checkpoint.tasks.iter().map(|task| task.id).collect();
+        self.head.due = checkpoint.tasks.iter().map(|task| Arc::clone(&task.name)).collect();
         for channel in &record.channels {
             self.head.version_max = self.head.version_max.max(channel.version);
             if let Some(number) = graph.by_channel.get(&channel.channel) {
@@ -241,7 +242,7 @@ fn updated(graph: &Graph, record: &StateRecord) -> Option<Vec<u32>> {
     }
 }
 
-fn send_from(stored: PayloadRef<'_>) -> Result<SendTo, CodecError> {
+pub(super) fn send_from(stored: PayloadRef<'_>) -> Result<SendTo, CodecError> {
     let parts: Vec<Value> = decode_bytes(stored.codec, stored.data)?;
     let mut parts = parts.into_iter();
     let (node, arg) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

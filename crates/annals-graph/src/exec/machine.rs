@@ -9,7 +9,7 @@ use crate::base::{CheckpointId, IdSource, ListRef, Namespace, RunId, TaskId, Tim
 use crate::graph::{Graph, Takes};
 use crate::state::StateRef;
 use crate::store::Source;
-use crate::task::{Around, Context, ContextParts, Interrupt, Life, RunControl, StepAt, StepTime, TaskPath};
+use crate::task::{Around, Context, ContextParts, EndedCalls, Interrupt, Life, RunControl, StepAt, StepTime, TaskPath};
 
 use super::apply::{Changes, apply};
 use super::before::Before;
@@ -424,6 +424,7 @@ impl Machine {
         calls.path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
         calls.head = self.commits.head;
         calls.stored.clone_from(&self.calls.stored);
+        calls.ended = self.ended_calls(task);
         let known = calls.stored_of(task.id);
         let (mut attempt, versions) = (known.map(|known| known.attempt), known.map(|known| known.versions.clone()));
         *calls.versions.get_mut() = extra.and_then(|extra| extra.versions.clone()).or(versions).unwrap_or_default();
@@ -437,6 +438,14 @@ impl Machine {
         let context = Context::new(parts);
         self.keep_attempt(slot, &context, began);
         context
+    }
+
+    /// Returns the calls that have ended in the attempts of a task, if it may be tried again. Those of the tasks around
+    /// a subgraph are others: it begins anew in each attempt of its caller.
+    fn ended_calls(&self, task: &StepTask) -> Option<EndedCalls> {
+        let ended = task.extra.as_deref().and_then(|extra| extra.ended.clone());
+        let retries = || task.node.is_some_and(|node| self.graph.nodes[node].settings.retry.is_some());
+        ended.or_else(|| retries().then(EndedCalls::default))
     }
 
     /// Returns the run if it makes the superstep of an older checkpoint again without a fork, or runs in a task that

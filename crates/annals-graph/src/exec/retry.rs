@@ -9,7 +9,7 @@ use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
 use crate::hash;
 use crate::state::StateError;
 use crate::store::{NewWrite, NewWrites};
-use crate::task::{Attempt, Attempts, CallBegan, Context, Interrupt, NodeError, task_namespace};
+use crate::task::{Attempt, Attempts, CallBegan, Context, EndedCalls, Interrupt, NodeError, task_namespace};
 
 use super::attempts::{self, attempts_of};
 use super::cache::CacheEntry;
@@ -33,6 +33,8 @@ pub(crate) struct Extra {
     pub(super) context: Option<Context>,
     /// The starts of the graphs that the attempts have called.
     pub(super) begun: Vec<(usize, CallBegan)>,
+    /// The calls that have ended in the attempts so far.
+    pub(super) ended: Option<EndedCalls>,
     /// The present attempt, if it followed another one in this run.
     pub(super) attempt: Option<Attempt>,
     /// The versions of parts of the program that it began with, if another attempt in this run asked for them.
@@ -110,6 +112,7 @@ impl Machine {
             // Keeps the resume values so that the next attempt does not interrupt again.
             let mut asked = context.asked().lock();
             extra.begun = std::mem::take(&mut asked.begun);
+            extra.ended.clone_from(&context.calls().ended);
             extra.attempt = Some(context.calls().following(policies));
             extra.versions = Some(context.calls().versions.lock().clone());
             if asked.took {

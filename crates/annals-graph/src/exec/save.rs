@@ -56,6 +56,7 @@ impl Machine {
             Order::Run,
         );
         self.head.recorded.clear();
+        self.head.due.clear();
         let records = if source == Source::Fork && self.commits.saving == Saving::Steps {
             // For the runs to come it does not say what made its tasks due.
             let mut due: Vec<&StepTask> = self.planning.tasks.iter().collect();

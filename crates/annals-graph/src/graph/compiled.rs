@@ -183,6 +183,14 @@ impl Graph {
             None => node.body.child.as_ref().and_then(|child| child.timed_node(child.step_timeout.is_some())),
         })
     }
+
+    /// Returns the name of an async node, of this graph or of a subgraph.
+    pub(crate) fn async_node(&self) -> Option<String> {
+        self.nodes.iter().find_map(|node| match &node.body.child {
+            Some(child) => child.async_node(),
+            None => matches!(node.body.work, Work::Async(_)).then(|| node.name.to_string()),
+        })
+    }
 }
 
 /// The type of the context value that a graph requires.
@@ -327,6 +335,11 @@ impl Graph {
     }
 }
 
+/// The beginning of the name of the channel by which an edge makes a node due.
+pub(crate) const BRANCH_CHANNEL: &str = "branch:to:";
+/// The beginning of the name of the channel of a join; the name of its node follows the last colon.
+pub(crate) const JOIN_CHANNEL: &str = "join:";
+
 /// The number of compiled graphs.
 static GRAPHS: AtomicUsize = AtomicUsize::new(0);
 
@@ -345,7 +358,7 @@ pub(super) fn link(
     // The input of an entrypoint is one of its fields.
     let input = if draft.entry { "__input__" } else { START };
     channels.extend(["__pregel_tasks".into(), input.into()]);
-    channels.extend(nodes.iter().map(|node| format!("branch:to:{}", node.name).into()));
+    channels.extend(nodes.iter().map(|node| format!("{BRANCH_CHANNEL}{}", node.name).into()));
     let by_name: HashMap<_, _> = nodes.iter().enumerate().map(|(i, node)| (Arc::clone(&node.name), i)).collect();
     let first_trigger = fields + 2;
     for (i, node) in nodes.iter_mut().enumerate() {
@@ -506,7 +519,7 @@ fn connect(
     for (from, to) in &edges.joins {
         let Some(to) = by_name.get(to) else { continue };
         let channel = channels.len() as u32;
-        channels.push(format!("join:{}:{}", from.join("+"), nodes[*to].name).into());
+        channels.push(format!("{JOIN_CHANNEL}{}:{}", from.join("+"), nodes[*to].name).into());
         nodes[*to].triggers.push(channel);
         for source in from {
             if let Some(out) = outgoing(start, nodes, by_name, source) {

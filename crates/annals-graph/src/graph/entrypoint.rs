@@ -210,7 +210,8 @@ where
     }
 
     /// Adds a retry policy for the entrypoint, and for its tasks without one. Of several policies the first that
-    /// matches the error decides. A retry runs the function from its first line, and its calls are new ones.
+    /// matches the error decides. A retry runs the function from its first line; calls of tasks that have
+    /// ended return their results, and the others run again under the same [key](Context::step_key).
     #[doc(alias = "retry_policy")]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         let retry = &mut self.0.draft.nodes[0].settings.retry;

@@ -38,7 +38,7 @@ pub use sequence::IntoSequence;
 pub(crate) use async_node::{AsyncTaskWithoutCaptures, NodeFuture};
 pub(crate) use branch::{Branch, Path, PathFuture};
 pub(crate) use builder::DEFAULT_NAME;
-pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
+pub(crate) use compiled::{BRANCH_CHANNEL, Breakpoints, Graph, JOIN_CHANNEL, Join, Outgoing};
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use fingerprint::GraphCode;
 pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::state::{Layout, ROOT};
 
 use super::builder::{GraphDraft, NodeSpec};
-use super::compiled::bad_name;
+use super::compiled::{BRANCH_CHANNEL, JOIN_CHANNEL, bad_name};
 use super::node::Work;
 use super::policy::TimeoutPolicy;
 use super::problem::GraphProblem;
@@ -78,7 +78,7 @@ fn check_names(draft: &GraphDraft, layout: &dyn Layout, problems: &mut Vec<Graph
     }
     let mut seen = HashSet::new();
     for name in (0..layout.len()).map(|field| layout.name(field)) {
-        let control = (name.starts_with("branch:to:") || name.starts_with("join:"))
+        let control = (name.starts_with(BRANCH_CHANNEL) || name.starts_with(JOIN_CHANNEL))
             .then(|| "it is the name of a trigger".to_string());
         if let Some(reason) = bad_name(name).or(control) {
             problems.push(GraphProblem::BadName { what: "channel", name: name.to_string(), reason });

@@ -1,6 +1,7 @@
 //! Tasks: functions that nodes and entrypoints call, and whose results are stored.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -19,7 +20,7 @@ use crate::graph::{BoxError, CachePolicy, NodeResult, RetryPolicy, TimeoutPolicy
 use crate::store::{Cache, StoreError};
 
 use super::attempts::Attempts;
-use super::context::{Context, Interrupt, Interrupted, Signal};
+use super::context::{CallBegan, Context, Interrupt, Interrupted, Signal};
 use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWork};
 
 /// A function whose result is stored as soon as it has ended (`@task`). If its caller runs again after an interrupt, a
@@ -660,6 +661,24 @@ pub(crate) struct StoredCall {
     pub(crate) has_error: bool,
     /// The versions of parts of the program that it began with.
     pub(crate) versions: Map,
+    /// The starts of the graphs that its attempts have called, if it ran in this run.
+    pub(crate) begun: Vec<(usize, CallBegan)>,
+}
+
+/// The calls that have ended in an attempt of a task which a policy tries again, and in the tasks below it: the next
+/// attempt takes over their results. They are held in memory, beside those that earlier runs have stored.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndedCalls(Arc<Mutex<HashMap<TaskId, StoredCall>>>);
+
+impl EndedCalls {
+    /// Notes how a call ended, in place of its end in an earlier attempt.
+    pub(crate) fn put(&self, call: StoredCall) {
+        self.0.lock().insert(call.task, call);
+    }
+
+    fn get(&self, task: TaskId) -> Option<StoredCall> {
+        self.0.lock().get(&task).cloned()
+    }
 }
 
 /// The stored record of a call: its arguments and its begin.
@@ -691,6 +710,8 @@ pub(crate) struct CallParts {
     /// The head on which its writes are committed.
     pub(crate) head: Option<CheckpointId>,
     pub(crate) stored: Option<Arc<Vec<StoredCall>>>,
+    /// The calls that have ended in the attempts so far, if the task or one above it may be tried again.
+    pub(crate) ended: Option<EndedCalls>,
     /// The number of calls, those of earlier attempts included.
     pub(crate) made: AtomicU32,
     /// The number of calls of this attempt, by name.
@@ -717,6 +738,7 @@ impl CallParts {
             graph: self.graph.clone(),
             head: self.head,
             stored: self.stored.clone(),
+            ended: self.ended.clone(),
             previous: Mutex::new(self.previous.lock().clone()),
             versions: Mutex::new(self.versions.lock().clone()),
             unnoted: true.into(),
@@ -747,6 +769,11 @@ impl CallParts {
     pub(crate) fn stored_of(&self, task: TaskId) -> Option<&StoredCall> {
         let stored = self.stored.as_ref()?;
         stored.binary_search_by_key(&task, |known| known.task).ok().map(|at| &stored[at])
+    }
+
+    /// Returns the end of a call in an attempt of this run.
+    pub(crate) fn ended_of(&self, task: TaskId) -> Option<StoredCall> {
+        self.ended.as_ref()?.get(task)
     }
 
     /// Returns the number of calls of this attempt that an earlier run had stored.

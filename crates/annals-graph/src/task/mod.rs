@@ -35,8 +35,8 @@ pub use task_info::TaskInfo;
 
 pub(crate) use attempts::{AttemptFailure, Attempts};
 pub(crate) use call::{
-    Attempt, Call, CallOutcome, CallParts, CallRecord, CallValue, CallWork, Called, FunctionResult, StoredCall,
-    TaskPath, holds, interrupts_in, stops, task_labels,
+    Attempt, Call, CallOutcome, CallParts, CallRecord, CallValue, CallWork, Called, EndedCalls, FunctionResult,
+    StoredCall, TaskPath, holds, interrupts_in, stops, task_labels,
 };
 pub(crate) use context::{
     Around, AttemptLog, CallBegan, ContextParts, Signal, StepAt, interrupt_id, task_namespace, without_tasks,

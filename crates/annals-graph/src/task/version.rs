@@ -91,9 +91,8 @@ impl Context {
         let has_interrupt = own.is_some_and(|own| own.interrupts.contains(&next));
         let path = format!("~c, {}, ", calls.path.key(self.node()));
         let earlier_path = format!("~__pregel_push, {}, ", calls.path.text(self.node()));
-        let attempt = calls.attempt.number;
         let made = stored.iter().filter(|call| match call.record {
-            Some(record) => call.path.starts_with(&*path) && record.caller_attempt == attempt,
+            Some(_) => call.path.starts_with(&*path),
             // A version before stored no record.
             None => call.path.starts_with(&*earlier_path),
         });
