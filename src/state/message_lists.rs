@@ -120,22 +120,25 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
             }
         }
         *cell.present = true;
-        // A message that was added and removed within this superstep was never stored.
-        changed.retain(|position, op| *op != ListOp::Delete || (*position < first_new && cut.is_none()));
-        let cut = cut.map(|end| ListChange { position: 0, op: ListOp::DeleteRange { end } });
-        Ok(ChannelEffect::Items(
-            cut.into_iter().chain(changed.into_iter().map(|(position, op)| ListChange { position, op })).collect(),
-        ))
+        Ok(items_effect(first_new, cut, changed))
     }
+}
+
+/// Returns the changes of a list that ended at `first_new` before, and of which everything before `cut` was removed.
+fn items_effect(first_new: u64, cut: Option<u64>, mut changed: BTreeMap<u64, ListOp>) -> ChannelEffect {
+    // A message that was added and removed within this superstep was never stored.
+    changed.retain(|position, op| *op != ListOp::Delete || (*position < first_new && cut.is_none()));
+    let cut = cut.map(|end| ListChange { position: 0, op: ListOp::DeleteRange { end } });
+    let changed = changed.into_iter().map(|(position, op)| ListChange { position, op });
+    ChannelEffect::Items(cut.into_iter().chain(changed).collect())
 }
 
 impl MessageRule for MergeMessages {
     const KEEPS_CHUNKS: bool = false;
 }
 
-/// Merges messages by id in one pass, as writes come: the rule of a channel of messages that forgives. An unknown id is
-/// not removed, a request to remove all is one to remove an unknown id, and a message that is removed and added again
-/// moves to the end.
+/// Merges messages by id in one pass, as writes come: the rule of a channel of messages that forgives. The removal of
+/// an unknown id is ignored, and a message that is removed and added again moves to the end.
 pub(super) struct MergeDelta;
 
 impl MessageRule for MergeDelta {
@@ -146,9 +149,16 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
     fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<ChannelEffect, ChannelError> {
         let list = cell.value;
         let first_new = list.end_position();
+        let mut cut = None;
         let mut changed = BTreeMap::new();
         for (write, messages) in writes.into_iter().enumerate() {
             for (part, message) in messages.into_iter().enumerate() {
+                if message.is_remove_all() {
+                    let end = list.clear();
+                    changed.clear();
+                    cut = (first_new > 0).then_some(end.min(first_new));
+                    continue;
+                }
                 let known = message.id.as_deref().and_then(|id| find(list, id));
                 match (known, message.class() == Some(MessageClass::Remove) && message.id.is_some()) {
                     (Some(position), true) => {
@@ -167,9 +177,7 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
             }
         }
         *cell.present = true;
-        // A message that was added and removed within this superstep was never stored.
-        changed.retain(|position, op| *op != ListOp::Delete || *position < first_new);
-        Ok(ChannelEffect::Items(changed.into_iter().map(|(position, op)| ListChange { position, op }).collect()))
+        Ok(items_effect(first_new, cut, changed))
     }
 }
 

@@ -9,7 +9,8 @@ use super::{Message, MessageError, MessageLike, Role};
 use annals_base::{IdSource, Map, Value};
 
 /// Merges writes into messages in one pass: known ids are replaced in place, a removal of an unknown id is ignored, and
-/// a message without id is appended as it is. Each write is a list of what may stand for a message, or one of those.
+/// a message without id is appended as it is. [`REMOVE_ALL_MESSAGES`](super::REMOVE_ALL_MESSAGES) drops all messages
+/// before it. Each write is a list of what may stand for a message, or one of those.
 /// Merging two batches one after the other is merging both at once.
 ///
 /// # Errors
@@ -37,6 +38,11 @@ pub fn messages_delta_reducer(
     }
     for (at, write) in writes.into_iter().enumerate() {
         for message in write.into_messages().map_err(|e| e.within(format_args!("writes[{at}]")))? {
+            if message.is_remove_all() {
+                index.clear();
+                slots.clear();
+                continue;
+            }
             let known = message.id.as_ref().and_then(|id| index.get(id).copied());
             match (&message.id, known) {
                 (Some(id), known) if message.role == Role::Remove => {

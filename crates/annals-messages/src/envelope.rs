@@ -44,15 +44,37 @@ fn is_other_than_default(name: &str, value: &Value) -> bool {
         && !matches!(name, "additional_kwargs" | "response_metadata" | "tool_call_chunks" | "usage_metadata")
 }
 
+/// The number of levels of objects and lists that [`load`] reads.
+const LOAD_DEPTH_MAX: usize = 200;
+
 /// Reads a value in which envelopes of messages may stand at any place.
 ///
 /// # Errors
-/// [`MessageError`] with the path of an envelope of another class, or of the fault in one.
+/// [`MessageError`] with the path of an envelope of another class, or of the fault in one; or if the value has more
+/// than 200 levels of objects and lists.
 pub fn load(value: Value) -> Result<MessageLike, MessageError> {
+    verify_depth(&value, 0)?;
+    revive(value)
+}
+
+/// Refuses a value of more than [`LOAD_DEPTH_MAX`] levels. An escaped object counts as one level.
+fn verify_depth(value: &Value, depth: usize) -> Result<(), MessageError> {
+    if depth > LOAD_DEPTH_MAX {
+        let reason = format!("Cannot load object nested more than {LOAD_DEPTH_MAX} levels deep.");
+        return Err(MessageError::value(reason));
+    }
+    match value {
+        Value::List(items) => items.iter().try_for_each(|item| verify_depth(item, depth + 1)),
+        Value::Map(map) if !is_escaped(map) => map.values().try_for_each(|member| verify_depth(member, depth + 1)),
+        _ => Ok(()),
+    }
+}
+
+fn revive(value: Value) -> Result<MessageLike, MessageError> {
     match value {
         Value::List(items) => {
             let items = items.into_iter().enumerate();
-            let items = items.map(|(at, item)| load(item).map_err(|e| e.within(format_args!("[{at}]"))));
+            let items = items.map(|(at, item)| revive(item).map_err(|e| e.within(format_args!("[{at}]"))));
             Ok(plain_list(items.collect::<Result<_, _>>()?))
         }
         Value::Map(mut map) if is_envelope(&map) => {
@@ -69,11 +91,11 @@ pub fn load(value: Value) -> Result<MessageLike, MessageError> {
         }
         Value::Map(map) if is_escaped(&map) => Ok(MessageLike::Value(unescape(Value::Map(map)))),
         Value::Map(map) => {
-            let load = |(name, value)| match load(value) {
+            let revived = |(name, value)| match revive(value) {
                 Ok(like) => Ok((name, like)),
                 Err(e) => Err(e.within(name)),
             };
-            Ok(plain_map(map.into_iter().map(load).collect::<Result<_, _>>()?))
+            Ok(plain_map(map.into_iter().map(revived).collect::<Result<_, _>>()?))
         }
         other => Ok(MessageLike::Value(other)),
     }
@@ -116,9 +138,7 @@ fn class_of(id: Option<&Value>) -> Result<MessageClass, MessageError> {
     let parts: Option<Vec<&str>> = id.and_then(Value::as_list).and_then(|id| id.iter().map(Value::as_str).collect());
     let class = match parts.as_deref() {
         Some(["langchain", "schema", "messages", name]) => MessageClass::of_name(name),
-        Some(["langchain_core", "messages", name]) => {
-            MessageClass::of_name(name).filter(|class| *class != MessageClass::Remove)
-        }
+        Some(["langchain_core", "messages", name]) => MessageClass::of_name(name),
         Some(["langchain", "schema", name]) => MessageClass::of_name(name)
             .filter(|class| !class.is_chunk() && !matches!(class, MessageClass::Tool | MessageClass::Remove)),
         Some(["langchain_core", "messages", module, name]) => {
@@ -177,7 +197,7 @@ mod tests {
             (&["langchain_core", "messages", "AIMessageChunk"][..], true),
             (&["langchain_core", "messages", "ai", "AIMessage"], true),
             (&["langchain_core", "messages", "human", "AIMessage"], false),
-            (&["langchain_core", "messages", "RemoveMessage"], false),
+            (&["langchain_core", "messages", "RemoveMessage"], true),
             (&["langchain", "schema", "HumanMessage"], true),
             (&["langchain", "schema", "ToolMessage"], false),
             (&["langchain", "schema", "AIMessageChunk"], false),
@@ -188,6 +208,22 @@ mod tests {
             let loaded = load(json!({"lc": 1, "type": "constructor", "id": path, "kwargs": kwargs}).into());
             assert_eq!(loaded.is_ok(), is_known, "{path:?} {loaded:?}");
         }
+    }
+
+    #[test]
+    fn a_value_of_more_than_200_levels_is_not_loaded() {
+        let nested = |levels: usize| (0..levels).fold(Value::from(1), |inner, _| Value::List(vec![inner]));
+        assert!(load(nested(200)).is_ok());
+        let error = load(nested(201)).unwrap_err();
+        assert_eq!(error.to_string(), "Cannot load object nested more than 200 levels deep.");
+        // The members of an envelope count as well; an escaped object is taken as it is.
+        let mut message = Message::human("x");
+        message.additional_kwargs.insert("a".into(), nested(198));
+        assert!(load(dumpd(&message)).is_err());
+        message.additional_kwargs.insert("a".into(), nested(197));
+        assert_eq!(load(dumpd(&message)).unwrap(), message.into());
+        let escaped = Value::Map([(ESCAPED.to_owned(), nested(300))].into_iter().collect());
+        assert!(load(escaped).is_ok());
     }
 
     #[test]

@@ -245,6 +245,7 @@ fn loses_content(content: &Content) -> bool {
     blocks.iter().filter_map(Value::as_map).any(|block| match block.get("type").and_then(Value::as_str) {
         Some("text") => !only(block, &["type", "text"]),
         Some("image_url") => !only(block, &["type", "image_url"]),
+        Some("refusal") => !only(block, &["type", "refusal"]) || !block.get("refusal").is_some_and(truthy),
         Some("tool_use") => !only(block, &["type", "id", "name", "input"]),
         Some("tool_result") => !only(block, &["type", "tool_use_id", "content"]),
         Some("image" | "audio" | "file") => {
@@ -278,6 +279,8 @@ mod tests {
         assert_eq!(openai(&Message::human(vec![result])).1, ["class"]);
         assert_eq!(openai(&Message::chat("a", "critic")).1, ["class"]);
         assert_eq!(openai(&Message::human(vec![json!({"json": [1]})])).1, ["content"]);
+        let refusal = |words: &str| Message::ai(vec![json!({"type": "refusal", "refusal": words})]);
+        assert_eq!((openai(&refusal("no")).1, openai(&refusal("")).1), (vec![], vec!["content"]));
         assert_eq!(openai(&Message::human("a").with_name("")).1, ["name"]);
         assert_eq!(openai(&Message::ai("a").with_additional_kwarg("refusal", "no")).1, Vec::<&str>::new());
         assert_eq!(openai(&Message::ai("a").with_additional_kwarg("refusal", "")).1, ["additional_kwargs"]);

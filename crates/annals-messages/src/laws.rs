@@ -70,11 +70,12 @@ proptest! {
 
     #[test]
     fn batches_of_a_delta_channel_may_be_cut_anywhere(
-        ids in prop::collection::vec(("[a-c]", any::<bool>()), 0..10), at in 0..10usize
+        ids in prop::collection::vec(("[a-d]", any::<bool>()), 0..10), at in 0..10usize
     ) {
-        let message = |(id, gone): &(String, bool)| match gone {
-            true => Message::remove(id.as_str()),
-            false => Message::human("x").with_id(id.as_str()),
+        let message = |(id, gone): &(String, bool)| match (id.as_str(), gone) {
+            ("d", true) => Message::remove_all(),
+            (id, true) => Message::remove(id),
+            (id, false) => Message::human("x").with_id(id),
         };
         let writes: Vec<MessageLike> = ids.iter().map(|one| message(one).into()).collect();
         let (first, second) = writes.split_at(at.min(writes.len()));

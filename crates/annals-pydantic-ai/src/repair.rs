@@ -22,7 +22,8 @@ pub(super) const RESERVED: &str = "__pydantic_ai__";
 
 /// Returns the history with results without a call removed, calls without a result closed as interrupted, and requests
 /// and responses that follow one another merged where nothing is lost by it (`repair_messages`). Doing it again changes
-/// nothing. The calls of the last response stay open unless `repair_last_response`.
+/// nothing. The calls of the last response stay open unless `repair_last_response`. All results of one call are
+/// kept; [`repair_messages_with`] can keep the first one alone.
 ///
 /// # Example: a call that was broken off
 /// ```
@@ -37,36 +38,122 @@ pub(super) const RESERVED: &str = "__pydantic_ai__";
 /// assert_eq!(repair_messages(history.clone(), false), history);
 /// ```
 pub fn repair_messages(messages: Vec<ModelMessage>, repair_last_response: bool) -> Vec<ModelMessage> {
-    let repaired = merge(close_calls(drop_orphans(messages), repair_last_response));
-    debug_assert!(!repair_last_response || dangling(&repaired).is_empty(), "every call has its result");
+    repair_messages_with(messages, RepairOptions::new().repair_last_response(repair_last_response))
+}
+
+/// How [`repair_messages_with`] repairs a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairOptions {
+    repair_last_response: bool,
+    one_result: bool,
+}
+
+impl Default for RepairOptions {
+    /// Closes the calls of the last response, and keeps all results of a call.
+    fn default() -> Self {
+        Self { repair_last_response: true, one_result: false }
+    }
+}
+
+impl RepairOptions {
+    /// Returns the options of PydanticAI.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets whether the calls of the last response are closed.
+    #[must_use]
+    pub fn repair_last_response(mut self, repair: bool) -> Self {
+        self.repair_last_response = repair;
+        self
+    }
+
+    /// Sets whether only the first result of each call is kept: APIs refuse a second result of one call.
+    #[must_use]
+    pub fn one_result(mut self, one: bool) -> Self {
+        self.one_result = one;
+        self
+    }
+}
+
+/// Repairs a history as [`repair_messages`] does, with options.
+///
+/// # Example: a result that was stored twice
+/// ```
+/// use annals_base::{IdSource, SystemClock};
+/// use annals_pydantic_ai::{
+///     DefaultSource, ModelMessage, ModelRequest, ModelResponse, RepairOptions, ToolArgs, ToolCallPart, ToolContent,
+///     ToolReturnPart, repair_messages_with,
+/// };
+///
+/// let mut ids = IdSource::from_seed(1);
+/// let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
+/// let call = ToolCallPart::new("weather", ToolArgs::Text("{}".into()), &mut defaults);
+/// let now = defaults.now();
+/// let result = ToolReturnPart::new("weather", ToolContent::text("rain"), &call.tool_call_id, now.into());
+/// let request = ModelRequest::new(vec![result.clone().into(), result.into()]);
+/// let history: Vec<ModelMessage> = vec![ModelResponse::new(vec![call.into()], now.into()).into(), request.into()];
+/// let repaired = repair_messages_with(history, RepairOptions::new().one_result(true));
+/// let ModelMessage::Request(request) = &repaired[1] else { panic!("the results") };
+/// assert_eq!(request.parts.len(), 1);
+/// ```
+pub fn repair_messages_with(messages: Vec<ModelMessage>, options: RepairOptions) -> Vec<ModelMessage> {
+    let mut messages = drop_orphans(messages);
+    if options.one_result {
+        messages = drop_repeats(messages);
+    }
+    let repaired = merge(close_calls(messages, options.repair_last_response));
+    debug_assert!(!options.repair_last_response || dangling(&repaired).is_empty(), "every call has its result");
     repaired
+}
+
+/// Removes results of calls that have their result. An id may be used again by a later call.
+fn drop_repeats(messages: Vec<ModelMessage>) -> Vec<ModelMessage> {
+    let mut open: BTreeMap<String, usize> = BTreeMap::new();
+    retain_parts(messages, |message| match message {
+        ModelMessage::Response(response) => {
+            // An id that is used again can no longer answer the earlier call.
+            response.tool_calls().for_each(|call| _ = open.remove(&call.tool_call_id));
+            response.tool_calls().for_each(|call| *open.entry(call.tool_call_id.clone()).or_default() += 1);
+        }
+        ModelMessage::Request(request) => request.parts.retain(|part| {
+            let RequestPart::ToolReturn(part) = part else { return true };
+            let left = open.get_mut(&part.tool_call_id).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_some()
+        }),
+    })
+}
+
+/// Changes the parts of messages, and removes requests that have none left, but for the last message.
+fn retain_parts(messages: Vec<ModelMessage>, mut change: impl FnMut(&mut ModelMessage)) -> Vec<ModelMessage> {
+    let count = messages.len();
+    let parts = |message: &ModelMessage| match message {
+        ModelMessage::Request(request) => request.parts.len(),
+        ModelMessage::Response(_) => usize::MAX,
+    };
+    let mut out = Vec::with_capacity(count);
+    for (at, mut message) in messages.into_iter().enumerate() {
+        let before = parts(&message);
+        change(&mut message);
+        if parts(&message) > 0 || before == 0 || at + 1 == count {
+            out.push(message);
+        }
+    }
+    out
 }
 
 /// Removes results whose call has not come before.
 fn drop_orphans(messages: Vec<ModelMessage>) -> Vec<ModelMessage> {
     let mut called = BTreeSet::new();
-    let count = messages.len();
-    let mut out = Vec::with_capacity(count);
-    for (at, mut message) in messages.into_iter().enumerate() {
-        match &mut message {
-            ModelMessage::Response(response) => {
-                called.extend(response.tool_calls().map(|call| call.tool_call_id.clone()));
-            }
-            ModelMessage::Request(request) => {
-                let before = request.parts.len();
-                request.parts.retain(|part| match part {
-                    RequestPart::ToolReturn(part) => called.contains(&part.tool_call_id),
-                    _ => true,
-                });
-                let emptied = request.parts.is_empty() && before > 0;
-                if emptied && at + 1 < count {
-                    continue;
-                }
-            }
+    retain_parts(messages, |message| match message {
+        ModelMessage::Response(response) => {
+            called.extend(response.tool_calls().map(|call| call.tool_call_id.clone()));
         }
-        out.push(message);
-    }
-    out
+        ModelMessage::Request(request) => request.parts.retain(|part| match part {
+            RequestPart::ToolReturn(part) => called.contains(&part.tool_call_id),
+            _ => true,
+        }),
+    })
 }
 
 /// Returns for each response which of its tool calls, counted among them, have no result: first those whose id was used

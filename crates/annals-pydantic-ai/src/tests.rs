@@ -354,6 +354,29 @@ proptest! {
     }
 
     #[test]
+    fn each_call_has_one_result_if_that_is_wanted(messages in vec(message(), 0..6)) {
+        let options = RepairOptions::new().one_result(true);
+        let once = repair_messages_with(messages, options);
+        prop_assert_eq!(&repair_messages_with(once.clone(), options), &once);
+        let mut open = Vec::new();
+        for message in &once {
+            match message {
+                ModelMessage::Response(response) => {
+                    open.extend(response.tool_calls().map(|call| call.tool_call_id.clone()));
+                }
+                ModelMessage::Request(request) => {
+                    for part in &request.parts {
+                        let RequestPart::ToolReturn(part) = part else { continue };
+                        let call = open.iter().position(|id| *id == part.tool_call_id);
+                        prop_assert!(call.is_some(), "a second result of {}", part.tool_call_id);
+                        call.into_iter().for_each(|at| _ = open.remove(at));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn hostile_documents_do_not_panic(parts in vec(hostile(), 0..3), head in hostile(), kind in any::<bool>()) {
         let kind = if kind { "request" } else { "response" };
         let mut message = head.as_map().cloned().unwrap_or_default();

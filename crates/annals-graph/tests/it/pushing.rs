@@ -85,8 +85,12 @@ fn a_delta_channel_forgives_and_is_stored_item_by_item() {
     let graph = StateGraph::<Chats>::new()
         .node("edit", |s: &Chats| match s.delta.len() {
             2 => {
-                let again = [Message::remove("1"), Message::human("again").with_id("1")];
-                Ok(Chats::update().delta([Message::remove("none"), Message::remove_all()]).delta(again))
+                let again = [Message::remove("none"), Message::remove("1"), Message::human("again").with_id("1")];
+                Ok(Chats::update().delta(again))
+            }
+            3 => {
+                let all = [Message::human("gone"), Message::remove_all(), Message::human("left").with_id("2")];
+                Ok(Chats::update().delta(all).delta([Message::human("last")]))
             }
             _ => Ok(Chats::update().overwrite_delta([Message::human("new").with_id("9")])),
         })
@@ -102,6 +106,8 @@ fn a_delta_channel_forgives_and_is_stored_item_by_item() {
     graph.invoke(&thread, Chats::update().delta(two)).unwrap();
     assert_eq!(state(&thread), ["2", "again"]);
     graph.invoke(&thread, Chats::update().delta([Message::human("third")])).unwrap();
+    assert_eq!(state(&thread), ["left", "last"]);
+    graph.invoke(&thread, Chats::update().delta(["4", "5"].map(Message::human))).unwrap();
     assert_eq!(state(&thread), ["new"]);
     assert!(thread.store().check().unwrap().problems.is_empty());
 }

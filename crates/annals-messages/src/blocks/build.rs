@@ -4,7 +4,8 @@
 
 use super::factory::factory;
 use super::{
-    ContentBlock, Index, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, TextBlock, ToolCallBlock,
+    ContentBlock, Index, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, RefusalBlock, TextBlock,
+    ToolCallBlock,
 };
 use crate::{Message, MessageError, Role, ToolCall, ensure_id};
 use annals_base::{IdSource, Map, Value};
@@ -18,6 +19,11 @@ impl ContentBlock {
     /// Returns a thought of the model.
     pub fn reasoning(reasoning: impl Into<String>) -> Self {
         Self::Reasoning(ReasoningBlock { reasoning: Some(reasoning.into()), ..ReasoningBlock::default() })
+    }
+
+    /// Returns a refusal of the model with its words, an empty text if there are none.
+    pub fn refusal(words: impl Into<String>) -> Self {
+        Self::Refusal(RefusalBlock { refusal: words.into(), ..RefusalBlock::default() })
     }
 
     /// Returns a document that is the text `text`.

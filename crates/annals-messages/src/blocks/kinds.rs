@@ -30,6 +30,16 @@ object! {
 }
 
 object! {
+    /// A refusal of the model to answer, as the provider reports it (`refusal`).
+    RefusalBlock {
+        /// The words of the refusal; an empty text if the provider gave none.
+        refusal: String,
+        /// Its place in a stream.
+        index: Option<Index>,
+    }
+}
+
+object! {
     /// Data of some medium (`image`, `audio`, `video`, `file`): at an address, in the message, or at the provider.
     MediaBlock {
         /// The address of the data.

@@ -16,8 +16,8 @@ mod translate;
 pub use annotation::{Annotation, Citation, NonStandardAnnotation};
 pub use fields::Index;
 pub use kinds::{
-    InvalidToolCallBlock, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, ServerToolCallBlock,
-    ServerToolCallChunkBlock, ServerToolResultBlock, TextBlock, ToolCallBlock, ToolCallChunkBlock,
+    InvalidToolCallBlock, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, RefusalBlock,
+    ServerToolCallBlock, ServerToolCallChunkBlock, ServerToolResultBlock, TextBlock, ToolCallBlock, ToolCallChunkBlock,
 };
 pub use translate::{Translator, Translators};
 
@@ -140,6 +140,8 @@ blocks! {
         Text(TextBlock) = "text",
         /// Reasoning of the model.
         Reasoning(ReasoningBlock) = "reasoning",
+        /// A refusal of the model to answer.
+        Refusal(RefusalBlock) = "refusal",
         /// A picture.
         Image(MediaBlock) = "image",
         /// A sound.
@@ -203,7 +205,7 @@ mod tests {
         for kind in KNOWN {
             let block = same(json!({"type": kind, "id": "b", "index": 3, "extras": extras, "z": null, "a": [{}],
                 "text": "t", "name": "n", "args": {}, "tool_call_id": "c", "status": "error", "value": {"v": 1},
-                "base64": "AA==", "error": null}));
+                "base64": "AA==", "error": null, "refusal": "r"}));
             assert_eq!((block.kind(), block.id(), block.index()), (*kind, Some("b"), Some(&Index::Number(3))));
             assert_eq!(block.extras().unwrap()["cache"], Value::Bool(true));
             assert!(!matches!(block, ContentBlock::Other(_)), "{kind}");

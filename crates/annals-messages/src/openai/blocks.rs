@@ -58,7 +58,7 @@ impl OpenAiOptions {
                     }
                 }
                 Some("tool_result") => results.extend(self.tool_result(block)?),
-                _ => content.push(self.block(block)?.into()),
+                _ => content.extend(self.block(block)?.map(Value::Map)),
             }
         }
         if self.text_format == TextFormat::Text && all_text(&content)? {
@@ -67,11 +67,11 @@ impl OpenAiOptions {
         Ok(Converted { content: content.into(), results })
     }
 
-    /// Converts a block that stays in the content.
-    fn block(&self, at: At<'_>) -> Result<Map, MessageError> {
+    /// Converts a block that stays in the content; `None` if nothing of it can be sent.
+    fn block(&self, at: At<'_>) -> Result<Option<Map>, MessageError> {
         let (block, kind) = (at.block, at.kind());
         let has = |name: &str| block.contains_key(name);
-        Ok(match kind {
+        Ok(Some(match kind {
             Some("text") => {
                 at.needs("has 'type': 'text' but is missing expected key(s)", &["text"])?;
                 text_block(at.get("text"))
@@ -94,13 +94,17 @@ impl OpenAiOptions {
             }
             _ if kind == Some("guard_content") || has("guard_content") => at.guard_content()?,
             Some("media") => at.media()?,
+            Some("refusal") => match block.get("refusal").filter(|words| truthy(words)) {
+                Some(words) => object([("type", "refusal".into()), ("refusal", words.clone())]),
+                None => return Ok(None),
+            },
             Some("thinking" | "reasoning") => block.clone(),
             _ if self.pass_through_unknown_blocks => block.clone(),
             _ => {
                 let formats = "does not match OpenAI, Anthropic, Bedrock Converse, or VertexAI format.";
                 return Err(at.refused(formats));
             }
-        })
+        }))
     }
 
     /// Makes a result of a tool a message of its own. Its own blocks are converted as if it stood alone.

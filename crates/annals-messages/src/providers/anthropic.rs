@@ -3,14 +3,19 @@
 //! *Absent:* documents and pictures in a question.
 
 use super::{call_block, call_chunks, chunk_block, each, is_open, json_object, objects, only_chunk, unknown};
-use crate::blocks::draft::{Draft, kind_of, need, truthy_at, truthy_in, value_or};
+use crate::blocks::draft::{Draft, kind_of, need, object_in, truthy_at, truthy_in, value_or};
 use crate::{Message, MessageError};
 use annals_base::{Map, Value};
 
 pub(super) fn translate(message: &Message) -> Result<Vec<Map>, MessageError> {
-    each(&objects(message), |block, out| {
+    let mut blocks = each(&objects(message), |block, out| {
         out.push(match kind_of(block) {
             "text" => text(block, citation)?,
+            "refusal" => Draft::of("refusal")
+                .set("refusal", value_or(block, "refusal", ""))
+                .maybe("extras", truthy_in(block, "extras").cloned())
+                .copy("index", block)
+                .done(),
             "thinking" => Draft::of("reasoning")
                 .set("reasoning", value_or(block, "thinking", ""))
                 .copy("index", block)
@@ -38,7 +43,20 @@ pub(super) fn translate(message: &Message) -> Result<Vec<Map>, MessageError> {
             _ => unknown(block),
         });
         Ok(())
-    })
+    })?;
+    blocks.extend(refusal(&message.response_metadata).filter(|_| blocks.iter().all(|b| kind_of(b) != "refusal")));
+    Ok(blocks)
+}
+
+/// Returns the refusal that the metadata of the whole answer report.
+fn refusal(metadata: &Map) -> Option<Map> {
+    if metadata.get("stop_reason").and_then(Value::as_str) != Some("refusal") {
+        return None;
+    }
+    let details = object_in(metadata, "stop_details");
+    let detail = |name: &str| details.and_then(|details| truthy_in(details, name));
+    let words = detail("explanation").cloned().unwrap_or_else(|| "".into());
+    Some(Draft::of("refusal").set("refusal", words).maybe_extra("category", detail("category")).done())
 }
 
 /// Translates a text with its sources.

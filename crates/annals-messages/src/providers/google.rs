@@ -8,6 +8,7 @@ use crate::blocks::draft::{Draft, kind_of, non_standard, object_in, truthy_in, v
 use crate::blocks::passes::google::{code, code_result, file, function_call};
 use crate::blocks::passes::text_block;
 use crate::data_block::split_data_uri;
+use crate::text::py_str;
 use crate::{Content, Message, MessageError, ensure_id};
 use annals_base::{IdSource, Map, Value};
 use data_encoding::BASE64;
@@ -43,7 +44,25 @@ pub(super) fn translate(message: &Message, ids: &mut IdSource) -> Result<Vec<Map
     } else {
         blocks.extend(audio.into_iter().chain(calls));
     }
+    blocks.extend(refusal(&message.response_metadata));
     Ok(blocks)
+}
+
+/// Returns the refusal that the metadata report: Google blocked the answer, or the question.
+fn refusal(metadata: &Map) -> Option<Map> {
+    let reason = |value: &Value| py_str(value).rsplit('.').next().map(str::to_owned);
+    let finish = truthy_in(metadata, "finish_reason").and_then(reason);
+    let finish = finish.filter(|reason| matches!(reason.as_str(), "SAFETY" | "PROHIBITED_CONTENT" | "BLOCKLIST"));
+    let feedback = object_in(metadata, "prompt_feedback");
+    let block = feedback.and_then(|feedback| truthy_in(feedback, "block_reason")).and_then(reason);
+    let block = block.filter(|reason| !reason.is_empty() && reason != "BLOCKED_REASON_UNSPECIFIED");
+    if finish.is_none() && block.is_none() {
+        return None;
+    }
+    let words = truthy_in(metadata, "finish_message").cloned().unwrap_or_else(|| "".into());
+    let draft = Draft::of("refusal").set("refusal", words);
+    let draft = draft.maybe_extra("finish_reason", finish.map(Value::from).as_ref());
+    Some(draft.maybe_extra("block_reason", block.map(Value::from).as_ref()).done())
 }
 
 fn block(item: &Value) -> Result<Map, MessageError> {

@@ -6,7 +6,7 @@ mod server;
 mod upgrade;
 
 use super::{call_block, chunk_block, chunk_blocks, each, invalid_block, invalid_calls, is_open, only_chunk};
-use crate::blocks::draft::{Draft, kind_of, non_standard_with_index, truthy_in, value_or};
+use crate::blocks::draft::{Draft, kind_of, non_standard_with_index, object_in, truthy_in, value_or};
 use crate::blocks::is_known;
 use crate::blocks::passes::text_block;
 use crate::text::py_str;
@@ -28,6 +28,7 @@ pub(super) fn translate(message: &Message) -> Result<Vec<Map>, MessageError> {
         }
         match kind_of(block) {
             "text" => out.push(text(block)),
+            "refusal" => out.push(refusal(block)),
             "reasoning" => out.extend(reasoning(block)),
             "image_generation_call" if truthy_in(block, "result").is_some() => out.push(image(block)),
             "function_call" => out.extend(function_call(message, block)),
@@ -57,6 +58,9 @@ fn chat_completion(message: &Message, text: &str) -> Vec<Map> {
     } else {
         blocks.extend(message.tool_calls().iter().map(call_block));
     }
+    if let Some(refusal) = truthy_in(&message.additional_kwargs, "refusal") {
+        blocks.push(Draft::of("refusal").set("refusal", refusal.clone()).done());
+    }
     blocks
 }
 
@@ -74,6 +78,14 @@ fn text(block: &Map) -> Map {
         *index = prefixed("lc_txt_", index);
     }
     text
+}
+
+fn refusal(block: &Map) -> Map {
+    let draft = Draft::of("refusal").set("refusal", value_or(block, "refusal", ""));
+    let extras = object_in(block, "extras").into_iter().flatten();
+    let draft = extras.fold(draft, |draft, (name, value)| draft.extra(name, value.clone()));
+    let draft = draft.copy("id", block).copy("index", block);
+    draft.extras_except(block, &["type", "refusal", "id", "index", "extras"]).done()
 }
 
 fn annotation(from: &Map) -> Map {
