@@ -1,6 +1,6 @@
 //! Lines of messages in the making: drafts by number, so that lines share messages and a draft can still change.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::draft::{DraftKind, MessageDraft};
@@ -37,6 +37,36 @@ impl DraftArena {
             draft.kind == DraftKind::Tool && self.drafts[line[caller]].has_call(&draft.answers)
         });
         line.insert(caller + 1 + results.count(), number);
+    }
+
+    /// Returns a line in which no result stands before the message that called: it is moved behind that one, before the
+    /// results that follow it.
+    pub(crate) fn settled(&self, line: &[usize]) -> Vec<usize> {
+        let mut callers: HashMap<&str, usize> = HashMap::new();
+        for (at, number) in line.iter().enumerate() {
+            for call in self.drafts[*number].call_ids() {
+                callers.entry(call).or_insert(at);
+            }
+        }
+        let mut early: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (at, number) in line.iter().enumerate() {
+            let draft = &self.drafts[*number];
+            let caller = callers.get(draft.answers.as_str()).filter(|_| draft.kind == DraftKind::Tool);
+            if let Some(caller) = caller.filter(|caller| **caller > at) {
+                early.entry(*caller).or_default().push(*number);
+            }
+        }
+        if early.is_empty() {
+            return line.to_vec();
+        }
+        let moved: HashSet<usize> = early.values().flatten().copied().collect();
+        let mut settled = Vec::with_capacity(line.len());
+        for (at, number) in line.iter().enumerate() {
+            settled.extend(Some(*number).filter(|number| !moved.contains(number)));
+            settled.extend(early.remove(&at).into_iter().flatten());
+        }
+        debug_assert_eq!(settled.len(), line.len(), "no message is lost or doubled");
+        settled
     }
 
     /// Returns the messages with ids that are different in each line, by the number of the draft.

@@ -1,6 +1,6 @@
 //! Chats of other programs: messages with roles, alone or in conversations. The export of ChatGPT is read by `chatgpt`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 
 use serde_json::{Value as Json, json};
@@ -11,6 +11,7 @@ use crate::document;
 use crate::draft::{DraftKind, MessageDraft};
 use crate::error::{ImportError, SourceFault};
 use crate::json;
+use crate::limits::OTHER_LINES_SHARE;
 use crate::lines::JsonLines;
 use crate::model::{SourceKind, SourceSession};
 use crate::output::ReadOutput;
@@ -21,9 +22,11 @@ use crate::walk::{SourceFile, has};
 pub(crate) enum ChatLayout {
     /// Lines with the member `messages`.
     ConversationLines,
-    /// Lines with `role` and `content`.
+    /// An array of objects with the member `messages`.
+    ConversationArray,
+    /// Lines with `role`, and with `content` or calls.
     RoleLines,
-    /// An array of objects with `role` and `content`.
+    /// An array of objects with `role`, and with `content` or calls.
     RoleArray,
     /// Lines with the member `conversations`.
     ShareGptLines,
@@ -33,8 +36,9 @@ pub(crate) enum ChatLayout {
     ChatGpt,
 }
 
+/// Returns whether a record is a message. Programs leave out the content of one with calls.
 fn is_message(of: &Json) -> bool {
-    of["role"].is_string() && of.get("content").is_some()
+    of["role"].is_string() && ["content", "tool_calls", "function_call"].iter().any(|name| of.get(name).is_some())
 }
 
 fn is_share_gpt(of: &Json) -> bool {
@@ -43,15 +47,18 @@ fn is_share_gpt(of: &Json) -> bool {
 }
 
 impl ChatLayout {
-    /// Returns the layout of lines; each of them must have it.
+    /// Returns the layout of lines. A line in ten may be another one: it does not make a file a stranger.
     pub(crate) fn of_lines(lines: &[Json]) -> Option<Self> {
-        let all = |is: fn(&Json) -> bool| !lines.is_empty() && lines.iter().all(is);
-        if all(|line| line["messages"].is_array()) {
+        let is_most = |is: fn(&Json) -> bool| {
+            let others = lines.iter().filter(|line| !is(line)).count();
+            !lines.is_empty() && others <= lines.len() / OTHER_LINES_SHARE
+        };
+        if is_most(|line| line["messages"].is_array()) {
             Some(Self::ConversationLines)
-        } else if all(is_message) {
+        } else if is_most(is_message) {
             Some(Self::RoleLines)
         } else {
-            all(is_share_gpt).then_some(Self::ShareGptLines)
+            is_most(is_share_gpt).then_some(Self::ShareGptLines)
         }
     }
 
@@ -61,6 +68,8 @@ impl ChatLayout {
             Some(Self::ChatGpt)
         } else if is_message(first) {
             Some(Self::RoleArray)
+        } else if first["messages"].is_array() {
+            Some(Self::ConversationArray)
         } else {
             is_share_gpt(first).then_some(Self::ShareGptArray)
         }
@@ -87,7 +96,7 @@ pub(crate) fn read(file: &SourceFile, layout: ChatLayout, out: &mut ReadOutput<'
                 hashes.add(&line);
                 chat.message(&hashes.derived(number), &line, out, &format!("{place}:{number}"))?;
             }
-            out.session(chat.into_session(hashes.into_id()))
+            chat.give(hashes.into_id(), out)
         }
         ChatLayout::RoleArray => {
             let (mut chat, mut hashes) = (ChatMessages::default(), RecordHashes::new(layout));
@@ -97,9 +106,9 @@ pub(crate) fn read(file: &SourceFile, layout: ChatLayout, out: &mut ReadOutput<'
                 Ok(ControlFlow::Continue(()))
             })?;
             end(fault, place, out)?;
-            out.session(chat.into_session(hashes.into_id()))
+            chat.give(hashes.into_id(), out)
         }
-        ChatLayout::ShareGptArray | ChatLayout::ChatGpt => {
+        ChatLayout::ConversationArray | ChatLayout::ShareGptArray | ChatLayout::ChatGpt => {
             let fault = document::each_item(&file.path, |at, item| {
                 let other = if layout == ChatLayout::ChatGpt { "conversation_id" } else { "id" };
                 let own = json::maybe_text(&item, "id").or_else(|| json::maybe_text(&item, other));
@@ -236,24 +245,28 @@ pub(crate) fn kind_of_role(role: &str) -> Option<DraftKind> {
 struct ChatMessages {
     arena: DraftArena,
     main: Vec<usize>,
-    /// The id of the last call that named none, which the next result answers.
-    called: String,
+    /// The ids of the newest calls that named none, which the next results answer, in their order.
+    called: VecDeque<String>,
 }
 
 impl ChatMessages {
     fn into_session(self, id: ConversationId) -> SourceSession {
+        let main = self.arena.settled(&self.main);
         let messages = self.arena.into_messages();
-        SourceSession {
-            source: SourceKind::Chat,
-            id: id.of_session,
-            earlier_ids: id.earlier,
-            parent: None,
-            title: None,
-            created_at: None,
-            usage: None,
-            main: pick(&messages, &self.main),
-            branches: Vec::new(),
-        }
+        let session = SourceSession::new(SourceKind::Chat, id.of_session, pick(&messages, &main));
+        SourceSession { earlier_ids: id.earlier, ..session }
+    }
+
+    /// Gives the messages of a file as a session, unless there are none.
+    fn give(self, id: ConversationId, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        if self.main.is_empty() { Ok(()) } else { out.session(self.into_session(id)) }
+    }
+
+    /// Returns the id of the call that a result answers which names none. The last one answers all further results.
+    fn answered(&mut self) -> String {
+        let last = self.called.len() == 1;
+        let id = if last { self.called.front().cloned() } else { self.called.pop_front() };
+        id.unwrap_or_default()
     }
 
     fn push(&mut self, draft: MessageDraft) {
@@ -273,7 +286,7 @@ impl ChatMessages {
         out: &mut ReadOutput<'_>,
         place: &str,
     ) -> Result<(), ImportError> {
-        if !is_message(message) && !has(message, "tool_calls") {
+        if !is_message(message) {
             return out.unknown("record", place, message.to_string());
         }
         let role = json::text(message, "role");
@@ -283,8 +296,14 @@ impl ChatMessages {
         let mut draft = MessageDraft::new(kind, derived.to_owned());
         draft.id = json::maybe_text(message, "id");
         draft.at = ["created_at", "timestamp"].into_iter().find_map(|name| json::time(&message[name]));
-        draft.answers = json::maybe_text(message, "tool_call_id").unwrap_or_else(|| self.called.clone());
-        content(&mut draft, &message["content"]);
+        if kind == DraftKind::Tool {
+            draft.answers = json::maybe_text(message, "tool_call_id").unwrap_or_else(|| self.answered());
+        }
+        let unnamed = content(&mut draft, &message["content"]);
+        if !unnamed.is_empty() {
+            self.called = unnamed.into();
+        }
+        draft.report_lost(out, place)?;
         for call in json::items(&message["tool_calls"]) {
             let function = &call["function"];
             draft.call_of_text(
@@ -294,7 +313,7 @@ impl ChatMessages {
             );
         }
         if let call @ Json::Object(_) = &message["function_call"] {
-            derived.clone_into(&mut self.called);
+            self.called = VecDeque::from([derived.to_owned()]);
             draft.call_of_text(derived, json::text(call, "name"), &json::as_text(&call["arguments"]));
         }
         self.push(draft);
@@ -306,19 +325,16 @@ impl ChatMessages {
         let (role, value) = (json::text(entry, "from"), json::as_text(&entry["value"]));
         let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
         if role == "function_call" {
-            derived.clone_into(&mut self.called);
-            match serde_json::from_str::<Json>(&value) {
-                Ok(call) if call["name"].is_string() => {
-                    draft.call_of_text(derived, json::text(&call, "name"), &json::as_text(&call["arguments"]));
-                }
-                _ => draft.call(derived, "", &json!(value)),
-            }
+            self.called = VecDeque::from([derived.to_owned()]);
+            call_of_value(&mut draft, derived, &value);
         } else {
             let Some(kind) = kind_of_role(role) else {
                 return out.unknown(format!("role/{role}"), place, entry.to_string());
             };
             draft.kind = kind;
-            draft.answers.clone_from(&self.called);
+            if kind == DraftKind::Tool {
+                draft.answers = self.answered();
+            }
             draft.text(&value);
         }
         self.push(draft);
@@ -326,14 +342,34 @@ impl ChatMessages {
     }
 }
 
-/// Adds content: a text, or parts.
-fn content(draft: &mut MessageDraft, content: &Json) {
+/// Adds a call whose name and arguments are the text of a JSON object.
+fn call_of_value(draft: &mut MessageDraft, id: &str, value: &str) {
+    match serde_json::from_str::<Json>(value) {
+        Ok(call) if call["name"].is_string() => {
+            draft.call_of_text(id, json::text(&call, "name"), &json::as_text(&call["arguments"]));
+        }
+        _ => draft.call(id, "", &json!(value)),
+    }
+}
+
+/// Adds content: a text, or parts. Returns the ids that were given to its calls.
+fn content(draft: &mut MessageDraft, content: &Json) -> Vec<String> {
+    let mut called = Vec::new();
     match content {
         Json::String(text) => draft.text(text),
         Json::Array(parts) => {
             for part in parts {
+                let name = if part["text"].is_string() || !part["value"].is_string() { "text" } else { "value" };
                 match (json::text(part, "type"), part) {
-                    ("text", part) => draft.text(json::text(part, "text")),
+                    ("text", part) => draft.text_in(part, name),
+                    ("reasoning", part) => draft.reasoning_in(part, name),
+                    ("tool_call", part) => match part[name].as_str() {
+                        Some(value) => {
+                            called.push(format!("{}#{}", draft.derived, called.len() + 1));
+                            call_of_value(draft, &called[called.len() - 1], value);
+                        }
+                        None => draft.lose("tool_call", part),
+                    },
                     ("image_url", part) => {
                         let url = &part["image_url"];
                         draft.image(url.as_str().unwrap_or_else(|| json::text(url, "url")));
@@ -346,4 +382,5 @@ fn content(draft: &mut MessageDraft, content: &Json) {
         Json::Null => {}
         other => draft.text(&other.to_string()),
     }
+    called
 }

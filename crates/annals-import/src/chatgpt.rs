@@ -38,15 +38,10 @@ pub(crate) fn conversation(id: String, of: &Json, out: &mut ReadOutput<'_>, plac
     let main: Vec<Arc<SessionMessage>> = pick(&messages, &main);
     let left = left.iter().map(|line| pick(&messages, line)).collect();
     out.session(SourceSession {
-        earlier_ids: Vec::new(),
-        source: SourceKind::Chat,
-        id,
-        parent: None,
         title: json::maybe_text(of, "title"),
         created_at: json::seconds(&of["create_time"]),
-        usage: None,
         branches: arena::branches(&main, left),
-        main,
+        ..SourceSession::new(SourceKind::Chat, id, main)
     })
 }
 
@@ -132,6 +127,7 @@ fn read_node(
     if kind == DraftKind::Ai && !matches!(recipient, "" | "all") {
         let mut text = MessageDraft::new(kind, String::new());
         fill(&mut text, content_type, content);
+        text.report_lost(out, place)?;
         let text: String = text.blocks.iter().map(|block| json::text(block, "text")).collect();
         let call = draft.id.clone().unwrap_or_default();
         draft.call(&call, recipient, &json!({ "input": text }));
@@ -140,6 +136,7 @@ fn read_node(
     if !fill(&mut draft, content_type, content) {
         out.unknown(format!("content/{content_type}"), place, message.to_string())?;
     }
+    draft.report_lost(out, place)?;
     Ok(Some(draft))
 }
 
@@ -147,6 +144,9 @@ fn read_node(
 fn fill(draft: &mut MessageDraft, content_type: &str, content: &Json) -> bool {
     match content_type {
         "text" | "multimodal_text" => {
+            if content.get("parts").is_none() {
+                draft.lose(content_type, content);
+            }
             for part in json::items(&content["parts"]) {
                 match (part, json::text(part, "content_type")) {
                     (Json::String(text), _) => draft.text(text),
@@ -156,6 +156,7 @@ fn fill(draft: &mut MessageDraft, content_type: &str, content: &Json) -> bool {
                 }
             }
         }
+        "code" | "execution_output" if content.get("text").is_none() => draft.lose(content_type, content),
         "code" | "execution_output" => draft.text(json::text(content, "text")),
         _ => return false,
     }

@@ -28,6 +28,7 @@ use crate::limits::{
     DATABASE_WAIT_MS, RECORD_BYTES_MAX,
 };
 use crate::model::SourceKind;
+use crate::opencode;
 use crate::output::ReadOutput;
 
 /// The first bytes of a database.
@@ -164,7 +165,7 @@ impl SourceDatabase {
     /// Returns the names of the columns of a table. The list is empty if no table has the name.
     #[allow(clippy::useless_conversion, reason = "the names are a list in rusqlite 0.39 and an iterator in 0.41")]
     pub(crate) fn columns(&self, table: &str) -> Vec<String> {
-        debug_assert!(table.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "a name of this crate");
+        debug_assert!(is_own_name(table), "a name of this crate");
         let sql = "SELECT type FROM pragma_table_list(?1) WHERE schema = 'main'";
         let kind = self.connection.query_row(sql, [table], |row| row.get::<_, String>(0));
         if kind.as_deref() != Ok("table") {
@@ -209,7 +210,7 @@ impl SourceDatabase {
 
     /// Returns the row of a table with a number, if it is still there.
     pub(crate) fn row(&self, table: &str, number: i64) -> Result<Option<SourceRow>, RowsError> {
-        debug_assert!(table.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "a name of this crate");
+        debug_assert!(is_own_name(table), "a name of this crate");
         let mut found = None;
         self.rows(&format!("SELECT * FROM {table} WHERE rowid = ?1"), [number], |row| {
             found = Some(row);
@@ -383,10 +384,16 @@ pub(crate) fn recognise(database: &SourceDatabase) -> Option<SourceKind> {
     if has("sessions", "id") && has("messages", "content_json") && has("schema_version", "version") {
         return Some(SourceKind::Goose);
     }
-    if has("session", "id") && has("message", "data") && has("part", "data") {
+    let is_first = has("session", "id") && has("message", "data") && has("part", "data");
+    if is_first || opencode::second::is_in(database) {
         return Some(SourceKind::Opencode);
     }
     (has("threads", "data") && has("threads", "data_type")).then_some(SourceKind::Zed)
+}
+
+/// Returns whether a name of a table is one that this crate writes into queries.
+fn is_own_name(table: &str) -> bool {
+    table.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

@@ -1,11 +1,14 @@
 //! Messages in the making: every reader fills a draft, which becomes a message of LangChain's shape.
 
 use annals_base::{Map, Timestamp, Value};
+use annals_messages::internal::json_loads;
 use annals_messages::{Ai, Content, InvalidToolCall, Message, Role, Tool, ToolCall, ToolStatus, Usage};
 use serde_json::{Value as Json, json};
 
+use crate::error::ImportError;
 use crate::json;
-use crate::model::SessionMessage;
+use crate::model::{JOINED, SessionMessage};
+use crate::output::ReadOutput;
 
 /// The entry of `additional_kwargs` with the timestamp of a message.
 pub(crate) const TIMESTAMP: &str = "timestamp";
@@ -39,6 +42,10 @@ pub(crate) struct MessageDraft {
     pub(crate) error: Option<String>,
     /// Fields of the source without a counterpart.
     pub(crate) extra: Vec<(&'static str, Json)>,
+    /// True if the record named a parent that its file does not hold.
+    pub(crate) is_joined: bool,
+    /// Parts whose text stands nowhere that is known, each with its type.
+    lost: Vec<(String, Json)>,
 }
 
 impl MessageDraft {
@@ -58,15 +65,17 @@ impl MessageDraft {
             usage: None,
             error: None,
             extra: Vec::new(),
+            is_joined: false,
+            lost: Vec::new(),
         }
     }
 
-    /// Returns the draft of a summary that a compaction left.
-    pub(crate) fn summary(derived: String, text: &str) -> Self {
+    /// Returns the draft of a summary that a compaction left; none if it left no text.
+    pub(crate) fn summary(derived: String, text: &str) -> Option<Self> {
         let mut draft = Self::new(DraftKind::System, derived);
         draft.is_summary = true;
         draft.text(text);
-        draft
+        Some(draft).filter(Self::has_text)
     }
 
     /// Returns the draft of the result of a tool call.
@@ -86,6 +95,43 @@ impl MessageDraft {
         if !text.is_empty() {
             self.blocks.push(json!({ "type": "reasoning", "reasoning": text }));
         }
+    }
+
+    /// Adds the text of a part, which stands in the member of this name.
+    pub(crate) fn text_in(&mut self, part: &Json, name: &str) {
+        match &part[name] {
+            Json::String(text) => self.text(text),
+            _ => self.lose_without(part, name),
+        }
+    }
+
+    /// Adds the reasoning of a part, which stands in the member of this name.
+    pub(crate) fn reasoning_in(&mut self, part: &Json, name: &str) {
+        match &part[name] {
+            Json::String(text) => self.reasoning(text),
+            _ => self.lose_without(part, name),
+        }
+    }
+
+    fn lose_without(&mut self, part: &Json, name: &str) {
+        // A member that is null says that there is no text.
+        if part.get(name).is_none_or(|text| !text.is_null()) {
+            self.lose(json::text(part, "type"), part);
+        }
+    }
+
+    /// Adds a part whose text stands nowhere that is known, as it is.
+    pub(crate) fn lose(&mut self, kind: &str, part: &Json) {
+        self.opaque(part);
+        self.lost.push((kind.to_owned(), part.clone()));
+    }
+
+    /// Reports the parts whose text was lost.
+    pub(crate) fn report_lost(&mut self, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
+        for (at, (kind, part)) in self.lost.drain(..).enumerate() {
+            out.unknown(format!("part/{kind}"), format!("{place}#part {at}"), part.to_string())?;
+        }
+        Ok(())
     }
 
     /// Adds a picture by its address. The bytes of an address with the scheme `data` are a Base64 block.
@@ -114,22 +160,31 @@ impl MessageDraft {
 
     /// Adds a tool call: an invalid one unless the arguments are an object.
     pub(crate) fn call(&mut self, id: &str, name: &str, args: &Json) {
-        let id = Some(id).filter(|id| !id.is_empty()).map(str::to_owned);
         match json::map(args) {
-            Some(args) => {
-                let mut call = ToolCall::new(name, args);
-                call.id = id;
-                self.calls.push(call);
+            Some(args) => self.push_call(id, name, args),
+            None => {
+                let id = Some(id).filter(|id| !id.is_empty()).map(str::to_owned);
+                self.invalid_call(id, Some(name), &json::as_text(args), "the arguments are not a JSON object");
             }
-            None => self.invalid_call(id, Some(name), &json::as_text(args), "the arguments are not a JSON object"),
         }
     }
 
+    fn push_call(&mut self, id: &str, name: &str, args: Map) {
+        let mut call = ToolCall::new(name, args);
+        call.id = Some(id).filter(|id| !id.is_empty()).map(str::to_owned);
+        self.calls.push(call);
+    }
+
     /// Adds a tool call whose arguments are the text of a JSON object.
-    pub(crate) fn call_of_text(&mut self, id: &str, name: &str, args: &str) {
-        match serde_json::from_str::<Json>(args) {
-            Ok(object @ Json::Object(_)) => self.call(id, name, &object),
-            _ => self.call(id, name, &Json::String(args.to_owned())),
+    pub(crate) fn call_of_text(&mut self, id: &str, name: &str, args_text: &str) {
+        let Ok(object @ Json::Object(_)) = serde_json::from_str::<Json>(args_text) else {
+            return self.call(id, name, &Json::String(args_text.to_owned()));
+        };
+        // The digits of an integer beyond 64 bits are retained.
+        let has_digits = args_text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 18);
+        match has_digits.then(|| json_loads(args_text, true)) {
+            Some(Ok(Value::Map(args))) => self.push_call(id, name, args),
+            _ => self.call(id, name, &object),
         }
     }
 
@@ -147,9 +202,14 @@ impl MessageDraft {
         !self.calls.is_empty() || !self.invalid.is_empty()
     }
 
+    /// Returns the ids of the tool calls.
+    pub(crate) fn call_ids(&self) -> impl Iterator<Item = &str> {
+        let invalid = self.invalid.iter().filter_map(|call| call.id.as_deref());
+        self.calls.iter().filter_map(|call| call.id.as_deref()).chain(invalid)
+    }
+
     pub(crate) fn has_call(&self, id: &str) -> bool {
-        self.calls.iter().any(|call| call.id.as_deref() == Some(id))
-            || self.invalid.iter().any(|call| call.id.as_deref() == Some(id))
+        self.call_ids().any(|call| call == id)
     }
 
     /// Returns the message.
@@ -180,6 +240,9 @@ impl MessageDraft {
         let mut put = |name: &str, value: Value| message.additional_kwargs.insert(name.to_owned(), value);
         if self.is_summary {
             put("summary", true.into());
+        }
+        if self.is_joined {
+            put(JOINED, true.into());
         }
         if let Some(at) = self.at {
             put(TIMESTAMP, at.to_string().into());

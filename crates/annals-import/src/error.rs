@@ -38,6 +38,18 @@ pub(crate) enum SourceFault {
     TooLarge(SourceLimit),
 }
 
+impl SourceFault {
+    /// Returns the kind under which it is counted.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::NotJson => "not_json",
+            Self::Frame(_) => "broken_frame",
+            Self::Unreadable(_) => "unreadable",
+            Self::TooLarge(_) => "too_large",
+        }
+    }
+}
+
 impl From<SourceLimit> for SourceFault {
     fn from(limit: SourceLimit) -> Self {
         Self::TooLarge(limit)

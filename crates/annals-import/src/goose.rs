@@ -90,13 +90,14 @@ fn read_session(
     let title = json::maybe_text(&session, "name").or_else(|| json::maybe_text(&session, "description"));
     let created_at = json::time(&session["created_at"]);
     let usage = totals(&session);
-    Ok(Some(rows.into_session(id, title, created_at, usage)))
+    let folder = json::folder(&session["working_dir"]);
+    Ok(Some(rows.into_session(id, title, created_at, folder, usage)))
 }
 
 pub(crate) fn read_lines(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let id = file.stem().to_owned();
     let mut rows = GooseRows::new(None);
-    let (mut title, mut usage, mut created_at) = (None, None, None);
+    let (mut title, mut usage, mut created_at, mut folder) = (None, None, None, None);
     let mut lines = JsonLines::open(&file.path);
     let mut is_first = true;
     while let Some((number, record)) = lines.next_json(out, &file.name)? {
@@ -105,6 +106,7 @@ pub(crate) fn read_lines(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<
         if is_head {
             title = json::maybe_text(&record, "description");
             usage = totals(&record);
+            folder = json::folder(&record["working_dir"]);
             continue;
         }
         if !record["content"].is_array() {
@@ -118,7 +120,7 @@ pub(crate) fn read_lines(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<
         let (role, at) = (json::text(&record, "role"), &record["created"]);
         rows.row(role, &record["content"], &record["metadata"], at, message_id.as_deref(), out, &place)?;
     }
-    out.session(rows.into_session(id, title, created_at, usage))
+    out.session(rows.into_session(id, title, created_at, folder, usage))
 }
 
 /// The rows of a session.
@@ -147,21 +149,17 @@ impl GooseRows {
         id: String,
         title: Option<String>,
         created_at: Option<annals_base::Timestamp>,
+        folder: Option<String>,
         usage: Option<Usage>,
     ) -> SourceSession {
+        let main = self.arena.settled(&self.main);
         let messages = self.arena.into_messages();
-        let main = pick(&messages, &self.main);
-        let source = SourceKind::Goose;
         SourceSession {
-            earlier_ids: Vec::new(),
-            source,
-            id,
-            parent: None,
             title,
             created_at,
+            folder,
             usage,
-            main,
-            branches: Vec::new(),
+            ..SourceSession::new(SourceKind::Goose, id, pick(&messages, &main))
         }
     }
 
@@ -207,6 +205,7 @@ impl GooseRows {
         }
         drafts.extend(found.summaries);
         for (ordinal, mut draft) in drafts.into_iter().enumerate() {
+            draft.report_lost(out, place)?;
             let numbered = |id: &str| if ordinal == 0 { id.to_owned() } else { format!("{id}#{}", ordinal + 1) };
             draft.id = id.map(numbered);
             draft.derived = numbered(&self.derived);
@@ -225,9 +224,9 @@ impl GooseRows {
 /// Adds a block of content to the messages of its row. Returns false if its type is not known.
 fn take(draft: &mut MessageDraft, found: &mut RowDrafts, block: &Json) -> bool {
     match json::text(block, "type") {
-        "text" => draft.text(json::text(block, "text")),
+        "text" => draft.text_in(block, "text"),
         "image" => draft.image_base64(json::text(block, "mimeType"), json::text(block, "data")),
-        "thinking" => draft.reasoning(json::text(block, "thinking")),
+        "thinking" => draft.reasoning_in(block, "thinking"),
         "redactedThinking" => draft.opaque(block),
         "toolRequest" | "frontendToolRequest" => {
             let (id, call) = (json::text(block, "id"), &block["toolCall"]);
@@ -250,7 +249,7 @@ fn take(draft: &mut MessageDraft, found: &mut RowDrafts, block: &Json) -> bool {
                 let parts = if value.is_array() { value } else { &value["content"] };
                 for part in json::items(parts) {
                     match json::text(part, "type") {
-                        "text" => result.text(json::text(part, "text")),
+                        "text" => result.text_in(part, "text"),
                         "image" => result.image_base64(json::text(part, "mimeType"), json::text(part, "data")),
                         _ => result.opaque(part),
                     }
@@ -261,7 +260,9 @@ fn take(draft: &mut MessageDraft, found: &mut RowDrafts, block: &Json) -> bool {
             }
             found.results.push(result);
         }
-        "conversationCompacted" => found.summaries.push(MessageDraft::summary(String::new(), json::text(block, "msg"))),
+        "conversationCompacted" => {
+            found.summaries.extend(MessageDraft::summary(String::new(), json::text(block, "msg")));
+        }
         "systemNotification" | "toolConfirmationRequest" | "actionRequired" => {}
         _ => return false,
     }

@@ -87,6 +87,29 @@ pub(crate) fn map(of: &Json) -> Option<Map> {
     }
 }
 
+/// Returns the path of a folder; that of an address with the scheme `file` is decoded.
+pub(crate) fn folder(of: &Json) -> Option<String> {
+    let text = of.as_str().filter(|text| !text.is_empty())?;
+    let Some(path) = text.strip_prefix("file://") else { return Some(text.to_owned()) };
+    let bytes = path.as_bytes();
+    let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| *byte == b'%') {
+            Some(code) => {
+                decoded.push(code);
+                at += 3;
+            }
+            None => {
+                decoded.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    Some(String::from_utf8_lossy(&decoded).into_owned()).filter(|path| !path.is_empty())
+}
+
 /// Returns a timestamp in RFC 3339, or in milliseconds since 1970. A text without a zone is in UTC, as SQLite writes
 /// it.
 pub(crate) fn time(of: &Json) -> Option<Timestamp> {

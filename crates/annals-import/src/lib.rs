@@ -87,11 +87,11 @@ mod zstd;
 
 pub use error::{ImportError, SourceLimit};
 pub use model::{
-    ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, is_summary,
-    turns,
+    ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, first_words,
+    is_joined, is_summary, turns,
 };
 pub use output::SessionSink;
 #[cfg(feature = "store")]
-pub use store::{ImportSummary, Importer, export_turns, thread_id};
+pub use store::{FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};
 pub use turns_json::{SessionDocument, TurnsCollector};
 pub use walk::read_sessions;

@@ -45,6 +45,12 @@ pub(crate) const DATABASE_WAIT_MS: u64 = 5_000;
 /// Copies of a database that is written while it is copied, before it is given up.
 pub(crate) const DATABASE_COPIES_MAX: usize = 5;
 
+/// Lines of a chat among which one may be no message.
+pub(crate) const OTHER_LINES_SHARE: usize = 10;
+
+/// Characters of the first words of a session.
+pub(crate) const FIRST_WORDS_CHARS_MAX: usize = 80;
+
 /// Bytes of the id of a message and of a thread.
 pub(crate) const ID_BYTES_MAX: usize = 512;
 
@@ -68,6 +74,14 @@ pub(crate) const PLAIN_SIZE_MAX: usize = 1 << 20;
 #[cfg(feature = "store")]
 pub(crate) const COMMIT_CHECKPOINTS_MAX: usize = 500;
 
+/// Threads of one commit.
+#[cfg(feature = "store")]
+pub(crate) const COMMIT_THREADS_MAX: usize = annals::base::limits::GROUP_BATCHES_MAX;
+
+/// Records that were not understood of one commit.
+#[cfg(feature = "store")]
+pub(crate) const COMMIT_RECORDS_MAX: usize = 256;
+
 /// Bytes of messages of one commit, unless a single turn has more.
 #[cfg(feature = "store")]
 pub(crate) const COMMIT_BYTES_MAX: usize = 8 << 20;
@@ -81,6 +95,10 @@ const _: () = assert!(ID_BYTES_MAX <= annals::base::limits::THREAD_ID_BYTES_MAX)
 const _: () = assert!(RAW_BYTES_MAX < annals::base::limits::VALUE_BYTES_MAX);
 #[cfg(feature = "store")]
 const _: () = assert!(COMMIT_CHECKPOINTS_MAX <= annals::base::limits::BATCH_CHECKPOINTS_MAX);
+#[cfg(feature = "store")]
+const _: () = assert!(2 * COMMIT_THREADS_MAX <= annals::base::limits::QUEUE_BATCHES_MAX);
+#[cfg(feature = "store")]
+const _: () = assert!(COMMIT_RECORDS_MAX <= annals::base::limits::KV_CHANGES_MAX);
 #[cfg(feature = "store")]
 const _: () = assert!(RECORD_BYTES_MAX <= annals::base::limits::VALUE_BYTES_MAX);
 #[cfg(feature = "store")]

@@ -11,6 +11,7 @@ use annals_base::Timestamp;
 use annals_messages::{Message, Usage};
 
 use crate::error::{ImportError, SourceLimit};
+use crate::limits::FIRST_WORDS_CHARS_MAX;
 
 /// A program whose histories can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,12 +82,72 @@ pub struct SourceSession {
     pub title: Option<String>,
     /// The timestamp of its creation.
     pub created_at: Option<Timestamp>,
+    /// The working folder, the first one that the source stores.
+    pub folder: Option<String>,
     /// Token counts that belong to no message.
     pub usage: Option<Usage>,
     /// The main line: the messages that the program would show now.
     pub main: Vec<Arc<SessionMessage>>,
     /// The other lines.
     pub branches: Vec<SessionBranch>,
+}
+
+impl SourceSession {
+    pub(crate) fn new(source: SourceKind, id: String, main: Vec<Arc<SessionMessage>>) -> Self {
+        Self {
+            source,
+            id,
+            earlier_ids: Vec::new(),
+            parent: None,
+            title: None,
+            created_at: None,
+            folder: None,
+            usage: None,
+            main,
+            branches: Vec::new(),
+        }
+    }
+
+    /// Returns the [first words](first_words) of the first human message of the main line that has any. A session
+    /// without a title is shown under them.
+    pub fn first_words(&self) -> Option<String> {
+        let humans = self.main.iter().filter(|message| message.message.kind() == "human");
+        humans.map(|message| message.message.text()).find_map(|text| first_words(&text))
+    }
+}
+
+/// Returns the first words of a text: its white space collapsed to single blanks, and of more than 80 characters those
+/// before the last blank within the first 81, or else the first 80, with `…` behind them. A text without words has
+/// none.
+///
+/// # Example
+/// ```
+/// use annals_import::first_words;
+///
+/// assert_eq!(first_words("  Where are\n the tests?").as_deref(), Some("Where are the tests?"));
+/// assert_eq!(first_words(&"word ".repeat(20)).map(|words| words.len()), Some(79 + "…".len()));
+/// assert_eq!(first_words(" \n"), None);
+/// ```
+pub fn first_words(text: &str) -> Option<String> {
+    let mut words = String::new();
+    let mut count = 0;
+    for word in text.split_whitespace() {
+        if count > 0 {
+            words.push(' ');
+            count += 1;
+        }
+        // One character more than is shown tells that the text goes on.
+        let rest = FIRST_WORDS_CHARS_MAX + 1 - count;
+        words.extend(word.chars().take(rest));
+        count += word.chars().take(rest).count();
+        if count > FIRST_WORDS_CHARS_MAX {
+            let cut = words.rfind(' ').or_else(|| Some(words.char_indices().nth(FIRST_WORDS_CHARS_MAX)?.0));
+            words.truncate(cut.unwrap_or(words.len()));
+            words.push('…');
+            break;
+        }
+    }
+    Some(words).filter(|words| !words.is_empty())
 }
 
 /// A line of messages that the program has left.
@@ -119,12 +180,15 @@ impl SessionMessage {
 
     /// Returns whether two messages are equal, derived ids and timestamps aside.
     pub(crate) fn equals(&self, other: &Self) -> bool {
+        self.is_copy(other) && ((self.has_derived_id && other.has_derived_id) || self.message.id == other.message.id)
+    }
+
+    /// Returns whether two messages are equal, ids and timestamps aside.
+    pub(crate) fn is_copy(&self, other: &Self) -> bool {
         let without = |of: &Self| {
             let mut message = of.message.clone();
             message.additional_kwargs.shift_remove(crate::draft::TIMESTAMP);
-            if self.has_derived_id && other.has_derived_id {
-                message.id = None;
-            }
+            message.id = None;
             message
         };
         without(self) == without(other)
@@ -135,6 +199,15 @@ impl SessionMessage {
 pub fn is_summary(message: &Message) -> bool {
     message.additional_kwargs.get("summary").and_then(annals_base::Value::as_bool) == Some(true)
 }
+
+/// Returns whether the record of a message named a parent that its file does not hold, so that it was joined to the
+/// record before it.
+pub fn is_joined(message: &Message) -> bool {
+    message.additional_kwargs.get(JOINED).and_then(annals_base::Value::as_bool) == Some(true)
+}
+
+/// The entry of `additional_kwargs` that marks a joined message.
+pub(crate) const JOINED: &str = "joined";
 
 /// The relation of a session to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,8 +244,8 @@ impl ParentLink {
 pub struct UnknownRecord {
     /// The program, if the file was recognised.
     pub source: Option<SourceKind>,
-    /// The kind: a type of the source, or `not_json`, `torn_last_line`, `too_large`, `empty_file`, `unrecognised_file`
-    /// and the like.
+    /// The kind: a type of the source, `part/<type>` for a part whose text stands nowhere that is known, or `not_json`,
+    /// `torn_last_line`, `too_large`, `missing_parent`, `empty_file`, `unrecognised_file` and the like.
     pub kind: String,
     /// The place: the file, and the line or row in it.
     pub place: String,
@@ -180,6 +253,12 @@ pub struct UnknownRecord {
     pub raw: String,
     /// The limit that the record exceeds, if its kind is `too_large`.
     pub limit: Option<SourceLimit>,
+}
+
+impl UnknownRecord {
+    pub(crate) fn new(kind: impl Into<String>, place: impl Into<String>, raw: impl Into<String>) -> Self {
+        Self { source: None, kind: kind.into(), place: place.into(), raw: raw.into(), limit: None }
+    }
 }
 
 /// The number of records that were not understood, by kind.

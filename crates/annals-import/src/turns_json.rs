@@ -1,6 +1,6 @@
 //! The format `turns-json`: sessions as one JSON document `{threads, not_understood}`.
 //!
-//! A thread is `{id, parent, title, created_at, usage, turns, branches}`, a turn `{messages}`, and a branch
+//! A thread is `{id, parent, title, first_words, created_at, folder, usage, turns, branches}`, a turn `{messages}`, and a branch
 //! `{after, turns}`; members without content are left out.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,9 @@ use annals_messages::{Message, Role, ToolStatus, Usage};
 use serde_json::{Value as Json, json};
 
 use crate::error::ImportError;
-use crate::model::{ParentLink, SessionMessage, SourceSession, UnknownCounts, UnknownRecord, is_summary, turns};
+use crate::model::{
+    ParentLink, SessionMessage, SourceSession, UnknownCounts, UnknownRecord, is_joined, is_summary, turns,
+};
 use crate::output::SessionSink;
 
 /// A thread of the format.
@@ -31,7 +33,9 @@ impl From<&SourceSession> for SessionDocument {
             "id": session.id,
             "parent": parent,
             "title": session.title,
+            "first_words": session.first_words().filter(|_| session.title.is_none()),
             "created_at": session.created_at.map(milliseconds),
+            "folder": session.folder,
             "usage": session.usage.as_ref().map(usage),
             "turns": cut(&session.main),
             "branches": branches.collect::<Vec<_>>(),
@@ -88,6 +92,7 @@ pub(crate) fn of_message(message: &Message) -> Json {
         "reasoning": Some(reasoning).filter(|reasoning| !reasoning.is_empty()),
         "images": Some(of_type("image").count()).filter(|count| *count > 0),
         "summary": is_summary(message),
+        "joined": is_joined(message),
         "model": metadata("model_name"),
         "error": metadata("error"),
     });

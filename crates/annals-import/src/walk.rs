@@ -63,7 +63,7 @@ pub fn read_sessions(path: &Path, only: Option<SourceKind>, sink: &mut dyn Sessi
     let mut groups = FileGroups::default();
     let count = files.len() + trees.len();
     debug_assert!(files.iter().all(|file| !file.name.is_empty()), "a file has a name within the folder");
-    let mut out = ReadOutput { sink, source: None };
+    let mut out = ReadOutput::new(sink, None);
     for (place, reason) in unreadable {
         out.fault(SourceFault::Unreadable(reason), place)?;
     }
@@ -96,6 +96,10 @@ impl FoundFiles {
             if file_name.strip_suffix(ending).is_some_and(|of| path.with_file_name(of).is_file()) {
                 return;
             }
+        }
+        // The description of a helper is read with its transcript.
+        if claude::describes_helper(path) {
+            return;
         }
         // If a plain file and a compressed one stand side by side, the plain one counts.
         if file_name.strip_suffix(".zst").is_some_and(|of| path.with_file_name(of).is_file()) {
@@ -166,25 +170,25 @@ impl FileGroups {
         let mut head = Vec::new();
         let read = fs::File::open(&file.path).and_then(|opened| opened.take(64).read_to_end(&mut head));
         if let Err(error) = read {
-            return out.fault(SourceFault::Unreadable(error.to_string()), &file.name);
+            return out.whole_fault(SourceFault::Unreadable(error.to_string()), &file.name);
         }
         if head.is_empty() {
-            return out.unknown("empty_file", &file.name, "");
+            return out.whole("empty_file", &file.name);
         }
         if head.starts_with(database::MAGIC) {
             let open = match SourceDatabase::open(&file.path) {
                 Ok(open) => open,
                 Err(SourceFault::Unreadable(reason)) => {
-                    return out.fault(SourceFault::Unreadable(reason), &file.name);
+                    return out.whole_fault(SourceFault::Unreadable(reason), &file.name);
                 }
-                Err(_) => return out.unknown("unrecognised_file", &file.name, ""),
+                Err(_) => return out.whole("unrecognised_file", &file.name),
             };
             return match database::recognise(&open).filter(|kind| takes(*kind)) {
                 Some(kind) => {
                     self.databases.push((kind, file, open));
                     Ok(())
                 }
-                None => out.unknown("unrecognised_file", &file.name, ""),
+                None => out.whole("unrecognised_file", &file.name),
             };
         }
         match first_byte(&file.path) {
@@ -251,11 +255,11 @@ impl FileGroups {
         let mut of_opencode = std::collections::HashSet::new();
         for (kind, file, database) in &self.databases {
             out.source = Some(*kind);
-            match kind {
-                SourceKind::Goose => goose::read_database(database, file, out)?,
-                SourceKind::Opencode => opencode::read_database(database, file, &mut of_opencode, out)?,
-                _ => zed::read_database(database, file, out)?,
-            }
+            out.file(&file.name, |out| match kind {
+                SourceKind::Goose => goose::read_database(database, file, out),
+                SourceKind::Opencode => opencode::read_database(database, file, &mut of_opencode, out),
+                _ => zed::read_database(database, file, out),
+            })?;
         }
         for tree in trees {
             out.source = Some(SourceKind::Opencode);
@@ -263,11 +267,11 @@ impl FileGroups {
         }
         for file in &self.goose {
             out.source = Some(SourceKind::Goose);
-            goose::read_lines(file, out)?;
+            out.file(&file.name, |out| goose::read_lines(file, out))?;
         }
         for (file, layout) in &self.chats {
             out.source = Some(SourceKind::Chat);
-            chat::read(file, *layout, out)?;
+            out.file(&file.name, |out| chat::read(file, *layout, out))?;
         }
         Ok(())
     }
@@ -276,8 +280,8 @@ impl FileGroups {
 /// Reports a file that no reader takes: a file that is too large or unreadable as such.
 fn unrecognised(file: &SourceFile, fault: Option<SourceFault>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     match fault {
-        Some(fault @ (SourceFault::TooLarge(_) | SourceFault::Unreadable(_))) => out.fault(fault, &file.name),
-        Some(SourceFault::NotJson | SourceFault::Frame(_)) | None => out.unknown("unrecognised_file", &file.name, ""),
+        Some(fault @ (SourceFault::TooLarge(_) | SourceFault::Unreadable(_))) => out.whole_fault(fault, &file.name),
+        Some(SourceFault::NotJson | SourceFault::Frame(_)) | None => out.whole("unrecognised_file", &file.name),
     }
 }
 

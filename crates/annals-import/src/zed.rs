@@ -101,16 +101,14 @@ fn session(
     let created_at: Option<Timestamp> =
         ["created_at", "updated_at"].into_iter().find_map(|name| json::time(&row[name]));
     let messages = read.arena.into_messages();
+    // The paths of a workspace stand one a line.
+    let folder = json::text(row, "folder_paths").lines().map(Json::from).find_map(|path| json::folder(&path));
     Ok(Some(SourceSession {
-        earlier_ids: Vec::new(),
-        source: SourceKind::Zed,
-        id,
         parent: parent.map(|id| ParentLink::Sub { id, call: None }),
         title: json::maybe_text(document, "title").or_else(|| json::maybe_text(document, "summary")),
         created_at: created_at.or_else(|| json::time(&document["updated_at"])),
-        usage: None,
-        main: pick(&messages, &read.main),
-        branches: Vec::new(),
+        folder,
+        ..SourceSession::new(SourceKind::Zed, id, pick(&messages, &read.main))
     }))
 }
 
@@ -150,17 +148,19 @@ impl ZedMessages {
                     draft.id = json::maybe_text(value, "id");
                     for block in json::items(&value["content"]) {
                         match tagged(block) {
-                            ("Text", text) => draft.text(text.as_str().unwrap_or("")),
+                            ("Text", Json::String(text)) => draft.text(text),
+                            ("Text", _) => draft.lose("Text", block),
                             ("Image", image) => draft.image_base64("image/png", json::text(image, "source")),
                             _ => draft.opaque(block),
                         }
                     }
+                    draft.report_lost(out, &format!("{place}#{at}"))?;
                     self.push(draft);
                 }
-                "Agent" => self.agent(&derived, value),
+                "Agent" => self.agent(&derived, value, out, &format!("{place}#{at}"))?,
                 "Compaction" => {
-                    let text = value["Summary"].as_str().unwrap_or("");
-                    self.push(MessageDraft::summary(derived, text));
+                    let summary = MessageDraft::summary(derived, value["Summary"].as_str().unwrap_or(""));
+                    summary.into_iter().for_each(|summary| _ = self.push(summary));
                 }
                 "Resume" => {}
                 tag => out.unknown(format!("message/{tag}"), format!("{place}#{at}"), message.to_string())?,
@@ -178,17 +178,20 @@ impl ZedMessages {
         Ok(())
     }
 
-    fn agent(&mut self, derived: &str, value: &Json) {
+    fn agent(&mut self, derived: &str, value: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {
         let mut draft = MessageDraft::new(DraftKind::Ai, derived.to_owned());
         draft.model.clone_from(&self.model);
         for block in json::items(&value["content"]) {
             match tagged(block) {
-                ("Text", text) => draft.text(text.as_str().unwrap_or("")),
+                ("Text", Json::String(text)) => draft.text(text),
+                ("Text", _) => draft.lose("Text", block),
+                ("Thinking", Json::Object(thinking)) if !thinking.contains_key("text") => draft.lose("Thinking", block),
                 ("Thinking", thinking) => draft.reasoning(json::text(thinking, "text")),
                 ("ToolUse", call) => call_of(&mut draft, call),
                 _ => draft.opaque(block),
             }
         }
+        draft.report_lost(out, place)?;
         self.push(draft);
         let empty = JsonMap::new();
         let results = value["tool_results"].as_object().unwrap_or(&empty);
@@ -197,6 +200,7 @@ impl ZedMessages {
             let derived = format!("{derived}#{}", ordinal + 2);
             self.push(result_of(derived, &id, result));
         }
+        Ok(())
     }
 
     /// Reads the versions before 0.3.0.
@@ -218,6 +222,7 @@ impl ZedMessages {
             let mut draft = MessageDraft::new(kind, derived.clone());
             draft.id = id;
             of_segments(&mut draft, message);
+            draft.report_lost(out, &format!("{place}#{at}"))?;
             if kind == DraftKind::Human {
                 if !draft.has_text() && results.is_empty() {
                     draft.text(json::text(message, "context"));
@@ -259,8 +264,8 @@ fn of_segments(draft: &mut MessageDraft, message: &Json) {
     }
     for segment in json::items(&message["segments"]) {
         match json::text(segment, "type") {
-            "text" => draft.text(json::text(segment, "text")),
-            "thinking" => draft.reasoning(json::text(segment, "text")),
+            "text" => draft.text_in(segment, "text"),
+            "thinking" => draft.reasoning_in(segment, "text"),
             _ => draft.opaque(segment),
         }
     }

@@ -6,9 +6,11 @@ mod records;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use serde_json::Value as Json;
 
+use crate::document;
 use crate::error::ImportError;
 use crate::json;
 use crate::lines::{FileLine, JsonLines};
@@ -21,6 +23,10 @@ use tree::RecordTree;
 /// Returns whether lines are those of a transcript: one of them is a message with the id of a session, or all are
 /// records without a message that only such files have.
 pub(crate) fn recognise(lines: &[Json]) -> bool {
+    // Other programs write the same envelope around messages of parts.
+    if lines.iter().any(|line| line["message"]["parts"].is_array()) {
+        return false;
+    }
     let is_message =
         |line: &Json| is_of_model_or_user(line) && line["message"].is_object() && line["sessionId"].is_string();
     let is_loose = |line: &Json| {
@@ -30,6 +36,21 @@ pub(crate) fn recognise(lines: &[Json]) -> bool {
     };
     lines.iter().any(is_message) || (!lines.is_empty() && lines.iter().all(is_loose))
 }
+
+/// The end of the name of a file that describes the helper whose transcript is beside it.
+const DESCRIBES: &str = ".meta.json";
+
+/// Returns whether a file describes the helper whose transcript is beside it.
+pub(crate) fn describes_helper(path: &Path) -> bool {
+    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(DESCRIBES));
+    let has_transcript = |stem: &str| {
+        [".jsonl", ".jsonl.zst"].iter().any(|ending| path.with_file_name(format!("{stem}{ending}")).is_file())
+    };
+    stem.is_some_and(|stem| stem.starts_with(HELPER) && has_transcript(stem))
+}
+
+/// The begin of the name of the transcript of a helper.
+const HELPER: &str = "agent-";
 
 /// All transcripts of an import.
 #[derive(Default)]
@@ -48,7 +69,14 @@ struct TranscriptFile {
 
 impl TranscriptFile {
     fn helper(&self) -> Option<&str> {
-        self.file.stem().strip_prefix("agent-")
+        self.file.stem().strip_prefix(HELPER)
+    }
+
+    /// Returns the description in the file beside the transcript of a helper.
+    fn description(&self) -> Option<String> {
+        let beside = self.file.path.with_file_name(format!("{}{DESCRIBES}", self.file.stem()));
+        // The file may be missing; it is no transcript, so that its faults are not counted.
+        json::maybe_text(&document::whole(&beside).ok()?, "description")
     }
 
     /// Returns the session that this one was forked from.
@@ -80,23 +108,26 @@ impl ClaudeFiles {
         let mut calls: HashMap<String, String> = HashMap::new();
         for number in self.order() {
             let of = &self.files[number];
-            let tree = read_tree(&of.file, out)?;
+            let mut tree = read_tree(&of.file, out)?;
             let (stem, id) = (of.file.stem(), of.file.stem().to_owned());
             if !tree.has_messages() {
-                out.unknown("empty_file", &of.file.name, "")?;
+                out.whole("empty_file", &of.file.name)?;
                 continue;
+            }
+            for (number, parent) in tree.join() {
+                out.unknown("missing_parent", format!("{}:{number}", of.file.name), parent)?;
             }
             calls.extend(tree.calls_of_helpers().map(|(helper, call)| (helper.to_owned(), call.to_owned())));
             let sessions = match of.helper() {
                 Some(helper) => {
                     let call = calls.get(helper).cloned();
                     let parent = of.session.clone().map(|id| ParentLink::Sub { id, call });
-                    tree.into_sessions(id, parent, true)
+                    tree.into_sessions(id, parent, of.description(), true)
                 }
                 None => {
                     let parent = of.fork_parent().filter(|parent| *parent != stem);
                     let parent = parent.map(|id| ParentLink::Fork { id: id.to_owned(), messages: 0 });
-                    tree.into_sessions(id, parent, false)
+                    tree.into_sessions(id, parent, None, false)
                 }
             };
             for session in sessions {
@@ -130,8 +161,9 @@ fn read_tree(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<RecordTree, 
     let mut tree = RecordTree::new(file.stem());
     let mut lines = JsonLines::open(&file.path);
     while let Some((number, record)) = lines.next_json(out, &file.name)? {
-        if let Some(kind) = tree.add(number, &record) {
-            out.unknown(kind, format!("{}:{number}", file.name), record.to_string())?;
+        let place = format!("{}:{number}", file.name);
+        if let Some(kind) = tree.add(number, &record, out, &place)? {
+            out.unknown(kind, place, record.to_string())?;
         }
     }
     Ok(tree)

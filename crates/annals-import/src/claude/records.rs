@@ -6,7 +6,7 @@ use crate::draft::{DraftKind, MessageDraft, TokenCounts};
 use crate::json;
 
 /// Types of records without a message that are not links of the chain.
-pub(super) const LOOSE: [&str; 20] = [
+pub(super) const LOOSE: [&str; 26] = [
     "summary",
     "ai-title",
     "custom-title",
@@ -24,6 +24,12 @@ pub(super) const LOOSE: [&str; 20] = [
     "attribution-snapshot",
     "content-replacement",
     "speculation-accept",
+    "frame-link",
+    "relocated",
+    "bridge-session",
+    "atis-latch",
+    "started",
+    "result",
     "system",
     "progress",
     "attachment",
@@ -46,7 +52,8 @@ pub(super) fn is_of_model_or_user(record: &Json) -> bool {
     matches!(json::text(record, "type"), "user" | "assistant")
 }
 
-/// Returns the messages of a record of the user: the results of tools first, then the rest.
+/// Returns the messages of a record of the user: the results of tools first, then the rest. A compaction without a text
+/// makes no message.
 pub(super) fn of_user(record: &Json, id: &str) -> Vec<MessageDraft> {
     let content = &record["message"]["content"];
     let mut drafts: Vec<MessageDraft> = Vec::new();
@@ -63,13 +70,15 @@ pub(super) fn of_user(record: &Json, id: &str) -> Vec<MessageDraft> {
                 }
             }
         }
+        Json::Null if record["message"].get("content").is_none() => rest.lose("message", &record["message"]),
         Json::Null => {}
         text => {
             has_rest = true;
             rest.text(&json::as_text(text));
         }
     }
-    if has_rest || drafts.is_empty() {
+    let is_empty_summary = record["isCompactSummary"] == true && rest.blocks.is_empty();
+    if (has_rest || drafts.is_empty()) && !is_empty_summary {
         let first = rest.blocks.iter().find(|block| block["type"] == "text");
         let first = first.map_or("", |block| json::text(block, "text"));
         if record["isCompactSummary"] == true {
@@ -101,7 +110,7 @@ fn of_result(block: &Json) -> MessageDraft {
 fn of_block(draft: &mut MessageDraft, block: &Json) {
     let source = &block["source"];
     match json::text(block, "type") {
-        "text" => draft.text(json::text(block, "text")),
+        "text" => draft.text_in(block, "text"),
         "image" | "document" => match (json::text(source, "type"), json::text(source, "url")) {
             ("base64", _) if block["type"] == "image" => {
                 draft.image_base64(json::text(source, "media_type"), json::text(source, "data"));
@@ -128,12 +137,13 @@ pub(super) fn of_model(draft: &mut MessageDraft, record: &Json) {
         Json::Array(blocks) => {
             for block in blocks {
                 match json::text(block, "type") {
-                    "thinking" => draft.reasoning(json::text(block, "thinking")),
+                    "thinking" => draft.reasoning_in(block, "thinking"),
                     "tool_use" => draft.call(json::text(block, "id"), json::text(block, "name"), &block["input"]),
                     _ => of_block(draft, block),
                 }
             }
         }
+        Json::Null if message.get("content").is_none() => draft.lose("message", message),
         Json::Null => {}
         text => draft.text(&json::as_text(text)),
     }

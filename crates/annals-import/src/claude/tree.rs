@@ -12,14 +12,22 @@ use serde_json::Value as Json;
 use super::records::{LOOSE, is_of_model_or_user, of_model, of_user};
 use crate::arena::{self, DraftArena};
 use crate::draft::{DraftKind, MessageDraft};
+use crate::error::ImportError;
 use crate::json;
 use crate::model::{ParentLink, SessionMessage, SourceKind, SourceSession};
+use crate::output::ReadOutput;
 
 /// A node of the tree.
 #[derive(Default)]
 struct RecordNode {
+    /// The line of the first record.
+    number: u64,
     /// The record that the first record hangs on.
     parent_record: Option<String>,
+    /// The node of the record of the same helper before the first record.
+    before: Option<usize>,
+    /// The node that replaces a parent which is in no record.
+    joined: Option<usize>,
     /// The node that called, of results.
     caller: Option<usize>,
     /// The messages; results of tools go before others.
@@ -50,6 +58,9 @@ pub(super) struct RecordTree {
     /// The nodes with records of the model or the user, in the order of the file: the last is the newest.
     newest: Vec<usize>,
     helpers: Vec<(String, String)>,
+    /// The node of the newest record of the session and of each helper within it.
+    newest_of: HashMap<(bool, String), usize>,
+    folder: Option<String>,
     custom_title: Option<String>,
     ai_title: Option<String>,
     summaries: Vec<(String, String)>,
@@ -67,6 +78,8 @@ impl RecordTree {
             results: HashMap::new(),
             newest: Vec::new(),
             helpers: Vec::new(),
+            newest_of: HashMap::new(),
+            folder: None,
             custom_title: None,
             ai_title: None,
             summaries: Vec::new(),
@@ -83,7 +96,13 @@ impl RecordTree {
     }
 
     /// Adds a record. Returns its kind if it was not understood.
-    pub(super) fn add(&mut self, number: u64, record: &Json) -> Option<String> {
+    pub(super) fn add(
+        &mut self,
+        number: u64,
+        record: &Json,
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<Option<String>, ImportError> {
         let kind = json::text(record, "type");
         match kind {
             "summary" => self
@@ -105,11 +124,21 @@ impl RecordTree {
         let uuid = uuid.unwrap_or_else(|| format!("{}:{number}", self.stem));
         // A record that was written twice counts once.
         if is_link && !self.by_uuid.contains_key(&uuid) {
+            self.folder = self.folder.take().or_else(|| json::folder(&record["cwd"]));
             let node = match kind {
-                "assistant" if is_message => self.add_of_model(record, &uuid),
-                "user" if is_message => self.add_of_user(record, &uuid),
-                _ => self.node(record, &uuid),
+                "assistant" if is_message => {
+                    let node = self.add_of_model(number, record, &uuid);
+                    self.arena.drafts[self.nodes[node].drafts[0]].report_lost(out, place)?;
+                    node
+                }
+                "user" if is_message => {
+                    let mut drafts = of_user(record, &uuid);
+                    drafts.iter_mut().try_for_each(|draft| draft.report_lost(out, place))?;
+                    self.add_of_user(number, record, &uuid, drafts)
+                }
+                _ => self.node(number, record, &uuid),
             };
+            self.newest_of.insert(helper_of(record), node);
             if is_message {
                 self.nodes[node].has_messages = true;
                 let at = json::time(&record["timestamp"]);
@@ -119,14 +148,16 @@ impl RecordTree {
             self.by_uuid.insert(uuid, node);
         }
         let is_known = is_message || LOOSE.contains(&kind);
-        (!is_known).then(|| if kind.is_empty() { "record".to_owned() } else { kind.to_owned() })
+        Ok((!is_known).then(|| if kind.is_empty() { "record".to_owned() } else { kind.to_owned() }))
     }
 
-    fn node(&mut self, record: &Json, uuid: &str) -> usize {
+    fn node(&mut self, number: u64, record: &Json, uuid: &str) -> usize {
         let parent = json::maybe_text(record, "parentUuid").or_else(|| json::maybe_text(record, "logicalParentUuid"));
         let from = json::maybe_text(&record["forkedFrom"], "sessionId");
         self.nodes.push(RecordNode {
+            number,
             parent_record: parent,
+            before: self.newest_of.get(&helper_of(record)).copied(),
             is_sidechain: record["isSidechain"] == true,
             uuid: uuid.to_owned(),
             session: from.or_else(|| json::maybe_text(record, "sessionId")),
@@ -135,12 +166,12 @@ impl RecordTree {
         self.nodes.len() - 1
     }
 
-    fn add_of_model(&mut self, record: &Json, uuid: &str) -> usize {
+    fn add_of_model(&mut self, number: u64, record: &Json, uuid: &str) -> usize {
         let id = json::maybe_text(&record["message"], "id");
         let node = match id.as_ref().and_then(|id| self.by_message.get(id)) {
             Some(node) => *node,
             None => {
-                let node = self.node(record, uuid);
+                let node = self.node(number, record, uuid);
                 let mut draft = MessageDraft::new(DraftKind::Ai, String::new());
                 draft.id = Some(id.clone().unwrap_or_else(|| uuid.to_owned()));
                 draft.at = json::time(&record["timestamp"]);
@@ -162,19 +193,17 @@ impl RecordTree {
         node
     }
 
-    fn add_of_user(&mut self, record: &Json, uuid: &str) -> usize {
-        let drafts = of_user(record, uuid);
+    fn add_of_user(&mut self, number: u64, record: &Json, uuid: &str, drafts: Vec<MessageDraft>) -> usize {
         let answered = drafts.iter().filter(|draft| draft.kind == DraftKind::Tool).map(|draft| draft.answers.clone());
         let answered: Vec<String> = answered.collect();
         if let (Some(helper), Some(call)) = (json::maybe_text(&record["toolUseResult"], "agentId"), answered.first()) {
             self.helpers.push((helper, call.clone()));
         }
         let caller = answered.iter().find_map(|call| self.by_call.get(call).copied());
-        debug_assert!(!drafts.is_empty(), "a record of the user makes a message");
         let node = match caller.and_then(|caller| self.results.get(&caller)) {
             Some(node) => *node,
             None => {
-                let node = self.node(record, uuid);
+                let node = self.node(number, record, uuid);
                 if let Some(caller) = caller {
                     self.nodes[node].caller = Some(caller);
                     self.results.insert(caller, node);
@@ -195,7 +224,58 @@ impl RecordTree {
 
     fn parent(&self, node: usize) -> Option<usize> {
         let of = &self.nodes[node];
-        of.caller.or_else(|| self.by_uuid.get(of.parent_record.as_ref()?).copied()).filter(|parent| *parent != node)
+        let recorded = || self.by_uuid.get(of.parent_record.as_ref()?).copied();
+        of.caller.or_else(recorded).or(of.joined).filter(|parent| *parent != node)
+    }
+
+    /// Joins each node whose parent is in no record to the record before it, and marks the first message at or below
+    /// it. Returns the lines of these nodes, each with the parent that it names. A node with no record before it is a
+    /// root.
+    pub(super) fn join(&mut self) -> Vec<(u64, String)> {
+        let mut roots = self.roots();
+        let mut joined = Vec::new();
+        for node in 0..self.nodes.len() {
+            let of = &self.nodes[node];
+            let Some(named) = of.parent_record.as_ref().filter(|named| !self.by_uuid.contains_key(*named)) else {
+                continue;
+            };
+            let Some(before) = of.before.filter(|_| of.caller.is_none()) else { continue };
+            // A node does not join a record below it, which would cut both off.
+            if root_of(&mut roots, before) != node {
+                joined.push((node, before, (of.number, named.clone())));
+                roots[node] = before;
+            }
+        }
+        joined.iter().for_each(|(node, before, _)| self.nodes[*node].joined = Some(*before));
+        let firsts = self.first_messages();
+        for (node, ..) in &joined {
+            if let Some(first) = firsts[*node].and_then(|first| self.nodes[first].drafts.first()) {
+                self.arena.drafts[*first].is_joined = true;
+            }
+        }
+        joined.into_iter().map(|(.., reported)| reported).collect()
+    }
+
+    /// Returns for each node the first node with a message at or below it, with no message between the two.
+    fn first_messages(&self) -> Vec<Option<usize>> {
+        let parents: Vec<Option<usize>> = (0..self.nodes.len()).map(|node| self.parent(node)).collect();
+        let mut children = vec![0_usize; self.nodes.len()];
+        parents.iter().flatten().for_each(|parent| children[*parent] += 1);
+        let of_node = |node: usize| Some(node).filter(|node| !self.nodes[*node].drafts.is_empty());
+        let mut firsts: Vec<Option<usize>> = (0..self.nodes.len()).map(of_node).collect();
+        // From the leaves up, each node after those below it.
+        let mut ready: Vec<usize> = (0..self.nodes.len()).filter(|node| children[*node] == 0).collect();
+        while let Some(node) = ready.pop() {
+            let Some(parent) = parents[node] else { continue };
+            if self.nodes[parent].drafts.is_empty() {
+                firsts[parent] = [firsts[parent], firsts[node]].into_iter().flatten().min();
+            }
+            children[parent] -= 1;
+            if children[parent] == 0 {
+                ready.push(parent);
+            }
+        }
+        firsts
     }
 
     /// Returns the nodes from the root to a node.
@@ -238,6 +318,7 @@ impl RecordTree {
         mut self,
         id: String,
         parent: Option<ParentLink>,
+        description: Option<String>,
         is_helper: bool,
     ) -> Vec<SourceSession> {
         let roots = self.roots();
@@ -251,7 +332,7 @@ impl RecordTree {
                 None => groups.push((key, vec![*node])),
             }
         }
-        let title = self.title();
+        let title = self.title().or(description);
         let drafts = std::mem::take(&mut self.arena);
         let messages = drafts.into_messages();
         let mut sessions = Vec::new();
@@ -318,15 +399,30 @@ impl RecordTree {
             sub => sub,
         });
         SourceSession {
-            earlier_ids: Vec::new(),
-            source: SourceKind::ClaudeCode,
-            id,
             parent,
             title,
             created_at: nodes.iter().filter_map(|node| self.nodes[*node].earliest).min(),
-            usage: None,
+            folder: self.folder.clone(),
             branches: arena::branches(&main, left),
-            main,
+            ..SourceSession::new(SourceKind::ClaudeCode, id, main)
         }
     }
+}
+
+/// Returns what tells the records of a session and of each helper within it apart.
+fn helper_of(record: &Json) -> (bool, String) {
+    (record["isSidechain"] == true, json::text(record, "agentId").to_owned())
+}
+
+/// Returns the root above a node, where roots were joined to other nodes, and shortens the way to it.
+fn root_of(roots: &mut [usize], node: usize) -> usize {
+    let mut root = node;
+    while roots[root] != root {
+        root = roots[root];
+    }
+    let mut at = node;
+    while roots[at] != root {
+        at = std::mem::replace(&mut roots[at], root);
+    }
+    root
 }

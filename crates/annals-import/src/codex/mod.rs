@@ -9,15 +9,16 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use annals_base::Timestamp;
 use serde_json::Value as Json;
 
 use crate::error::ImportError;
 use crate::json;
 use crate::lines::JsonLines;
 use crate::model::{ParentLink, SessionMessage, SourceKind, SourceSession};
-use crate::output::ReadOutput;
+use crate::output::{OfKind, ReadOutput};
 use crate::walk::SourceFile;
-use rollout::{CodexState, ItemSource, RolloutRecord};
+use rollout::{COMPLETED, CodexState, ItemSource, RolloutRecord};
 
 /// The member with the facts of a helper, in two words so that it is not taken for one of this project.
 const HELPER: &str = concat!("sub", "agent");
@@ -54,6 +55,8 @@ pub(crate) struct RolloutFile {
     id: String,
     /// The first line, or the member `session` of a document.
     head: Json,
+    /// The timestamp of the first line.
+    at: Option<Timestamp>,
     is_archived: bool,
 }
 
@@ -66,7 +69,8 @@ impl RolloutFile {
         };
         let id = json::text(&head, "id").to_owned();
         let is_archived = file.path.components().any(|part| part.as_os_str() == "archived_sessions");
-        Self { file, layout, id, head, is_archived }
+        let at = json::time(&first["timestamp"]);
+        Self { file, layout, id, head, at, is_archived }
     }
 
     /// Returns the id of the session that this one was forked from or that started it, and whether it is a fork.
@@ -189,12 +193,13 @@ impl RolloutLibrary<'_> {
         let mut state = CodexState::new(ItemSource::Items);
         self.feed(number, u64::MAX, true, &mut state, &mut Vec::new(), out)?;
         if !state.has_items && file.layout == CodexLayout::Current {
-            // The records that were not understood are reported once.
-            let mut silent = crate::output::Silent;
-            let mut silent = ReadOutput { sink: &mut silent, source: out.source };
-            state = CodexState::new(ItemSource::Events);
-            self.feed(number, u64::MAX, true, &mut state, &mut Vec::new(), &mut silent)?;
+            // The records that were not understood are reported once: of the second time, those of items alone.
+            let mut items = OfKind { sink: &mut *out.sink, begin: COMPLETED };
+            let mut items = ReadOutput::new(&mut items, out.source);
+            state = CodexState::new(if state.has_completed { ItemSource::Completed } else { ItemSource::Events });
+            self.feed(number, u64::MAX, true, &mut state, &mut Vec::new(), &mut items)?;
         }
+        let folder = json::folder(&file.head["cwd"]).or_else(|| state.folder.take());
         let (mut main, mut left) = state.finish();
         let parent = file.parent().map(|(id, is_fork)| {
             if !is_fork {
@@ -212,17 +217,13 @@ impl RolloutLibrary<'_> {
             }
             ParentLink::Fork { id, messages }
         });
-        let created_at = json::time(&file.head["timestamp"]);
         Ok(SourceSession {
-            earlier_ids: Vec::new(),
-            source: SourceKind::Codex,
-            id: file.id.clone(),
             parent,
             title,
-            created_at,
-            usage: None,
+            created_at: json::time(&file.head["timestamp"]).or(file.at),
+            folder,
             branches: crate::arena::branches(&main, left),
-            main,
+            ..SourceSession::new(SourceKind::Codex, file.id.clone(), main)
         })
     }
 
@@ -256,7 +257,7 @@ impl RolloutLibrary<'_> {
                 Some(base) => {
                     // The records of the base that were not understood are reported with the base itself.
                     let mut silent = crate::output::Silent;
-                    let mut silent = ReadOutput { sink: &mut silent, source: out.source };
+                    let mut silent = ReadOutput::new(&mut silent, out.source);
                     self.feed(*base, end, false, state, seen, &mut silent)?;
                 }
                 None => out.unknown("missing_base", format!("{place}:1"), file.head["history_base"].to_string())?,

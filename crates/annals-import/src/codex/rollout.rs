@@ -22,6 +22,8 @@ pub(super) enum ItemSource {
     Items,
     /// Events, in a file without response items.
     Events,
+    /// The items that events complete, in a file without response items.
+    Completed,
 }
 
 /// A line or an item of a rollout, with its place.
@@ -51,8 +53,21 @@ impl<'a> RolloutRecord<'a> {
 }
 
 /// The first words of a text that the program gives the model in the user's name.
-const CONTEXT: [&str; 4] =
-    ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>"];
+const CONTEXT: [&str; 10] = [
+    "<environment_context>",
+    "<user_instructions>",
+    "# AGENTS.md instructions",
+    "<turn_aborted>",
+    "<recommended_plugins>",
+    "<context_window>",
+    "<skill>",
+    CONTEXT_OF_HELPER,
+    "<user_shell_command>",
+    "<hook_prompt ",
+];
+
+/// The first words of what a helper reports, in two words so that it is not taken for a helper of this project.
+const CONTEXT_OF_HELPER: &str = concat!("<sub", "agent_notification>");
 
 /// Types of lines without a message.
 const QUIET_LINES: [&str; 7] = [
@@ -77,7 +92,7 @@ const QUIET_ITEMS: [&str; 7] = [
 ];
 
 /// Types of events without a message.
-const QUIET_EVENTS: [&str; 28] = [
+const QUIET_EVENTS: [&str; 34] = [
     "agent_reasoning_raw_content",
     "agent_reasoning_section_break",
     "task_started",
@@ -94,7 +109,6 @@ const QUIET_EVENTS: [&str; 28] = [
     "thread_settings_applied",
     "sub_agent_activity",
     "item_started",
-    "item_completed",
     "error",
     "warning",
     "stream_error",
@@ -106,15 +120,33 @@ const QUIET_EVENTS: [&str; 28] = [
     "view_image_tool_call",
     "agent_reasoning",
     "agent_message",
+    "guardian_assessment",
+    "dynamic_tool_call_request",
+    "dynamic_tool_call_response",
+    "undo_completed",
+    "hook_started",
+    "hook_completed",
+    "model_reroute",
 ];
 
 /// The first words of types of events without a message.
-const QUIET_EVENT_FAMILIES: [&str; 4] = ["exec_command_", "mcp_tool_call_", "patch_apply_", "web_search_"];
+const QUIET_EVENT_FAMILIES: [&str; 5] = ["exec_command_", "mcp_tool_call_", "patch_apply_", "web_search_", "collab_"];
+
+/// The begin of the kinds under which completed items are counted.
+pub(super) const COMPLETED: &str = "item/";
 
 /// The state of reading a rollout.
 pub(super) struct CodexState {
     source: ItemSource,
     pub(super) has_items: bool,
+    /// True if an event completes an item that is a message of a user or of the model.
+    pub(super) has_completed: bool,
+    /// The first working folder of a turn.
+    pub(super) folder: Option<String>,
+    /// True if an event has said what a user typed: only these messages of the user's role are the user's.
+    knows_typed: bool,
+    /// The newest message of the user's role since the last one that was typed and the last item of the model.
+    untyped: Option<usize>,
     arena: DraftArena,
     main: Vec<usize>,
     left: Vec<Vec<usize>>,
@@ -133,6 +165,10 @@ impl CodexState {
         Self {
             source,
             has_items: false,
+            has_completed: false,
+            folder: None,
+            knows_typed: false,
+            untyped: None,
             arena: DraftArena::default(),
             main: Vec::new(),
             left: Vec::new(),
@@ -147,8 +183,10 @@ impl CodexState {
     /// Returns the main line and the left lines.
     #[allow(clippy::type_complexity, reason = "two values of one call")]
     pub(super) fn finish(self) -> (Vec<Arc<SessionMessage>>, Vec<Vec<Arc<SessionMessage>>>) {
+        let main = self.arena.settled(&self.main);
+        let left: Vec<Vec<usize>> = self.left.iter().map(|line| self.arena.settled(line)).collect();
         let messages = self.arena.into_messages();
-        (pick(&messages, &self.main), self.left.iter().map(|line| pick(&messages, line)).collect())
+        (pick(&messages, &main), left.iter().map(|line| pick(&messages, line)).collect())
     }
 
     fn push(&mut self, draft: MessageDraft) {
@@ -162,18 +200,24 @@ impl CodexState {
         match json::text(line.json, "type") {
             "response_item" => {
                 self.has_items = true;
-                match self.source {
-                    ItemSource::Items => self.item(&payload, out)?,
-                    ItemSource::Events => {}
+                if self.source == ItemSource::Items {
+                    self.item(&payload, out)?;
                 }
             }
-            "turn_context" => self.model = json::maybe_text(payload.json, "model").or(self.model.take()),
+            "turn_context" => {
+                self.model = json::maybe_text(payload.json, "model").or(self.model.take());
+                self.folder = self.folder.take().or_else(|| json::folder(&payload.json["cwd"]));
+            }
             "compacted" => {
                 self.open = None;
-                let mut draft = MessageDraft::summary(line.derived.to_owned(), json::text(payload.json, "message"));
-                draft.at = payload.at;
-                self.push(draft);
+                if let Some(mut draft) =
+                    MessageDraft::summary(line.derived.to_owned(), json::text(payload.json, "message"))
+                {
+                    draft.at = payload.at;
+                    self.push(draft);
+                }
             }
+            "event_msg" if payload.json["type"] == "item_completed" => self.completed(&payload, out)?,
             "event_msg" => {
                 if let Some(kind) = self.event(&payload) {
                     out.unknown(format!("event_msg/{kind}"), line.place, line.json.to_string())?;
@@ -214,6 +258,101 @@ impl CodexState {
             kind => return Some(kind),
         }
         None
+    }
+
+    /// Takes an event that completes an item.
+    fn completed(&mut self, event: &RolloutRecord<'_>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let item = &event.json["item"];
+        let kind = json::text(item, "type");
+        let is_message = matches!(kind, "UserMessage" | "AgentMessage");
+        self.has_completed |= is_message;
+        let text_of =
+            |parts: &Json| -> String { json::items(parts).iter().map(|part| json::text(part, "text")).collect() };
+        match (self.source, kind) {
+            (ItemSource::Items, "UserMessage") => {
+                self.knows_typed();
+                match self.untyped.take() {
+                    Some(typed) => self.arena.drafts[typed].kind = DraftKind::Human,
+                    None => {
+                        self.open = None;
+                        let mut draft = event.draft(DraftKind::Human);
+                        draft.id = json::maybe_text(item, "id");
+                        draft.text(&text_of(&item["content"]));
+                        self.push(draft);
+                    }
+                }
+            }
+            (ItemSource::Items | ItemSource::Events, _) => {}
+            (ItemSource::Completed, "UserMessage" | "AgentMessage") => {
+                let kind = if kind == "UserMessage" { DraftKind::Human } else { DraftKind::Ai };
+                let mut draft = self.draft_of_item(event, item, kind);
+                content(&mut draft, &item["content"]);
+                draft.report_lost(out, event.place)?;
+                self.push(draft);
+            }
+            (ItemSource::Completed, "Reasoning") => {
+                let texts = |parts: &Json| -> String { json::items(parts).iter().filter_map(Json::as_str).collect() };
+                let raw = texts(&item["raw_content"]);
+                self.reasoning.push_str(&if raw.is_empty() { texts(&item["summary_text"]) } else { raw });
+            }
+            (ItemSource::Completed, "CommandExecution") => {
+                let args = json!({ "command": item["command"], "cwd": item["cwd"] });
+                let is_error = item["exit_code"].as_i64().is_some_and(|code| code != 0) || item["status"] == "failed";
+                self.call_of_item(event, item, "exec_command", &args, json::text(item, "aggregated_output"), is_error);
+            }
+            (ItemSource::Completed, "McpToolCall") => {
+                let mut text = text_of(&item["result"]["content"]);
+                if text.is_empty() {
+                    json::text(&item["error"], "message").clone_into(&mut text);
+                }
+                let is_error = item["status"] == "failed" || item["result"]["isError"] == true;
+                self.call_of_item(event, item, json::text(item, "tool"), &item["arguments"], &text, is_error);
+            }
+            (ItemSource::Completed, kind) => {
+                out.unknown(format!("{COMPLETED}{kind}"), event.place, item.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the messages of the user's role that nobody typed context, once it is known which were typed.
+    fn knows_typed(&mut self) {
+        if !std::mem::replace(&mut self.knows_typed, true) {
+            for draft in self.arena.drafts.iter_mut().filter(|draft| draft.kind == DraftKind::Human) {
+                draft.kind = DraftKind::System;
+            }
+        }
+    }
+
+    /// Returns a draft of an item that an event completes, with the reasoning before it.
+    fn draft_of_item(&mut self, event: &RolloutRecord<'_>, item: &Json, kind: DraftKind) -> MessageDraft {
+        let mut draft = event.draft(kind);
+        draft.id = json::maybe_text(item, "id");
+        if kind == DraftKind::Ai {
+            draft.model.clone_from(&self.model);
+            draft.reasoning(&std::mem::take(&mut self.reasoning));
+        }
+        draft
+    }
+
+    /// Adds an item that is a call together with its result.
+    fn call_of_item(
+        &mut self,
+        event: &RolloutRecord<'_>,
+        item: &Json,
+        name: &str,
+        args: &Json,
+        text: &str,
+        is_error: bool,
+    ) {
+        let (id, empty) = (json::text(item, "id"), json!({}));
+        let mut draft = self.draft_of_item(event, item, DraftKind::Ai);
+        draft.call(id, name, if args.is_null() { &empty } else { args });
+        self.push(draft);
+        let mut result = MessageDraft::result(format!("{}#2", event.derived), id);
+        (result.at, result.is_error) = (event.at, is_error);
+        result.text(text);
+        self.push(result);
     }
 
     /// Gives the last usage to the newest message of the model, unless the total is the one that was seen last.
@@ -261,6 +400,10 @@ impl CodexState {
                 let text = if content.is_empty() { readable(&item["summary"]) } else { content };
                 let draft = self.draft_of_model(record, false, false);
                 draft.reasoning(&text);
+                let parts = json::items(&item["content"]).iter().chain(json::items(&item["summary"]));
+                let lost = parts.filter(|part| part.is_object() && part.get("text").is_none());
+                lost.for_each(|part| draft.lose(json::text(part, "type"), part));
+                draft.report_lost(out, record.place)?;
                 if !item["encrypted_content"].is_null() {
                     draft.opaque(&json!({ "encrypted_content": item["encrypted_content"] }));
                 }
@@ -289,7 +432,7 @@ impl CodexState {
                 }
                 args => self.named_call(record, "tool_search", args),
             },
-            "function_call_output" | "custom_tool_call_output" => self.output(record),
+            "function_call_output" | "custom_tool_call_output" => self.output(record, out)?,
             kind if QUIET_ITEMS.contains(&kind) => {}
             kind => out.unknown(format!("response_item/{kind}"), record.place, item.to_string())?,
         }
@@ -310,6 +453,7 @@ impl CodexState {
                 let draft = self.draft_of_model(record, false, true);
                 draft.id = id.or(draft.id.take());
                 content(draft, &item["content"]);
+                draft.report_lost(out, record.place)?;
                 if let Some(phase) = json::maybe_text(item, "phase") {
                     draft.extra.push(("phase", phase.into()));
                 }
@@ -323,16 +467,21 @@ impl CodexState {
         let mut draft = record.draft(kind);
         draft.id = json::maybe_text(item, "id");
         content(&mut draft, &item["content"]);
+        draft.report_lost(out, record.place)?;
         let first =
             draft.blocks.iter().find(|block| block["type"] == "text").map_or("", |block| json::text(block, "text"));
-        if CONTEXT.iter().any(|context| first.trim_start().starts_with(context)) {
+        if self.knows_typed || CONTEXT.iter().any(|context| first.trim_start().starts_with(context)) {
             draft.kind = DraftKind::System;
         }
-        self.push(draft);
+        let number = self.arena.add(draft);
+        self.main.push(number);
+        if kind == DraftKind::Human {
+            self.untyped = Some(number);
+        }
         Ok(())
     }
 
-    fn output(&mut self, record: &RolloutRecord<'_>) {
+    fn output(&mut self, record: &RolloutRecord<'_>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
         self.open = None;
         let item = record.json;
         let mut draft = MessageDraft::result(record.derived.to_owned(), json::text(item, "call_id"));
@@ -347,7 +496,9 @@ impl CodexState {
             }
             output => content(&mut draft, output),
         }
+        draft.report_lost(out, record.place)?;
         self.arena.add_result(&mut self.main, draft);
+        Ok(())
     }
 
     /// Returns the open message of the model, or a new one: a text or reasoning does not join a text or a call.
@@ -362,6 +513,7 @@ impl CodexState {
             number
         });
         self.open = Some(number);
+        self.untyped = None;
         self.open_has_message |= is_message;
         let draft = &mut self.arena.drafts[number];
         if draft.id.is_none() {
@@ -385,6 +537,7 @@ fn content(draft: &mut MessageDraft, content: &Json) {
                     ("input_image", _, Json::String(url)) => draft.image(url),
                     ("input_image", _, url) => draft.image(json::text(url, "url")),
                     (_, Json::String(text), _) => draft.text(text),
+                    ("input_text" | "output_text" | "text" | "Text", ..) => draft.text_in(part, "text"),
                     _ => draft.opaque(part),
                 }
             }

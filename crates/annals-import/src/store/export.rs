@@ -54,17 +54,14 @@ fn session(thread: &Thread) -> Result<Option<SourceSession>, ImportError> {
     });
     let usage = facts.get("usage").cloned().and_then(|usage| Usage::try_from(usage).ok());
     let created_at = text(&facts, "created_at").and_then(|at| at.parse::<Timestamp>().ok());
-    let title = text(&facts, "title");
     Ok(Some(SourceSession {
-        earlier_ids: Vec::new(),
-        source,
-        id,
         parent,
-        title,
+        title: text(&facts, "title"),
         created_at,
+        folder: text(&facts, "folder"),
         usage,
-        main: shared(&main),
         branches,
+        ..SourceSession::new(source, id, shared(&main))
     }))
 }
 

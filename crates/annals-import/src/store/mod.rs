@@ -9,6 +9,7 @@
 mod export;
 mod grown;
 mod lines;
+mod pending;
 mod records;
 mod refused;
 mod write;
@@ -22,7 +23,9 @@ use crate::model::{SourceKind, SourceSession, UnknownCounts, UnknownRecord};
 use crate::output::SessionSink;
 use crate::walk::read_sessions;
 pub use export::export_turns;
+use pending::PendingThreads;
 use records::RecordLog;
+use write::Written;
 
 /// The channel of the messages.
 pub(crate) const MESSAGES: &str = "messages";
@@ -70,8 +73,43 @@ pub struct ImportSummary {
     pub messages: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
-    /// The records of the source that were not understood, by kind. They are stored as they stand in the source.
+    /// The records of the source that were not understood, by kind, and the files that make no thread. Records are
+    /// stored as they stand in the source.
     pub not_understood: UnknownCounts,
+    /// The files that make no thread, in the order of their reading.
+    pub files_without_thread: Vec<FileWithoutThread>,
+}
+
+impl ImportSummary {
+    /// Returns the number of threads that were read: new, grown and unchanged ones.
+    pub fn threads(&self) -> u64 {
+        self.threads_new + self.threads_grown + self.threads_unchanged
+    }
+
+    /// Returns the records that were not understood, without the files that are counted as a whole.
+    pub fn records_not_understood(&self) -> UnknownCounts {
+        let mut counts = self.not_understood.clone();
+        for file in self.files_without_thread.iter().filter(|file| file.is_whole) {
+            if let Some(count) = counts.get_mut(&file.kind) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        counts.retain(|_, count| *count > 0);
+        counts
+    }
+}
+
+/// A file that makes no thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileWithoutThread {
+    /// The path within the folder that is imported.
+    pub file: String,
+    /// The kind under which it is counted, such as `unrecognised_file` or `empty_file`; of a file of which records were
+    /// read the kind of the first one that was not understood.
+    pub kind: String,
+    /// True if the file is counted as a whole.
+    pub is_whole: bool,
 }
 
 impl<'a> Importer<'a> {
@@ -103,17 +141,33 @@ impl<'a> Importer<'a> {
     pub fn run(self, path: impl AsRef<Path>) -> Result<ImportSummary, ImportError> {
         let path = path.as_ref();
         let records = RecordLog::new(self.store, path)?;
-        let mut sink =
-            StoreSink { store: self.store, records, progress: self.progress, summary: ImportSummary::default() };
-        read_sessions(path, self.only, &mut sink)?;
+        let mut sink = StoreSink {
+            store: self.store,
+            records,
+            pending: PendingThreads::new(self.store)?,
+            progress: self.progress,
+            summary: ImportSummary::default(),
+        };
+        let read = read_sessions(path, self.only, &mut sink);
+        // Also of an import that ended early the sessions before its end are stored.
+        let settled = sink.settle();
+        read.and(settled)?;
         sink.records.finish(self.store)?;
         Ok(sink.summary)
     }
 }
 
+/// Returns the record of a session that the store refuses.
+fn refused_session(source: SourceKind, id: &str, reason: String) -> UnknownRecord {
+    let mut record = UnknownRecord::new("refused_session", thread_id(source, id), reason);
+    record.source = Some(source);
+    record
+}
+
 struct StoreSink<'a> {
     store: &'a Store,
     records: RecordLog,
+    pending: PendingThreads,
     progress: Option<Box<dyn FnMut(usize, usize) + 'a>>,
     summary: ImportSummary,
 }
@@ -124,14 +178,35 @@ impl SessionSink for StoreSink<'_> {
         for record in refused {
             self.unknown(record)?;
         }
-        grown::take_id(self.store, &mut session)?;
-        match write::write(self.store, &session, &mut self.summary) {
-            Err(ImportError::Message { session: id, reason }) => {
-                let place = thread_id(session.source, &id);
-                let source = Some(session.source);
-                self.unknown(UnknownRecord { source, kind: "refused_session".into(), place, raw: reason, limit: None })
+        if self.pending.concerns(&session) {
+            self.settle()?;
+        }
+        grown::take_id(self.store, &self.pending, &mut session)?;
+        let id = thread_id(session.source, &session.id);
+        let is_new = match self.pending.may_exist(&id) {
+            true => self.store.thread(&id).is_ok_and(|thread| matches!(thread.head(), Ok(None))),
+            false => true,
+        };
+        // A fork is read from its parent, and the lines of a session with branches from one another.
+        let is_alone = session.branches.is_empty() && !write::is_fork(&session);
+        if !(is_new && is_alone) {
+            self.settle()?;
+        }
+        self.pending.note(&id);
+        let written = match is_new && is_alone {
+            true => write::new_thread(self.store, &session, &mut self.summary),
+            false => write::write(self.store, &session, &mut self.summary).map(|()| Written::Stored),
+        };
+        match written {
+            Ok(Written::Stored) => Ok(()),
+            Ok(Written::Pending(thread)) => {
+                let refused = self.pending.push(self.store, *thread, &mut self.summary)?;
+                refused.into_iter().try_for_each(|record| self.unknown(record))
             }
-            written => written,
+            Err(ImportError::Message { session: id, reason }) => {
+                self.unknown(refused_session(session.source, &id, reason))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -140,10 +215,23 @@ impl SessionSink for StoreSink<'_> {
         self.records.add(self.store, record)
     }
 
+    fn without_thread(&mut self, file: &str, kind: &str, is_whole: bool) {
+        let (file, kind) = (file.to_owned(), kind.to_owned());
+        self.summary.files_without_thread.push(FileWithoutThread { file, kind, is_whole });
+    }
+
     fn progress(&mut self, done: usize, found: usize) {
         if let Some(progress) = &mut self.progress {
             progress(done, found);
         }
+    }
+}
+
+impl StoreSink<'_> {
+    /// Waits until all threads are stored.
+    fn settle(&mut self) -> Result<(), ImportError> {
+        let refused = self.pending.settle(self.store, &mut self.summary)?;
+        refused.into_iter().try_for_each(|record| self.unknown(record))
     }
 }
 

@@ -12,7 +12,7 @@ use annals::store::{KvQuery, KvWrite, Store};
 
 use crate::arena::{bounded, fnv};
 use crate::error::ImportError;
-use crate::limits::{RAW_BYTES_MAX, UNKNOWN_RECORDS_MAX};
+use crate::limits::{COMMIT_BYTES_MAX, COMMIT_RECORDS_MAX, RAW_BYTES_MAX, UNKNOWN_RECORDS_MAX};
 use crate::model::{UnknownCounts, UnknownRecord};
 
 /// The first label of the namespace.
@@ -22,12 +22,16 @@ const LABEL: &str = "import";
 pub(super) struct RecordLog {
     path: String,
     written: HashSet<(String, String)>,
+    /// Entries that are not stored yet, and their bytes.
+    waiting: Vec<KvWrite>,
+    waiting_bytes: usize,
 }
 
 impl RecordLog {
     pub(super) fn new(_: &Store, path: &Path) -> Result<Self, ImportError> {
         let path = path.canonicalize().map_err(|error| ImportError::io(path, error))?;
-        Ok(Self { path: format!("{:016x}", fnv(path.to_string_lossy().as_bytes())), written: HashSet::new() })
+        let path = format!("{:016x}", fnv(path.to_string_lossy().as_bytes()));
+        Ok(Self { path, written: HashSet::new(), waiting: Vec::new(), waiting_bytes: 0 })
     }
 
     pub(super) fn add(&mut self, store: &Store, record: UnknownRecord) -> Result<(), ImportError> {
@@ -41,21 +45,37 @@ impl RecordLog {
             let end = (0..=RAW_BYTES_MAX).rev().find(|end| raw.is_char_boundary(*end)).unwrap_or(0);
             raw.truncate(end);
         }
+        let bytes = raw.len() + key.len();
         let fields = [("kind", record.kind), ("place", record.place), ("raw", raw)];
         let value: Map = fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
-        let namespace = [LABEL, self.path.as_str(), source];
-        let kv = store.kv();
-        // An entry that is there already is not written again.
-        if kv.get(namespace, &key)?.is_none_or(|found| found.value != Value::Map(value.clone())) {
-            kv.put(namespace, &key, value)?;
+        // An entry that is there already is not written again, and an earlier one of this import is not lost.
+        if !self.written.insert((source.to_owned(), key.clone())) {
+            self.flush(store)?;
         }
-        self.written.insert((source.to_owned(), key));
+        let namespace = [LABEL, self.path.as_str(), source];
+        if store.kv().get(namespace, &key)?.is_none_or(|found| found.value != Value::Map(value.clone())) {
+            self.waiting_bytes += bytes;
+            self.waiting.push(KvWrite::put(namespace, key, value)?);
+            if self.waiting.len() >= COMMIT_RECORDS_MAX || self.waiting_bytes >= COMMIT_BYTES_MAX {
+                self.flush(store)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Stores the entries that wait, in one commit.
+    fn flush(&mut self, store: &Store) -> Result<(), ImportError> {
+        self.waiting_bytes = 0;
+        match std::mem::take(&mut self.waiting) {
+            waiting if waiting.is_empty() => Ok(()),
+            waiting => Ok(store.kv().write_all(waiting)?),
+        }
     }
 
     /// Removes the entries of earlier imports of the same path that this one did not meet: the line that was torn is
     /// whole.
-    pub(super) fn finish(self, store: &Store) -> Result<(), ImportError> {
+    pub(super) fn finish(mut self, store: &Store) -> Result<(), ImportError> {
+        self.flush(store)?;
         let kv = store.kv();
         let mut stale = Vec::new();
         for item in kv.search(KvQuery::new([LABEL, self.path.as_str()]).limit(u32::MAX as usize))? {

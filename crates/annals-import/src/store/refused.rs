@@ -26,8 +26,9 @@ pub(super) fn without_refused(mut session: SourceSession) -> (SourceSession, Vec
         if seen.insert(Arc::as_ptr(message)) {
             let id = message.message.id.as_deref().unwrap_or("");
             let place = format!("{}:{id}", thread_id(session.source, &session.id));
-            let (source, kind, raw) = (Some(session.source), "refused_message".to_owned(), reason);
-            records.push(UnknownRecord { source, kind, place, raw, limit: None });
+            let mut record = UnknownRecord::new("refused_message", place, reason);
+            record.source = Some(session.source);
+            records.push(record);
         }
     }
     if records.is_empty() {

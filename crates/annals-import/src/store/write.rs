@@ -9,10 +9,14 @@ use annals::base::limits::FACT_BYTES_MAX;
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, Payload, Timestamp, Value};
 use annals::history::{Snapshot, Thread};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{Batch, CheckpointRef, ItemRange, NewCheckpoint, Parent, Source, Store, StoreError};
+use annals::store::{
+    Batch, CheckpointRef, ItemRange, NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind,
+    OperationValue, Parent, Source, Store, StoreError,
+};
 use serde_json::json;
 
 use super::lines::{StoredLine, stored_lines};
+use super::pending::NewThread;
 use super::{FACTS, ImportSummary, MESSAGES, thread_id};
 use crate::arena::fnv;
 use crate::error::ImportError;
@@ -24,21 +28,7 @@ const BRANCH: &str = "left at ";
 
 /// Writes a session.
 pub(super) fn write(store: &Store, session: &SourceSession, summary: &mut ImportSummary) -> Result<(), ImportError> {
-    let id = thread_id(session.source, &session.id);
-    let thread = store.thread(&id).map_err(|error| message_error(session, error))?;
-    let mut writer = SessionWriter {
-        store,
-        thread,
-        session,
-        ids: IdSource::from_seed(fnv(id.as_bytes())),
-        lines: Vec::new(),
-        batch: None,
-        batch_bytes: 0,
-        head: None,
-        newest: None,
-        checkpoints: 0,
-        messages: 0,
-    };
+    let mut writer = SessionWriter::new(store, session)?;
     let is_new = writer.begin()?;
     for branch in &session.branches {
         let line: Vec<_> = session.main[..branch.after].iter().chain(&branch.messages).cloned().collect();
@@ -54,6 +44,53 @@ pub(super) fn write(store: &Store, session: &SourceSession, summary: &mut Import
         (false, _) => summary.threads_grown += 1,
     }
     Ok(())
+}
+
+/// The outcome of writing a new thread.
+pub(super) enum Written {
+    /// The thread is a batch that was not handed over.
+    Pending(Box<NewThread>),
+    Stored,
+}
+
+/// Returns whether the main line of a session begins with messages of its parent.
+pub(super) fn is_fork(session: &SourceSession) -> bool {
+    matches!(session.parent, Some(ParentLink::Fork { messages: 1.., .. }))
+}
+
+/// Makes the batch of a session without branches that has no thread yet. A session that is too large for one batch is
+/// stored at once.
+pub(super) fn new_thread(
+    store: &Store,
+    session: &SourceSession,
+    summary: &mut ImportSummary,
+) -> Result<Written, ImportError> {
+    debug_assert!(session.branches.is_empty() && !is_fork(session), "the session has one line of its own");
+    let mut writer = SessionWriter::new(store, session)?;
+    let id = writer.first(None)?;
+    let mut start = LineStart { id, step: 0, version: 0, position: 0 };
+    let mut from = 0;
+    for end in writer.ends(&session.main, session.main.len(), 0) {
+        writer.turn(&mut start, &session.main[from..end], end)?;
+        from = end;
+    }
+    let (checkpoints, messages) = (writer.checkpoints, writer.messages);
+    match writer.batch.take() {
+        Some(mut batch) if !writer.is_begun => {
+            batch.operation = Some(writer.facts_operation());
+            let (source, session, bytes) = (session.source, session.id.clone(), writer.batch_bytes);
+            Ok(Written::Pending(Box::new(NewThread { source, session, batch, bytes, checkpoints, messages })))
+        }
+        batch => {
+            writer.batch = batch;
+            writer.flush()?;
+            writer.title()?;
+            summary.checkpoints += checkpoints;
+            summary.messages += messages;
+            summary.threads_new += 1;
+            Ok(Written::Stored)
+        }
+    }
 }
 
 /// A checkpoint from which a line goes on.
@@ -75,6 +112,8 @@ struct SessionWriter<'a> {
     lines: Vec<StoredLine>,
     batch: Option<Batch>,
     batch_bytes: usize,
+    /// True after a batch of the thread was committed.
+    is_begun: bool,
     /// The head of the thread, pending checkpoints included.
     head: Option<CheckpointId>,
     /// The greatest id of the thread.
@@ -83,7 +122,25 @@ struct SessionWriter<'a> {
     messages: u64,
 }
 
-impl SessionWriter<'_> {
+impl<'a> SessionWriter<'a> {
+    fn new(store: &'a Store, session: &'a SourceSession) -> Result<Self, ImportError> {
+        let id = thread_id(session.source, &session.id);
+        Ok(Self {
+            store,
+            thread: store.thread(&id).map_err(|error| message_error(session, error))?,
+            session,
+            ids: IdSource::from_seed(fnv(id.as_bytes())),
+            lines: Vec::new(),
+            batch: None,
+            batch_bytes: 0,
+            is_begun: false,
+            head: None,
+            newest: None,
+            checkpoints: 0,
+            messages: 0,
+        })
+    }
+
     /// Makes the thread with the facts of the session, or reads it. Returns whether it is new.
     fn begin(&mut self) -> Result<bool, ImportError> {
         let facts = facts(self.session);
@@ -109,26 +166,36 @@ impl SessionWriter<'_> {
             return Ok(false);
         }
         let parent = self.parent_point()?;
-        let at = self.session.created_at.unwrap_or_else(|| self.time(self.session.main.first()));
-        let (source, step, count, messages, version) = match &parent {
-            Some((line, count, snapshot)) => {
-                let version = channel_version(snapshot, FACTS)?;
-                (Source::Fork, snapshot.step() + 1, *count, line.messages[..*count].to_vec(), version + 1)
-            }
-            None => (Source::Update, 0, 0, Vec::new(), 1),
+        let (count, messages) = match &parent {
+            Some((line, count, _)) => (*count, line.messages[..*count].to_vec()),
+            None => (0, Vec::new()),
         };
-        // The id of a fork is greater than that of its parent.
-        self.newest = parent.as_ref().map(|(_, _, snapshot)| snapshot.id());
-        let from = parent.map(|(_, _, snapshot)| Parent::Fork(snapshot.point().clone()));
-        let id = self.push(from, step, at, &[], count, |checkpoint| {
-            checkpoint.source = source;
-            checkpoint.changes.push(facts_change(&facts, version)?);
-            Ok(())
-        })?;
+        let id = self.first(parent.as_ref().map(|(_, count, snapshot)| (*count, snapshot)))?;
         self.lines.push(StoredLine { messages, points: vec![(count, id)], is_head: true });
         self.flush()?;
         self.title()?;
         Ok(true)
+    }
+
+    /// Adds the first checkpoint, which holds the facts: of a fork on that of its parent, where the line has a number
+    /// of messages.
+    fn first(&mut self, parent: Option<(usize, &Snapshot)>) -> Result<CheckpointId, ImportError> {
+        let facts = facts(self.session);
+        let at = self.session.created_at.unwrap_or_else(|| self.time(self.session.main.first()));
+        let (source, step, count, version) = match parent {
+            Some((count, snapshot)) => {
+                (Source::Fork, snapshot.step() + 1, count, channel_version(snapshot, FACTS)? + 1)
+            }
+            None => (Source::Update, 0, 0, 1),
+        };
+        // The id of a fork is greater than that of its parent.
+        self.newest = parent.map(|(_, snapshot)| snapshot.id());
+        let from = parent.map(|(_, snapshot)| Parent::Fork(snapshot.point().clone()));
+        self.push(from, step, at, &[], count, |checkpoint| {
+            checkpoint.source = source;
+            checkpoint.changes.push(facts_change(&facts, version)?);
+            Ok(())
+        })
     }
 
     /// Returns the checkpoint of the parent at which a fork begins, with its line and the number of messages there.
@@ -157,15 +224,33 @@ impl SessionWriter<'_> {
         }
     }
 
+    /// Returns the title as a fact of the thread. One that is too long for a fact is cut; the channel of the facts of
+    /// the session holds the whole.
+    fn short_title(&self) -> Option<String> {
+        self.session.title.as_deref().map(|title| {
+            let end = (0..=title.len().min(FACT_BYTES_MAX)).rev().find(|end| title.is_char_boundary(*end));
+            title[..end.unwrap_or(0)].replace('\0', "\u{fffd}")
+        })
+    }
+
+    /// Returns the operation that states the title and the label of a new thread.
+    fn facts_operation(&self) -> NewOperation {
+        let mut operation = NewOperation::new(OperationKind::Facts, self.store.now());
+        operation.actor = self.thread.actor().map(str::to_owned);
+        let labels = json!([self.session.source.name()]).to_string();
+        for (name, text) in [("title", self.short_title()), ("labels", Some(labels))] {
+            let Some(text) = text else { continue };
+            let (id, field) = (self.thread.id().clone(), OperationField::Fact(name.to_owned()));
+            let after = Some(OperationValue::Text(text));
+            operation.changes.push(OperationChange::new(id, Namespace::root(), field, None, after));
+        }
+        operation
+    }
+
     fn title(&self) -> Result<(), ImportError> {
         let current = self.thread.info()?.title().map(str::to_owned);
         let label = self.session.source.name();
-        // A title that is too long for a fact is cut; the channel of the facts of the session holds the whole.
-        let title = self.session.title.as_deref().map(|title| {
-            let end = (0..=title.len().min(FACT_BYTES_MAX)).rev().find(|end| title.is_char_boundary(*end));
-            title[..end.unwrap_or(0)].replace('\0', "\u{fffd}")
-        });
-        match title {
+        match self.short_title() {
             Some(title) if Some(&title) != current.as_ref() => self.thread.facts().title(&title).label(label).save()?,
             _ => self.thread.facts().label(label).save()?,
         }
@@ -283,6 +368,7 @@ impl SessionWriter<'_> {
     fn flush(&mut self) -> Result<(), ImportError> {
         self.batch_bytes = 0;
         if let Some(batch) = self.batch.take() {
+            self.is_begun = true;
             self.store.commit(&batch).map_err(|error| match error {
                 error @ StoreError::Invalid { .. } => message_error(self.session, error),
                 error => error.into(),
@@ -388,6 +474,9 @@ fn facts(session: &SourceSession) -> Value {
         "title": session.title,
         "created_at": session.created_at.map(|at| at.to_string()),
     });
+    if let Some(folder) = &session.folder {
+        facts["folder"] = folder.as_str().into();
+    }
     if let Some(usage) = &session.usage {
         facts["usage"] = Value::from(usage.clone()).to_json();
     }

@@ -76,7 +76,10 @@ fn message(want: &Json, got: &Json, place: &str) -> Compared {
         }
         same(a, b, &format!("{place}.{name}"), matches!(name, "tool_calls" | "invalid_tool_calls"))?;
     }
-    Ok(())
+    match (&want["joined"], &got["joined"]) {
+        (Json::Bool(true), got) if *got != true => Err(format!("{place}.joined: the mark is missing")),
+        _ => Ok(()),
+    }
 }
 
 fn list(of: &Json) -> &[Json] {
@@ -105,6 +108,10 @@ fn thread(want: &Json, got: &Json) -> Compared {
         if !(is_empty(&want[name]) && is_empty(&got[name])) {
             same(&want[name], &got[name], &format!("{place}.{name}"), false)?;
         }
+    }
+    // Fixtures that are older do not state them.
+    for name in ["folder", "first_words"].into_iter().filter(|name| !is_empty(&want[*name])) {
+        same(&want[name], &got[name], &format!("{place}.{name}"), false)?;
     }
     if let Some(want) = want["created_at"].as_str() {
         let instant = |text: &str| text.parse::<Timestamp>().ok().map(|at| at.as_micros() / 1000);
@@ -164,8 +171,8 @@ pub(crate) fn document(want: &Json, got: &Json) -> Compared {
 
 #[test]
 fn the_comparison_finds_each_kind_of_difference() {
-    let want = serde_json::json!({"threads": [{"id": "a", "created_at": "2026-01-01T00:00:00.000Z", "turns": [
-        {"messages": [{"type": "ai", "id": "1", "text": "hi", "tool_calls": [{"id": null, "name": "f", "args": {"x": 1}}]}]}
+    let want = serde_json::json!({"threads": [{"id": "a", "created_at": "2026-01-01T00:00:00.000Z", "folder": "/a", "turns": [
+        {"messages": [{"type": "ai", "id": "1", "text": "hi", "joined": true, "tool_calls": [{"id": null, "name": "f", "args": {"x": 1}}]}]}
     ], "branches": [{"after": 0, "turns": [{"messages": [{"type": "human", "id": null, "text": "q"}]}]}]}], "not_understood": {}});
     let change = |edit: fn(&mut Json)| {
         let mut got = want.clone();
@@ -175,10 +182,12 @@ fn the_comparison_finds_each_kind_of_difference() {
         document(&want, &got)
     };
     assert_eq!(change(|_| {}), Ok(()));
-    let edits: [fn(&mut Json); 9] = [
+    let edits: [fn(&mut Json); 11] = [
         |got| got["threads"] = Json::Array(Vec::new()),
         |got| got["threads"][0]["id"] = "b".into(),
         |got| got["threads"][0]["title"] = "t".into(),
+        |got| got["threads"][0]["folder"] = "/b".into(),
+        |got| got["threads"][0]["turns"][0]["messages"][0]["joined"] = false.into(),
         |got| got["threads"][0]["created_at"] = "2026-01-01T00:00:00.001Z".into(),
         |got| got["threads"][0]["turns"][0]["messages"][0]["text"] = "ho".into(),
         |got| got["threads"][0]["turns"][0]["messages"][0]["id"] = "2".into(),

@@ -1,20 +1,25 @@
 //! opencode: `opencode.db`, and the folders of JSON files before it.
 //!
-//! In a folder, ids and parents come from the paths: files were moved without being rewritten.
+//! In a folder, ids and parents come from the paths: files were moved without being rewritten. A database may hold both
+//! generations: a session with messages of OpenCode 2 is read from these alone. *Absent:* the messages of OpenCode 2,
+//! see `second`.
 
-use std::collections::{HashMap, HashSet};
+pub(crate) mod second;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annals_base::Timestamp;
 use serde_json::{Value as Json, json};
 
 use crate::arena::{self, DraftArena, pick};
-use crate::database::SourceDatabase;
+use crate::database::{SourceDatabase, SourceRow};
 use crate::document;
 use crate::draft::{DraftKind, MessageDraft, TokenCounts};
 use crate::error::ImportError;
 use crate::json;
-use crate::model::{ParentLink, SourceKind, SourceSession};
+use crate::model::{ParentLink, SessionMessage, SourceKind, SourceSession};
 use crate::output::ReadOutput;
 use crate::walk::{SourceFile, sorted};
 
@@ -25,6 +30,11 @@ const QUIET_PARTS: [&str; 7] = ["compaction", "subtask", "agent", "snapshot", "p
 struct OpencodeSession {
     id: String,
     parent: Option<String>,
+    /// The session of which it is a fork.
+    fork_of: Option<String>,
+    folder: Option<String>,
+    /// True if its messages are those of OpenCode 2.
+    is_second: bool,
     title: Option<String>,
     created_at: Option<Timestamp>,
     /// The message from which on messages were undone.
@@ -32,7 +42,23 @@ struct OpencodeSession {
 }
 
 impl OpencodeSession {
-    fn finish(self, read: OpencodeMessages) -> SourceSession {
+    /// Reads the facts of a row of a table of sessions.
+    fn of_row(row: &SourceRow, is_second: bool) -> Self {
+        let revert = row.document("revert").unwrap_or_default();
+        Self {
+            id: json::as_text(&row.fields["id"]),
+            parent: json::maybe_text(&row.fields, "parent_id"),
+            fork_of: json::maybe_text(&row.fields, "fork_session_id").filter(|_| is_second),
+            folder: json::folder(&row.fields["directory"]),
+            is_second,
+            title: json::maybe_text(&row.fields, "title"),
+            created_at: json::time(&row.fields["time_created"]),
+            reverted: json::maybe_text(&revert, "messageID"),
+        }
+    }
+
+    /// Returns the session. `lines` holds the main lines of the sessions that were forked.
+    fn finish(self, read: OpencodeMessages, lines: &HashMap<String, Line>) -> SourceSession {
         let messages = read.arena.into_messages();
         let full = pick(&messages, &read.main);
         let reverted = self.reverted.and_then(|id| read.starts.get(&id).copied());
@@ -40,23 +66,29 @@ impl OpencodeSession {
             Some(end) => (full[..end].to_vec(), vec![full]),
             None => (full, Vec::new()),
         };
+        let fork = self.fork_of.map(|id| {
+            let of_parent = lines.get(&id).map_or(&[][..], Vec::as_slice);
+            let messages = main.iter().zip(of_parent).take_while(|(own, other)| own.is_copy(other)).count();
+            ParentLink::Fork { id, messages }
+        });
         SourceSession {
-            earlier_ids: Vec::new(),
-            source: SourceKind::Opencode,
-            id: self.id,
-            parent: self.parent.map(|id| ParentLink::Sub { id, call: None }),
+            parent: self.parent.map(|id| ParentLink::Sub { id, call: None }).or(fork),
             title: self.title,
             created_at: self.created_at,
-            usage: None,
+            folder: self.folder,
             branches: arena::branches(&main, left),
-            main,
+            ..SourceSession::new(SourceKind::Opencode, self.id, main)
         }
     }
 }
 
+/// A line of messages.
+type Line = Vec<Arc<SessionMessage>>;
+
 /// Orders sessions so that a parent comes before its children.
 fn parents_first(sessions: Vec<OpencodeSession>) -> Vec<OpencodeSession> {
-    let parents = sessions.iter().map(|session| (session.id.clone(), session.parent.clone()));
+    let parent = |session: &OpencodeSession| session.parent.clone().or_else(|| session.fork_of.clone());
+    let parents = sessions.iter().map(|session| (session.id.clone(), parent(session)));
     let parents: Vec<(String, Option<String>)> = parents.collect();
     order(&parents, sessions)
 }
@@ -85,32 +117,116 @@ pub(crate) fn read_database(
     seen: &mut HashSet<String>,
     out: &mut ReadOutput<'_>,
 ) -> Result<(), ImportError> {
-    let mut sessions = Vec::new();
-    let numbers = database.row_numbers("SELECT rowid FROM session ORDER BY time_created, id", []);
-    for number in database.settle(numbers, &file.name, out)?.unwrap_or_default() {
-        let row = database.row("session", number);
-        let place = format!("{}:session:{number}", file.name);
-        let Some(row) = database.settle(row, &place, out)?.flatten() else { continue };
-        let revert = row.document("revert").unwrap_or_default();
-        sessions.push(OpencodeSession {
-            id: json::as_text(&row.fields["id"]),
-            parent: json::maybe_text(&row.fields, "parent_id"),
-            title: json::maybe_text(&row.fields, "title"),
-            created_at: json::time(&row.fields["time_created"]),
-            reverted: json::maybe_text(&revert, "messageID"),
-        });
+    let mut sessions = read_sessions(database, file, out)?;
+    let of_second: HashSet<String> = sessions.iter().map(|session| session.id.clone()).collect();
+    if has_first(database) {
+        let numbers = database.row_numbers("SELECT rowid FROM session ORDER BY time_created, id", []);
+        for number in database.settle(numbers, &file.name, out)?.unwrap_or_default() {
+            let row = database.row("session", number);
+            let place = format!("{}:session:{number}", file.name);
+            let Some(row) = database.settle(row, &place, out)?.flatten() else { continue };
+            let session = OpencodeSession::of_row(&row, false);
+            if !of_second.contains(&session.id) {
+                sessions.push(session);
+            }
+        }
     }
+    let forked: HashSet<String> = sessions.iter().filter_map(|session| session.fork_of.clone()).collect();
+    let mut lines = HashMap::new();
     for session in parents_first(sessions) {
         if database.is_exhausted() {
             break;
         }
         seen.insert(session.id.clone());
-        let messages = database.snapshot(&file.name, out, |out| read_messages(database, &session.id, file, out))?;
+        let messages = database.snapshot(&file.name, out, |out| match session.is_second {
+            true => read_rows(database, &session.id, file, out),
+            false => read_messages(database, &session.id, file, out),
+        })?;
         if let Some(messages) = messages {
-            out.session(session.finish(messages))?;
+            let session = session.finish(messages, &lines);
+            if forked.contains(&session.id) {
+                lines.insert(session.id.clone(), session.main.clone());
+            }
+            out.session(session)?;
         }
     }
     Ok(())
+}
+
+/// Returns whether a database has the tables of version 1.
+fn has_first(database: &SourceDatabase) -> bool {
+    ["session", "message", "part"].iter().all(|table| !database.columns(table).is_empty())
+}
+
+/// Returns the sessions that have messages in the table of OpenCode 2, in the order of the table of its sessions.
+fn read_sessions(
+    database: &SourceDatabase,
+    file: &SourceFile,
+    out: &mut ReadOutput<'_>,
+) -> Result<Vec<OpencodeSession>, ImportError> {
+    if !second::is_in(database) {
+        return Ok(Vec::new());
+    }
+    let mut left = Vec::new();
+    let read = database.rows("SELECT DISTINCT session_id FROM session_message ORDER BY session_id", [], |row| {
+        left.push(json::as_text(&row.fields["session_id"]));
+        Ok(())
+    });
+    database.settle(read, &file.name, out)?;
+    let mut left: BTreeSet<String> = left.into_iter().collect();
+    let mut sessions = Vec::new();
+    // Betas wrote the messages of the second version for the sessions of the first one.
+    let table = if database.columns("session_v2").is_empty() { "session" } else { "session_v2" };
+    if !database.columns(table).is_empty() {
+        let numbers = database.row_numbers(&format!("SELECT rowid FROM {table} ORDER BY time_created, id"), []);
+        for number in database.settle(numbers, &file.name, out)?.unwrap_or_default() {
+            let row = database.row(table, number);
+            let place = format!("{}:{table}:{number}", file.name);
+            let Some(row) = database.settle(row, &place, out)?.flatten() else { continue };
+            let session = OpencodeSession::of_row(&row, true);
+            if left.remove(&session.id) {
+                sessions.push(session);
+            }
+        }
+    }
+    // Messages whose session has no row of its own are a session without facts.
+    sessions.extend(left.into_iter().map(|id| OpencodeSession {
+        id,
+        parent: None,
+        fork_of: None,
+        folder: None,
+        is_second: true,
+        title: None,
+        created_at: None,
+        reverted: None,
+    }));
+    Ok(sessions)
+}
+
+/// Reads the messages of a session of OpenCode 2.
+fn read_rows(
+    database: &SourceDatabase,
+    session: &str,
+    file: &SourceFile,
+    out: &mut ReadOutput<'_>,
+) -> Result<OpencodeMessages, ImportError> {
+    let mut messages = OpencodeMessages::default();
+    let sql = "SELECT rowid FROM session_message WHERE session_id = ?1 ORDER BY seq, rowid";
+    let numbers = database.row_numbers(sql, [session]);
+    for number in database.settle(numbers, &file.name, out)?.unwrap_or_default() {
+        let row = database.row("session_message", number);
+        let place = format!("{}:session_message:{number}", file.name);
+        let Some(row) = database.settle(row, &place, out)?.flatten() else { continue };
+        let Some(data) = row.document("data") else {
+            out.unknown("broken_row", place, json::text(&row.fields, "data"))?;
+            continue;
+        };
+        let drafts = second::messages(json::text(&row.fields, "type"), &data, out, &place)?;
+        let id = json::as_text(&row.fields["id"]);
+        let at = json::time(&data["time"]["created"]).or_else(|| json::time(&row.fields["time_created"]));
+        messages.push(&id, at, drafts, out, &place)?;
+    }
+    Ok(messages)
 }
 
 /// Reads the messages of a session, each with its parts.
@@ -206,6 +322,9 @@ impl StorageTree {
             sessions.push(OpencodeSession {
                 id,
                 parent: json::maybe_text(&info, "parentID"),
+                fork_of: None,
+                folder: json::folder(&info["directory"]),
+                is_second: false,
                 title: json::maybe_text(&info, "title"),
                 created_at: json::time(&info["time"]["created"]),
                 reverted: json::maybe_text(&info["revert"], "messageID"),
@@ -231,7 +350,7 @@ impl StorageTree {
                 }
                 messages.message(&id, at, &data, &parts, out, &self.place(&path))?;
             }
-            out.session(session.finish(messages))?;
+            out.session(session.finish(messages, &HashMap::new()))?;
         }
         Ok(())
     }
@@ -268,15 +387,29 @@ impl OpencodeMessages {
         out: &mut ReadOutput<'_>,
         place: &str,
     ) -> Result<(), ImportError> {
-        self.starts.insert(id.to_owned(), self.main.len());
         let drafts = match json::text(data, "role") {
             "user" => of_user(parts, out)?,
             "assistant" => of_model(data, parts, out)?,
             role => return out.unknown(format!("role/{role}"), place, data.to_string()),
         };
+        self.push(id, json::time(&data["time"]["created"]).or(at), drafts, out, place)
+    }
+
+    /// Adds the messages of a stored message.
+    fn push(
+        &mut self,
+        id: &str,
+        at: Option<Timestamp>,
+        drafts: Vec<MessageDraft>,
+        out: &mut ReadOutput<'_>,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        self.starts.insert(id.to_owned(), self.main.len());
         for (ordinal, mut draft) in drafts.into_iter().enumerate() {
+            let part = format!("{place}#{ordinal}");
+            draft.report_lost(out, &part)?;
             draft.id = Some(if ordinal == 0 { id.to_owned() } else { format!("{id}#{}", ordinal + 1) });
-            draft.at = json::time(&data["time"]["created"]).or(at);
+            draft.at = at;
             let number = self.arena.add(draft);
             self.main.push(number);
         }
@@ -290,8 +423,8 @@ fn of_user(parts: &[(String, Json)], out: &mut ReadOutput<'_>) -> Result<Vec<Mes
     for (place, part) in parts {
         match json::text(part, "type") {
             "text" if part["ignored"] == true => {}
-            "text" if part["synthetic"] == true => context.text(json::text(part, "text")),
-            "text" => human.text(json::text(part, "text")),
+            "text" if part["synthetic"] == true => context.text_in(part, "text"),
+            "text" => human.text_in(part, "text"),
             "file" => of_file(&mut human, part),
             kind if QUIET_PARTS.contains(&kind) => {}
             kind => out.unknown(format!("part/{kind}"), place, part.to_string())?,
@@ -329,8 +462,8 @@ fn of_model(data: &Json, parts: &[(String, Json)], out: &mut ReadOutput<'_>) -> 
             continue;
         };
         match kind {
-            "text" => step.text(json::text(part, "text")),
-            "reasoning" => step.reasoning(json::text(part, "text")),
+            "text" => step.text_in(part, "text"),
+            "reasoning" => step.reasoning_in(part, "text"),
             "file" => of_file(step, part),
             "tool" => {
                 let (id, state) = (json::text(part, "callID"), &part["state"]);
@@ -353,6 +486,9 @@ fn of_model(data: &Json, parts: &[(String, Json)], out: &mut ReadOutput<'_>) -> 
     if steps.is_empty() {
         steps.push((begin(), Vec::new()));
     }
+    if is_summary {
+        steps.retain(|(step, _)| !step.blocks.is_empty());
+    }
     let mut drafts: Vec<MessageDraft> =
         steps.into_iter().flat_map(|(step, results)| std::iter::once(step).chain(results)).collect();
     if let (Some(last), Some(error)) = (drafts.last_mut(), json::maybe_text(&data["error"], "name")) {
@@ -361,7 +497,7 @@ fn of_model(data: &Json, parts: &[(String, Json)], out: &mut ReadOutput<'_>) -> 
     Ok(drafts)
 }
 
-/// Returns the counts of a step: its input excludes the cache, and its output excludes the reasoning.
+/// Returns the counts of a step of either generation: its input excludes the cache, and its output excludes the reasoning.
 fn counts(tokens: &Json) -> TokenCounts {
     let count = |name: &str| json::count(tokens, name);
     let (read, written) = (json::count(&tokens["cache"], "read"), json::count(&tokens["cache"], "write"));
