@@ -373,7 +373,11 @@ pub(crate) struct TailArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SqlArgs {
     /// The query, such as "select thread, count(*) from v_messages group by 1"
-    pub(crate) query: String,
+    #[arg(required_unless_present = "views", conflicts_with = "views")]
+    pub(crate) query: Option<String>,
+    /// List the views with their columns
+    #[arg(long)]
+    pub(crate) views: bool,
     /// Print comma-separated values
     #[arg(long)]
     pub(crate) csv: bool,
