@@ -135,6 +135,14 @@ impl Error {
         self.kind() == ErrorKind::User
     }
 
+    /// Returns the error of the store, or else this one.
+    pub(crate) fn into_store(self) -> Result<StoreError, Self> {
+        match *self.0 {
+            EngineError::Store(error) => Ok(error),
+            error => Err(Self(Box::new(error))),
+        }
+    }
+
     /// Returns the error of the store, if it is one.
     pub fn as_store(&self) -> Option<&StoreError> {
         match &*self.0 {

@@ -33,7 +33,7 @@ pub enum OnConflict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredBranch {
-    /// The name of the branch: [`Thread::branch`] finds it.
+    /// The name of the branch, `conflict-1` for the first of the thread: [`Thread::branch`] finds it.
     pub name: String,
     /// Its last checkpoint. It has another id than in the batch if the other writer has stored a greater one.
     pub last: CheckpointId,
@@ -58,13 +58,26 @@ impl Thread {
         loop {
             let (aside, stored) = self.aside(batch)?;
             match self.store().commit(&aside) {
-                Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
+                // A field conflict: another lost race took the name.
+                Err(StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::FieldConflict { .. })
+                    if attempt < UPDATE_ATTEMPTS_MAX =>
+                {
                     attempt += 1
                 }
                 Err(error) => return Err(error),
                 Ok(()) => return Ok(stored),
             }
         }
+    }
+
+    /// Returns the first free name of a branch for a lost race: `conflict-1`, `conflict-2` and so on.
+    fn free_name(&self) -> Result<String, StoreError> {
+        let number = |(field, _): (OperationField, OperationValue)| match field {
+            OperationField::Branch(name) => name.strip_prefix("conflict-")?.parse::<u64>().ok(),
+            _ => None,
+        };
+        let last = self.store().backend().fields(self.id())?.into_iter().filter_map(number).max();
+        Ok(format!("conflict-{}", last.unwrap_or(0).saturating_add(1)))
     }
 
     /// Returns the batch on the present heads, with the operation that leaves them where they are.
@@ -97,7 +110,7 @@ impl Thread {
         let is_stored = |writes: &NewWrites| aside.checkpoints.iter().all(|own| own.id != writes.checkpoint);
         aside.writes.extend(held.into_iter().filter(is_stored));
         let last = above.unwrap_or_default();
-        let stored = StoredBranch { name: format!("conflict {last}"), last };
+        let stored = StoredBranch { name: self.free_name()?, last };
         let mut operation = NewOperation::new(OperationKind::Switch, self.store().now());
         operation.actor = self.actor().map(ToOwned::to_owned);
         // The head stays where the other writer moved it, whatever the batch would have done with it.

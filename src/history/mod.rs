@@ -10,6 +10,7 @@
 
 mod blame;
 mod branches;
+mod carried;
 mod conflict;
 mod control;
 mod copy;
@@ -51,7 +52,7 @@ mod usage;
 mod watch;
 mod write;
 
-pub use crate::store::{ThreadCounts, ThreadFacts, ThreadInfo, ThreadQuery, ThreadStatus};
+pub use crate::store::{PartialInfo, StatusKind, ThreadCounts, ThreadFacts, ThreadInfo, ThreadQuery, ThreadStatus};
 pub use blame::{Blame, ChannelBlame};
 pub use branches::{Lineage, ThreadBranch};
 pub use conflict::{OnConflict, StoredBranch};

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::base::limits::{HISTORY_PAGE_ROWS, OPERATION_ROWS_MIN};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use crate::store::threads::ACTOR;
 use crate::store::{
     Backend, CheckpointQuery, CheckpointRecord, ExpectedNewest, NewOperation, OperationChange, OperationField,
     OperationKind, OperationQuery, OperationRecord, OperationTarget, OperationValue, Source, StoreError,
@@ -65,6 +66,8 @@ pub struct CommitGroup {
     pub checkpoints: usize,
     /// The timestamp of the last checkpoint.
     pub at: Timestamp,
+    /// The actor of the handle that made an update: the member `actor` of the metadata of the last checkpoint.
+    pub actor: Option<String>,
 }
 
 impl Operation {
@@ -94,10 +97,11 @@ impl Operation {
         }
     }
 
-    /// Returns the user, the program or the part of a program that made a stored operation, if it is known.
+    /// Returns the user, the program or the part of a program that made it, if it is known: of a stored operation, or
+    /// of an update through a handle with an [actor](Thread::by).
     pub fn actor(&self) -> Option<&str> {
         match self {
-            Self::Commits(_) => None,
+            Self::Commits(group) => group.actor.as_deref(),
             Self::Stored(record) => record.actor.as_deref(),
         }
     }
@@ -221,6 +225,7 @@ impl OperationPages {
             last: last.point.checkpoint,
             checkpoints: 1,
             at: last.created_at,
+            actor: last.metadata.as_deref().and_then(actor_in),
         };
         loop {
             self.fill(backend)?;
@@ -235,6 +240,12 @@ impl OperationPages {
         }
         Ok(Some(Operation::Commits(group)))
     }
+}
+
+/// Returns the actor that metadata name.
+fn actor_in(metadata: &str) -> Option<String> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok().filter(|_| metadata.contains(ACTOR))?;
+    metadata.get(ACTOR)?.as_str().map(ToOwned::to_owned)
 }
 
 /// Returns the checkpoint that a field names after a change.

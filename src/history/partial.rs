@@ -17,13 +17,13 @@ use crate::base::{
 use crate::error::Error;
 use crate::message::{MergedChunks, Message, MessageError, message_chunk_to_message};
 use crate::state::DynUpdate;
+use crate::store::status::{PARTIAL, misfit, partials};
 use crate::store::{Batch, CommitHandle, NewCheckpoint, NewWrite, NewWrites, Source, StoreError, WriteRecord};
 
+use super::snapshot::Snapshot;
 use super::thread::Thread;
-use super::update::{StateThread, newest};
-
-/// The channel and the index of the write.
-const PARTIAL: (&str, i32) = ("__partial__", -10);
+use super::update::{CommitExtras, StateThread, newest};
+use super::write::ModelUsage;
 
 /// A message as far as it was streamed, for a channel of a thread.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +75,6 @@ impl PartialMessage {
         if index != PARTIAL.1 {
             return Ok(None);
         }
-        let misfit = || StoreError::Invalid { field: "write.__partial__", reason: "it does not hold a message".into() };
         let Value::Map(mut fields) = decode_bytes(payload.codec, &payload.data)? else { return Err(misfit().into()) };
         let message = Message::try_from(fields.shift_remove("message").ok_or_else(misfit)?)?;
         let time = |name: &str| fields.get(name).and_then(Value::as_int).map(Timestamp::from_micros).ok_or_else(misfit);
@@ -85,6 +84,10 @@ impl PartialMessage {
 }
 
 /// A partial message at the head of a thread, to keep or to discard. Returned by [`Thread::partial`].
+///
+/// One that is neither kept nor discarded is not lost: the next append to its channel
+/// ([`Thread::append`], [`Thread::write`], [`Thread::update`], another streamed message) keeps it, before what it
+/// appends, and any other write takes it along to the new head.
 #[derive(Clone)]
 pub struct Partial {
     thread: Thread,
@@ -128,9 +131,18 @@ impl Partial {
     /// [`StoreError::Conflict`] if the head of the thread is another checkpoint by now; as
     /// [`ThreadWrite::commit`](super::ThreadWrite::commit).
     pub fn keep(self) -> Result<CheckpointId, Error> {
-        let message = self.content.message.clone().with_response_metadata("aborted", true);
-        let write = self.thread.write().append(&self.content.channel, [message]).on_head(Some(self.checkpoint));
+        let write = self.thread.write().append(&self.content.channel, [self.aborted()]).on_head(Some(self.checkpoint));
         write.clearing(vec![self.clear()]).commit()
+    }
+
+    /// Returns the message with the mark of one that was cut off.
+    pub(super) fn aborted(&self) -> Message {
+        self.content.message.clone().with_response_metadata("aborted", true)
+    }
+
+    /// Returns the id of the message.
+    fn id(&self) -> Option<&str> {
+        self.content.message.id.as_deref()
     }
 
     /// Clears the message; its bytes are deleted.
@@ -145,8 +157,14 @@ impl Partial {
         Ok(self.thread.store().commit(&batch)?)
     }
 
-    fn clear(&self) -> NewWrites {
+    /// Returns the write that clears it.
+    pub(super) fn clear(&self) -> NewWrites {
         NewWrites::new(self.checkpoint, self.task, Arc::clone(&self.path)).with(vec![PartialMessage::clearing()])
+    }
+
+    /// Returns the write that stores it at another checkpoint.
+    pub(super) fn at(&self, checkpoint: CheckpointId) -> Result<NewWrites, Error> {
+        Ok(NewWrites::new(checkpoint, self.task, Arc::clone(&self.path)).with(vec![self.content.to_write()?]))
     }
 }
 
@@ -162,7 +180,8 @@ impl fmt::Debug for Partial {
 /// Persisting hands the message so far to the background writer, so a message of `n` bytes that arrives over `t` costs
 /// about `n / 2` bytes of writes for each interval in `t`; the file retains one copy. It happens when a chunk arrives
 /// and the interval has passed, and when the writer is dropped before its end. An attempt that fails is repeated with a
-/// later chunk. If another writer moves the head, the message so far is persisted at the new head.
+/// later chunk. If another writer moves the head, the message so far is persisted at the new head. If another writer
+/// appends to the channel meanwhile, it keeps the message so far, and the whole one takes its place.
 pub struct MessageWriter {
     thread: Thread,
     channel: Arc<str>,
@@ -178,11 +197,14 @@ pub struct MessageWriter {
     left: Vec<CheckpointId>,
     /// True if a chunk arrived since.
     is_changed: bool,
+    /// The metadata of the checkpoint that the whole message becomes.
+    metadata: Map,
     append: AppendMessage,
 }
 
-/// Appends a whole message to its channel, and stores writes that clear partial messages.
-type AppendMessage = Box<dyn Fn(Message, Vec<NewWrites>) -> Result<CheckpointId, Error> + Send>;
+/// Appends a whole message to its channel with the metadata of its checkpoint, and stores writes that clear partial
+/// messages.
+type AppendMessage = Box<dyn Fn(Message, Map, Vec<NewWrites>) -> Result<CheckpointId, Error> + Send>;
 
 impl Thread {
     /// Returns the partial message at the head that was persisted last, if there is one: a message that is being
@@ -227,15 +249,19 @@ impl Thread {
         let Some(head) = self.store().backend().head_with_writes(self.id(), self.namespace())? else {
             return Ok(Vec::new());
         };
-        let has_ended = |of: &WriteRecord| head.writes.iter().any(|write| write.task == of.task && write.index >= 0);
-        let mut partials = Vec::new();
-        for write in head.writes.iter().filter(|write| write.index == PARTIAL.1 && !has_ended(write)) {
+        self.partials_among(head.checkpoint, &head.writes)
+    }
+
+    /// Returns the partial messages among the writes of a checkpoint.
+    pub(super) fn partials_among(&self, at: CheckpointId, writes: &[WriteRecord]) -> Result<Vec<Partial>, Error> {
+        let mut found = Vec::new();
+        for write in partials(writes) {
             if let Some(content) = PartialMessage::of_write(write.index, &write.value)? {
                 let (thread, path) = (self.clone(), Arc::clone(&write.path));
-                partials.push(Partial { thread, checkpoint: head.checkpoint, task: write.task, path, content });
+                found.push(Partial { thread, checkpoint: at, task: write.task, path, content });
             }
         }
-        Ok(partials)
+        Ok(found)
     }
 
     /// Starts a message that is streamed into a list of messages, and is persisted at an interval.
@@ -260,7 +286,9 @@ impl Thread {
     /// ```
     pub fn message_writer(&self, channel: &str, interval: Duration) -> MessageWriter {
         let (thread, name) = (self.clone(), channel.to_owned());
-        let append = move |message, clears| thread.write().append(&name, [message]).clearing(clears).commit();
+        let append = move |message, metadata, clears| {
+            thread.write().append(&name, [message]).with_metadata(metadata).clearing(clears).commit()
+        };
         MessageWriter::new(self, channel, interval, Box::new(append))
     }
 
@@ -296,13 +324,27 @@ impl Thread {
     }
 }
 
+impl Snapshot {
+    /// Returns the partial messages that are stored at this checkpoint: messages that are streamed, or were cut off
+    /// here. [`Thread::partials`] has those of the head, to keep or to discard.
+    ///
+    /// # Errors
+    /// As [`Thread::partial`].
+    pub fn partials(&self) -> Result<Vec<PartialMessage>, Error> {
+        let writes = self.store().backend().writes(self.point())?;
+        let found = partials(&writes).map(|write| PartialMessage::of_write(write.index, &write.value));
+        found.filter_map(Result::transpose).collect()
+    }
+}
+
 impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// Starts a message that is streamed into a channel of messages, as [`Thread::message_writer`]. The whole message
     /// is appended by the rules of the state.
     pub fn message_writer(&self, channel: &str, interval: Duration) -> MessageWriter {
         let (thread, name) = (self.clone(), channel.to_owned());
-        let append = move |message, clears: Vec<NewWrites>| {
-            thread.update_clearing(DynUpdate::new().messages(name.as_str(), [message]), clears)
+        let append = move |message, metadata, clears| {
+            let with = CommitExtras { metadata, clears, ..CommitExtras::default() };
+            thread.update_with(DynUpdate::new().messages(name.as_str(), [message]), with)
         };
         MessageWriter::new(self.thread(), channel, interval, Box::new(append))
     }
@@ -342,8 +384,42 @@ impl MessageWriter {
             persisted: None,
             left: Vec::new(),
             is_changed: false,
+            metadata: Map::new(),
             append,
         }
+    }
+
+    /// Adds the tokens, the cost and the model of the call to the metadata of the checkpoint that the whole message
+    /// becomes: they are stored in the same commit.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals::history::{ModelUsage, UsageQuery};
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let chat = store.thread("trip")?;
+    /// chat.stream_message("messages", Duration::from_millis(500), |out| {
+    ///     out.push("Good day");
+    ///     out.usage(ModelUsage::new(812, 64).cost_usd(0.004).model("m-1"));
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// let total = store.usage(UsageQuery::new().by_model())?.remove(0);
+    /// assert_eq!((total.model.as_deref(), total.input_tokens, total.cost_usd), (Some("m-1"), 812, 0.004));
+    /// assert_eq!(chat.history()?.count(), 1, "one checkpoint has both");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn usage(&mut self, usage: ModelUsage) {
+        self.metadata("usage", usage.into_value());
+    }
+
+    /// Adds an entry to the metadata of the checkpoint that the whole message becomes.
+    pub fn metadata(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+        self.metadata.insert(name.into(), value.into());
     }
 
     /// Returns the id of the message: that of the first chunk, or a new one.
@@ -413,15 +489,21 @@ impl MessageWriter {
                 clears.push(self.writes(checkpoint, PartialMessage::clearing()));
             }
         }
-        (self.append)(message.clone(), clears)?;
+        (self.append)(message.clone(), std::mem::take(&mut self.metadata), clears)?;
         self.is_changed = false;
         Ok(message)
     }
 
     /// Hands the message so far to the background writer.
     fn persist(&mut self) -> Result<(), Error> {
-        let Some(sum) = &self.sum else { return Ok(()) };
+        if self.sum.is_none() {
+            return Ok(());
+        }
         let store = self.thread.store().clone();
+        if self.persisted.is_none() && self.left.is_empty() {
+            self.keep_earlier()?;
+        }
+        let Some(sum) = &self.sum else { return Ok(()) };
         let content = PartialMessage::new(&*self.channel, sum.clone().into_message(), self.started, store.now());
         let checkpoint = match newest(&self.thread)? {
             Some(head) => head,
@@ -442,6 +524,16 @@ impl MessageWriter {
         Ok(())
     }
 
+    /// Keeps the message that an earlier writer left: this one would take its place.
+    fn keep_earlier(&mut self) -> Result<(), Error> {
+        let own = self.id().to_owned();
+        let mut earlier = self.thread.partials()?.into_iter();
+        match earlier.find(|partial| partial.channel() == &*self.channel && partial.id() != Some(&own)) {
+            Some(partial) if partial.task() == self.task() => partial.keep().map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
     /// Notes where the message is after it was persisted at a checkpoint.
     fn settled(&mut self, at: CheckpointId, done: &Result<(), StoreError>) {
         match done {
@@ -454,9 +546,13 @@ impl MessageWriter {
     }
 
     fn writes(&self, checkpoint: CheckpointId, write: NewWrite) -> NewWrites {
+        NewWrites::new(checkpoint, self.task(), "").with(vec![write])
+    }
+
+    /// Returns the task under which a message without a graph is persisted: one of its channel.
+    fn task(&self) -> TaskId {
         let place = format!("{}|{}", PARTIAL.0, self.channel);
-        let task = TaskId::from_bytes(hash::xxh3_128(place.as_bytes()));
-        NewWrites::new(checkpoint, task, "").with(vec![write])
+        TaskId::from_bytes(hash::xxh3_128(place.as_bytes()))
     }
 
     /// Makes the first checkpoint of a thread, without content: a partial message is a write of a checkpoint.

@@ -3,8 +3,9 @@
 //! [`Store::point`] documents the grammar. [`Thread::at`] reads the same without the thread, [`Store::range`] reads two
 //! points. *Absent:* the names of branches that hold a tilde or begin with a brace.
 //!
-//! Invariant: a text names the same checkpoint however the ids of other threads look, because a thread id is either
-//! quoted or the longest beginning of the text that is a thread of the store.
+//! Invariant: a text with a whole thread id names the same checkpoint however the ids of other threads look, because a
+//! thread id is either quoted or the longest beginning of the text that is a thread of the store. The beginning of an id
+//! stands for its thread only if the text holds no whole id.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,6 +16,11 @@ use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, Store, Stor
 
 use super::snapshot::Snapshot;
 use super::thread::Thread;
+
+/// The fewest characters of the beginning of a thread id, as of a checkpoint id.
+const THREAD_CHARS_MIN: usize = 4;
+/// The threads that an ambiguous beginning names.
+const THREADS_NAMED_MAX: usize = 5;
 
 /// The checkpoint at which a point begins, before it goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,11 +157,13 @@ impl Store {
     ///
     /// Without quotes, the thread is the longest beginning of the text that is a thread of the store and after which
     /// the text ends or goes on with `@` or `~`: an id that holds these needs no quotes unless another thread could
-    /// be meant. The time of a checkpoint is the one in its id, by which checkpoints are ordered.
+    /// be meant. If there is none, four characters or more with which one thread id alone begins stand for it. The time
+    /// of a checkpoint is the one in its id, by which checkpoints are ordered.
     ///
     /// # Errors
     /// [`StoreError::InvalidPoint`] with the place and the expected element; [`StoreError::ThreadNotFound`],
-    /// [`StoreError::CheckpointNotFound`], [`StoreError::Ambiguous`]; [`StoreError::Id`] if the id of the thread is not
+    /// [`StoreError::CheckpointNotFound`], [`StoreError::Ambiguous`], [`StoreError::AmbiguousThread`];
+    /// [`StoreError::Id`] if the id of the thread is not
     /// valid; [`StoreError::Read`], [`StoreError::Corrupt`].
     ///
     /// # Example
@@ -258,8 +266,60 @@ impl Store {
                 return Ok((thread, end));
             }
         }
+        let marks = text.char_indices().rev().filter(|(_, c)| matches!(c, '@' | '~')).map(|(at, _)| at);
+        for end in std::iter::once(text.len()).chain(marks) {
+            if let Some(thread) = self.begins_thread(&text[..end])? {
+                return Ok((thread, end));
+            }
+        }
         let name = text.rsplit_once('@').map_or(text, |(name, _)| name);
         Err(StoreError::ThreadNotFound { id: ThreadId::new(name)? })
+    }
+
+    /// Returns the thread with an id, or the only one whose id begins with a text of at least four characters.
+    ///
+    /// # Errors
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::AmbiguousThread`] if several ids begin so; [`StoreError::Id`] if the
+    /// text is not valid as an id; [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// for id in ["codex:019c8bfe", "codex:019d0001"] {
+    ///     store.thread(id)?.set("n", 1)?;
+    /// }
+    /// assert_eq!(store.find_thread("codex:019c")?.id().as_str(), "codex:019c8bfe");
+    /// assert!(store.find_thread("codex:019").unwrap_err().to_string().contains("several"));
+    /// assert_eq!(store.point("codex:019d@")?.point().thread.as_str(), "codex:019d0001");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn find_thread(&self, text: impl AsRef<str>) -> Result<Thread, StoreError> {
+        let thread = self.thread(text.as_ref())?;
+        if self.is_stored(&thread)? {
+            return Ok(thread);
+        }
+        self.begins_thread(text.as_ref())?.ok_or_else(|| not_found(&thread))
+    }
+
+    /// Returns the only thread whose id begins with a text.
+    fn begins_thread(&self, text: &str) -> Result<Option<Thread>, StoreError> {
+        let Ok(after) = ThreadId::new(text) else { return Ok(None) };
+        if text.chars().count() < THREAD_CHARS_MIN {
+            return Ok(None);
+        }
+        // Ids with the same beginning are neighbours.
+        let beside = self.backend().threads(Some(&after), THREADS_NAMED_MAX)?.into_iter();
+        let matches = beside.map(|record| record.id).take_while(|id| id.as_str().starts_with(text));
+        let matches: Vec<ThreadId> = matches.collect();
+        match &matches[..] {
+            [] => Ok(None),
+            [id] => self.thread(id.as_str()).map(Some),
+            _ => Err(StoreError::AmbiguousThread { prefix: text.to_owned(), matches }),
+        }
     }
 
     fn is_stored(&self, thread: &Thread) -> Result<bool, StoreError> {

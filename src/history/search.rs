@@ -2,14 +2,24 @@
 
 use std::borrow::Borrow;
 
+use super::carried::CarriedHits;
 use super::snapshot::Snapshot;
-use crate::store::{SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Store, StoreError};
+use crate::base::limits::PAGE_ROWS_MAX;
+use crate::error::Error;
+use crate::store::{
+    PartialText, SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Store, StoreError,
+    ThreadInfo, ThreadQuery,
+};
 
 impl Store {
     /// Returns the items and values whose text holds every word of a query, such as messages, the newest first: over
     /// all threads, namespaces and branches. The items are those of lists, the entries of maps and the parts of texts,
     /// the values those of other channels ([`SearchQuery`] says what their text is). A word matches within words, and
     /// in any case.
+    ///
+    /// A message that a compaction carries on under its id is one hit, at the checkpoint that put it first:
+    /// [`SearchHit::carried`] says where it was carried. The partial messages at the heads of threads come first, on the
+    /// first page ([`SearchHit::partial`]).
     ///
     /// Without an index it reads the items and values that the filters leave, so its time is that of their number:
     /// [`Store::enable_search`] makes one, and [`SearchQuery::thread`] narrows a search.
@@ -48,7 +58,70 @@ impl Store {
     /// ```
     pub fn search(&self, query: impl Borrow<SearchQuery>) -> Result<SearchPage, StoreError> {
         self.settle_abandoned();
-        self.backend().search(query.borrow())
+        let query = query.borrow();
+        query.verify()?;
+        let mut page = SearchPage::default();
+        if query.is_first_page() {
+            page.hits = self.partial_hits(query)?;
+        }
+        if page.hits.len() >= query.page_limit() {
+            page.next = Some(SearchCursor::first());
+        }
+        let (mut rest, mut carried) = (query.clone(), CarriedHits::new(self, query));
+        while page.hits.len() < query.page_limit() {
+            let found = self.backend().search(&rest.clone().limit(query.page_limit() - page.hits.len()))?;
+            for hit in found.hits {
+                page.hits.extend(carried.merge(hit)?);
+            }
+            page.next = found.next;
+            match &page.next {
+                Some(next) => rest = rest.after(next.clone()),
+                None => break,
+            }
+        }
+        debug_assert!(page.hits.len() <= query.page_limit(), "the limit holds");
+        Ok(page)
+    }
+
+    /// Returns the partial messages at the heads of threads that a query finds, as many as a page has.
+    fn partial_hits(&self, query: &SearchQuery) -> Result<Vec<SearchHit>, StoreError> {
+        let mut hits = Vec::new();
+        let mut add = |info: &ThreadInfo| -> Result<bool, StoreError> {
+            let thread = self.thread(info.id().as_str())?;
+            for partial in thread.partials().map_err(store_error)? {
+                let (message, text) = (partial.message(), partial.message().text());
+                let text = PartialText {
+                    channel: partial.channel(),
+                    role: message.kind(),
+                    text: &text,
+                    id: message.id.as_deref(),
+                    name: message.name.as_deref(),
+                    updated: partial.updated(),
+                };
+                hits.extend(query.partial_hit(info.record(), text)?);
+            }
+            Ok(hits.len() < query.page_limit())
+        };
+        if let Some(id) = query.thread_id() {
+            let info = self.backend().thread_info(&crate::base::ThreadId::new(id)?)?;
+            info.filter(|info| info.partial().is_some()).map_or(Ok(true), |info| add(&info))?;
+        } else {
+            let mut listing = ThreadQuery::new().partial().limit(PAGE_ROWS_MAX);
+            loop {
+                let page = self.backend().list_threads(&listing)?;
+                let Some(last) = page.last() else { break };
+                let mut goes_on = true;
+                for info in &page {
+                    goes_on = goes_on && add(info)?;
+                }
+                if !goes_on {
+                    break;
+                }
+                listing = listing.after(last);
+            }
+        }
+        hits.truncate(query.page_limit());
+        Ok(hits)
     }
 
     /// Indexes the texts that [`Store::search`] reads, and returns when all are indexed. From then on the index follows
@@ -84,6 +157,12 @@ impl Store {
     pub fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
         self.backend().search_index()
     }
+}
+
+/// Returns the error of a store. A partial message that does not hold a message is damage.
+fn store_error(error: Error) -> StoreError {
+    let damage = |error: Error| StoreError::Corrupt { place: "a partial message".into(), reason: error.to_string() };
+    error.into_store().unwrap_or_else(damage)
 }
 
 impl SearchHit {

@@ -10,15 +10,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
-use crate::base::{CheckpointId, IdSource};
+use crate::base::{CheckpointId, IdSource, Map, Payload, Value, WriteValue};
 use crate::error::Error;
+use crate::message::REMOVE_ALL_MESSAGES;
 use crate::span::span;
 use crate::state::erased::resolve;
-use crate::state::{BoxWrite, IntoUpdate, Layout, Schema, State, StateRef, Writes};
+use crate::state::{BoxWrite, DynUpdate, IntoUpdate, Layout, Schema, State, StateRef, Writes};
+use crate::store::threads::ACTOR;
 use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, NewWrites, Parent, Source, StoreError};
 
 use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
+use super::partial::Partial;
 use super::snapshot::Snapshot;
 use super::thread::Thread;
 
@@ -149,6 +152,8 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// folds, a channel that lasts for one superstep is emptied if it is not written. If another writer commits first,
     /// the change is applied to the state that it left.
     ///
+    /// A [partial message](Partial) of a channel that is changed is kept before the change, marked as aborted.
+    ///
     /// Tasks of a graph that are due stay due; of those that wait at an interrupt or have ended beside one nothing is
     /// retained, so they run again.
     ///
@@ -157,22 +162,17 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
     /// [`Backend::commit`](crate::store::Backend::commit).
     pub fn update(&self, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
-        self.update_clearing(change, Vec::new())
+        self.update_with(change, CommitExtras::default())
     }
 
-    /// Changes the state as [`StateThread::update`], and stores writes that clear special writes of stored checkpoints.
-    pub(super) fn update_clearing(
-        &self,
-        change: impl IntoUpdate<S>,
-        clears: Vec<NewWrites>,
-    ) -> Result<CheckpointId, Error> {
+    /// Changes the state as [`StateThread::update`], with the other parts of the commit.
+    pub(super) fn update_with(&self, change: impl IntoUpdate<S>, with: CommitExtras) -> Result<CheckpointId, Error> {
         let layout = &*self.schema;
         let writes = prepared(&self.thread, layout, change.into_writes())?;
-        let with = CommitExtras { clears, ..CommitExtras::default() };
         let mut attempt = 1;
         loop {
             let newest = newest(&self.thread)?;
-            match commit(&self.thread, layout, self.key, writes.clone(), newest, &with) {
+            match commit(&self.thread, layout, self.key, writes.clone(), newest, with.clone()) {
                 Err(error) if error.is_conflict() && attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
                 done => return done,
             }
@@ -210,7 +210,7 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
             let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
             return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
         }
-        commit(&self.thread, layout, self.key, writes, found, &CommitExtras::default())
+        commit(&self.thread, layout, self.key, writes, found, CommitExtras::default())
     }
 }
 
@@ -287,26 +287,85 @@ fn commit(
     thread: &Thread,
     layout: &dyn Layout,
     key: HeadKey,
-    writes: Vec<(usize, BoxWrite)>,
+    mut writes: Vec<(usize, BoxWrite)>,
     newest: Option<CheckpointId>,
-    with: &CommitExtras,
+    mut with: CommitExtras,
 ) -> Result<CheckpointId, Error> {
+    keep_partials(thread, layout, newest, &mut writes, &mut with)?;
     let mut head = head(thread, layout, key, newest)?;
     debug_assert_eq!(head.checkpoint, newest, "the state is that of the expected head");
-    let id = commit_on(thread, layout, &mut head, writes, with)?;
+    let id = commit_on(thread, layout, &mut head, writes, &with)?;
     retain(thread, key, head);
     Ok(id)
 }
 
+/// Writes the partial messages at a head to their channels, before the other writes to these. Those of channels that
+/// are not written, or that hold no messages in this state, go along to the new head.
+fn keep_partials(
+    thread: &Thread,
+    layout: &dyn Layout,
+    head: Option<CheckpointId>,
+    writes: &mut Vec<(usize, BoxWrite)>,
+    with: &mut CommitExtras,
+) -> Result<(), Error> {
+    for partial in with.partials(thread, head)? {
+        let is_of_channel = |(field, _): &(usize, BoxWrite)| &**layout.name(*field) == partial.channel();
+        // A write that empties the list is a compaction: what is kept comes after it.
+        let emptied = writes.iter().rposition(|write| is_of_channel(write) && empties(layout, write));
+        let first = emptied.map(|at| at + 1).or_else(|| writes.iter().position(is_of_channel));
+        let kept =
+            || prepared(thread, layout, DynUpdate::new().messages(partial.channel(), [partial.aborted()]).into());
+        match first.map(|at| (at, kept())) {
+            Some((at, Ok(kept))) => {
+                writes.splice(at..at, kept);
+                with.clears.push(partial.clear());
+            }
+            Some((_, Err(_))) | None => with.moved.push(partial),
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a write deletes all messages of its channel.
+fn empties(layout: &dyn Layout, (field, write): &(usize, BoxWrite)) -> bool {
+    let Ok(WriteValue::Items(items)) = layout.encode_write(*field, write) else { return false };
+    let id = |item: &Payload| item.index.as_ref().is_some_and(|index| index.id.as_deref() == Some(REMOVE_ALL_MESSAGES));
+    items.iter().any(id)
+}
+
 /// The parts of a commit beside its changes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct CommitExtras {
-    /// The text of a JSON object.
-    pub(super) metadata: Option<String>,
+    pub(super) metadata: Map,
     /// Writes that clear special writes of stored checkpoints.
     pub(super) clears: Vec<NewWrites>,
+    /// The partial messages of the head that go along to the new one.
+    pub(super) moved: Vec<Partial>,
     /// The result of a conflict.
     pub(super) on_conflict: OnConflict,
+}
+
+impl CommitExtras {
+    /// Returns the partial messages at a head that the commit does not clear.
+    pub(super) fn partials(&self, thread: &Thread, head: Option<CheckpointId>) -> Result<Vec<Partial>, Error> {
+        let Some(head) = head else { return Ok(Vec::new()) };
+        let writes = thread.store().backend().writes(&thread.point(head))?;
+        // One that another program wrote in a form of its own stays where it is, and refuses no update.
+        let mut partials = thread.partials_among(head, &writes).unwrap_or_default();
+        let clears =
+            |partial: &Partial| self.clears.iter().any(|of| (of.checkpoint, of.task) == (head, partial.task()));
+        partials.retain(|partial| !clears(partial));
+        Ok(partials)
+    }
+
+    /// Returns the metadata of the checkpoint as the text of a JSON object, with the actor of a handle.
+    fn metadata_of(&self, thread: &Thread) -> Option<String> {
+        let mut metadata = self.metadata.clone();
+        if let Some(actor) = thread.actor() {
+            metadata.entry(ACTOR.to_owned()).or_insert_with(|| actor.into());
+        }
+        (!metadata.is_empty()).then(|| Value::Map(metadata).to_json().to_string())
+    }
 }
 
 /// Applies writes to a decoded head and commits the result as its child. If that fails, the head must be dropped.
@@ -326,18 +385,27 @@ pub(super) fn commit_on(
     debug_assert!(newest.is_none_or(|newest| id > newest), "a child has a greater id than its parent");
     let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), newest);
     let mut checkpoint = NewCheckpoint::new(id, newest.map(Parent::Local), step, Source::Update, store.now());
-    checkpoint.metadata.clone_from(&with.metadata);
-    for writes in &with.clears {
+    checkpoint.metadata = with.metadata_of(thread);
+    let moved = with.moved.iter().map(Partial::clear);
+    for writes in with.clears.iter().cloned().chain(moved) {
         let of = if Some(writes.checkpoint) == newest { &mut checkpoint.consumed } else { &mut batch.writes };
-        of.push(writes.clone());
+        of.push(writes);
     }
     checkpoint.parents = Arc::clone(&head.parents);
     // The tasks stay due; they get new ids when a graph runs.
     checkpoint.tasks.clone_from(&head.tasks);
     checkpoint.changes = changes;
     batch.checkpoints.push(checkpoint);
+    if !with.moved.is_empty() {
+        // They belong to the head, which the batch makes.
+        let mut then = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(id));
+        then.writes = with.moved.iter().map(|partial| partial.at(id)).collect::<Result<_, _>>()?;
+        batch.then.push(then);
+    }
     let id = match store.commit_raised(&mut batch) {
         Err(StoreError::Conflict { .. }) if with.on_conflict == OnConflict::Branch => {
+            // The head of the other writer has them.
+            batch.then.clear();
             thread.commit_branch(&batch)?.last
         }
         done => done.map(|()| batch.head_after().unwrap_or(id))?,

@@ -98,7 +98,7 @@ impl ModelUsage {
         self
     }
 
-    fn into_value(self) -> Value {
+    pub(super) fn into_value(self) -> Value {
         let mut usage = Map::new();
         let tokens = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
         usage.insert("input_tokens".into(), tokens(self.input_tokens));
@@ -186,7 +186,8 @@ pub struct ThreadWrite {
 
 impl Thread {
     /// Appends items to a list channel, in one commit: messages, which are merged by id, or values. Returns the new
-    /// checkpoint when it is durable. A graph that runs on the thread goes on from it, and the other way round.
+    /// checkpoint when it is durable. A graph that runs on the thread goes on from it, and the other way round. A
+    /// [partial message](super::Partial) of the channel is kept before them, marked as aborted.
     ///
     /// # Errors
     /// As [`ThreadWrite::commit`].
@@ -357,6 +358,12 @@ impl ThreadWrite {
         self
     }
 
+    /// Adds entries to the metadata of the checkpoint.
+    pub(super) fn with_metadata(mut self, metadata: Map) -> Self {
+        self.metadata.extend(metadata);
+        self
+    }
+
     /// Stores writes with the commit that clear special writes of stored checkpoints.
     pub(super) fn clearing(mut self, clears: Vec<NewWrites>) -> Self {
         self.clears = clears;
@@ -371,16 +378,14 @@ impl ThreadWrite {
     /// [`StoreError::Conflict`] if the head is not the expected one, or if other writers were faster 64 times in a row;
     /// as [`StateThread::update`](super::StateThread::update). Nothing is stored then.
     pub fn commit(self) -> Result<CheckpointId, Error> {
-        let Self { thread, writes, values, expected, metadata, clears, on_conflict } = self;
-        let wanted = written(&writes, &values)?;
-        let metadata = match metadata.is_empty() {
-            true => None,
-            false => Some(Value::Map(metadata).to_json().to_string()),
-        };
-        let with = CommitExtras { metadata, clears, on_conflict: expected.map_or(OnConflict::Refuse, |_| on_conflict) };
+        let Self { thread, writes: own_writes, values, expected, metadata, clears, on_conflict } = self;
+        written(&own_writes, &values)?;
+        let on_stale = expected.map_or(OnConflict::Refuse, |_| on_conflict);
+        let own = CommitExtras { metadata, clears, on_conflict: on_stale, moved: Vec::new() };
         let mut attempt = 1;
         loop {
-            let mut found = newest(&thread)?;
+            let head = newest(&thread)?;
+            let mut found = head;
             if let Some(expected @ Some(_)) = expected
                 && on_conflict == OnConflict::Branch
             {
@@ -390,6 +395,11 @@ impl ThreadWrite {
                 let (thread, namespace) = (thread.id().clone(), thread.namespace().clone());
                 return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
             }
+            let (mut writes, mut with) = (own_writes.clone(), own.clone());
+            if found == head {
+                keep_partials(&thread, found, &mut writes, &mut with)?;
+            }
+            let wanted = written(&writes, &values)?;
             let mut named = named_head(&thread, &wanted, found)?;
             let layout: &dyn Layout = &*named.schema;
             let prepared = prepared(&thread, layout, to_writes(&named.channels, &writes, &values))?;
@@ -405,6 +415,31 @@ impl ThreadWrite {
             }
         }
     }
+}
+
+/// Adds the partial messages at a head to the appends to their channels, before the messages of these. The others go
+/// along to the new head.
+fn keep_partials(
+    thread: &Thread,
+    head: Option<CheckpointId>,
+    writes: &mut [(String, Vec<NewItem>)],
+    with: &mut CommitExtras,
+) -> Result<(), Error> {
+    let is_message = |item: &NewItem| matches!(item, NewItem::Message(_));
+    for partial in with.partials(thread, head)? {
+        let mut of_channel = writes.iter_mut().filter(|(name, _)| name == partial.channel());
+        match of_channel.find(|(_, items)| items.iter().any(is_message)) {
+            Some((_, items)) => {
+                // A write that empties the list is a compaction: what is kept comes after it.
+                let is_emptying = |item: &NewItem| matches!(item, NewItem::Message(message) if message.is_remove_all());
+                let at = items.iter().rposition(is_emptying).map_or(0, |_| items.len());
+                items.insert(at, NewItem::Message(partial.aborted()));
+                with.clears.push(partial.clear());
+            }
+            None => with.moved.push(partial),
+        }
+    }
+    Ok(())
 }
 
 /// Returns the channels of a write.

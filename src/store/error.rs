@@ -191,6 +191,14 @@ pub enum StoreError {
         /// Some of those it fits.
         matches: Vec<CheckpointId>,
     },
+    /// The beginning of a thread id fits several threads.
+    #[error("{prefix} is the beginning of several thread ids, among them {}", thread_list(matches))]
+    AmbiguousThread {
+        /// The beginning.
+        prefix: String,
+        /// Some of those it fits.
+        matches: Vec<ThreadId>,
+    },
     /// A statement of a [transaction](super::Store::transaction) failed, or reaches a part of the file that is not the
     /// application's. The statement changed nothing; unless the function of the transaction goes on, the transaction is
     /// rolled back.
@@ -504,7 +512,7 @@ impl StoreError {
             Self::ThreadEnded { .. } => ("Exception", "THREAD_ENDED"),
             Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),
             Self::InvalidPoint { .. } => ("ValueError", "INVALID_POINT"),
-            Self::Ambiguous { .. } => ("Exception", "AMBIGUOUS"),
+            Self::Ambiguous { .. } | Self::AmbiguousThread { .. } => ("Exception", "AMBIGUOUS"),
             Self::Sql { constraint: Some(_), .. } => ("IntegrityError", "CONSTRAINT"),
             Self::Sql { .. } => ("OperationalError", "SQL_FAILED"),
             Self::Unsupported { .. } => ("NotImplementedError", "UNSUPPORTED"),
@@ -566,6 +574,10 @@ fn list(ids: &[CheckpointId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
+fn thread_list(ids: &[ThreadId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn forks_of(forks: &[ThreadId], more: bool) -> String {
     let names = forks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if more {
@@ -609,6 +621,7 @@ mod tests {
             ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()], more: false }),
             ("InvalidPoint", StoreError::InvalidPoint { text: reason(), at: 0, expected: "a thread" }),
             ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),
+            ("AmbiguousThread", StoreError::AmbiguousThread { prefix: reason(), matches: vec![thread()] }),
             ("Sql", StoreError::Sql { statement: 1, at: None, constraint: None, reason: reason(), source: None }),
             ("Unsupported", StoreError::Unsupported { feature: field, reason: reason() }),
             ("Busy", StoreError::Busy { waited_ms: 1, holder: Some(7) }),

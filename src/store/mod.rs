@@ -36,6 +36,7 @@ mod search;
 mod spin;
 mod sqlite;
 mod stats;
+pub(crate) mod status;
 pub(crate) mod threads;
 mod transaction;
 mod trash;
@@ -74,9 +75,11 @@ pub use record::{
     VersionRecord, WriteRecord,
 };
 pub use recovery::{LogSettled, Lost, LostKind, Recovery, Restored};
+pub(crate) use search::PartialText;
 pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Snippet};
 pub use sqlite::{SqlTransaction, SqliteBackend};
 pub use stats::{CommitStats, Compaction, FormatMigration, RemadeObject, StoreStats};
+pub use status::{PartialInfo, StatusKind};
 pub use threads::{ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
 pub use watch::{LogProbe, LogSignal, LogWatch};
 

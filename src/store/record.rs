@@ -38,6 +38,20 @@ impl CheckpointRef {
     }
 }
 
+/// Shows `thread@checkpoint`, as [`Store::point`](crate::store::Store::point) reads it, followed by a space and the
+/// namespace if that is not the root. A thread id that a point would read otherwise is in quotes.
+impl fmt::Display for CheckpointRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let thread = self.thread.as_str();
+        match thread.contains(['@', '~', '"', '\\']) {
+            true => write!(f, "\"{}\"", thread.replace('\\', "\\\\").replace('"', "\\\""))?,
+            false => f.write_str(thread)?,
+        }
+        write!(f, "@{}", self.checkpoint)?;
+        if self.namespace.is_root() { Ok(()) } else { write!(f, " {}", self.namespace) }
+    }
+}
+
 /// The head of a namespace, without its state.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

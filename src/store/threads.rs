@@ -14,6 +14,7 @@ use super::counts::ThreadCounts;
 use super::error::StoreError;
 use super::operation::{OperationField, OperationValue, TRASHED, trashed_until};
 use super::record::{CheckpointRecord, WriteRecord, plain_value};
+use super::status::{PartialInfo, StatusKind};
 
 pub(crate) const TITLE: &str = "title";
 pub(crate) const PROJECT: &str = "project";
@@ -24,6 +25,8 @@ pub(crate) const PAUSED: &str = "paused";
 
 /// The member of the metadata of a checkpoint that names its graph.
 pub(crate) const GRAPH: &str = "graph";
+/// The member of the metadata of a checkpoint that names the actor of an update.
+pub(crate) const ACTOR: &str = "actor";
 /// The member of the metadata of a checkpoint that holds the priority of its run.
 pub(crate) const PRIORITY: &str = "priority";
 /// The channel and the index of the write of a task that failed.
@@ -111,26 +114,27 @@ pub enum ThreadStatus {
 }
 
 impl ThreadStatus {
-    /// The names, in the order in which the file numbers them.
-    pub(crate) const NAMES: [&'static str; 7] =
-        ["done", "running", "interrupted", "failed", "sleeping", "cancelled", "stuck"];
-
     /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `stuck`.
     pub fn as_str(&self) -> &'static str {
-        Self::NAMES[self.number()]
+        self.kind().as_str()
     }
 
-    /// Returns the index of its name.
-    pub(crate) fn number(&self) -> usize {
+    /// Returns the status without its values.
+    pub fn kind(&self) -> StatusKind {
         match self {
-            Self::Done => 0,
-            Self::Running => 1,
-            Self::Interrupted(_) => 2,
-            Self::Failed(_) => 3,
-            Self::Sleeping(_) => 4,
-            Self::Cancelled(_) => 5,
-            Self::Stuck(_) => 6,
+            Self::Done => StatusKind::Done,
+            Self::Running => StatusKind::Running,
+            Self::Interrupted(_) => StatusKind::Interrupted,
+            Self::Failed(_) => StatusKind::Failed,
+            Self::Sleeping(_) => StatusKind::Sleeping,
+            Self::Cancelled(_) => StatusKind::Cancelled,
+            Self::Stuck(_) => StatusKind::Stuck,
         }
+    }
+
+    /// Returns the number by which the file knows it.
+    pub(crate) fn number(&self) -> usize {
+        self.kind() as usize
     }
 
     /// Returns whether a thread whose status has a number keeps the name of its status, whatever else is stored, when
@@ -287,11 +291,12 @@ pub struct ThreadInfo {
     graph: Option<String>,
     counts: Option<ThreadCounts>,
     priority: u8,
+    partial: Option<PartialInfo>,
 }
 
 impl ThreadInfo {
     /// Describes a thread: the head of its root namespace, the `seq` and the timestamp of the newest checkpoint there,
-    /// the fields that operations set, and the stored writes of the tasks of the head.
+    /// the fields that operations set, and the stored writes of the head.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] if a fact cannot be decoded.
@@ -308,7 +313,8 @@ impl ThreadInfo {
         let graph = metadata.get(GRAPH).and_then(|name| name.as_str()).map(ToOwned::to_owned);
         let priority = metadata.get(PRIORITY).and_then(|priority| priority.as_u64()).unwrap_or(0);
         let priority = u8::try_from(priority).unwrap_or(PRIORITY_MAX).min(PRIORITY_MAX);
-        Ok(Self { head, seq, updated_at, facts: ThreadFacts::of(fields)?, status, graph, counts: None, priority })
+        let (facts, partial) = (ThreadFacts::of(fields)?, PartialInfo::of(writes));
+        Ok(Self { head, seq, updated_at, facts, status, graph, counts: None, priority, partial })
     }
 
     /// Sets the counts.
@@ -345,6 +351,12 @@ impl ThreadInfo {
     /// Returns the status.
     pub fn status(&self) -> &ThreadStatus {
         &self.status
+    }
+
+    /// Returns the mark of the partial message at the head, if there is one: an answer that is streamed, or was cut
+    /// off. The status says nothing of it: nobody knows whether its writer goes on.
+    pub fn partial(&self) -> Option<&PartialInfo> {
+        self.partial.as_ref()
     }
 
     /// Returns the name of the graph: the member `graph` of the metadata of the head.
@@ -415,8 +427,10 @@ pub struct ThreadQuery {
     pub label: Option<String>,
     /// Only threads whose title contains a text, in upper or lower case.
     pub title_contains: Option<String>,
-    /// Only threads with this [name](ThreadStatus::as_str) of a status.
-    pub status: Option<&'static str>,
+    /// Only threads with this status.
+    pub status: Option<StatusKind>,
+    /// Only threads whose head has a partial message.
+    pub partial: bool,
     /// Only threads of a graph.
     pub graph: Option<String>,
     /// The archived threads, or those that are not archived.
@@ -462,9 +476,15 @@ impl ThreadQuery {
         self
     }
 
-    /// Lists only threads whose status has the same [name](ThreadStatus::as_str).
-    pub fn status(mut self, status: &ThreadStatus) -> Self {
-        self.status = Some(status.as_str());
+    /// Lists only threads with a status.
+    pub fn status(mut self, status: impl Into<StatusKind>) -> Self {
+        self.status = Some(status.into());
+        self
+    }
+
+    /// Lists only threads whose head has a [partial message](ThreadInfo::partial).
+    pub fn partial(mut self) -> Self {
+        self.partial = true;
         self
     }
 
@@ -532,7 +552,8 @@ impl ThreadQuery {
         self.project.as_ref().is_none_or(|project| facts.project.as_ref() == Some(project))
             && self.label.as_ref().is_none_or(|label| facts.labels.contains(label))
             && self.title_contains.as_ref().is_none_or(|text| title().contains(text))
-            && self.status.is_none_or(|status| status == info.status.as_str())
+            && self.status.is_none_or(|status| status == info.status.kind())
+            && (!self.partial || info.partial.is_some())
             && self.graph.as_ref().is_none_or(|graph| info.graph.as_ref() == Some(graph))
             && self.archived == facts.is_archived
             && self.trashed == facts.trashed_until.is_some()

@@ -281,7 +281,8 @@ fn operations_say_who_made_them_and_survive_the_process() {
     assert_eq!(log(&thread), [1], "the head that was moved is durable");
     let operations: Vec<_> = thread.operations().unwrap().map(Result::unwrap).collect();
     let shown: Vec<_> = operations.iter().map(|operation| (operation.name(), operation.actor())).collect();
-    let expected = [("name branch", Some("Zoë")), ("rewind", Some("desk")), ("update", None), ("update", None)];
+    let expected =
+        [("name branch", Some("Zoë")), ("rewind", Some("desk")), ("update", Some("desk")), ("update", Some("desk"))];
     assert_eq!(shown, expected);
     assert!(operations.windows(2).all(|pair| pair[0].at() >= pair[1].at()));
     thread.undo().unwrap().unwrap();
@@ -296,6 +297,28 @@ fn operations_say_who_made_them_and_survive_the_process() {
     assert_eq!(log(&thread), [1, 2]);
     assert_eq!(thread.redo().unwrap().map(|operation| operation.name()), Some("rewind"));
     assert_eq!(log(&thread), [1]);
+}
+
+#[test]
+fn the_branches_of_lost_races_are_numbered() {
+    on_both(|store| {
+        let thread = store.thread("t").unwrap();
+        let first = thread.set("n", 0).unwrap();
+        thread.set("n", 1).unwrap();
+        let lose = || {
+            let late = thread.write().set("n", 2).on_head(Some(first));
+            late.on_conflict(annals::history::OnConflict::Branch).commit().unwrap()
+        };
+        let lost = [lose(), lose()];
+        thread.name_branch_at("conflict-7", &thread.at(lost[1]).unwrap()).unwrap();
+        lose();
+        let names: Vec<_> =
+            thread.branches().unwrap().iter().filter_map(|branch| branch.name().map(str::to_owned)).collect();
+        for name in ["conflict-1", "conflict-7", "conflict-8"] {
+            assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
+        }
+        assert_eq!(thread.at("conflict-1").unwrap().id(), lost[0], "the name is a point");
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod backends;
 mod blames;
 mod both;
 mod branches;
+mod carried;
 mod channels;
 mod compat;
 mod damaged;

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, Timestamp, Value};
-use annals::history::{MessageWriter, PartialMessage};
+use annals::history::{MessageWriter, ModelUsage, PartialMessage, ThreadStatus, UsageQuery};
 use annals::prelude::*;
-use annals::store::{ItemRange, OpenOptions, StoreError};
+use annals::store::{ItemRange, OpenOptions, SearchQuery, StoreError, ThreadQuery};
 
 use super::both::on_both;
 
@@ -94,6 +94,7 @@ fn an_abandoned_message_is_kept_with_a_mark_or_discarded() {
         assert_eq!((partial_text(&thread), texts(&thread).len()), (None, 1));
         let late = cut("an answer");
         cut("another answer").keep().unwrap();
+        assert_eq!(texts(&thread), ["hi", "an answer", "another answer"], "a new message keeps the one before it");
         let head = thread.head().unwrap().unwrap();
         let kept = head.messages("messages", ItemRange::Tail(1)).unwrap().remove(0);
         assert_eq!((kept.text().as_ref(), &kept.response_metadata["aborted"]), ("another answer", &Value::Bool(true)));
@@ -110,11 +111,15 @@ fn a_partial_message_follows_a_head_that_another_writer_moves() {
         let mut writer = thread.message_writer("messages", ALWAYS);
         push(&mut writer, &thread, "one", "one");
         thread.set("title", "t").unwrap();
-        assert_eq!(partial_text(&thread), None, "a partial message belongs to a checkpoint");
+        assert_eq!(partial_text(&thread).as_deref(), Some("one"), "another write takes it along");
+        assert_eq!(partials_stored(&thread), 1);
         push(&mut writer, &thread, " two", "one two");
         thread.append("messages", [Message::human("wait")]).unwrap();
+        assert_eq!(texts(&thread), ["hi", "one two", "wait"], "an append keeps it");
         assert_eq!(writer.finish().unwrap().text(), "one two");
-        assert_eq!(texts(&thread), ["hi", "wait", "one two"]);
+        assert_eq!(texts(&thread), ["hi", "one two", "wait"], "the whole message takes its place");
+        let whole = thread.head().unwrap().unwrap().messages("messages", ItemRange::All).unwrap().remove(1);
+        assert!(whole.response_metadata.is_empty(), "it was not cut off");
         let mut writer = thread.message_writer("messages", ALWAYS);
         push(&mut writer, &thread, "three", "three");
         thread.set("title", "u").unwrap();
@@ -185,6 +190,134 @@ fn a_typed_thread_streams_by_the_rules_of_its_state() {
         });
         assert!(refused.unwrap_err().to_string().contains("title"));
         assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+/// Streams the beginning of a message, whose writer is dropped then.
+fn cut_off(thread: &Thread, text: &str) {
+    let mut writer = thread.message_writer("messages", Duration::from_secs(3_600));
+    writer.push(text);
+    drop(writer);
+    assert_eq!(partial_text(thread).as_deref(), Some(text));
+}
+
+#[test]
+fn the_next_append_keeps_half_an_answer() {
+    on_both(|store| {
+        let thread = prompt(store);
+        cut_off(&thread, "The Gasthof ");
+        thread.append("messages", [Message::human("go on")]).unwrap();
+        let messages = thread.head().unwrap().unwrap().messages("messages", ItemRange::All).unwrap();
+        assert_eq!(texts(&thread), ["hi", "The Gasthof ", "go on"]);
+        assert_eq!(messages[1].response_metadata["aborted"], Value::Bool(true));
+        assert_eq!((partial_text(&thread), partials_stored(&thread)), (None, 0));
+
+        cut_off(&thread, "zum Bären");
+        thread.set("title", "t").unwrap();
+        thread.put("files", "a.txt", "one").unwrap();
+        assert_eq!(partial_text(&thread).as_deref(), Some("zum Bären"), "other writes take it along");
+        assert_eq!(partials_stored(&thread), 1, "the head alone has it");
+        let chat = thread.with_state::<Chat>();
+        chat.update(Chat::update().title("u".to_owned())).unwrap();
+        assert_eq!(partial_text(&thread).as_deref(), Some("zum Bären"));
+        chat.update(Chat::update().messages([Message::human("which?")])).unwrap();
+        assert_eq!(texts(&thread)[3..], ["zum Bären", "which?"], "a typed append keeps it as well");
+        assert_eq!((partial_text(&thread), partials_stored(&thread)), (None, 0));
+
+        cut_off(&thread, "I do");
+        thread.partial().unwrap().unwrap().discard().unwrap();
+        thread.append("messages", [Message::human("well?")]).unwrap();
+        assert_eq!(texts(&thread)[5..], ["well?"], "a discarded one is not kept");
+
+        cut_off(&thread, "too long");
+        let summary = [Message::remove_all(), Message::system("summary")];
+        thread.append("messages", summary).unwrap();
+        assert_eq!(texts(&thread), ["summary", "too long"], "a compaction does not delete it");
+        cut_off(&thread, "again");
+        chat.update(Chat::update().messages([Message::remove_all(), Message::system("shorter")])).unwrap();
+        assert_eq!(texts(&thread), ["shorter", "again"]);
+
+        cut_off(&thread, "on a branch");
+        let head = thread.head().unwrap().unwrap().id();
+        thread.set("title", "v").unwrap();
+        let late = thread.write().append("messages", [Message::human("late")]).on_head(Some(head));
+        let branch = late.on_conflict(annals::history::OnConflict::Branch).commit().unwrap();
+        let branch = thread.at(branch).unwrap().messages("messages", ItemRange::All).unwrap();
+        assert_eq!(branch.last().unwrap().text(), "late");
+        assert_eq!(partial_text(&thread).as_deref(), Some("on a branch"), "the head has it");
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn half_an_answer_is_listed_and_found() {
+    on_both(|store| {
+        let thread = prompt(store);
+        store.thread("other").unwrap().append("messages", [Message::human("The Gasthof")]).unwrap();
+        let partial = || ThreadQuery::new().partial();
+        assert!(store.threads_with(partial()).unwrap().is_empty());
+        cut_off(&thread, "The Gasthof zum  Bären");
+        for is_followed in [false, true] {
+            if is_followed {
+                store.rebuild_threads().unwrap();
+            }
+            let found = store.threads_with(partial()).unwrap();
+            let [info] = &found[..] else { panic!("one thread: {found:?}") };
+            let mark = info.partial().unwrap();
+            assert_eq!((info.id().as_str(), info.status()), ("chat", &ThreadStatus::Done));
+            assert_eq!((mark.channel.as_str(), mark.words), ("messages", 4));
+            assert_eq!(mark.to_string(), "half an answer, 4 words");
+        }
+        assert_eq!(thread.info().unwrap().partial().map(|mark| mark.words), Some(4));
+        let at = thread.head().unwrap().unwrap().partials().unwrap();
+        assert_eq!((at.len(), at[0].message.text().as_ref()), (1, "The Gasthof zum  Bären"));
+
+        let page = store.search(SearchQuery::new("gasthof")).unwrap();
+        let shown: Vec<_> = page.hits.iter().map(|hit| (hit.point.thread.as_str(), hit.partial)).collect();
+        assert_eq!(shown, [("chat", true), ("other", false)]);
+        assert_eq!(page.hits[0].snippet.marked("[", "]"), "The [Gasthof] zum  Bären");
+        let first = store.search(SearchQuery::new("gasthof").limit(1)).unwrap();
+        assert!(first.hits.len() == 1 && first.hits[0].partial);
+        let next = store.search(SearchQuery::new("gasthof").limit(1).after(first.next.unwrap())).unwrap();
+        assert_eq!((next.hits.len(), next.hits[0].partial, next.next), (1, false, None));
+        let of = |query: SearchQuery| store.search(query).unwrap().hits.len();
+        assert_eq!(of(SearchQuery::new("bären").thread("chat").role("ai").on_head()), 1);
+        assert_eq!(of(SearchQuery::new("bären").thread("other")), 0);
+        assert_eq!(of(SearchQuery::new("bären").role("human")), 0);
+
+        thread.append("messages", [Message::human("go on")]).unwrap();
+        let found = store.search(SearchQuery::new("bären")).unwrap().hits;
+        assert!(found.len() == 1 && !found[0].partial, "it is a message now");
+        assert!(store.threads_with(partial()).unwrap().is_empty());
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn a_streamed_message_has_its_usage_and_its_actor_in_one_commit() {
+    on_both(|store| {
+        let thread = prompt(store).by("desk");
+        let stream = |out: &mut MessageWriter| {
+            out.push("Good day");
+            out.usage(ModelUsage::new(812, 64).cost_usd(0.004).model("m-1"));
+            Ok::<_, Error>(())
+        };
+        let before = thread.history().unwrap().count();
+        thread.stream_message("messages", ALWAYS, stream).unwrap();
+        thread.with_state::<Chat>().stream_message("messages", ALWAYS, stream).unwrap();
+        assert_eq!(thread.history().unwrap().count(), before + 2);
+        let total = store.usage(UsageQuery::new().by_model()).unwrap().remove(0);
+        assert_eq!((total.model.as_deref(), total.calls, total.input_tokens), (Some("m-1"), 2, 1_624));
+        let operations: Vec<_> = thread.operations().unwrap().map(|operation| operation.unwrap()).collect();
+        let actors: Vec<_> = operations.iter().map(|operation| operation.actor()).collect();
+        assert_eq!(actors, [Some("desk"), Some("desk"), None]);
+        let head = thread.head().unwrap().unwrap();
+        assert_eq!(head.point().to_string(), format!("chat@{}", head.id()));
+        assert_eq!(store.point(head.point().to_string()).unwrap(), head, "it is a point");
+        let odd = store.thread("me@home~1").unwrap();
+        odd.set("n", 1).unwrap();
+        let odd = odd.head().unwrap().unwrap();
+        assert_eq!(store.point(odd.point().to_string()).unwrap(), odd);
     });
 }
 

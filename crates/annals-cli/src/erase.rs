@@ -9,10 +9,10 @@ use serde_json::json;
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, count, escape};
-use crate::point::thread;
+use crate::point::whole_thread;
 
 pub(crate) fn run(args: &args::EraseArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let threads = args.threads.iter().map(|name| thread(store, name)).collect::<Result<Vec<_>, _>>()?;
+    let threads = args.threads.iter().map(|name| whole_thread(store, name)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<&str> = threads.iter().map(|thread| thread.id().as_str()).collect();
     if !args.yes {
         let mut checkpoints = 0;

@@ -126,7 +126,7 @@ impl From<annals_graph::Error> for CommandFailure {
     fn from(error: annals_graph::Error) -> Self {
         use StoreError as E;
         let (exit, code) = match (error.kind(), error.as_store()) {
-            (_, Some(E::Ambiguous { .. })) => (2, "ambiguous"),
+            (_, Some(E::Ambiguous { .. } | E::AmbiguousThread { .. })) => (2, "ambiguous"),
             (_, Some(E::InvalidPoint { .. })) => (2, "invalid_point"),
             (_, Some(E::Id(_))) => (2, "invalid_id"),
             (_, Some(E::NotAStore { .. })) => (4, "not_a_store"),

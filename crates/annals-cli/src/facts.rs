@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, escape};
-use crate::point::thread;
+use crate::point::{thread, whole_thread};
 
 pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.thread)?;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
 /// Archives threads, or brings them back, in one operation.
 pub(crate) fn archive(args: &args::ArchiveArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     for name in &args.threads {
-        thread(store, name)?;
+        whole_thread(store, name)?;
     }
     let update = store.facts(&args.threads)?;
     if args.remove { update.unarchive() } else { update.archive() }.save()?;

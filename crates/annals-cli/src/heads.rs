@@ -7,7 +7,7 @@
 //! bool}`; of the others: `{"schema": 1, "thread", "operation": {..} | null, "head": checkpoint | null}`.
 
 use annals::history::{Operation, Snapshot, Thread, ThreadBranch};
-use annals::store::{OperationChange, OperationValue, Store};
+use annals::store::{OperationChange, OperationField, OperationValue, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -210,12 +210,44 @@ fn reverted(
     verb: &str,
     out: &mut Printer,
 ) -> Result<u8, CommandFailure> {
+    let facts = operation.map(|operation| facts_now(thread, operation)).unwrap_or_default();
     let note = match operation {
+        Some(operation) if !facts.is_empty() => format!("{} {verb}; the head stays", operation.name()),
         Some(operation) => format!("{} {verb}", operation.name()),
         None => "nothing to do: the thread has no such operation".to_owned(),
     };
+    if !facts.is_empty() && !out.is_json() {
+        out.line(format!("{}  {}", escape(thread.id().as_str()), facts.join(", ")))?;
+        out.flush()?;
+        output::note(note);
+        return Ok(0);
+    }
     print(thread, operation, &note, out)?;
     Ok(u8::from(operation.is_none()))
+}
+
+/// Returns the facts that a stored operation changed, as they are now; none if it moved the head or a branch.
+fn facts_now(thread: &Thread, operation: &Operation) -> Vec<String> {
+    let Operation::Stored(record) = operation else { return Vec::new() };
+    let is_fact = |change: &OperationChange| matches!(change.field, OperationField::Fact(_));
+    if !record.changes.iter().all(is_fact) {
+        return Vec::new();
+    }
+    let fields = thread.store().backend().fields(thread.id()).unwrap_or_default();
+    let own = record.changes.iter().filter(|change| change.thread == *thread.id());
+    let now = own.map(|change| {
+        let value = fields.iter().find(|(field, _)| *field == change.field).map(|(_, value)| value);
+        let value = match value {
+            Some(OperationValue::Text(text)) => output::cut(&escape(text), 60).into_owned(),
+            _ => "none".to_owned(),
+        };
+        let name = match &change.field {
+            OperationField::Fact(name) => name.clone(),
+            field => field.to_string(),
+        };
+        format!("{}: {value}", escape(&name))
+    });
+    now.collect()
 }
 
 fn print(thread: &Thread, operation: Option<&Operation>, note: &str, out: &mut Printer) -> Result<(), CommandFailure> {

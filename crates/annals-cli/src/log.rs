@@ -3,14 +3,15 @@
 //!
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
-//! "added"?, "edited"?}], "status", "questions": [..]}], "more": bool}`. `status` is null but at the ends of branches.
+//! "added"?, "edited"?}], "status", "partial", "questions": [..]}], "more": bool}`. `status` is null but at the ends of
+//! branches; `partial` is `{"channel", "words", "updated"}` of a message that is streamed there or was cut off, or null.
 //! `forked_from` is `{"thread", "checkpoint"}` or null; `questions` are the values of open interrupts at the ends of
 //! branches.
 
 use std::collections::{HashMap, HashSet};
 
 use annals::base::{CheckpointId, Namespace, Timestamp, Value};
-use annals::history::{Snapshot, Thread, ThreadStatus, short_ids};
+use annals::history::{Snapshot, Thread, short_ids};
 use annals::store::{Source, Store};
 use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
@@ -293,7 +294,6 @@ impl HistoryReader<'_> {
 }
 
 /// The checkpoints that are shown.
-/// The checkpoints that are shown.
 struct LogFilter<'a> {
     node: Option<&'a str>,
     channel: Option<&'a str>,
@@ -457,7 +457,7 @@ impl LogRow {
                 parent.as_ref().map(Snapshot::short_id).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
             extras.push(format!("forked from {}@{id}", escape(from.thread.as_str())));
         }
-        if let Some(waits) = self.waits.as_ref().filter(|waits| waits.status != ThreadStatus::Done) {
+        if let Some(waits) = self.waits.as_ref().filter(|waits| !waits.is_done()) {
             extras.push(waits.text(90));
         }
         Ok(extras)
@@ -515,6 +515,7 @@ fn document(row: &LogRow) -> Json {
         "next": row.snapshot.next().collect::<Vec<_>>(),
         "changed": row.changed.iter().map(ChannelChange::json).collect::<Vec<_>>(),
         "status": row.waits.as_ref().map(|waits| waits.status.as_str()),
+        "partial": row.waits.as_ref().map_or(Json::Null, Waits::partial_json),
         "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
     })
 }

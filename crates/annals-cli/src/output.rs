@@ -72,6 +72,12 @@ impl Printer {
         Self { out: BufWriter::new(out), format, colour, is_terminal, width }
     }
 
+    /// Returns the cells of an id in a table: all that it needs in a pipe, from which it is copied, and half of a row
+    /// of a terminal.
+    pub(crate) fn id_cells(&self) -> usize {
+        self.width.map_or(usize::MAX, |width| (width / 2).max(40))
+    }
+
     /// Returns whether the output is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.format != DocumentFormat::Text

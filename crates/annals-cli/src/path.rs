@@ -4,7 +4,13 @@ use annals::base::Value;
 use annals::history::Snapshot;
 use annals::store::ItemRange;
 
+use annals_graph::graph::END;
+
 use crate::errors::CommandFailure;
+use crate::point::nearest;
+
+/// The name by which the result of a workflow is shown.
+const RESULT: &str = "result";
 
 /// A channel, an item of a list, or a part of one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +26,11 @@ impl ValuePath {
     /// Reads a path. The name of a channel may hold the marks of the grammar: the longest name that the text begins
     /// with counts. In the id of an item a dot ends the id, unless the id is in quotes.
     pub(crate) fn read(at: &Snapshot, text: &str) -> Result<Self, CommandFailure> {
-        let channels = at.channels()?;
+        let mut channels = at.channels()?;
+        // The result of a workflow is shown among the channels, and is named like one.
+        if channels.iter().all(|name| &**name != RESULT) && at.result()?.is_some() {
+            channels.push(RESULT.into());
+        }
         let ends = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[', '#', '/']);
         let begins = channels.iter().filter(|name| text.strip_prefix(&***name).is_some_and(ends));
         let Some(channel) = begins.max_by_key(|name| name.len()) else {
@@ -28,23 +38,39 @@ impl ValuePath {
             let message = format!("channel {name} is empty at this point");
             let known: Vec<&str> = channels.iter().map(|name| &**name).collect();
             let failure = CommandFailure::not_found("channel_not_found", message);
-            return Err(failure.hint(format!("channels with a value: {}", known.join(", "))));
+            return Err(failure.hint(match (nearest(name, known.iter().copied()), known.is_empty()) {
+                (Some(near), _) => format!("did you mean {near}?"),
+                (None, false) => format!("channels with a value: {}", known.join(", ")),
+                (None, true) => "no channel has a value at this point".to_owned(),
+            }));
         };
-        let mut path = Self { channel: channel.to_string(), item: None, members: Vec::new() };
-        let mut rest = &text[channel.len()..];
+        let is_result = &**channel == RESULT && !at.channels()?.contains(channel);
+        let stored = if is_result { END.to_owned() } else { channel.to_string() };
+        let path = Self { channel: stored, item: None, members: Vec::new() };
+        path.continued(text, &text[channel.len()..])
+    }
+
+    /// Reads a path below a channel with which the text begins.
+    pub(crate) fn below(channel: &str, text: &str) -> Result<Self, CommandFailure> {
+        let path = Self { channel: channel.to_owned(), item: None, members: Vec::new() };
+        path.continued(text, text.strip_prefix(channel).unwrap_or_default())
+    }
+
+    /// Reads the rest of a path: the item, and the members.
+    fn continued(mut self, text: &str, mut rest: &str) -> Result<Self, CommandFailure> {
         if let Some(id) = rest.strip_prefix('#') {
             let quoted = id.strip_prefix('"').and_then(|id| id.split_once('"'));
             let (id, after) = quoted.unwrap_or_else(|| id.split_at(id.find(['.', '[', '/']).unwrap_or(id.len())));
             if id.is_empty() {
                 return Err(CommandFailure::usage(format!("{text}: the id of an item follows #")));
             }
-            (path.item, rest) = (Some(id.to_owned()), after);
+            (self.item, rest) = (Some(id.to_owned()), after);
         }
-        path.members = members(rest).ok_or_else(|| {
+        self.members = members(rest).ok_or_else(|| {
             CommandFailure::usage(format!("{text}: {rest} does not name a part of a value"))
                 .hint("a part is .member, [index] or a JSON Pointer such as /stops/2/name")
         })?;
-        Ok(path)
+        Ok(self)
     }
 
     /// Returns the part below the channel or the item as a JSON Pointer (RFC 6901).

@@ -5,7 +5,7 @@
 //! have are null. `interrupt` is the id with which `annals answer --id` names it. An interrupt that has a resume value
 //! is absent: its task is due.
 
-use annals::history::{OpenInterrupt, Snapshot, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{OpenInterrupt, Snapshot, StatusKind, ThreadInfo, ThreadQuery, ThreadStatus};
 use annals::store::{Store, StoreError, WriteRecord, WriteValue};
 use serde_json::{Value as Json, json};
 
@@ -21,7 +21,7 @@ const PAGE: usize = 500;
 pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let most = args.most();
     let mut rows = Vec::new();
-    for status in ["interrupted", "failed", "stuck"] {
+    for status in [StatusKind::Interrupted, StatusKind::Failed, StatusKind::Stuck] {
         of_status(store, status, most, &mut rows)?;
     }
     for timer in store.timers(None)? {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Re
             _ => escape(text("error")).into_owned(),
         };
         cells.push(vec![
-            cut(&escape(text("thread")), 40).into_owned(),
+            cut(&escape(text("thread")), out.id_cells()).into_owned(),
             text("kind").to_owned(),
             words::node(text("node")),
             cut(&waits, 100).into_owned(),
@@ -64,11 +64,10 @@ pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Re
 }
 
 /// Adds the interrupts or failures of the threads with a status.
-fn of_status(store: &Store, status: &'static str, most: usize, rows: &mut Vec<Json>) -> Result<(), CommandFailure> {
+fn of_status(store: &Store, status: StatusKind, most: usize, rows: &mut Vec<Json>) -> Result<(), CommandFailure> {
     let mut last: Option<ThreadInfo> = None;
     loop {
-        let mut query = ThreadQuery::new().limit(PAGE);
-        query.status = Some(status);
+        let query = ThreadQuery::new().status(status).limit(PAGE);
         let page = store.threads_with(last.as_ref().map_or(query.clone(), |last| query.after(last)))?;
         for info in &page {
             let at = store.thread(info.id().as_str())?.at(info.head())?;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use annals::history::{Snapshot, Thread};
+use annals::base::ThreadId;
+use annals::history::{Snapshot, Thread, ThreadQuery};
 use annals::store::{OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
@@ -71,20 +72,27 @@ pub(crate) fn leaving_no_empty<T>(
     done
 }
 
-/// Returns a thread that exists.
+/// Returns a thread by its id, or by the beginning of the id if it is unique.
 pub(crate) fn thread(store: &Store, name: &str) -> Result<Thread, CommandFailure> {
-    match existing(store, name)? {
-        Some(thread) => Ok(thread),
-        None => Err(unknown_thread(store, name)?),
+    if name.is_empty() || name.contains('\0') {
+        return Err(unknown_thread(store, name)?);
     }
+    store.find_thread(name).or_else(|error| match error {
+        StoreError::ThreadNotFound { .. } => Err(unknown_thread(store, name)?),
+        error => Err(error.into()),
+    })
 }
 
-fn existing(store: &Store, name: &str) -> Result<Option<Thread>, CommandFailure> {
-    if name.is_empty() || name.contains('\0') {
-        return Ok(None);
+/// Returns a thread by its whole id: for commands that delete.
+pub(crate) fn whole_thread(store: &Store, name: &str) -> Result<Thread, CommandFailure> {
+    let thread = thread(store, name)?;
+    match thread.id().as_str() {
+        id if id == name => Ok(thread),
+        id => {
+            let message = format!("{name} is the beginning of a thread id, and this command takes whole ids");
+            Err(CommandFailure::usage(message).hint(format!("did you mean {id}?")))
+        }
     }
-    let thread = store.thread(name)?;
-    Ok(thread.head()?.is_some().then_some(thread))
 }
 
 /// Returns the checkpoint of a point, in the grammar of [`Store::point`].
@@ -108,15 +116,46 @@ fn hinted(store: &Store, error: StoreError) -> Result<CommandFailure, CommandFai
     }
 }
 
+/// Threads that are compared with an unknown name: of those with the newest activity, and of those beside it in the
+/// order of ids.
+const COMPARED: usize = 200;
+
 fn unknown_thread(store: &Store, name: &str) -> Result<CommandFailure, CommandFailure> {
+    // A point is a thread with more behind it: its own error says what is wrong.
+    if name.contains(['@', '~']) {
+        match store.point(name) {
+            Ok(at) => {
+                let thread = at.point().thread.as_str();
+                let message = format!("{name} names a checkpoint, and this command takes a thread");
+                return Ok(CommandFailure::usage(message).hint(format!("the thread is {thread}")));
+            }
+            Err(StoreError::ThreadNotFound { .. }) => {}
+            Err(error) => return Ok(error.into()),
+        }
+    }
     let failure = CommandFailure::not_found("thread_not_found", format!("thread {name} is not in this store"));
-    let threads = store.threads()?;
-    let near = threads.iter().map(|thread| thread.id.as_str()).map(|id| (distance(name, id), id));
-    let near = near.filter(|(far, id)| *far <= 2.max(name.chars().count() / 3) || id.contains(name)).min();
-    Ok(failure.hint(match near {
-        Some((_, id)) => format!("did you mean {id}?"),
+    let mut known: Vec<String> = Vec::new();
+    for info in store.threads_with(ThreadQuery::new().limit(COMPARED))? {
+        known.push(info.id().as_str().to_owned());
+    }
+    let begin: String = name.chars().take(2).collect();
+    if let Ok(after) = ThreadId::new(&begin) {
+        let beside = store.backend().threads(Some(&after), COMPARED)?;
+        known.extend(beside.into_iter().map(|thread| thread.id.as_str().to_owned()));
+    }
+    Ok(failure.hint(match nearest(name, known.iter().map(String::as_str)) {
+        Some(id) => format!("did you mean {id}?"),
         None => "annals threads lists those that are".into(),
     }))
+}
+
+/// Returns the name that was meant by one that is not known; `None` if none is near.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let far = known.map(|known| (distance(name, known), known));
+    let is_near = |(far, known): &(usize, &str)| {
+        *far <= 2.max(name.chars().count() / 3) || !name.is_empty() && known.contains(name)
+    };
+    far.filter(is_near).min().map(|(_, known)| known)
 }
 
 /// Returns the number of characters to add, remove or replace to make one text of the other.

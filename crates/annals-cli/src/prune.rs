@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, count, escape, size};
-use crate::point::thread;
+use crate::point::whole_thread;
 
 pub(crate) fn run(args: &args::PruneArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let mut policy = PrunePolicy::new();
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &args::PruneArgs, store: &Store, out: &mut Printer) -> R
     if !args.runs.is_empty() {
         policy = policy.of_runs(args.runs.iter().copied());
     }
-    let mut threads = args.threads.iter().map(|name| thread(store, name)).collect::<Result<Vec<_>, _>>()?;
+    let mut threads = args.threads.iter().map(|name| whole_thread(store, name)).collect::<Result<Vec<_>, _>>()?;
     if args.all {
         for is_archived in [false, true] {
             let mut query = ThreadQuery::new().by_id().archived(is_archived);

@@ -1,8 +1,10 @@
 //! `annals search`: the items and values whose text holds every word, such as messages, newest first.
 //!
 //! JSON: `{"schema": 1, "hits": [{"thread", "namespace", "checkpoint", "created_at", "channel", "position", "key",
-//! "id", "role", "name", "node", "on_head", "snippet", "matches": [[from, to]]}], "next": cursor | null}`. `matches`
-//! are ranges of bytes of `snippet`; `next` continues the search with `--after`. Exit code 1 if nothing is found.
+//! "id", "role", "name", "node", "on_head", "carried", "partial", "snippet", "matches": [[from, to]]}], "next": cursor |
+//! null}`. `matches` are ranges of bytes of `snippet`; `next` continues the search with `--after`. `carried` is the
+//! checkpoint to which a compaction carried the message; `partial` says that it is half an answer at the head. Exit code
+//! 1 if nothing is found.
 
 use annals::store::{SearchHit, SearchQuery, Store};
 use serde_json::{Value as Json, json};
@@ -30,8 +32,8 @@ pub(crate) fn run(args: &args::SearchArgs, store: &Store, out: &mut Printer) -> 
         let short = hit.snapshot(store)?.short_id()?;
         let place = format!("{}@{short}{namespace}", escape(hit.point.thread.as_str()));
         let author = hit.role.as_deref().or(hit.node.as_deref()).unwrap_or(&hit.channel);
-        let mark = if hit.on_head { "" } else { "(past)" };
-        let cells = [&*place, &output::ago(now, hit.created_at), &escape(author), mark, &snippet(hit, out)];
+        let mark = mark(hit, store)?;
+        let cells = [&*place, &output::ago(now, hit.created_at), &escape(author), &mark, &snippet(hit, out)];
         rows.push(cells.map(str::to_owned).to_vec());
     }
     for line in columns(&rows) {
@@ -71,6 +73,19 @@ fn query(args: &args::SearchArgs, store: &Store) -> Result<SearchQuery, CommandF
     Ok(query)
 }
 
+/// Returns the mark of a hit: of the past, of half an answer, or of a message that a compaction carried on.
+fn mark(hit: &SearchHit, store: &Store) -> Result<String, CommandFailure> {
+    Ok(match &hit.carried {
+        Some(carried) => {
+            let to = store.thread(carried.thread.as_str())?.with_namespace(carried.namespace.clone());
+            format!("(carried to {})", to.at(carried.checkpoint)?.short_id()?)
+        }
+        None if hit.partial => "(half an answer)".to_owned(),
+        None if hit.on_head => String::new(),
+        None => "(past)".to_owned(),
+    })
+}
+
 /// Returns the snippet on one line, with its matches in colour.
 fn snippet(hit: &SearchHit, out: &Printer) -> String {
     let snippet = &hit.snippet;
@@ -108,6 +123,8 @@ fn document(hit: &SearchHit) -> Json {
         "name": hit.name,
         "node": hit.node.as_deref(),
         "on_head": hit.on_head,
+        "carried": hit.carried.as_ref().map(|carried| carried.checkpoint.to_string()),
+        "partial": hit.partial,
         "snippet": hit.snippet.text,
         "matches": matches.collect::<Vec<_>>(),
     })

@@ -1,10 +1,10 @@
 //! `annals show`: the state at a point, and the node that wrote each channel.
 //!
 //! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata", "status",
-//! "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "values": {channel: value}, "written_by":
-//! {channel: {"node", "back", "ordinal", "version"}}, "writes"?: [{"task", "index", "channel", "value"}], "input"?,
-//! "result"?}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
-//! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..]}`. `back` is the number of
+//! "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "partials": [{"channel", "started",
+//! "updated", "message"}], "values": {channel: value}, "written_by": {channel: {"node", "back", "ordinal", "version"}},
+//! "writes"?: [{"task", "index", "channel", "value"}], "input"?, "result"?}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
+//! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..], "partials": [..]}`. `back` is the number of
 //! checkpoints between the write and the point: `POINT~back`. Values are whole.
 
 use std::collections::HashMap;
@@ -24,6 +24,8 @@ use crate::words::{self, Waits, brief, item, message, metadata};
 
 /// The number of last items of a list that are shown among the other channels.
 const ITEMS_SHOWN: usize = 3;
+/// The number of characters that are shown of half an answer.
+const PARTIAL_CHARS: usize = 2_000;
 
 pub(crate) fn run(args: &args::ShowArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let at = resolve(store, &args.point)?;
@@ -84,15 +86,21 @@ fn part(at: &Snapshot, text: &str, out: &mut Printer) -> Result<u8, CommandFailu
 fn messages(at: &Snapshot, n: usize, out: &mut Printer) -> Result<u8, CommandFailure> {
     let channel = words::message_channel(at)?;
     let items: Vec<Json> = at.tail(&channel, n)?.iter().map(Value::to_json).collect();
+    let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel);
+    let halves: Vec<Json> = halves.map(|half| Value::Map(half.message.to_map()).to_json()).collect();
     if out.is_json() {
         let mut document = words::place(at);
         document["channel"] = json!(&*channel);
         document["messages"] = Json::Array(items);
+        document["partials"] = Json::Array(halves);
         out.json(&words::with_schema(document))?;
         return Ok(0);
     }
     for item in &items {
         out.line(message(item, 2_000))?;
+    }
+    for half in &halves {
+        out.line(format!("{} {}", message(half, PARTIAL_CHARS), out.open("(half an answer)")))?;
     }
     Ok(0)
 }
@@ -110,7 +118,8 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
     }
     let waits = Waits::of(at)?;
     let state = match &waits.status {
-        ThreadStatus::Done => "no task is due".to_owned(),
+        ThreadStatus::Done if waits.is_done() => "no task is due".to_owned(),
+        ThreadStatus::Done => format!("no task is due, {}", out.open(&waits.text(200))),
         ThreadStatus::Failed(_) | ThreadStatus::Stuck(_) => out.removed(&waits.text(200)),
         _ => out.open(&waits.text(200)),
     };
@@ -120,6 +129,11 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
         if let Some(value) = value {
             out.line(format!("  {title:<7} {}", brief(&value.to_json())))?;
         }
+    }
+    for partial in at.partials()? {
+        let age = output::ago(at.store().now(), partial.updated);
+        let said = message(&Value::Map(partial.message.to_map()).to_json(), PARTIAL_CHARS);
+        out.line(format!("  half    {} ({age}): {said}", escape(&partial.channel)))?;
     }
     out.line("")?;
     values(at, out)?;
@@ -187,6 +201,15 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
     let interrupts =
         interrupts.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
     let parent = words::stored_parent(at)?.as_ref().map(words::place);
+    let partials = at.partials()?;
+    let partials = partials.iter().map(|partial| {
+        json!({
+            "channel": partial.channel,
+            "started": partial.started.to_string(),
+            "updated": partial.updated.to_string(),
+            "message": Value::Map(partial.message.to_map()).to_json(),
+        })
+    });
     let mut document = json!({
         "schema": 1,
         "thread": record.point.thread.as_str(),
@@ -201,6 +224,7 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
         "next": at.next().collect::<Vec<_>>(),
         "tasks": tasks.collect::<Vec<_>>(),
         "questions": interrupts.collect::<Vec<_>>(),
+        "partials": partials.collect::<Vec<_>>(),
         "values": Value::Map(at.values()?).to_json(),
         "written_by": by,
     });

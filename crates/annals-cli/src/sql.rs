@@ -1,7 +1,8 @@
 //! `annals sql QUERY`: runs a query over the tables and views of the store, for reading only.
 //!
-//! The views are documented in `docs/format.md`. JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is
-//! `{"$bytes": base64}` as in every document. Rows are printed as they are read, so the document of a query that fails
+//! The views are documented in `docs/format.md`; those of [`views`](crate::sql_views) show objects and lists as JSON as
+//! well. JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is `{"$bytes": base64}` as in every document.
+//! With `--views`: `{"schema": 1, "views": [{"view", "columns": [..]}], "functions": [..]}`. Rows are printed as they are read, so the document of a query that fails
 //! after the first of them is not whole; the exit code tells. With `--csv` the rows are comma-separated values (RFC
 //! 4180).
 
@@ -9,13 +10,14 @@ use annals::base::Value;
 use annals::base::limits::{STATEMENT_BYTES_MAX, VALUE_BYTES_MAX};
 use annals::rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use annals::rusqlite::{Connection, Error as SqlError, ErrorCode, OpenFlags, limits::Limit, types::ValueRef};
+use annals::store::Store;
 use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
-use crate::output::{self, Printer, columns, cut, escape};
-use crate::point;
+use crate::output::{self, ColumnWidths, Printer, columns, cut, escape};
+use crate::{point, sql_views};
 
 /// The number of characters of a cell that are shown in columns; JSON and CSV have all.
 const CELL_CHARS: usize = 80;
@@ -33,9 +35,10 @@ const SQLITE_LIMITS: [(Limit, i32); 3] = [
 pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     // The store compares the schema with that of the format, so no view or trigger of a stranger runs. It is closed
     // last, as its reader removes the files beside the store.
-    let _store = point::open_to_read(named)?;
-    let connection = connect(named)?;
-    let mut statement = connection.prepare(&args.query).map_err(refused)?;
+    let store = point::open_to_read(named)?;
+    let connection = connect(named, &store)?;
+    let Some(query) = &args.query else { return list_views(&connection, out) };
+    let mut statement = connection.prepare(query).map_err(refused)?;
     if statement.expanded_sql().is_none() {
         return Err(sql_failure("the query is empty: it holds no statement"));
     }
@@ -58,14 +61,36 @@ pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer
     printer.finish()
 }
 
+/// Lists the views with their columns.
+fn list_views(connection: &Connection, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let mut statement = connection.prepare(sql_views::COLUMNS).map_err(refused)?;
+    let rows =
+        statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).map_err(refused)?;
+    let views: Vec<(String, String)> = rows.collect::<Result<_, _>>().map_err(refused)?;
+    if out.is_json() {
+        let view = |(view, columns): &(String, String)| json!({ "view": view, "columns": columns.split(", ").collect::<Vec<_>>() });
+        let views: Vec<Json> = views.iter().map(view).collect();
+        out.json(&json!({ "schema": 1, "views": views, "functions": sql_views::FUNCTIONS }))?;
+        return Ok(0);
+    }
+    let rows: Vec<Vec<String>> = views.into_iter().map(|(view, columns)| vec![view, columns]).collect();
+    for line in columns(&rows) {
+        out.line(line)?;
+    }
+    out.flush()?;
+    output::note(format!("functions: {}", sql_views::FUNCTIONS.join(", ")));
+    Ok(0)
+}
+
 /// Opens a second connection for reading, which can reach no other file.
-fn connect(named: NamedStore<'_>) -> Result<Connection, CommandFailure> {
+fn connect(named: NamedStore<'_>, store: &Store) -> Result<Connection, CommandFailure> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(point::named(named)?, flags).map_err(refused)?;
     for (limit, most) in SQLITE_LIMITS {
         connection.set_limit(limit, most).map_err(refused)?;
     }
     let mut connection = connection;
+    sql_views::add(&connection, store).map_err(refused)?;
     connection.authorizer(Some(decide)).map_err(refused)?;
     Ok(connection)
 }
@@ -100,7 +125,7 @@ fn refused(error: SqlError) -> CommandFailure {
 
 fn sql_failure(message: impl Into<String>) -> CommandFailure {
     let failure = CommandFailure::new(2, "sql", message);
-    failure.hint("docs/format.md lists the views: v_threads, v_checkpoints, v_messages and others")
+    failure.hint("annals sql --views lists the views and their columns")
 }
 
 fn value(cell: ValueRef<'_>) -> Value {
@@ -119,6 +144,8 @@ struct RowPrinter<'a> {
     csv: bool,
     /// The rows that are not printed yet.
     rows: Vec<Vec<Value>>,
+    widths: ColumnWidths,
+    is_begun: bool,
     any: bool,
     out: &'a mut Printer,
 }
@@ -133,7 +160,7 @@ impl<'a> RowPrinter<'a> {
             out.json_part(head.trim_end_matches("\n}"))?;
             out.json_part(",\n  \"rows\": [")?;
         }
-        Ok(Self { names, csv, rows: Vec::new(), any: false, out })
+        Ok(Self { names, csv, rows: Vec::new(), widths: ColumnWidths::default(), is_begun: false, any: false, out })
     }
 
     fn push(&mut self, row: Vec<Value>) -> Result<(), CommandFailure> {
@@ -157,15 +184,19 @@ impl<'a> RowPrinter<'a> {
         if self.rows.len() == PAGE_ROWS { self.page() } else { Ok(()) }
     }
 
-    /// Prints the rows in columns.
+    /// Prints the rows in columns; the first ones below the names of the columns.
     fn page(&mut self) -> Result<(), CommandFailure> {
-        let mut cells =
-            vec![self.names.iter().map(|name| cut(&escape(name), CELL_CHARS).into_owned()).collect::<Vec<_>>()];
+        let mut cells = Vec::with_capacity(self.rows.len() + 1);
+        if !self.is_begun {
+            let names = self.names.iter().map(|name| cut(&escape(name), CELL_CHARS).into_owned());
+            cells.push(names.collect::<Vec<_>>());
+        }
         for row in self.rows.drain(..) {
             cells.push(row.iter().map(|cell| cut(&escape(&text(cell)), CELL_CHARS).into_owned()).collect());
         }
-        for (at, line) in columns(&cells).iter().enumerate() {
-            self.out.row(if at == 0 { self.out.dim(line) } else { line.clone() })?;
+        for line in self.widths.lay(&cells) {
+            self.out.row(if self.is_begun { line } else { self.out.dim(&line) })?;
+            self.is_begun = true;
         }
         Ok(())
     }

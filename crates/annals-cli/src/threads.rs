@@ -3,8 +3,9 @@
 //! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "paused",
 //! "graph", "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches",
 //! "head", "step", "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck",
-//! "error", "wake_at", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a failure, or the
-//! reason of a cancellation. `checkpoints` and `branches` are null without `--count`: the count of a thread costs as
+//! "error", "wake_at", "partial", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
+//! failure, or the reason of a cancellation. `partial` is `{"channel", "words", "updated"}` of a message that is streamed
+//! or was cut off, or null. `checkpoints` and `branches` are null without `--count`: the count of a thread costs as
 //! much as it has checkpoints.
 
 use annals::base::Value;
@@ -97,7 +98,7 @@ impl ThreadTable {
             self.has_titles = !is_last || rows.iter().any(|row| row.info.title().is_some());
         }
         for row in rows {
-            let mut line = vec![cut(&escape(row.info.id().as_str()), 40).into_owned()];
+            let mut line = vec![cut(&escape(row.info.id().as_str()), out.id_cells()).into_owned()];
             line.extend(row.size.iter().flat_map(|size| [size.checkpoints.to_string(), size.branches.to_string()]));
             line.extend([
                 row.head.short_id()?,
@@ -124,7 +125,7 @@ impl Row {
         let thread = store.thread(info.id().as_str())?;
         let head = thread.at(info.head())?;
         let size = if has_counts { Some(thread.size()?) } else { None };
-        let waits = Waits::new(info.status(), head.next());
+        let waits = Waits::new(&info, head.next());
         Ok(Self { info, head, size, waits })
     }
 
@@ -157,6 +158,7 @@ impl Row {
             "status": status.as_str(),
             "error": error,
             "wake_at": wake_at,
+            "partial": self.waits.partial_json(),
             "next": self.head.next().collect::<Vec<_>>(),
             "questions": self.waits.interrupts().iter().map(Value::to_json).collect::<Vec<_>>(),
         })

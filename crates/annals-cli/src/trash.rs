@@ -14,14 +14,14 @@ use serde_json::json;
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, count, escape};
-use crate::point::thread;
+use crate::point::whole_thread;
 use crate::progress;
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
 pub(crate) fn run(args: &args::RmArgs, no_input: bool, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let threads = args.threads.iter().map(|name| thread(store, name)).collect::<Result<Vec<_>, _>>()?;
+    let threads = args.threads.iter().map(|name| whole_thread(store, name)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<&str> = threads.iter().map(|thread| thread.id().as_str()).collect();
     let what = match args.now {
         true => format!("{} would be deleted for good", count(ids.len(), "thread")),

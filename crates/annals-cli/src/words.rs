@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
+use annals::history::{PartialInfo, Snapshot, ThreadInfo, ThreadStatus};
 use annals::store::{Source, StoreError};
 use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
@@ -68,6 +68,8 @@ pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, CommandFailure>
 #[derive(Debug)]
 pub(crate) struct Waits {
     pub(crate) status: ThreadStatus,
+    /// The mark of a partial message.
+    pub(crate) partial: Option<PartialInfo>,
     /// The nodes that are due.
     due: String,
 }
@@ -76,14 +78,27 @@ impl Waits {
     /// Derives the state from a checkpoint, as a listing of threads does from the head.
     pub(crate) fn of(snapshot: &Snapshot) -> Result<Self, StoreError> {
         let head = snapshot.record().clone();
-        let writes = if head.tasks.is_empty() { Vec::new() } else { snapshot.writes()? };
+        let writes = snapshot.writes()?;
         let (seq, at) = (head.seq, head.created_at);
         let info = ThreadInfo::new(head, seq, at, Vec::new(), &writes)?;
-        Ok(Self::new(info.status(), snapshot.next()))
+        Ok(Self::new(&info, snapshot.next()))
     }
 
-    pub(crate) fn new<'a>(status: &ThreadStatus, due: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { status: status.clone(), due: tally(due) }
+    pub(crate) fn new<'a>(info: &ThreadInfo, due: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { status: info.status().clone(), partial: info.partial().cloned(), due: tally(due) }
+    }
+
+    /// Returns whether nothing is left to say of the state.
+    pub(crate) fn is_done(&self) -> bool {
+        self.status == ThreadStatus::Done && self.partial.is_none()
+    }
+
+    /// Returns the mark of a partial message as JSON.
+    pub(crate) fn partial_json(&self) -> Json {
+        self.partial.as_ref().map_or(Json::Null, |partial| {
+            let updated = partial.updated.to_string();
+            json!({ "channel": partial.channel, "words": partial.words, "updated": updated })
+        })
     }
 
     /// Returns the values of the open interrupts.
@@ -104,7 +119,14 @@ impl Waits {
             ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {}", escape(reason)),
             status => status.to_string(),
         };
-        cut(&text, max).into_owned()
+        match &self.partial {
+            None => cut(&text, max).into_owned(),
+            Some(partial) if self.status == ThreadStatus::Done => partial.to_string(),
+            Some(partial) => {
+                let mark = format!(", {partial}");
+                cut(&text, max.saturating_sub(mark.len())).into_owned() + &mark
+            }
+        }
     }
 }
 

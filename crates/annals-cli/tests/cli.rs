@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/answers.rs"]
+mod answers;
 #[path = "cli/contract.rs"]
 mod contract;
 #[path = "cli/differences.rs"]

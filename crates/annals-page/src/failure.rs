@@ -80,7 +80,7 @@ impl From<annals::Error> for Refusal {
         let (status, code) = match (error.kind(), error.as_store()) {
             (_, Some(E::ThreadNotFound { .. })) => (404, "thread_not_found"),
             (_, Some(E::CheckpointNotFound { .. })) => (404, "checkpoint_not_found"),
-            (_, Some(E::Ambiguous { .. })) => (400, "ambiguous"),
+            (_, Some(E::Ambiguous { .. } | E::AmbiguousThread { .. })) => (400, "ambiguous"),
             (_, Some(E::InvalidPoint { .. })) => (400, "invalid_point"),
             (_, Some(E::Id(_))) => (400, "invalid_id"),
             (_, Some(E::Codec(_))) | (ErrorKind::Corrupt, _) => (500, "corrupt"),

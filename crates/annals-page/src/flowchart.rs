@@ -22,6 +22,8 @@ pub(crate) struct ChartNode {
     pub(crate) is_marked: bool,
     /// False if no run reached it.
     pub(crate) is_seen: bool,
+    /// True for the end of the graph, which is drawn below all other nodes.
+    pub(crate) is_end: bool,
 }
 
 /// A transition between two nodes, by their numbers.
@@ -42,7 +44,9 @@ struct ChartPlaces {
 /// Adds the picture of a graph.
 pub(crate) fn add_to(html: &mut Html, nodes: &[ChartNode], edges: &[ChartEdge], label: &str) {
     debug_assert!(edges.iter().all(|edge| edge.from.max(edge.to) < nodes.len()), "an edge has two nodes");
-    let places = place(nodes, &layers(nodes.len(), edges));
+    let mut layers = layers(nodes.len(), edges);
+    put_end_last(nodes, &mut layers);
+    let places = place(nodes, &layers);
     let (width, height) = places.size;
     let (view_box, wide, high) = (format!("0 0 {width} {height}"), width.to_string(), height.to_string());
     let attributes = [
@@ -95,6 +99,13 @@ fn layers(nodes: usize, edges: &[ChartEdge]) -> Vec<usize> {
         }
     }
     layer.into_iter().map(|layer| layer.unwrap_or(0)).collect()
+}
+
+/// Puts the end of the graph below all other nodes: an edge that leaves early must not draw it beside them.
+fn put_end_last(nodes: &[ChartNode], layers: &mut [usize]) {
+    let others = nodes.iter().zip(&*layers).filter(|(node, _)| !node.is_end).map(|(_, layer)| layer + 1);
+    let last = others.max().unwrap_or(0);
+    nodes.iter().zip(layers).filter(|(node, _)| node.is_end).for_each(|(_, layer)| *layer = last);
 }
 
 fn place(nodes: &[ChartNode], layers: &[usize]) -> ChartPlaces {
@@ -157,10 +168,27 @@ mod tests {
     }
 
     #[test]
+    fn the_end_is_below_all_other_nodes() {
+        let node = |name: &str| ChartNode {
+            name: name.into(),
+            note: String::new(),
+            is_marked: false,
+            is_seen: true,
+            is_end: name == "(end)",
+        };
+        let nodes = ["(end)", "ask", "plan", "write"].map(node);
+        let edges = [edge(1, 2), edge(2, 3), edge(1, 0), edge(3, 0)];
+        let mut layers = layers(4, &edges);
+        assert_eq!(layers, [1, 0, 1, 2], "the shortest way to the end leads beside the second node");
+        put_end_last(&nodes, &mut layers);
+        assert_eq!(layers, [3, 0, 1, 2]);
+    }
+
+    #[test]
     fn a_picture_has_its_nodes_within_it() {
         let node = |name: &str| {
             let (is_marked, is_seen) = (name == "<a>", name != "b");
-            ChartNode { name: name.into(), note: "2".into(), is_marked, is_seen }
+            ChartNode { name: name.into(), note: "2".into(), is_marked, is_seen, is_end: name == "(end)" }
         };
         let nodes = [node("<a>"), node("b"), node(&"long ".repeat(20))];
         let edges = [edge(0, 1), edge(1, 2), ChartEdge { times: 0, ..edge(2, 0) }];

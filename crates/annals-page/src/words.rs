@@ -1,7 +1,7 @@
 //! Texts for the facts of a history: ages, sizes, numbers, statuses, values on one line.
 
 use annals::base::{Timestamp, Value};
-use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
+use annals::history::{PartialInfo, Snapshot, ThreadInfo, ThreadStatus};
 use annals::store::{Source, StoreError};
 use serde_json::{Value as Json, json};
 
@@ -154,12 +154,21 @@ pub(crate) fn made(at: &Snapshot, parent: Option<&Snapshot>) -> String {
     }
 }
 
-/// Derives the status from a checkpoint, as a listing of threads does from the head.
-pub(crate) fn status(at: &Snapshot) -> Result<ThreadStatus, StoreError> {
+/// Derives the status from a checkpoint, as a listing of threads does from the head, and the mark of half an answer.
+pub(crate) fn status(at: &Snapshot) -> Result<(ThreadStatus, Option<PartialInfo>), StoreError> {
     let head = at.record().clone();
-    let writes = if head.tasks.is_empty() { Vec::new() } else { at.writes()? };
+    let writes = at.writes()?;
     let (seq, created_at) = (head.seq, head.created_at);
-    Ok(ThreadInfo::new(head, seq, created_at, Vec::new(), &writes)?.status().clone())
+    let info = ThreadInfo::new(head, seq, created_at, Vec::new(), &writes)?;
+    Ok((info.status().clone(), info.partial().cloned()))
+}
+
+/// Returns the mark of half an answer as JSON.
+pub(crate) fn partial_json(partial: Option<&PartialInfo>) -> Json {
+    partial.map_or(
+        Json::Null,
+        |partial| json!({ "channel": partial.channel, "words": partial.words, "updated": partial.updated.to_string() }),
+    )
 }
 
 /// Returns a status with its cause: the open interrupts, the error, the time of waking.

@@ -10,6 +10,8 @@ mod browser;
 mod crowds;
 #[path = "page/forms.rs"]
 mod forms;
+#[path = "page/halves.rs"]
+mod halves;
 #[path = "page/hostile.rs"]
 mod hostile;
 #[path = "page/isolated.rs"]

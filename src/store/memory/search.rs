@@ -87,6 +87,8 @@ impl SearchedCheckpoint<'_> {
             name: entry.index.name.map(str::to_owned),
             node: task.and_then(|task| node(self.log, record, task)),
             on_head: self.is_on_head(channel, position)?,
+            carried: None,
+            partial: false,
             snippet: search.snippet(&entry),
         };
         if search.passes(&hit) {

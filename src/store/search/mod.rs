@@ -21,7 +21,8 @@ pub(super) use entry::{BegunWord, SearchedEntry};
 pub(super) use filter::{HitPlace, NewestHits, Search};
 pub(super) use grams::{Grams, push_token};
 
-use super::record::CheckpointRef;
+use super::error::StoreError;
+use super::record::{CheckpointRecord, CheckpointRef};
 use crate::base::Timestamp;
 use crate::base::limits::SEARCH_HITS_DEFAULT;
 
@@ -148,6 +149,67 @@ impl SearchQuery {
         self
     }
 
+    /// Returns whether hits must be on the head.
+    pub(crate) fn is_on_head(&self) -> bool {
+        self.on_head
+    }
+
+    /// Returns whether the page is the first one.
+    pub(crate) fn is_first_page(&self) -> bool {
+        self.after.is_none()
+    }
+
+    /// Returns the maximum number of hits of a page.
+    pub(crate) fn page_limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Returns the id of the only thread that is searched.
+    pub(crate) fn thread_id(&self) -> Option<&str> {
+        self.thread.as_deref()
+    }
+
+    /// Verifies the query.
+    pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        Search::of(self).map(|_| ())
+    }
+
+    /// Returns whether a hit passes the filters of its checkpoint.
+    pub(crate) fn fits(&self, hit: &SearchHit) -> Result<bool, StoreError> {
+        Ok(Search::of(self)?.passes(hit))
+    }
+
+    /// Returns the hit of a partial message at a head; `None` if it does not match or pass the filters.
+    pub(crate) fn partial_hit(
+        &self,
+        head: &CheckpointRecord,
+        partial: PartialText<'_>,
+    ) -> Result<Option<SearchHit>, StoreError> {
+        let search = Search::of(self)?;
+        let PartialText { channel, role, text, id, name, updated } = partial;
+        let matches = search.words.are_in(text, 0) && search.role.as_deref().is_none_or(|wanted| wanted == role);
+        if !matches || !search.reads(channel) {
+            return Ok(None);
+        }
+        let hit = SearchHit {
+            point: head.point.clone(),
+            seq: head.seq,
+            created_at: updated,
+            channel: channel.into(),
+            position: 0,
+            key: None,
+            role: Some(role.to_owned()),
+            id: id.map(ToOwned::to_owned),
+            name: name.map(ToOwned::to_owned),
+            node: None,
+            on_head: true,
+            carried: None,
+            partial: true,
+            snippet: search.words.snippet(text),
+        };
+        Ok(search.passes(&hit).then_some(hit))
+    }
+
     /// Continues after the page that returned this cursor. Hits of later commits come before it, so no hit is shown
     /// twice.
     #[must_use]
@@ -155,6 +217,17 @@ impl SearchQuery {
         self.after = Some(cursor);
         self
     }
+}
+
+/// A partial message, as a search reads it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartialText<'a> {
+    pub(crate) channel: &'a str,
+    pub(crate) role: &'a str,
+    pub(crate) text: &'a str,
+    pub(crate) id: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) updated: Timestamp,
 }
 
 /// How to index the texts of a store.
@@ -240,8 +313,13 @@ pub struct SearchHit {
     /// The node that wrote it; `None` for the input of a run and for an update.
     pub node: Option<Arc<str>>,
     /// True if it is in its channel at the head of its namespace: it was not edited or deleted, and its branch was not
-    /// abandoned.
+    /// abandoned. A message that a compaction carried on is there as well.
     pub on_head: bool,
+    /// The checkpoint that put the message at the place which it has at the head, if a compaction carried it there
+    /// under its id; `None` for a backend, whose hits [`Store::search`](crate::store::Store::search) merges.
+    pub carried: Option<CheckpointRef>,
+    /// True for a partial message at the head of a thread: it is in no list yet, and `point` is the head.
+    pub partial: bool,
     /// The text around the first match.
     pub snippet: Snippet,
 }
@@ -298,6 +376,13 @@ impl Snippet {
 /// The place of a hit in the order of a search. As text, it can be stored in an address and parsed again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SearchCursor(HitPlace);
+
+impl SearchCursor {
+    /// Returns the place before all hits of the log.
+    pub(crate) fn first() -> Self {
+        Self(HitPlace { seq: u64::MAX, channel: "".into(), position: u64::MAX })
+    }
+}
 
 impl fmt::Display for SearchCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

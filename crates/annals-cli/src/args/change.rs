@@ -34,7 +34,7 @@ pub(crate) struct RmArgs {
 pub(crate) struct UpdateArgs {
     /// Id of the thread
     pub(crate) thread: String,
-    /// Set a channel that holds one value; VALUE is JSON, or else a text
+    /// Set a channel that holds one value, or a member of it (plan.city=Thun); VALUE is JSON, or else a text
     #[arg(long, value_name = "CHANNEL=VALUE")]
     pub(crate) set: Vec<String>,
     /// Append an item to a list

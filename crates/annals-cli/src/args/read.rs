@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use annals::history::ThreadQuery;
+use annals::history::{StatusKind, ThreadQuery};
 use annals::store::{SearchCursor, Store};
 
 use crate::since::Since;
@@ -207,7 +207,7 @@ impl ThreadFilterArgs {
     /// Returns the query, without a limit.
     pub(crate) fn query(&self, store: &Store) -> ThreadQuery {
         let mut query = ThreadQuery::new().archived(self.archived);
-        query.status = self.status.map(StatusName::as_str);
+        query.status = self.status.map(StatusName::kind);
         query.project.clone_from(&self.project);
         query.label.clone_from(&self.label);
         query.graph.clone_from(&self.graph);
@@ -246,15 +246,15 @@ pub(crate) enum StatusName {
 }
 
 impl StatusName {
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(crate) fn kind(self) -> StatusKind {
         match self {
-            Self::Done => "done",
-            Self::Running => "running",
-            Self::Interrupted => "interrupted",
-            Self::Failed => "failed",
-            Self::Sleeping => "sleeping",
-            Self::Cancelled => "cancelled",
-            Self::Stuck => "stuck",
+            Self::Done => StatusKind::Done,
+            Self::Running => StatusKind::Running,
+            Self::Interrupted => StatusKind::Interrupted,
+            Self::Failed => StatusKind::Failed,
+            Self::Sleeping => StatusKind::Sleeping,
+            Self::Cancelled => StatusKind::Cancelled,
+            Self::Stuck => StatusKind::Stuck,
         }
     }
 }
@@ -373,7 +373,11 @@ pub(crate) struct TailArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SqlArgs {
     /// The query, such as "select thread, count(*) from v_messages group by 1"
-    pub(crate) query: String,
+    #[arg(required_unless_present = "views", conflicts_with = "views")]
+    pub(crate) query: Option<String>,
+    /// List the views with their columns
+    #[arg(long)]
+    pub(crate) views: bool,
     /// Print comma-separated values
     #[arg(long)]
     pub(crate) csv: bool,

@@ -153,6 +153,7 @@ fn every_document_has_its_documented_shape() {
         ("evolution", &["evolution", "trip", "plan.city"]),
         ("search", &["search", "hotel", "-n", "1"]),
         ("sql", &["sql", "select * from v_threads"]),
+        ("sql --views", &["sql", "--views"]),
         ("facts", &["facts", "trip", "--title", "Oslo", "--label", "a", "--project", "home"]),
         ("archive", &["archive", "trip"]),
         ("threads", &["threads", "--archived"]),

@@ -192,7 +192,7 @@ fn a_thread_is_restarted_from_a_step() {
     let ended = bench.annals(&["restart", "sum", "--json"]);
     assert_eq!((code(&ended), &document(&ended.stderr)["error"]["code"]), (2, &json!("invalid")), "{ended:?}");
     assert_eq!(code(&bench.annals(&["restart", "sum", "--from", "99"])), 3);
-    assert_eq!(code(&bench.annals(&["restart", "sum@~1", "--from", &number])), 3, "sum@~1 is not a thread");
+    assert_eq!(code(&bench.annals(&["restart", "sum@~1", "--from", &number])), 2, "sum@~1 is a checkpoint");
     assert_eq!(code(&bench.annals(&["restart", "nobody", "--from", &number])), 3);
     assert_eq!(bench.json(&["log", "sum"])["head"], before["head"], "nothing was written");
 

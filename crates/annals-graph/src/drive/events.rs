@@ -77,6 +77,32 @@ pub enum RunEventKind {
     },
 }
 
+/// Shows a line for a log: `2026-11-28T14:03:22Z thread order-0 graph order: failed: the message`. Values of interrupts
+/// are left out.
+impl fmt::Display for RunEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.at)?;
+        if let Some(thread) = &self.thread {
+            write!(f, "thread {thread} ")?;
+        }
+        write!(f, "graph {}: {}", self.graph, self.kind)
+    }
+}
+
+impl fmt::Display for RunEventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AttemptFailed { node, attempt, error, .. } => {
+                write!(f, "attempt {attempt} of {node} failed: {error}")
+            }
+            Self::Waiting { wake_at: Some(at), .. } => write!(f, "waiting until {at}"),
+            Self::Waiting { interrupts, .. } => write!(f, "waiting at {} interrupts", interrupts.len()),
+            Self::Ended { error: Some(error), .. } | Self::Stuck { error } => write!(f, "{}: {error}", self.as_str()),
+            _ => f.write_str(self.as_str()),
+        }
+    }
+}
+
 /// The outcome of a run that does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -254,5 +280,28 @@ pub(super) fn begin_kind(start: &RunStart, is_asleep: bool) -> Option<RunEventKi
 impl fmt::Debug for RunEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunEvents").field("graph", &self.graph).field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_line_of_a_log() {
+        let event = |kind| RunEvent {
+            thread: ThreadId::new("order-0").ok(),
+            graph: "order".into(),
+            run: RunId::from_bytes([0; 16]),
+            at: Timestamp::from_micros(1_795_884_420_006_191),
+            kind,
+        };
+        let failed = RunEventKind::Ended { outcome: RunEnd::Failed, error: Some("no stock".into()) };
+        let line = event(failed).to_string();
+        assert_eq!(line, "2026-11-28T16:47:00.006191Z thread order-0 graph order: failed: no stock");
+        let sleeps = RunEventKind::Waiting { interrupts: Vec::new(), wake_at: Some(Timestamp::from_micros(0)) };
+        assert!(event(sleeps).to_string().ends_with("waiting until 1970-01-01T00:00:00.000000Z"));
+        let alone = RunEvent { thread: None, ..event(RunEventKind::Started) };
+        assert!(alone.to_string().ends_with("Z graph order: started"));
     }
 }

@@ -188,6 +188,7 @@ impl SeenGraph {
                 .unwrap_or_default(),
             is_marked: own.contains(*name),
             is_seen: seen.contains(*name),
+            is_end: name.as_str() == END,
         };
         let edge = |(pair, times): (&(String, String), &u64)| {
             let (from, to) = (number(&pair.0)?, number(&pair.1)?);

@@ -19,7 +19,7 @@ mod threads;
 mod tree;
 
 use annals::history::{Snapshot, Thread};
-use annals::store::{Store, StoreError, ThreadQuery};
+use annals::store::{StatusKind, Store, StoreError, ThreadQuery};
 use serde_json::Value as Json;
 
 use crate::failure::Refusal;
@@ -102,9 +102,8 @@ impl Screen<'_> {
 
     /// Adds what every document shows.
     fn framed(&self, mut view: View) -> Result<View, Refusal> {
-        for (count, status) in view.counts.iter_mut().zip(["interrupted", "failed"]) {
-            let mut query = ThreadQuery::new().limit(COUNTED + 1);
-            query.status = Some(status);
+        for (count, status) in view.counts.iter_mut().zip([StatusKind::Interrupted, StatusKind::Failed]) {
+            let query = ThreadQuery::new().status(status).limit(COUNTED + 1);
             let found = self.store.threads_with(query)?.len();
             *count = if found > COUNTED { format!("{COUNTED}+") } else { found.to_string() };
         }

@@ -6,7 +6,7 @@ use annals::history::{OpenInterrupt, Snapshot, StepInfo, StepState, ThreadInfo, 
 use annals::store::{LeaseRecord, ThreadQuery};
 use serde_json::{Value as Json, json};
 
-use super::threads::{self, STATUSES};
+use super::threads;
 use super::{Screen, Shown, control, resume};
 use crate::address;
 use crate::failure::Refusal;
@@ -78,7 +78,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let mut documents: Vec<Json> = Vec::new();
     for (name, title) in SECTIONS.into_iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name)) {
         let mut query = ThreadQuery::new().limit(RUNS_MAX + 1);
-        query.status = STATUSES.into_iter().find(|known| *known == name);
+        query.status = name.parse().ok();
         let mut infos = screen.store.threads_with(query)?;
         let more = infos.len() > RUNS_MAX;
         infos.truncate(RUNS_MAX);

@@ -96,7 +96,9 @@ fn row(screen: &Screen<'_>, html: &mut Html, hit: &SearchHit) {
     let point = format!("{}@{}", thread_text(hit.point.thread.as_str()), hit.point.checkpoint);
     html.open("div", &[("class", "hit"), ("data-row", "")]);
     // The grammar of points names checkpoints of the root namespace alone.
-    if hit.point.namespace.is_root() {
+    if hit.partial {
+        html.text(&shortened(&hit.channel, 60)).literal(" ").link(&format!("/t/{}/talk", encode(&point)), "talk");
+    } else if hit.point.namespace.is_root() {
         let position = hit.position.to_string();
         let address = address::state(&format!("/t/{}", encode(&point)), [&*hit.channel, &position]);
         html.link(&address, &shortened(&format!("{} {}", hit.channel, hit.position), 60));
@@ -107,7 +109,12 @@ fn row(screen: &Screen<'_>, html: &mut Html, hit: &SearchHit) {
     for word in [hit.role.as_deref(), hit.name.as_deref(), hit.node.as_deref()].into_iter().flatten() {
         html.literal(" ").classed("span", "tag", &shortened(word, 40));
     }
-    let state = if hit.on_head { "in the present state" } else { "of the past" };
+    let state = match (&hit.carried, hit.partial, hit.on_head) {
+        (Some(_), ..) => "in the present state, carried by a compaction",
+        (None, true, _) => "half an answer",
+        (None, false, true) => "in the present state",
+        (None, false, false) => "of the past",
+    };
     html.literal(" ").classed("span", "dim", &format!("{} · {state}", ago(screen.store.now(), hit.created_at)));
     html.within("p", &[("dir", "auto"), ("class", "snippet")], |html| snippet(html, &hit.snippet));
     html.close("div");
@@ -141,6 +148,8 @@ fn document(hit: &SearchHit) -> Json {
         "name": hit.name,
         "node": hit.node.as_deref(),
         "on_head": hit.on_head,
+        "carried": hit.carried.as_ref().map(|carried| carried.checkpoint.to_string()),
+        "partial": hit.partial,
         "snippet": hit.snippet.text,
         "matches": hit.snippet.matches.iter().map(|found| [found.start, found.end]).collect::<Vec<_>>(),
     })

@@ -263,6 +263,15 @@ fn whole(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
         let by: serde_json::Map<String, Json> =
             at.blames()?.iter().map(|(channel, by)| (channel.to_string(), written_by(at, by))).collect();
         let values: Map = at.values()?;
+        let halves = at.partials()?;
+        let halves = halves.iter().map(|half| {
+            json!({
+                "channel": half.channel,
+                "started": half.started.to_string(),
+                "updated": half.updated.to_string(),
+                "message": Value::Map(half.message.to_map()).to_json(),
+            })
+        });
         return Ok(Shown::Json(json!({
             "schema": 1,
             "thread": record.point.thread.as_str(),
@@ -273,10 +282,11 @@ fn whole(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
             "created_at": at.created_at().to_string(),
             "run": record.run.map(|run| run.to_string()),
             "metadata": metadata(at),
-            "status": status(at)?.as_str(),
+            "status": status(at)?.0.as_str(),
             "next": at.next().collect::<Vec<_>>(),
             "tasks": tasks.collect::<Vec<_>>(),
             "questions": open.collect::<Vec<_>>(),
+            "partials": halves.collect::<Vec<_>>(),
             "values": Value::Map(values).to_json(),
             "written_by": by,
         })));

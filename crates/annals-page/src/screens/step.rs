@@ -67,11 +67,11 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
             html.link(&address::diff(&point_text(parent), &point_text(at)), "difference");
         });
         waterfall(&mut html, &parent.steps(ended_by(at))?, (parent.created_at(), at.created_at()));
-        tasks(&mut html, parent, &before, true)?;
+        tasks(screen, &mut html, parent, &before, true)?;
     }
     html.element("h2", &[], "changed");
     html.open("ul", &[]);
-    for step in &changed {
+    for step in changed.iter().filter(|step| shows_internal(screen) || !is_internal(&step.channel)) {
         html.open("li", &[]);
         html.link(&address::state(&address::point(at), [&*step.channel]), &shortened(&step.channel, 80));
         // The text of a value that is stored whole is the name alone.
@@ -82,8 +82,15 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
     if !at.record().tasks.is_empty() {
         html.element("h2", &[], "due after it");
         waterfall(&mut html, &at.steps(None)?, (at.created_at(), at.store().now()));
-        tasks(&mut html, at, &pending, false)?;
+        tasks(screen, &mut html, at, &pending, false)?;
     }
+    let is_shown = shows_internal(screen);
+    let (address, text) = match is_shown {
+        true => (String::new(), "without the internal channels"),
+        false => ("?internal=1".to_owned(), "with the internal channels"),
+    };
+    let address = format!("{}/step{address}", address::point(at));
+    html.within("p", &[("class", "dim")], |html| _ = html.link(&address, text));
     html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
     crate::values::ValueTree::add_without_links(&mut html, &metadata);
@@ -218,8 +225,26 @@ fn lane_document(step: &StepInfo, spans: &[StepSpan]) -> Json {
     json!({ "task": task, "node": &*step.name, "call": step.is_call, "state": state, "spans": spans })
 }
 
+/// Returns whether a channel is one of the executor: a trigger, or a value beside the state. Errors, interrupts and
+/// results are those of the user.
+fn is_internal(channel: &str) -> bool {
+    let is_of_user = ["__error__", "__interrupt__", "__return__", "__end__"].contains(&channel);
+    channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__") && !is_of_user
+}
+
+/// Returns whether the address asks for internal channels.
+fn shows_internal(screen: &Screen<'_>) -> bool {
+    screen.query.get("internal").is_some()
+}
+
 /// Adds the tasks of a checkpoint as lanes, each with its writes.
-fn tasks(html: &mut Html, of: &Snapshot, writes: &[WriteRecord], is_past: bool) -> Result<(), Refusal> {
+fn tasks(
+    screen: &Screen<'_>,
+    html: &mut Html,
+    of: &Snapshot,
+    writes: &[WriteRecord],
+    is_past: bool,
+) -> Result<(), Refusal> {
     html.open("div", &[("class", "lanes")]);
     for task in &of.record().tasks {
         let state = state(task.id, writes, is_past);
@@ -230,15 +255,16 @@ fn tasks(html: &mut Html, of: &Snapshot, writes: &[WriteRecord], is_past: bool) 
             html.literal(" ").classed("span", "dim", &format!("send {index}"));
         }
         html.close("h3");
-        task_writes(html, task, writes)?;
+        task_writes(screen, html, task, writes)?;
         html.classed("p", "dim", &format!("task {}", task.id)).close("div");
     }
     html.close("div");
     Ok(())
 }
 
-fn task_writes(html: &mut Html, task: &TaskRecord, writes: &[WriteRecord]) -> Result<(), Refusal> {
-    let own: Vec<&WriteRecord> = writes.iter().filter(|write| write.task == task.id).collect();
+fn task_writes(screen: &Screen<'_>, html: &mut Html, task: &TaskRecord, writes: &[WriteRecord]) -> Result<(), Refusal> {
+    let is_shown = |write: &&WriteRecord| shows_internal(screen) || !is_internal(&write.channel);
+    let own: Vec<&WriteRecord> = writes.iter().filter(|write| write.task == task.id).filter(is_shown).collect();
     html.open("table", &[("class", "rows")]).open("tbody", &[]);
     for write in own.iter().take(WRITES_MAX) {
         let value = write.to_value()?;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::{Damaged, ListItem, Snapshot};
+use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
 use annals::store::{CheckpointRecord, ItemRange};
 use serde_json::{Value as Json, json};
 
@@ -69,6 +69,8 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         document["schema"] = json!(1);
         document["channel"] = json!(&*channel);
         document["messages"] = Json::Array(messages);
+        let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel);
+        document["partials"] = halves.map(|half| Value::Map(half.message.to_map()).to_json()).collect();
         return Ok(Shown::Json(document));
     }
     // A page whose messages were all removed has an earlier one as well.
@@ -94,8 +96,11 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     for row in &rows {
         message(&mut html, at, &channel, row, &tree);
     }
+    let halves = if screen.query.number("before").is_none() { at.partials()? } else { Vec::new() };
+    let halves: Vec<PartialMessage> = halves.into_iter().filter(|half| *half.channel == *channel).collect();
+    halves.iter().for_each(|half| half_message(&mut html, at, half));
     html.close("ol");
-    if rows.is_empty() {
+    if rows.is_empty() && halves.is_empty() {
         html.classed("p", "dim", "no message is here");
     }
     Ok(View::new(format!("{} talk", name(&info)), html).live(thread.id().as_str()).into())
@@ -142,7 +147,11 @@ pub(super) fn message_channel(at: &Snapshot) -> Result<Option<Arc<str>>, Refusal
             return Ok(Some(channel.clone()));
         }
     }
-    Ok(channels.into_iter().find(|channel| &**channel == "messages"))
+    if let Some(channel) = channels.into_iter().find(|channel| &**channel == "messages") {
+        return Ok(Some(channel));
+    }
+    // The first message of a thread may be half an answer.
+    Ok(at.partials()?.into_iter().next().map(|half| half.channel.into()))
 }
 
 /// Reads the newest messages, or those before a position.
@@ -278,6 +287,22 @@ fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &
         content(html, value, &address);
     }
     calls(html, value, &address);
+    html.close("div").close("li");
+}
+
+/// Adds half an answer: a message that is streamed, or was cut off.
+fn half_message(html: &mut Html, at: &Snapshot, half: &PartialMessage) {
+    let value = Value::Map(half.message.to_map());
+    let class = format!("{} half", role(half.message.kind()));
+    html.open("li", &[("class", &class), ("data-row", "")]).open("div", &[("class", "margin")]);
+    html.classed("span", "role", half.message.kind()).literal("<br>");
+    let words = half.message.text().split_whitespace().count() as u64;
+    html.classed("span", "open", &format!("half an answer, {}", count(words, "word"))).literal("<br>");
+    html.element("time", &[("datetime", &half.updated.to_string())], &ago(at.store().now(), half.updated));
+    html.close("div").open("div", &[("class", "said")]);
+    let address = format!("{}/step", address::point(at));
+    content(html, &value, &address);
+    calls(html, &value, &address);
     html.close("div").close("li");
 }
 

@@ -1,7 +1,7 @@
 //! The screen of a thread at a point: the tree of branches, the timeline of steps, the state.
 
 use annals::base::{CheckpointId, NULL_TASK, Value};
-use annals::history::{Snapshot, Thread, ThreadInfo, ThreadStatus, short_ids};
+use annals::history::{PartialInfo, Snapshot, Thread, ThreadInfo, ThreadStatus, short_ids};
 use annals::store::{Source, WriteRecord};
 use serde_json::{Value as Json, json};
 
@@ -15,8 +15,8 @@ use crate::layout::View;
 use crate::limits::{RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
 use crate::plot;
 use crate::words::{
-    START, ago, brief, cost, count, interrupt, made, metadata, ran, rounded, shortened, span, status, status_text,
-    tally,
+    START, ago, brief, cost, count, interrupt, made, metadata, partial_json, ran, rounded, shortened, span, status,
+    status_text, tally,
 };
 
 /// The positions of the writes that hold the resume values and the interrupts of a task.
@@ -32,6 +32,7 @@ struct StepRow {
     /// The resume values that its tasks took, each with its interrupt if that is still stored.
     resumed: Vec<String>,
     status: Option<ThreadStatus>,
+    partial: Option<PartialInfo>,
 }
 
 impl StepRow {
@@ -136,9 +137,12 @@ fn rows(from: &Snapshot) -> Result<(Vec<StepRow>, Option<Snapshot>), Refusal> {
     for (at, (snapshot, short)) in line.iter().zip(shorts).enumerate() {
         let parent = line.get(at + 1).or(older.as_ref()).cloned();
         let changed = changed(snapshot, parent.as_ref())?;
-        let status = if at == 0 { Some(status(snapshot)?) } else { None };
+        let (status, partial) = match at {
+            0 => status(snapshot).map(|(status, partial)| (Some(status), partial))?,
+            _ => (None, None),
+        };
         let resumed = resumed(snapshot, parent.as_ref());
-        rows.push(StepRow { at: snapshot.clone(), parent, short, changed, resumed, status });
+        rows.push(StepRow { at: snapshot.clone(), parent, short, changed, resumed, status, partial });
     }
     debug_assert!(rows.len() <= STEPS_MAX, "a page has an end");
     Ok((rows, older))
@@ -206,6 +210,9 @@ pub(super) fn heading(
             info.status().as_str()
         };
         html.classed("span", class, &status_text(info.status(), "a run"));
+        if let Some(partial) = info.partial() {
+            html.text(" · ").classed("span", "open", &partial.to_string());
+        }
         if info.facts().is_paused {
             html.text(" · ").classed("span", "tag", "paused");
         }
@@ -255,6 +262,9 @@ fn timeline(html: &mut Html, rows: &[StepRow]) {
     {
         let class = if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
         html.classed("p", class, &status_text(status, &tally(row.at.next())));
+    }
+    if let Some(partial) = rows.first().and_then(|row| row.partial.as_ref()) {
+        html.classed("p", "open", &partial.to_string());
     }
     html.open("table", &[("class", "rows steps")]).open("thead", &[]).open("tr", &[]);
     for title in ["step", "by", "took", "", "changed", "tokens", "when", "id"] {
@@ -311,6 +321,7 @@ fn document(row: &StepRow) -> Json {
         "next": row.at.next().collect::<Vec<_>>(),
         "changed": row.changed.iter().map(ChannelStep::json).collect::<Vec<_>>(),
         "status": row.status.as_ref().map(ThreadStatus::as_str),
+        "partial": partial_json(row.partial.as_ref()),
         "questions": open.iter().map(Value::to_json).collect::<Vec<_>>(),
     })
 }

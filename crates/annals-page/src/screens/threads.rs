@@ -3,7 +3,7 @@
 use annals::base::ThreadId;
 use annals::base::{CheckpointId, Namespace, Timestamp, Value};
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::{CheckpointQuery, CheckpointRecord, ThreadQuery, ThreadSize};
+use annals::store::{CheckpointQuery, CheckpointRecord, StatusKind, ThreadQuery, ThreadSize};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -13,13 +13,21 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{ACTIVITY_MAX, THREADS_MAX};
 use crate::plot;
-use crate::words::{ago, cost, grouped, rounded, shortened, status_text, tally};
+use crate::words::{ago, cost, grouped, partial_json, rounded, shortened, status_text, tally};
 
 /// Bars of a sparkline.
 const SPARKS: usize = 12;
 
-/// The names of statuses.
-pub(super) const STATUSES: [&str; 7] = ["interrupted", "failed", "stuck", "running", "sleeping", "done", "cancelled"];
+/// The statuses, in the order in which a filter shows them.
+const STATUSES: [StatusKind; 7] = [
+    StatusKind::Interrupted,
+    StatusKind::Failed,
+    StatusKind::Stuck,
+    StatusKind::Running,
+    StatusKind::Sleeping,
+    StatusKind::Done,
+    StatusKind::Cancelled,
+];
 
 /// A thread with what its row shows.
 struct ThreadRow {
@@ -66,9 +74,10 @@ fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
         query = query.title_contains(text);
     }
     if let Some(name) = fields.get("status") {
-        query.status = STATUSES.into_iter().find(|known| *known == name);
+        let names = || STATUSES.map(StatusKind::as_str).join(", ");
+        query.status = name.parse().ok();
         if query.status.is_none() {
-            return Err(Refusal::usage(format!("{name} is not a status: {}", STATUSES.join(", "))));
+            return Err(Refusal::usage(format!("{name} is not a status: {}", names())));
         }
     }
     if let Some(text) = fields.get("since") {
@@ -119,7 +128,7 @@ fn facets(screen: &Screen<'_>, html: &mut Html) {
         html.within("label", &[], |html| {
             html.literal("status ").open("select", &[("name", "status")]);
             html.element("option", &[("value", "")], "any");
-            for status in STATUSES {
+            for status in STATUSES.map(StatusKind::as_str) {
                 let mut attributes = vec![("value", status)];
                 attributes.extend((screen.query.get("status") == Some(status)).then_some(("selected", "")));
                 html.element("option", &attributes, status);
@@ -160,6 +169,9 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
         let facts = row.info.facts();
         if facts.is_paused {
             html.literal(" ").classed("span", "tag", "paused");
+        }
+        if let Some(partial) = row.info.partial() {
+            html.literal(" ").classed("span", "tag", &partial.to_string());
         }
         if row.info.title().is_some() {
             html.literal(" ").classed("span", "dim", &shortened(id, 40));
@@ -253,6 +265,7 @@ fn document(row: &ThreadRow) -> Json {
         "status": status.as_str(),
         "error": error,
         "wake_at": wake_at,
+        "partial": partial_json(row.info.partial()),
         "next": row.head.tasks.iter().map(|task| &*task.name).collect::<Vec<_>>(),
         "questions": open.iter().map(Value::to_json).collect::<Vec<_>>(),
     })

@@ -142,6 +142,8 @@ impl EntryKey {
                 name: entry.index.name.map(str::to_owned),
                 node: task.map(|task| node(view, &record, task)).transpose()?.flatten(),
                 on_head: self.is_on_head(view, &record, channel)?,
+                carried: None,
+                partial: false,
                 snippet: search.snippet(&entry),
                 channel: Arc::clone(channel),
                 point: record.point.clone(),

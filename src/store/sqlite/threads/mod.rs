@@ -36,6 +36,7 @@ use crate::store::batch::NewWrites;
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::record::CheckpointRecord;
+use crate::store::status::PARTIAL;
 use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -204,10 +205,17 @@ pub(super) fn after_writes(
     }
     let thread = conn.prepare_cached(super::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
     let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
+    let has_partial = row.as_ref().is_some_and(|row| row.is_partial(&caches.keys));
     match row.and_then(|row| row.status).map(usize::try_from) {
-        Some(Ok(status)) if ThreadStatus::remains(status, writes) => Ok(()),
+        Some(Ok(status)) if ThreadStatus::remains(status, writes) && !changes_partial(writes, has_partial) => Ok(()),
         _ => undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ()),
     }
+}
+
+/// Returns whether writes set or clear a partial message, or may end the task of the one that there is.
+fn changes_partial(writes: &[NewWrites], has_partial: bool) -> bool {
+    let mut all = writes.iter().flat_map(|task| &task.writes);
+    all.any(|write| write.index == PARTIAL.1 || has_partial && write.index >= 0)
 }
 
 /// The checkpoints of a thread that the table follows in one step.
@@ -333,7 +341,8 @@ fn with_head(
     updated_at: crate::base::Timestamp,
 ) -> Res<ThreadInfo> {
     let fields = view.fields(&head.point.thread)?;
-    let writes = if head.tasks.is_empty() { Vec::new() } else { view.writes(&head.point)? };
+    // A head without tasks may have a partial message.
+    let writes = view.writes(&head.point)?;
     let seq = u64::try_from(newest).map_err(|_| corrupt(format!("checkpoint {newest}"), "its number is negative"))?;
     Ok(ThreadInfo::new(head, seq, updated_at, fields, &writes)?)
 }

@@ -11,7 +11,8 @@ use super::sql;
 use crate::base::internal::hash::{check64, keyed_checksum};
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
-use crate::store::threads::{ThreadInfo, ThreadQuery, ThreadStatus};
+use crate::store::status::StatusKind;
+use crate::store::threads::{ThreadInfo, ThreadQuery};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params};
 
@@ -33,13 +34,15 @@ pub(super) struct StateRow {
 #[derive(Clone, Copy)]
 enum Facet<'f> {
     All,
-    Status(&'f str),
+    Status(StatusKind),
     Project(&'f str),
     Label(&'f str),
     Graph(&'f str),
     Pinned,
     /// The rows of the thread are damaged, whatever its other facets are.
     Damaged,
+    /// The head of the thread has a partial message.
+    Partial,
     /// The tasks of the thread are due, and its run has this priority in the queue of a graph.
     Queue(&'f str, u8),
 }
@@ -53,12 +56,13 @@ impl Facet<'_> {
     fn number(self, keys: &Keys, place: u8) -> i64 {
         let (kind, text) = match self {
             Self::All => (0, ""),
-            Self::Status(name) => (1, name),
+            Self::Status(status) => (1, status.as_str()),
             Self::Project(name) => (2, name),
             Self::Label(name) => (3, name),
             Self::Graph(name) => (4, name),
             Self::Pinned => (5, ""),
             Self::Damaged => (6, ""),
+            Self::Partial => (7, ""),
             Self::Queue(name, priority) => (QUEUE_KIND + priority, name),
         };
         let mut bytes = vec![kind, place];
@@ -73,6 +77,9 @@ impl Facet<'_> {
     }
 }
 
+/// The number of places.
+const PLACES: u8 = 4;
+
 /// Returns the number of the place of a thread: a listing shows the threads of one place.
 fn place(is_archived: bool, is_trashed: bool) -> u8 {
     u8::from(is_archived) + 2 * u8::from(is_trashed)
@@ -80,13 +87,14 @@ fn place(is_archived: bool, is_trashed: bool) -> u8 {
 
 /// Returns the facet by which the threads of a query are read: the one that is likely to have the fewest.
 pub(super) fn facet_of(keys: &Keys, query: &ThreadQuery) -> i64 {
-    let rare = query.status.filter(|status| *status != ThreadStatus::NAMES[0]).map(Facet::Status);
+    let rare = query.status.filter(|status| *status != StatusKind::Done).map(Facet::Status);
     let facet = match query {
+        ThreadQuery { partial: true, .. } => Facet::Partial,
         ThreadQuery { label: Some(label), .. } => Facet::Label(label),
         ThreadQuery { project: Some(project), .. } => Facet::Project(project),
         ThreadQuery { pinned: Some(true), .. } => Facet::Pinned,
         ThreadQuery { graph: Some(graph), .. } => rare.unwrap_or(Facet::Graph(graph)),
-        ThreadQuery { status: Some(status), .. } => Facet::Status(status),
+        ThreadQuery { status: Some(status), .. } => Facet::Status(*status),
         _ => Facet::All,
     };
     facet.number(keys, place(query.archived, query.trashed))
@@ -109,11 +117,12 @@ impl StateRow {
             return Self { thread, newest, status: None, facets: vec![damaged_facet(keys)], counts: None };
         };
         let facts = info.facts();
-        let mut facets = vec![Facet::All, Facet::Status(info.status().as_str())];
+        let mut facets = vec![Facet::All, Facet::Status(info.status().kind())];
         facets.extend(facts.project.as_deref().map(Facet::Project));
         facets.extend(facts.labels.iter().map(|label| Facet::Label(label)));
         facets.extend(info.graph().map(Facet::Graph));
         facets.extend(facts.is_pinned.then_some(Facet::Pinned));
+        facets.extend(info.partial().map(|_| Facet::Partial));
         let queue = info.graph().filter(|_| info.is_queued());
         facets.extend(queue.map(|graph| Facet::Queue(graph, info.priority())));
         let place = place(facts.is_archived, facts.trashed_until.is_some());
@@ -123,6 +132,11 @@ impl StateRow {
         debug_assert!(facets.len() >= 2, "a thread has a status");
         let counts = info.counts().copied();
         Self { thread, newest, status: Some(info.status().number() as i64), facets, counts }
+    }
+
+    /// Returns whether the head of the thread has a partial message.
+    pub(super) fn is_partial(&self, keys: &Keys) -> bool {
+        (0..PLACES).any(|place| self.facets.contains(&Facet::Partial.number(keys, place)))
     }
 
     /// Decodes and verifies a row of `sql::STATE`.
