@@ -349,9 +349,12 @@ impl CommitExtras {
     /// Returns the partial messages at a head that the commit does not clear.
     pub(super) fn partials(&self, thread: &Thread, head: Option<CheckpointId>) -> Result<Vec<Partial>, Error> {
         let Some(head) = head else { return Ok(Vec::new()) };
-        let writes = thread.store().backend().writes(&thread.point(head))?;
+        // The writer knows without a read of a head that it has stored last, and that has no writes. If the head is
+        // another one by now, the commit is refused.
+        let stored = thread.store().backend().head_with_writes(thread.id(), thread.namespace())?;
+        let Some(stored) = stored.filter(|stored| stored.checkpoint == head) else { return Ok(Vec::new()) };
         // One that another program wrote in a form of its own stays where it is, and refuses no update.
-        let mut partials = thread.partials_among(head, &writes).unwrap_or_default();
+        let mut partials = thread.partials_among(head, &stored.writes).unwrap_or_default();
         let clears =
             |partial: &Partial| self.clears.iter().any(|of| (of.checkpoint, of.task) == (head, partial.task()));
         partials.retain(|partial| !clears(partial));
