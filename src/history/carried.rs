@@ -1,8 +1,8 @@
 //! Messages that a compaction carries on, as a search shows them.
 //!
-//! A compaction empties a list and puts a summary and the last messages into it, under the ids that they had. Invariant:
-//! a message is one hit, at the checkpoint that put it first, however often it was carried on with the same text.
-//! *Absent:* messages that are written again with another text: each text is a hit.
+//! A compaction empties a list and puts a summary and the last messages into it, under the ids that they had.
+//! Invariant: a message is one hit, at the checkpoint that put it first, however often it was carried on with the same
+//! text. *Absent:* messages that are written again with another text: each text is a hit.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ impl<'a> CarriedHits<'a> {
         let Some(id) = hit.id.clone() else { return Ok(Some(hit)) };
         let Some(at) = self.snapshot(&hit.point)? else { return Ok(Some(hit)) };
         if let Some(before) = self.carried_from(&at, &hit.channel, &id)? {
-            // Among the hits on heads there is no other one of this message.
+            // The filter on heads leaves out the put that was the first.
             return if self.query.is_on_head() { self.first_hit(hit, before, &id) } else { Ok(None) };
         }
         if !hit.on_head

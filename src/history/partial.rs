@@ -85,9 +85,9 @@ impl PartialMessage {
 
 /// A partial message at the head of a thread, to keep or to discard. Returned by [`Thread::partial`].
 ///
-/// One that is neither kept nor discarded is not lost: the next append to its channel
-/// ([`Thread::append`], [`Thread::write`], [`Thread::update`], another streamed message) keeps it, before what it
-/// appends, and any other write takes it along to the new head.
+/// One that is neither kept nor discarded is not lost: the next append to its channel ([`Thread::append`],
+/// [`Thread::write`], [`Thread::update`], another streamed message) keeps it, before its own messages, and any other
+/// write takes it along to the new head.
 #[derive(Clone)]
 pub struct Partial {
     thread: Thread,

@@ -4,8 +4,8 @@
 //! points. *Absent:* the names of branches that hold a tilde or begin with a brace.
 //!
 //! Invariant: a text with a whole thread id names the same checkpoint however the ids of other threads look, because a
-//! thread id is either quoted or the longest beginning of the text that is a thread of the store. The beginning of an id
-//! stands for its thread only if the text holds no whole id.
+//! thread id is either quoted or the longest beginning of the text that is a thread of the store. The beginning of an
+//! id stands for its thread only if the text holds no whole id.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::thread::Thread;
 /// The fewest characters of the beginning of a thread id, as of a checkpoint id.
 const THREAD_CHARS_MIN: usize = 4;
 /// The threads that an ambiguous beginning names.
-const THREADS_NAMED_MAX: usize = 5;
+const THREADS_NAMED: usize = 5;
 
 /// The checkpoint at which a point begins, before it goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,9 +149,11 @@ impl Store {
     /// | `trip@by-train` | the last one of the branch `by-train` |
     /// | `trip@1f0c9a` | the one whose id begins so; the whole id is a beginning too, hyphens are optional |
     /// | `trip~3`, `trip@1f0c9a~3` | three checkpoints before; `~` alone is `~1` |
-    /// | `trip@{2h}`, `trip@{1h30m}` | the newest one that was made until that long ago; units: `ms`, `s`, `m`, `h`, `d`, `w` |
+    /// | `trip@{2h}`, `trip@{1h30m}` | the newest one that was made until that long ago; units: `ms`, `s`, `m`, `h`,
+    /// `d`, `w` |
     /// | `trip@{yesterday}` | the same as `trip@{24h}` |
-    /// | `trip@{2026-11-21T01:16:57+01:00}` | the newest one that was made until a timestamp of RFC 3339; a date is its midnight in UTC |
+    /// | `trip@{2026-11-21T01:16:57+01:00}` | the newest one that was made until a timestamp of RFC 3339; a date is its
+    /// midnight in UTC |
     /// | `trip@{step:12}` | the newest one of the head's lineage with that step |
     /// | `"me@home"@{2h}` | a thread id in double quotes, in which `\"` and `\\` stand for `"` and `\` |
     ///
@@ -279,8 +281,8 @@ impl Store {
     /// Returns the thread with an id, or the only one whose id begins with a text of at least four characters.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`]; [`StoreError::AmbiguousThread`] if several ids begin so; [`StoreError::Id`] if the
-    /// text is not valid as an id; [`StoreError::Read`], [`StoreError::Corrupt`].
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::AmbiguousThread`] if several ids begin so; [`StoreError::Id`] if
+    /// the text is not valid as an id; [`StoreError::Read`], [`StoreError::Corrupt`].
     ///
     /// # Example
     /// ```
@@ -312,7 +314,7 @@ impl Store {
             return Ok(None);
         }
         // Ids with the same beginning are neighbours.
-        let beside = self.backend().threads(Some(&after), THREADS_NAMED_MAX)?.into_iter();
+        let beside = self.backend().threads(Some(&after), THREADS_NAMED)?.into_iter();
         let matches = beside.map(|record| record.id).take_while(|id| id.as_str().starts_with(text));
         let matches: Vec<ThreadId> = matches.collect();
         match &matches[..] {

@@ -18,8 +18,8 @@ impl Store {
     /// in any case.
     ///
     /// A message that a compaction carries on under its id is one hit, at the checkpoint that put it first:
-    /// [`SearchHit::carried`] says where it was carried. The partial messages at the heads of threads come first, on the
-    /// first page ([`SearchHit::partial`]).
+    /// [`SearchHit::carried`] says where it was carried. The partial messages at the heads of threads come first, on
+    /// the first page ([`SearchHit::partial`]).
     ///
     /// Without an index it reads the items and values that the filters leave, so its time is that of their number:
     /// [`Store::enable_search`] makes one, and [`SearchQuery::thread`] narrows a search.

@@ -310,7 +310,7 @@ fn keep_partials(
 ) -> Result<(), Error> {
     for partial in with.partials(thread, head)? {
         let is_of_channel = |(field, _): &(usize, BoxWrite)| &**layout.name(*field) == partial.channel();
-        // A write that empties the list is a compaction: what is kept comes after it.
+        // A write that empties the list is a compaction: the kept message comes after it.
         let emptied = writes.iter().rposition(|write| is_of_channel(write) && empties(layout, write));
         let first = emptied.map(|at| at + 1).or_else(|| writes.iter().position(is_of_channel));
         let kept =

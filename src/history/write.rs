@@ -430,7 +430,7 @@ fn keep_partials(
         let mut of_channel = writes.iter_mut().filter(|(name, _)| name == partial.channel());
         match of_channel.find(|(_, items)| items.iter().any(is_message)) {
             Some((_, items)) => {
-                // A write that empties the list is a compaction: what is kept comes after it.
+                // A write that empties the list is a compaction: the kept message comes after it.
                 let is_emptying = |item: &NewItem| matches!(item, NewItem::Message(message) if message.is_remove_all());
                 let at = items.iter().rposition(is_emptying).map_or(0, |_| items.len());
                 items.insert(at, NewItem::Message(partial.aborted()));

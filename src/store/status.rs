@@ -14,7 +14,7 @@ use crate::base::{Timestamp, Value};
 /// The channel and the index of the special write that holds a partial message.
 pub(crate) const PARTIAL: (&str, i32) = ("__partial__", -10);
 
-/// The status of a thread without its values: what a listing asks for.
+/// The status of a thread without its values, as the filter of a listing.
 ///
 /// # Example
 /// ```

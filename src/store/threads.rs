@@ -354,7 +354,7 @@ impl ThreadInfo {
     }
 
     /// Returns the mark of the partial message at the head, if there is one: an answer that is streamed, or was cut
-    /// off. The status says nothing of it: nobody knows whether its writer goes on.
+    /// off. The status does not depend on it, because its writer may go on.
     pub fn partial(&self) -> Option<&PartialInfo> {
         self.partial.as_ref()
     }

@@ -4,9 +4,9 @@
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
 //! "added"?, "edited"?}], "status", "partial", "questions": [..]}], "more": bool}`. `status` is null but at the ends of
-//! branches; `partial` is `{"channel", "words", "updated"}` of a message that is streamed there or was cut off, or null.
-//! `forked_from` is `{"thread", "checkpoint"}` or null; `questions` are the values of open interrupts at the ends of
-//! branches.
+//! branches; `partial` is `{"channel", "words", "updated"}` of a message that is streamed there or was cut off, or
+//! null. `forked_from` is `{"thread", "checkpoint"}` or null; `questions` are the values of open interrupts at the ends
+//! of branches.
 
 use std::collections::{HashMap, HashSet};
 

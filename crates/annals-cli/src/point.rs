@@ -121,7 +121,7 @@ fn hinted(store: &Store, error: StoreError) -> Result<CommandFailure, CommandFai
 const COMPARED: usize = 200;
 
 fn unknown_thread(store: &Store, name: &str) -> Result<CommandFailure, CommandFailure> {
-    // A point is a thread with more behind it: its own error says what is wrong.
+    // The error of a point says more than that of a thread.
     if name.contains(['@', '~']) {
         match store.point(name) {
             Ok(at) => {

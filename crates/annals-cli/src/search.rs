@@ -1,10 +1,10 @@
 //! `annals search`: the items and values whose text holds every word, such as messages, newest first.
 //!
 //! JSON: `{"schema": 1, "hits": [{"thread", "namespace", "checkpoint", "created_at", "channel", "position", "key",
-//! "id", "role", "name", "node", "on_head", "carried", "partial", "snippet", "matches": [[from, to]]}], "next": cursor |
-//! null}`. `matches` are ranges of bytes of `snippet`; `next` continues the search with `--after`. `carried` is the
-//! checkpoint to which a compaction carried the message; `partial` says that it is half an answer at the head. Exit code
-//! 1 if nothing is found.
+//! "id", "role", "name", "node", "on_head", "carried", "partial", "snippet", "matches": [[from, to]]}], "next": cursor
+//! | null}`. `matches` are ranges of bytes of `snippet`; `next` continues the search with `--after`. `carried` is the
+//! checkpoint to which a compaction carried the message; `partial` says that it is half an answer at the head. Exit
+//! code 1 if nothing is found.
 
 use annals::store::{SearchHit, SearchQuery, Store};
 use serde_json::{Value as Json, json};

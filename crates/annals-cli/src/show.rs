@@ -3,9 +3,10 @@
 //! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata", "status",
 //! "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "partials": [{"channel", "started",
 //! "updated", "message"}], "values": {channel: value}, "written_by": {channel: {"node", "back", "ordinal", "version"}},
-//! "writes"?: [{"task", "index", "channel", "value"}], "input"?, "result"?}`. With PATH: `{"schema": 1, "thread", "checkpoint", "channel", "path", "value", "written_by"}`; with
-//! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..], "partials": [..]}`. `back` is the number of
-//! checkpoints between the write and the point: `POINT~back`. Values are whole.
+//! "writes"?: [{"task", "index", "channel", "value"}], "input"?, "result"?}`. With PATH: `{"schema": 1, "thread",
+//! "checkpoint", "channel", "path", "value", "written_by"}`; with `--messages`: `{"schema": 1, "thread", "checkpoint",
+//! "channel", "messages": [..], "partials": [..]}`. `back` is the number of checkpoints between the write and the
+//! point: `POINT~back`. Values are whole.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! The views are documented in `docs/format.md`; those of [`views`](crate::sql_views) show objects and lists as JSON as
 //! well. JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is `{"$bytes": base64}` as in every document.
-//! With `--views`: `{"schema": 1, "views": [{"view", "columns": [..]}], "functions": [..]}`. Rows are printed as they are read, so the document of a query that fails
-//! after the first of them is not whole; the exit code tells. With `--csv` the rows are comma-separated values (RFC
-//! 4180).
+//! With `--views`: `{"schema": 1, "views": [{"view", "columns": [..]}], "functions": [..]}`. Rows are printed as they
+//! are read, so the document of a query that fails after the first of them is not whole; the exit code tells. With
+//! `--csv` the rows are comma-separated values (RFC 4180).
 
 use annals::base::Value;
 use annals::base::limits::{STATEMENT_BYTES_MAX, VALUE_BYTES_MAX};

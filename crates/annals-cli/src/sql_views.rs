@@ -1,4 +1,4 @@
-//! The views of `annals sql` that decode what the views of the file leave encoded.
+//! Views and functions of `annals sql`, which show encoded values as JSON.
 //!
 //! The file is read by any SQLite, so its own views show scalars. The connection of this command has functions of the
 //! library, and temporary views of the same names that use them: a query reads these, and `main.v_state` is the view of
@@ -16,55 +16,11 @@ pub(crate) const FUNCTIONS: [&str; 2] = [
     "annals_value(thread, namespace, checkpoint, channel): JSON of a channel",
 ];
 
-/// The views of the file with their columns.
-pub(crate) const COLUMNS: &str = "SELECT v.name, group_concat(c.name, ', ' ORDER BY c.cid) FROM main.sqlite_schema v \
-     JOIN pragma_table_info(v.name) c WHERE v.type = 'view' GROUP BY v.name ORDER BY v.name";
+/// The query of the views of the file with their columns.
+pub(crate) const COLUMNS: &str = include_str!("sql/columns.sql");
 
-/// The bytes of a payload, or of a value that is stored in its row.
-macro_rules! encoded {
-    ($of:literal) => {
-        concat!(
-            "coalesce(",
-            $of,
-            ".inline, (SELECT coalesce((SELECT b.data FROM main.blob b \
-             WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data) FROM main.payload p \
-             WHERE p.id = ",
-            $of,
-            ".payload AND p.form < 4))"
-        )
-    };
-}
-
-/// Channels that only trigger nodes, and the values of the executor, are left out; the result of a workflow is not.
-const VIEWS: &str = concat!(
-    "CREATE TEMP VIEW v_state AS SELECT s.thread, s.namespace, s.channel, s.seq, s.version, s.kind, s.payload, \
-       s.inline, coalesce(s.json, annals_value(s.thread, s.namespace, \
-         (SELECT k.id FROM main.checkpoint k WHERE k.seq = s.seq), s.channel)) AS json \
-     FROM main.v_state s WHERE s.channel NOT LIKE 'branch:to:%' AND s.channel NOT LIKE 'join:%' \
-       AND (substr(s.channel, 1, 2) <> '__' OR s.channel = '__end__');
-     CREATE TEMP VIEW v_channel_versions AS SELECT v.thread, v.namespace, v.branch, v.ordinal, v.seq, v.channel, v.key, \
-       v.version, v.kind, v.task, v.payload, v.inline, coalesce(v.json, annals_json(",
-    encoded!("v"),
-    ")) AS json FROM main.v_channel_versions v;
-     CREATE TEMP VIEW v_writes AS SELECT w.thread, w.namespace, w.checkpoint, w.task, w.idx, w.part, w.channel, \
-       w.consumed_by, w.path, w.payload, w.inline, w.seq, w.position, coalesce(w.json, annals_json(",
-    encoded!("w"),
-    ")) AS json FROM main.v_writes w;
-     CREATE TEMP VIEW v_signals AS SELECT s.thread, s.name, s.position, s.seq, s.sent_at, s.received_at, s.payload, \
-       s.inline, coalesce(s.json, annals_json(",
-    encoded!("s"),
-    ")) AS json FROM main.v_signals s;
-     CREATE TEMP VIEW v_steps AS SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, s.position, s.task, s.node, \
-       s.state, s.started_at, s.ended_at, s.seconds, s.error, s.attempt, s.handled, s.is_call, s.wake_at, s.attempts, \
-       coalesce(s.result, (SELECT annals_json(",
-    encoded!("w"),
-    ") FROM main.v_writes w WHERE w.seq = s.seq AND w.task = s.task AND w.idx >= 0 \
-         AND w.channel IN ('__return__', '__end__') LIMIT 1)) AS result FROM main.v_steps s;
-     CREATE TEMP VIEW v_operations AS SELECT o.seq, o.operation, o.kind, o.at, coalesce(o.actor, \
-       (SELECT k.metadata ->> '$.actor' FROM main.checkpoint k WHERE o.operation IS NULL AND k.seq = o.seq \
-         AND typeof(k.metadata) = 'text' AND json_valid(k.metadata))) AS actor, o.thread, o.run, o.checkpoint, o.changes \
-     FROM main.v_operations o;"
-);
+/// The temporary views.
+const VIEWS: &str = include_str!("sql/views.sql");
 
 /// Adds the functions and the views to a connection. `store` reads the states for them.
 pub(crate) fn add(connection: &Connection, store: &Store) -> Result<(), SqlError> {
@@ -75,7 +31,7 @@ pub(crate) fn add(connection: &Connection, store: &Store) -> Result<(), SqlError
     connection.execute_batch(VIEWS)
 }
 
-/// Returns an encoded value as JSON; `None` for what is not one, as a sealed value.
+/// Returns an encoded value as JSON; `None` if the bytes are not one, as those of a sealed value.
 fn decoded(call: &Context<'_>) -> Option<String> {
     let ValueRef::Blob(bytes) = call.get_raw(0) else { return None };
     let value: Value = decode_bytes(Codec::MsgPack, bytes).ok()?;

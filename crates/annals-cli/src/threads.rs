@@ -4,9 +4,9 @@
 //! "graph", "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches",
 //! "head", "step", "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck",
 //! "error", "wake_at", "partial", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
-//! failure, or the reason of a cancellation. `partial` is `{"channel", "words", "updated"}` of a message that is streamed
-//! or was cut off, or null. `checkpoints` and `branches` are null without `--count`: the count of a thread costs as
-//! much as it has checkpoints.
+//! failure, or the reason of a cancellation. `partial` is `{"channel", "words", "updated"}` of a message that is
+//! streamed or was cut off, or null. `checkpoints` and `branches` are null without `--count`: the count of a thread
+//! costs as much as it has checkpoints.
 
 use annals::base::Value;
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus};

@@ -1,8 +1,8 @@
 //! `annals update`: sets channels of a thread and appends to lists, in one commit, without a graph.
 //!
 //! JSON: `{"schema": 1, "thread", "checkpoint", "parent"}`. A value is JSON; any other text stands for itself. An
-//! object with a content and a type or a role is a message. `--set plan.city=Thun` sets a member of the value of `plan`,
-//! as the other commands read that text.
+//! object with a content and a type or a role is a message. `--set plan.city=Thun` sets a member of the value of
+//! `plan`, as the other commands read that text.
 
 use annals::base::{CheckpointId, Map, Value};
 use annals::history::{NewItem, Snapshot, Thread};

@@ -1,5 +1,5 @@
-//! What an investigator asks of a store: half answers, messages that were carried on, values in SQL, and names of
-//! threads and channels that are not quite right.
+//! Questions of an investigator: half answers, messages that were carried on, values in SQL, and names of threads and
+//! channels that are not quite right.
 
 use std::time::Duration;
 

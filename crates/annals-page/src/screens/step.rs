@@ -84,13 +84,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
         waterfall(&mut html, &at.steps(None)?, (at.created_at(), at.store().now()));
         tasks(screen, &mut html, at, &pending, false)?;
     }
-    let is_shown = shows_internal(screen);
-    let (address, text) = match is_shown {
-        true => (String::new(), "without the internal channels"),
-        false => ("?internal=1".to_owned(), "with the internal channels"),
-    };
-    let address = format!("{}/step{address}", address::point(at));
-    html.within("p", &[("class", "dim")], |html| _ = html.link(&address, text));
+    internal_link(screen, &mut html, at);
     html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
     crate::values::ValueTree::add_without_links(&mut html, &metadata);
@@ -230,6 +224,16 @@ fn lane_document(step: &StepInfo, spans: &[StepSpan]) -> Json {
 fn is_internal(channel: &str) -> bool {
     let is_of_user = ["__error__", "__interrupt__", "__return__", "__end__"].contains(&channel);
     channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__") && !is_of_user
+}
+
+/// Adds a link to the screen with the internal channels, or without them.
+fn internal_link(screen: &Screen<'_>, html: &mut Html, at: &Snapshot) {
+    let (query, text) = match shows_internal(screen) {
+        true => ("", "without the internal channels"),
+        false => ("?internal=1", "with the internal channels"),
+    };
+    let address = format!("{}/step{query}", address::point(at));
+    html.within("p", &[("class", "dim")], |html| _ = html.link(&address, text));
 }
 
 /// Returns whether the address asks for internal channels.

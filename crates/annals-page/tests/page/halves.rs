@@ -1,4 +1,4 @@
-//! Half answers, messages that were carried on, and what a screen leaves out unless it is asked for.
+//! Half answers, messages that were carried on, and the internal channels, which a screen leaves out.
 
 use std::time::Duration;
 
