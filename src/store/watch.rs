@@ -104,14 +104,46 @@ mod tests {
         let signal = LogSignal::default();
         let seen = signal.count();
         signal.notify();
-        assert!(signal.wait(seen, Duration::from_secs(60)));
+        assert!(signal.wait(seen, Duration::from_secs(300)));
         assert!(!signal.wait(signal.count(), Duration::from_millis(1)));
         std::thread::scope(|scope| {
             let (signal, seen) = (&signal, signal.count());
-            let waiter = scope.spawn(move || signal.wait(seen, Duration::from_secs(60)));
+            let waiter = scope.spawn(move || signal.wait(seen, Duration::from_secs(300)));
             signal.notify();
             assert!(waiter.join().unwrap());
         });
         assert_eq!(signal.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    /// Counts the looks; nothing has changed at any of them.
+    #[derive(Debug)]
+    struct CountedLooks(Arc<AtomicU64>);
+
+    impl LogProbe for CountedLooks {
+        fn has_changed(&mut self) -> Result<bool, StoreError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(false)
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_next_look_at_the_probe() {
+        const {
+            assert!(
+                WATCH_INTERVAL.as_millis() <= 20,
+                "a follower is told of another process within a tenth of a second"
+            )
+        };
+        let (signal, looks) = (Arc::new(LogSignal::default()), Arc::new(AtomicU64::new(0)));
+        let mut watch = LogWatch::new(Arc::clone(&signal), Some(Box::new(CountedLooks(Arc::clone(&looks)))));
+        for count in 1..=3 {
+            // A caller that may wait for ever.
+            assert!(!watch.wait(signal.count(), Duration::MAX).unwrap());
+            assert_eq!(looks.load(Ordering::SeqCst), count);
+        }
+        let seen = signal.count();
+        signal.notify();
+        assert!(watch.wait(seen, Duration::MAX).unwrap());
+        assert_eq!(looks.load(Ordering::SeqCst), 3, "a commit of this process needs no look");
     }
 }

@@ -42,10 +42,10 @@ fn partial_text(thread: &Thread) -> Option<String> {
     thread.partial().unwrap().map(|partial| partial.message().text().into_owned())
 }
 
-/// Pushes a chunk, and waits until it is persisted.
+/// Pushes a chunk, and waits until it is persisted, for some minutes at most.
 fn push(writer: &mut MessageWriter, thread: &Thread, text: &str, whole: &str) {
     writer.push(text);
-    for _ in 0..20_000 {
+    for _ in 0..200_000 {
         if partial_text(thread).as_deref() == Some(whole) {
             return;
         }

@@ -21,7 +21,7 @@ struct Count {
 }
 
 /// Longer than any wait of a test that passes.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 /// The variable with the path of the file that the other process writes.
 const WATCHED: &str = "ANNALS_WATCHED";
@@ -107,7 +107,7 @@ fn a_handle_for_reading_follows_another_one() {
 }
 
 #[test]
-fn a_follower_is_told_of_another_process_within_a_tenth_of_a_second() {
+fn a_follower_is_told_of_each_commit_of_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("watched.db");
     let store = Store::open(&path).unwrap();
@@ -117,21 +117,12 @@ fn a_follower_is_told_of_another_process_within_a_tenth_of_a_second() {
         .env(WATCHED, &path)
         .spawn()
         .unwrap();
-    let mut delays = Vec::new();
-    for _ in 0..WRITES {
-        let snapshot = watch.next(LONG).unwrap().unwrap();
-        let committed = snapshot.get("n").unwrap().unwrap().as_int().unwrap();
-        delays.push(now_us().saturating_sub(committed as u64));
+    for n in 0..WRITES {
+        let snapshot = watch.next(LONG).unwrap().expect("the other process writes");
+        assert_eq!(snapshot.get("n").unwrap().unwrap().as_int(), Some(n as i64));
     }
     assert!(writer.wait().unwrap().success());
-    delays.sort_unstable();
-    println!(
-        "from before the commit to the follower: median {} us, worst {} us",
-        delays[WRITES / 2],
-        delays[WRITES - 1]
-    );
-    // The worst one waits for its turn on a processor that other tests use as well.
-    assert!(delays[WRITES / 2] < 100_000, "{delays:?}");
+    assert!(watch.next(Duration::ZERO).unwrap().is_none());
 }
 
 /// The other process; without a path it writes to a file of its own.
@@ -140,15 +131,12 @@ fn a_process_writes_for_a_follower() {
     let folder = tempfile::tempdir().unwrap();
     let path = std::env::var_os(WATCHED).map_or_else(|| folder.path().join("own.db"), Into::into);
     let store = Store::open(path).unwrap();
-    for _ in 0..WRITES {
-        write(&store, "t", now_us());
-        std::thread::sleep(Duration::from_millis(7));
+    for n in 0..WRITES {
+        write(&store, "t", n as u64);
+        // The follower waits anew for some of the commits, and finds others together.
+        std::thread::sleep(Duration::from_millis(n as u64 % 15));
     }
     assert_eq!(store.thread("t").unwrap().history().unwrap().count(), WRITES);
-}
-
-fn now_us() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64
 }
 
 /// Wakes the thread that waits for a stream.

@@ -45,6 +45,11 @@ impl ProgressLine {
         Self { text, started: SystemClock.elapsed() }
     }
 
+    /// Returns whether the line is shown: something that ends sooner never is.
+    fn is_old(&self, now: Duration) -> bool {
+        self.started + QUIET <= now
+    }
+
     /// Returns the line, which fits the width.
     fn shown(&self, now: Duration, cells: usize) -> String {
         let time = format!(" ({:.1} s)", now.saturating_sub(self.started).as_secs_f64());
@@ -103,7 +108,7 @@ fn show(mut lines: Vec<ProgressLine>, received: &Receiver<String>) {
             }
         };
         let now = SystemClock.elapsed();
-        let old: Vec<&ProgressLine> = lines.iter().filter(|line| line.started + QUIET <= now).collect();
+        let old: Vec<&ProgressLine> = lines.iter().filter(|line| line.is_old(now)).collect();
         let text = if ended { cleared(drawn) } else { cleared(drawn) + &block(&old, now, output::error_width()) };
         let mut err = io::stderr().lock();
         // A closed stderr is ignored.
@@ -139,6 +144,13 @@ fn block(lines: &[&ProgressLine], now: Duration, width: Option<usize>) -> String
 mod tests {
     use super::*;
     use unicode_width::UnicodeWidthStr as _;
+
+    #[test]
+    fn a_line_is_shown_after_half_a_second() {
+        let line = ProgressLine { text: "checking".to_owned(), started: Duration::from_secs(7) };
+        assert!([7_000, 7_100, 7_499].iter().all(|now| !line.is_old(Duration::from_millis(*now))));
+        assert!([7_500, 60_000].iter().all(|now| line.is_old(Duration::from_millis(*now))));
+    }
 
     #[test]
     fn lines_fit_the_terminal_and_are_few() {

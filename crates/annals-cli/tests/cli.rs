@@ -28,14 +28,15 @@ mod maps;
 mod outside;
 #[path = "cli/picture.rs"]
 mod picture;
+#[cfg(target_os = "linux")]
+#[path = "cli/reads.rs"]
+mod reads;
 #[path = "cli/repair.rs"]
 mod repair;
 #[path = "cli/schema.rs"]
 mod schema;
 #[path = "cli/snapshots.rs"]
 mod snapshots;
-#[path = "cli/speed.rs"]
-mod speed;
 #[path = "cli/sums.rs"]
 mod sums;
 #[cfg(target_os = "linux")]

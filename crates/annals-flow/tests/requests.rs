@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use annals_flow::{Flow, FlowEnd, FlowInput};
@@ -13,8 +14,15 @@ use annals_graph::prelude::{Store, Value};
 use annals_graph::task::RunControl;
 use serde_json::{Value as Json, json};
 
+/// The requests that a server has counted.
+#[derive(Default)]
+struct Requests {
+    failures: AtomicUsize,
+    silent: AtomicUsize,
+}
+
 /// Answers one request.
-fn answer(stream: &TcpStream, failures: &AtomicUsize) {
+fn answer(stream: &TcpStream, Requests { failures, silent }: &Requests) {
     let mut reader = BufReader::new(stream);
     let (mut head, mut line) = (Vec::new(), String::new());
     while reader.read_line(&mut line).unwrap_or(0) > 2 {
@@ -52,7 +60,11 @@ fn answer(stream: &TcpStream, failures: &AtomicUsize) {
         "/moved" => reply("302 Found", "Location: /json\r\n", ""),
         "/round" => reply("302 Found", "Location: /round\r\n", ""),
         "/missing" => reply("404 Not Found", "", "there is no such page"),
-        "/slow" => std::thread::sleep(Duration::from_secs(5)),
+        // No answer until the client is gone.
+        "/silent" => {
+            silent.fetch_add(1, Ordering::SeqCst);
+            _ = reader.read_to_end(&mut Vec::new());
+        }
         "/flaky" if failures.fetch_add(1, Ordering::Relaxed) < 2 => reply("503 Busy", "", "later"),
         "/flaky" => reply("200 OK", "", "now"),
         "/echo" => {
@@ -71,13 +83,17 @@ fn answer(stream: &TcpStream, failures: &AtomicUsize) {
 
 /// Starts the server, and returns the begin of its addresses.
 fn server() -> String {
+    server_with(&Arc::default())
+}
+
+fn server_with(requests: &Arc<Requests>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let failures = Arc::new(AtomicUsize::new(0));
+    let requests = Arc::clone(requests);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let (stream, failures) = (stream.unwrap(), Arc::clone(&failures));
-            std::thread::spawn(move || answer(&stream, &failures));
+            let (stream, requests) = (stream.unwrap(), Arc::clone(&requests));
+            std::thread::spawn(move || answer(&stream, &requests));
         }
     });
     format!("http://{address}")
@@ -133,7 +149,7 @@ fn a_status_is_a_failure_or_a_value() {
 fn a_request_has_a_timeout_and_a_size() {
     let base = server();
     for (node, message) in [
-        ("http = \"= base + '/slow'\"\ntimeout = '200ms'", "takes longer than the timeout of 200ms"),
+        ("http = \"= base + '/silent'\"\ntimeout = '200ms'", "takes longer than the timeout of 200ms"),
         ("http = \"= base + '/endless'\"\ninto = 'got'", "has more than 8388608 bytes"),
         ("http = \"= base + '/round'\"", "cannot be requested"),
         ("http = 'http://127.0.0.1:1/'", "cannot be requested"),
@@ -147,20 +163,21 @@ fn a_request_has_a_timeout_and_a_size() {
 
 #[test]
 fn a_cancelled_run_does_not_wait_for_a_response() {
-    let text = format!("{CHANNELS}[nodes.a]\nhttp = '{}/slow'\n", server());
+    let requests = Arc::<Requests>::default();
+    let text = format!("{CHANNELS}[nodes.a]\nhttp = '{}/silent'\n", server_with(&requests));
     let flow = Flow::parse("a.toml", &text).unwrap();
     let control = RunControl::new();
     let own = control.clone();
-    std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
-        own.cancel("enough");
-    });
-    let (sender, ended) = std::sync::mpsc::channel();
+    let (sender, ended) = channel();
     std::thread::spawn(move || {
         let thread = Store::memory().thread("t").unwrap();
         sender.send(flow.run(&thread, FlowInput::new().control(&control), &mut |_| ()).is_err())
     });
-    assert!(ended.recv_timeout(Duration::from_secs(4)).unwrap(), "the server takes five seconds");
+    while requests.silent.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    own.cancel("enough");
+    assert!(ended.recv_timeout(Duration::from_secs(300)).unwrap(), "the server does not answer");
 }
 
 /// Returns the names of the headers that a server has seen, in small letters.

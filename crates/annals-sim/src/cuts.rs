@@ -370,7 +370,7 @@ fn look(store: &Store, commits: bool) -> Result<CutContent, String> {
     if let Some(problem) = report.problems.first() {
         return Err(format!("check finds {problem}"));
     }
-    let read = || observe::with_ledger(store, Deadline::after(Duration::from_secs(60)));
+    let read = || observe::with_ledger(store, Deadline::after(Duration::from_secs(300)));
     let view = read().map_err(|error| format!("read: {error}"))?;
     if commits {
         let thread = ThreadId::new("after-the-cut").map_err(|error| error.to_string())?;

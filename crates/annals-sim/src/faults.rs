@@ -286,5 +286,5 @@ fn view_of(folder: &Path) -> Result<observe::StoreView, String> {
     if let Some(problem) = report.problems.first() {
         return Err(format!("check finds {problem}"));
     }
-    observe::with_ledger(&store, Deadline::after(Duration::from_secs(60))).map_err(|error| format!("read: {error}"))
+    observe::with_ledger(&store, Deadline::after(Duration::from_secs(300))).map_err(|error| format!("read: {error}"))
 }

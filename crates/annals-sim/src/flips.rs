@@ -25,7 +25,7 @@ const MASKS: [u8; 2] = [0x01, 0x80];
 /// Time on a processor that reading or checking may take.
 const SLOW: Duration = Duration::from_secs(2);
 /// Time after which the harness gives up on a read that does not return.
-const HUNG: Duration = Duration::from_secs(60);
+const HUNG: Duration = Duration::from_secs(180);
 /// The least size of the file.
 const BYTES_MIN: usize = 64 * 1024;
 /// Cases that are described.

@@ -76,14 +76,14 @@ impl Model {
     }
 
     fn view(&self) -> Result<StoreView, String> {
-        let deadline = Deadline::after(Duration::from_secs(60));
+        let deadline = Deadline::after(Duration::from_secs(300));
         let mut view = observe::everything(&self.store, deadline).map_err(|error| error.to_string())?;
         view.extend(observe::of_ledger(&self.ledger.lock()));
         Ok(view)
     }
 
     fn hash(&self, entity: &str) -> Result<u64, String> {
-        let deadline = Deadline::after(Duration::from_secs(60));
+        let deadline = Deadline::after(Duration::from_secs(300));
         let found = match entity.split_once(':') {
             Some(("t", id)) => {
                 let id = ThreadId::new(id).map_err(|error| error.to_string())?;

@@ -29,7 +29,7 @@ pub(crate) fn file() -> Result<(Image, StoreView), String> {
         let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         lay(scratch.path(), &image())?;
         let store = Store::open(scratch.store()).map_err(|error| error.to_string())?;
-        observe::everything(&store, Deadline::after(Duration::from_secs(60))).map_err(|error| error.to_string())
+        observe::everything(&store, Deadline::after(Duration::from_secs(300))).map_err(|error| error.to_string())
     });
     Ok((image(), shown.clone()?))
 }

@@ -658,4 +658,13 @@ impl Core {
     pub(super) fn set_transaction_max(&mut self, limit: Duration) {
         self.transaction_max = limit;
     }
+
+    /// Calls a hook at the steps of SQLite's machine on the connection.
+    pub(super) fn on_steps(&mut self, mut hook: impl FnMut() + Send + 'static) {
+        let counted = move || {
+            hook();
+            false
+        };
+        self.conn.progress_handler(1, Some(counted)).unwrap();
+    }
 }

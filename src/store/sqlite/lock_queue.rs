@@ -140,6 +140,7 @@ impl TurnSlot {
 mod tests {
     use super::*;
     use crate::store::sqlite::fault::Fault;
+    use crate::store::sqlite::tests::{GUARD, until};
     use rusqlite::ffi;
     use std::collections::VecDeque;
 
@@ -206,7 +207,8 @@ mod tests {
         assert!(queue.turn.is_none());
         queue.has_waited = true;
         queue.wait_for(60_000, || Ok(())).unwrap();
-        assert!(begin.elapsed() < LOCK_QUEUE_MAX && queue.late.is_some());
+        assert!(queue.front(GUARD).is_none() && queue.late.is_some());
+        assert!(begin.elapsed() < GUARD, "it was waited for again");
         drop(stopped);
         let late = queue.late.clone().unwrap();
         let mut state = late.state.lock();
@@ -240,30 +242,21 @@ mod tests {
             let locks = std::fs::read_to_string("/proc/locks").unwrap();
             locks.lines().filter(|line| line.contains("->") && line.contains(&inode)).count()
         };
-        loop {
-            let locked = File::open(folder.path()).unwrap();
-            locked.lock().unwrap();
-            let (begin, order) = (Stopwatch::start(), Mutex::new(Vec::new()));
-            let took = std::thread::scope(|scope| {
-                for n in 0..6 {
-                    let (path, order) = (&path, &order);
-                    let place = move || {
-                        order.lock().push(n);
-                        Ok(())
-                    };
-                    scope.spawn(move || waited(path).wait_for(60_000, place).unwrap());
-                    while order.lock().is_empty() && waiting() <= n {
-                        std::thread::yield_now();
-                    }
-                }
-                drop(locked);
-                begin.elapsed()
-            });
-            // On a busy machine the first of them may have given up.
-            if took < LOCK_QUEUE_MAX / 2 {
-                assert_eq!(order.into_inner(), [0, 1, 2, 3, 4, 5]);
-                break;
+        let locked = File::open(folder.path()).unwrap();
+        locked.lock().unwrap();
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for n in 0..6 {
+                let (path, order) = (&path, &order);
+                scope.spawn(move || {
+                    let turn = waited(path).front(GUARD).expect("the lock of the folder comes");
+                    order.lock().push(n);
+                    drop(turn);
+                });
+                until("the next one waits", || waiting() > n);
             }
-        }
+            drop(locked);
+        });
+        assert_eq!(order.into_inner(), [0, 1, 2, 3, 4, 5]);
     }
 }

@@ -141,7 +141,7 @@ impl WorkerState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::Bench;
+    use super::super::tests::{Bench, GUARD, until};
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -168,12 +168,9 @@ mod tests {
         (bench, worker)
     }
 
-    /// Waits until a task has done its steps, 5 s at most.
-    fn reaches(task: &CountedSteps, steps: u32) -> bool {
-        (0..1_000).any(|_| {
-            std::thread::sleep(Duration::from_millis(5));
-            task.done.load(Ordering::SeqCst) >= steps
-        })
+    /// Waits until a task has done its steps.
+    fn reaches(task: &CountedSteps, steps: u32) {
+        until("the steps are done", || task.done.load(Ordering::SeqCst) >= steps);
     }
 
     #[test]
@@ -181,9 +178,9 @@ mod tests {
         let (_bench, worker) = background();
         let task = Arc::new(CountedSteps { done: AtomicU32::new(0), steps: 3, fails: false });
         worker.wake(UpkeepKind::Index, Arc::clone(&task) as Arc<dyn Upkeep>);
-        assert!(reaches(&task, 3));
+        reaches(&task, 3);
         worker.wake_after(UpkeepKind::Trash, Arc::clone(&task) as Arc<dyn Upkeep>, Duration::from_millis(2));
-        assert!(reaches(&task, 4));
+        reaches(&task, 4);
         worker.stop();
         assert_eq!(task.done.load(Ordering::SeqCst), 4);
     }
@@ -192,7 +189,7 @@ mod tests {
     fn a_stopped_background_does_nothing_more() {
         let (_bench, worker) = background();
         let task = Arc::new(CountedSteps { done: AtomicU32::new(0), steps: 9, fails: false });
-        worker.wake_after(UpkeepKind::Reclaim, Arc::clone(&task) as Arc<dyn Upkeep>, Duration::from_secs(60));
+        worker.wake_after(UpkeepKind::Reclaim, Arc::clone(&task) as Arc<dyn Upkeep>, GUARD);
         assert_eq!(format!("{worker:?}"), "Background { waiting: [Reclaim], .. }");
         worker.stop();
         assert_eq!(task.done.load(Ordering::SeqCst), 0);
@@ -203,7 +200,7 @@ mod tests {
         let (_bench, worker) = background();
         let task = Arc::new(CountedSteps { done: AtomicU32::new(0), steps: 9, fails: true });
         worker.wake(UpkeepKind::Reclaim, Arc::clone(&task) as Arc<dyn Upkeep>);
-        assert!(reaches(&task, 1));
+        reaches(&task, 1);
         worker.stop();
         assert_eq!(task.done.load(Ordering::SeqCst), 1);
     }

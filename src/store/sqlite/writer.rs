@@ -298,6 +298,12 @@ impl SqliteWriter {
         self.shared.core.lock().set_transaction_max(limit);
     }
 
+    /// Calls a hook at the steps of SQLite's machine on the connection that writes.
+    #[cfg(test)]
+    pub(super) fn on_steps(&self, hook: impl FnMut() + Send + 'static) {
+        self.shared.core.lock().on_steps(hook);
+    }
+
     /// Plants an error of the WAL checkpointer.
     #[cfg(test)]
     pub(super) fn fail_to_copy(&self, error: &str) {

@@ -10,7 +10,7 @@ use annals::history::{PrunePolicy, Snapshot, Thread, UsageQuery};
 use annals::rusqlite::{Connection, ErrorCode, OpenFlags};
 use annals::store::{OperationQuery, SearchQuery, Store, StoreError, ThreadQuery};
 
-use super::{SLOW, Spent, View, pairs};
+use super::{View, pairs};
 
 /// Entries of a walk that are read. The sound store has fewer in each.
 const WALK_MAX: usize = 200;
@@ -124,6 +124,11 @@ pub(super) fn of_snapshot(view: &mut View, at: &Snapshot) {
     }
 }
 
+/// Steps of SQLite's machine after which the read of a view is not expected to end.
+const VIEW_STEPS_MAX: i32 = 500_000_000;
+/// Steps of SQLite's machine between two counts of them.
+const STEPS_BETWEEN: i32 = 10_000;
+
 /// Reads each view of the file as a program does that has SQLite alone. Returns the views that did not end.
 pub(super) fn views(path: &Path) -> Vec<String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -132,8 +137,12 @@ pub(super) fn views(path: &Path) -> Vec<String> {
         pairs(&conn, "SELECT name, type FROM sqlite_schema WHERE type = 'view' AND name LIKE 'v\\_%' ESCAPE '\\'");
     let mut endless = Vec::new();
     for (name, _) in names {
-        let began = Spent::now();
-        conn.progress_handler(10_000, Some(move || began.elapsed() > SLOW)).unwrap();
+        let mut calls = 0;
+        let is_endless = move || {
+            calls += 1;
+            calls > VIEW_STEPS_MAX / STEPS_BETWEEN
+        };
+        conn.progress_handler(STEPS_BETWEEN, Some(is_endless)).unwrap();
         let read = || -> annals::rusqlite::Result<usize> {
             let mut statement = conn.prepare(&format!("SELECT * FROM {name} LIMIT 1000"))?;
             let mut rows = statement.query([])?;

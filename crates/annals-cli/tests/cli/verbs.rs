@@ -242,7 +242,7 @@ fn tail_prints_the_newest_and_follows() {
     let mut updates = 0;
     while showed.recv_timeout(std::time::Duration::from_millis(200)).is_err() {
         updates += 1;
-        assert!(updates < 300, "the follower shows nothing");
+        assert!(updates < 1_500, "the follower shows nothing");
         bench.json(&["update", "trip", "--say", &format!("again {updates}")]);
     }
     let line: Json = serde_json::from_str(&reader.join().unwrap()).unwrap();
@@ -254,7 +254,7 @@ fn tail_prints_the_newest_and_follows() {
 
 /// Waits for the end of a process, and returns its exit code.
 fn ended(process: &mut std::process::Child) -> i32 {
-    for _ in 0..300 {
+    for _ in 0..3_000 {
         if let Some(status) = process.try_wait().unwrap() {
             return status.code().unwrap();
         }

@@ -14,7 +14,7 @@ use macro_rules_attribute::apply;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
-use crate::places::{new_thread, place, same_after_reload};
+use crate::places::{GUARD, new_thread, place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Heard {
@@ -253,7 +253,7 @@ fn a_failed_attempt_of_a_call_is_stored_while_the_next_one_runs() {
         let thread = of.lock().clone().unwrap();
         let begun = Instant::now();
         while of_calls(&thread) != ["__retries__ -13"] {
-            if begun.elapsed() > Duration::from_secs(5) {
+            if begun.elapsed() > GUARD {
                 return Err(format!("stored is {:?}", of_calls(&thread)).into());
             }
             std::thread::sleep(Duration::from_millis(1));

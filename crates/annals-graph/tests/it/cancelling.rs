@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context as Waiting, Poll, Waker};
 use std::time::Duration;
 
+use annals::base::Timestamp;
+use annals::store::OpenOptions;
 use annals_graph::Durability;
 use annals_graph::graph::RetryPolicy;
 use annals_graph::prelude::*;
@@ -16,8 +18,9 @@ use annals_graph::task::{RunControl, Task};
 use annals_graph::{RunError, block_on};
 use macro_rules_attribute::apply;
 
+use crate::clock::SimClock;
 use crate::lines::{self, EVERY_WAY, Log, LogUpdate, line, start};
-use crate::places::{new_thread, same_after_reload};
+use crate::places::{new_thread, place_with, same_after_reload};
 
 /// A new thread.
 fn thread() -> Thread {
@@ -206,10 +209,9 @@ fn no_other_task_starts_and_none_is_tried_again_or_handled() {
 #[apply(each_backend)]
 fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
     for (driver, durability) in EVERY_WAY {
-        let (control, failed) = (RunControl::new(), Drops::default());
-        let counted = failed.clone();
-        let fails = move |_: &Log, context: &Context| {
-            counted.1.fetch_add(1, Ordering::SeqCst);
+        // The clock stands still: the pause does not end by itself.
+        let (control, clock) = (RunControl::new(), SimClock::default());
+        let fails = |_: &Log, context: &Context| {
             if context.attempt() == 1 && impatient(context) { Err("busy".into()) } else { Ok(line("done")) }
         };
         let patient = RetryPolicy::new().initial_interval(Duration::from_secs(4)).jitter(false);
@@ -218,18 +220,21 @@ fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
             .edge(START, "a")
             .compile()
             .unwrap();
-        let thread = thread();
+        let thread =
+            place_with(OpenOptions::new().clock(clock.clone())).thread(format!("{driver} {durability:?}")).unwrap();
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
-                failed.wait_for(1);
-                // So that mostly it waits already; the outcome is the same if not.
-                std::thread::sleep(Duration::from_millis(10));
+                while clock.awaited() == 0 {
+                    std::thread::yield_now();
+                }
                 control.cancel("enough");
             });
-            let run = graph.run(&thread).context("impatient").control(&control).durability(durability);
+            let run = graph.run(&thread).timer(clock.clone()).context("impatient");
+            let run = run.control(&control).durability(durability);
             if driver == 0 { run.invoke(start()) } else { block_on(run.ainvoke(start())) }
         });
         assert_eq!(reason(&outcome.unwrap()), "enough");
+        clock.set(Timestamp::from_micros(60_000_000));
         let done = run_on(driver, &graph, &thread, Input::Continue, "patient", durability).unwrap();
         assert_eq!(done.state().lines.to_vec(), ["done"]);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Waiting, Poll, Waker};
 use std::time::Duration;
@@ -21,6 +22,14 @@ struct State {
     now: Duration,
     next: u64,
     waiting: BTreeMap<(Duration, u64), Waker>,
+}
+
+impl State {
+    /// Takes out all who wait for a moment that has come.
+    fn due(&mut self) -> BTreeMap<(Duration, u64), Waker> {
+        let later = self.waiting.split_off(&(self.now, u64::MAX));
+        std::mem::replace(&mut self.waiting, later)
+    }
 }
 
 /// A wait for a moment.
@@ -46,13 +55,20 @@ impl SimClock {
     pub(crate) fn go_on(&self) -> Duration {
         let mut state = self.0.lock().unwrap();
         let Some((at, _)) = state.waiting.first_key_value().map(|(place, _)| *place) else { return state.now };
-        let later = state.waiting.split_off(&(at, u64::MAX));
-        let woken = std::mem::replace(&mut state.waiting, later);
         state.now = state.now.max(at);
-        let now = state.now;
+        let (now, woken) = (state.now, state.due());
         drop(state);
         woken.into_values().for_each(Waker::wake);
         now
+    }
+
+    /// Lets time pass, and wakes all who wait for a moment in it.
+    pub(crate) fn pass(&self, time: Duration) {
+        let mut state = self.0.lock().unwrap();
+        state.now += time;
+        let woken = state.due();
+        drop(state);
+        woken.into_values().for_each(Waker::wake);
     }
 }
 
@@ -126,4 +142,51 @@ pub(crate) fn by_the_clock<S, I, M>(
         });
         check(&graph, &thread, clock.elapsed(), outcome);
     }
+}
+
+/// Runs something while a clock goes on whenever so many wait for it and the test is ready for that.
+pub(crate) fn beside<T>(clock: &SimClock, waits: usize, ready: impl Fn() -> bool + Sync, run: impl FnOnce() -> T) -> T {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::SeqCst) {
+                if ready() && clock.awaited() == waits {
+                    clock.go_on();
+                }
+                std::thread::yield_now();
+            }
+        });
+        // Also if it panics.
+        let _ends = Ends(&ended);
+        run()
+    })
+}
+
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Runs something, and lets time pass once when the test is ready for that.
+pub(crate) fn pass_when<T>(
+    clock: &SimClock,
+    time: Duration,
+    ready: impl Fn() -> bool + Sync,
+    run: impl FnOnce() -> T,
+) -> T {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::SeqCst) && !ready() {
+                std::thread::yield_now();
+            }
+            clock.pass(time);
+        });
+        // Also if it panics.
+        let _ends = Ends(&ended);
+        run()
+    })
 }

@@ -7,7 +7,6 @@ use std::process::{Command as Process, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use annals::base::{Clock, SystemClock};
 use annals_graph::Durability;
 use annals_graph::prelude::*;
 
@@ -110,18 +109,17 @@ fn a_run_that_is_left_alone_runs_each_node_once() {
 #[test]
 fn kills_at_random_moments_lose_nothing() {
     let whole = tempfile::tempdir().unwrap();
-    let begin = SystemClock.elapsed();
     let expected = run(whole.path(), false);
-    let took = SystemClock.elapsed() - begin;
-    // A fixed sequence of delays, spread over the time that a child takes on this machine.
-    let longest_us = took.clamp(Duration::from_millis(10), Duration::from_millis(500)).as_micros() as u64;
     let mut seed = 0x5eed_u64;
     let mut acknowledged_in_all = 0;
     let mut cut_short = 0;
     for kill in 0..cases(KILLS.0, KILLS.1) {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let folder = tempfile::tempdir().unwrap();
-        let acknowledged = child(folder.path(), Duration::from_micros((seed >> 33) % longest_us));
+        // A fixed sequence of places in the run, and of delays behind them that are shorter than a superstep or longer.
+        let (after, pause) =
+            ((seed >> 33) as usize % (TURNS as usize * 3), Duration::from_micros((seed >> 20) % 4_000));
+        let acknowledged = child(folder.path(), after, pause);
         acknowledged_in_all += acknowledged.len();
 
         let store = Store::open(folder.path().join("store.db")).unwrap();
@@ -142,8 +140,9 @@ fn kills_at_random_moments_lose_nothing() {
     assert!(acknowledged_in_all > 100 && cut_short > 30, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
 }
 
-/// Starts a child, kills it some time after its first line, and returns the checkpoints it acknowledged.
-fn child(folder: &Path, after: Duration) -> Vec<String> {
+/// Starts a child, kills it a pause after it has acknowledged a number of checkpoints, and returns the checkpoints that
+/// it acknowledged.
+fn child(folder: &Path, after: usize, pause: Duration) -> Vec<String> {
     let mut child = Process::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::a_run_that_is_left_alone_runs_each_node_once", "--nocapture", "--test-threads=1"])
         .env(FOLDER, folder)
@@ -152,15 +151,15 @@ fn child(folder: &Path, after: Duration) -> Vec<String> {
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let (begun, has_begun) = channel();
+    let (says, said) = channel();
     let reader = std::thread::spawn(move || {
-        let lines = output.lines().map_while(Result::ok).inspect(|_| _ = begun.send(()));
-        lines.filter_map(|line| line.strip_prefix("ack ").map(str::to_owned)).collect::<Vec<_>>()
+        let lines = output.lines().map_while(Result::ok);
+        let acknowledged = lines.filter_map(|line| line.strip_prefix("ack ").map(str::to_owned));
+        acknowledged.inspect(|_| _ = says.send(())).collect::<Vec<_>>()
     });
-    // The test harness announces the test. The startup time of a process does not concern the store.
-    _ = has_begun.recv_timeout(Duration::from_secs(30));
-    std::thread::sleep(after);
-    // It may have ended by itself.
+    // Fewer come if the child ends by itself.
+    said.iter().take(after).for_each(drop);
+    std::thread::sleep(pause);
     _ = child.kill();
     child.wait().unwrap();
     let mut acknowledged = reader.join().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annals::base::Value;
+use annals::base::{Clock, SystemClock, Value};
 use annals::state::DynState;
 use annals::store::{CacheKey, KvNamespaceQuery, KvQuery, OpenOptions};
 use annals_graph::graph::Entrypoint;
@@ -10,7 +10,7 @@ use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 use serde_json::json;
 
-use crate::places::place;
+use crate::places::{GUARD, place};
 
 /// A graph whose only branch leads to `pay`, or to a node that no run reaches.
 fn order(name: &str, version: Option<&str>, other: &str) -> CompiledGraph<DynState> {
@@ -32,16 +32,22 @@ fn run(store: &Store, graph: &CompiledGraph<DynState>) {
     assert!(graph.invoke(&store.thread("t").unwrap(), DynUpdate::new().set("n", 1)).unwrap().is_done());
 }
 
-/// Returns the nodes of the drawing under a key, once the background writer had time to store it.
-fn nodes(store: &Store, graph: &str, key: &str) -> Option<serde_json::Value> {
-    let key = CacheKey::new(["drawings", graph], key);
-    for _ in 0..100 {
-        if let Some(found) = store.cache().get(&key).unwrap() {
-            return Some(found.decode::<Value>().unwrap().to_json());
+/// Returns the nodes of the drawing under a key, once the background writer has stored it and they are wanted.
+fn nodes_once(store: &Store, graph: &str, key: &str, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let (key, begin) = (CacheKey::new(["drawings", graph], key), SystemClock.elapsed());
+    loop {
+        let found = store.cache().get(&key).unwrap().map(|found| found.decode::<Value>().unwrap().to_json());
+        match found.filter(&wanted) {
+            Some(found) => return found,
+            None => assert!(SystemClock.elapsed() - begin < GUARD, "the drawing is not stored"),
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    None
+}
+
+/// Returns the nodes of the drawing under a key, once the background writer has stored it.
+fn nodes(store: &Store, graph: &str, key: &str) -> serde_json::Value {
+    nodes_once(store, graph, key, |_| true)
 }
 
 #[apply(each_backend)]
@@ -50,7 +56,7 @@ fn a_run_stores_the_drawing_of_its_graph() {
     let first = order("order", Some("7"), "refuse");
     run(&store, &first);
     let key = format!("7#{}", first.fingerprint());
-    let found = nodes(&store, "order", &key).unwrap();
+    let found = nodes(&store, "order", &key);
     assert_eq!(found["nodes"], json!(["__start__", "pay", "refuse", "__end__"]));
     assert!(found["edges"].as_array().unwrap().contains(&json!({
         "source": "__start__", "target": "refuse", "conditional": true
@@ -61,14 +67,11 @@ fn a_run_stores_the_drawing_of_its_graph() {
     // Another version is another entry; without a version the newest graph of the name has the one entry.
     run(&store, &order("order", Some("8"), "refuse"));
     run(&store, &order("order", None, "refuse"));
-    assert!(nodes(&store, "order", "newest").unwrap()["nodes"].as_array().unwrap().contains(&json!("refuse")));
+    let has = |node: &'static str| move |of: &serde_json::Value| of["nodes"].as_array().unwrap().contains(&json!(node));
+    nodes_once(&store, "order", "newest", has("refuse"));
     run(&store, &order("order", None, "ask"));
-    let is_new = || nodes(&store, "order", "newest").unwrap()["nodes"].as_array().unwrap().contains(&json!("ask"));
-    assert!((0..100).any(|_| is_new() || {
-        std::thread::sleep(Duration::from_millis(5));
-        false
-    }));
-    assert!(nodes(&store, "order", &key).is_some());
+    nodes_once(&store, "order", "newest", has("ask"));
+    assert_eq!(nodes(&store, "order", &key), found);
 }
 
 #[apply(each_backend)]
@@ -83,7 +86,7 @@ fn graphs_without_a_drawing_of_use_store_none() {
     let many = many.edge(START, "n0").compile().unwrap();
     run(&store, &many);
     run(&store, &order("order", None, "refuse"));
-    assert!(nodes(&store, "order", "newest").is_some());
+    nodes(&store, "order", "newest");
     // The background writer makes its changes in their order, so one of these would be there by now.
     for name in ["LangGraph", "one", "many"] {
         assert_eq!(store.cache().get(&CacheKey::new(["drawings", name], "newest")).unwrap(), None, "{name}");
@@ -104,7 +107,8 @@ fn a_process_looks_once_and_writes_what_the_file_lacks() {
     assert!(store.cache().get(&key).unwrap().is_some(), "the end of a store waits for it");
     store.cache().clear(["drawings"]).unwrap();
     run(&store, &graph);
-    assert!(nodes(&store, "order", "newest").is_some(), "another handle looks again");
+    // Another handle looks again.
+    nodes(&store, "order", "newest");
     store.cache().clear(["drawings"]).unwrap();
     run(&store, &graph);
     drop(store);

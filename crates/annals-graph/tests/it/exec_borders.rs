@@ -13,7 +13,7 @@ use macro_rules_attribute::apply;
 
 use crate::hands::{at, timed};
 use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
-use crate::places::{new_thread, same_after_reload};
+use crate::places::{GUARD, new_thread, same_after_reload};
 
 fn ask(_: &Log, context: &Context) -> NodeResult<LogUpdate> {
     Ok(line(context.interrupt("?")?.as_str().unwrap_or_default()))
@@ -50,7 +50,7 @@ fn what_has_ended_is_stored_while_its_siblings_run() {
         let slow = move |_: &Log| {
             let begun = Instant::now();
             while !stored(&seen).contains(&"quick lines 0".to_owned()) {
-                if begun.elapsed() > Duration::from_secs(5) {
+                if begun.elapsed() > GUARD {
                     return Err("the result of its sibling is not stored".into());
                 }
                 std::thread::sleep(Duration::from_millis(1));

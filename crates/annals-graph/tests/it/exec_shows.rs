@@ -10,7 +10,7 @@ use annals_graph::task::Task;
 use annals_graph::{DebugPayload, StreamPart};
 use macro_rules_attribute::apply;
 
-use crate::places::{new_thread, same_after_reload};
+use crate::places::{GUARD, new_thread, same_after_reload};
 
 fn longest(old: String, new: String) -> String {
     if new.len() > old.len() { new } else { old }
@@ -474,7 +474,7 @@ fn a_call_of_an_entrypoint_is_shown_before_its_caller_has_ended() {
         let doubled = twice.call(context, n)?;
         let begun = Instant::now();
         while !told.load(Ordering::SeqCst) {
-            if begun.elapsed() > Duration::from_secs(5) {
+            if begun.elapsed() > GUARD {
                 return Err("nobody has seen the call".into());
             }
             std::thread::sleep(Duration::from_millis(1));

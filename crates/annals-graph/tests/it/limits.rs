@@ -14,9 +14,9 @@ use annals_graph::task::Task;
 use annals_graph::{RunError, Sleep, TimeoutKind, Timer, block_on};
 use macro_rules_attribute::apply;
 
-use crate::clock::{SimClock, by_the_clock, ms};
+use crate::clock::{SimClock, beside, by_the_clock, ms};
 use crate::lines::{Log, LogUpdate, line, start};
-use crate::places::{new_thread, same_after_reload};
+use crate::places::{new_thread, place_with, same_after_reload};
 
 /// A new thread.
 fn thread() -> Thread {
@@ -90,11 +90,16 @@ fn a_node_that_takes_too_long_is_stopped_and_its_siblings_are_kept() {
         assert_eq!(error.to_string(), wanted);
     };
     everywhere(&graph, check, start);
-    assert_eq!(runs.load(Ordering::Relaxed), 3);
-    let thread = thread();
-    assert!(graph.invoke(&thread, Log::update()).is_err());
-    assert!(graph.invoke(&thread, Input::Continue).is_err());
-    assert_eq!(runs.load(Ordering::Relaxed), 4, "what has ended is not run again");
+    // The sibling has ended when the time passes.
+    let (clock, before) = (SimClock::default(), runs.load(Ordering::Relaxed));
+    let thread = place_with(OpenOptions::new().clock(clock.clone())).thread("siblings").unwrap();
+    let run = |input: Input| {
+        let ready = || runs.load(Ordering::Relaxed) > before;
+        beside(&clock, 1, ready, || graph.run(&thread).timer(clock.clone()).invoke(input))
+    };
+    assert!(run(start()).is_err());
+    assert!(run(Input::Continue).is_err());
+    assert_eq!(runs.load(Ordering::Relaxed), before + 1, "what has ended is not run again");
     let state = graph.get_state(&thread).unwrap();
     assert!(state.tasks.iter().any(|task| task.error.as_deref().is_some_and(|error| error.contains("stopped after"))));
     same_after_reload(&graph, &thread);

@@ -16,7 +16,7 @@ use annals_graph::{Durability, Worker};
 use macro_rules_attribute::apply;
 use serde_json::json;
 
-use crate::places::{place, place_with};
+use crate::places::{GUARD, place, place_with};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE: Duration = Duration::from_secs(5);
@@ -46,13 +46,12 @@ where
     graph.get_state(thread).unwrap().values.value().cloned()
 }
 
-fn until(what: &str, so: impl Fn() -> bool) -> Duration {
+fn until(what: &str, so: impl Fn() -> bool) {
     let begin = SystemClock.elapsed();
     while !so() {
-        assert!(SystemClock.elapsed() - begin < Duration::from_secs(20), "{what}");
+        assert!(SystemClock.elapsed() - begin < GUARD, "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
-    SystemClock.elapsed() - begin
 }
 
 /// Runs a worker beside `act`, and drains it at the end, also when `act` panics.
@@ -481,7 +480,7 @@ fn a_paused_thread_is_passed_over_until_it_is_resumed() {
         std::thread::sleep(Duration::from_millis(150));
         assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
         store.resume("a").unwrap();
-        let ended = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("a worker hears of it");
+        let ended = thread.wait_for_end(GUARD).unwrap().expect("a worker hears of it");
         assert_eq!(ended.status(), &ThreadStatus::Done);
     });
     assert_eq!(received(&graph, &thread), Some(Vec::new()));
@@ -584,23 +583,23 @@ fn the_end_of_a_run_is_waited_for() {
     graph.enqueue(&thread, 0).unwrap();
     assert!(thread.wait_for_end(Duration::from_millis(5)).unwrap().is_none(), "no worker runs it");
     beside(&Worker::new(&store).register(&graph), || {
-        let asks = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it waits for a resume value");
+        let asks = thread.wait_for_end(GUARD).unwrap().expect("it waits for a resume value");
         assert_eq!(asks.status(), &ThreadStatus::Interrupted(vec!["how many?".into()]));
         thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, 2).unwrap();
-        let asks = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it waits for another one");
+        let asks = thread.wait_for_end(GUARD).unwrap().expect("it waits for another one");
         assert_eq!(asks.status(), &ThreadStatus::Interrupted(vec!["sure?".into()]));
         thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, "yes").unwrap();
-        let done = thread.wait_for_end(Duration::from_secs(20)).unwrap().expect("it ends");
+        let done = thread.wait_for_end(GUARD).unwrap().expect("it ends");
         assert_eq!(done.status(), &ThreadStatus::Done);
     });
-    let result = graph.result(&thread, Duration::from_secs(20)).unwrap().expect("it has ended");
+    let result = graph.result(&thread, GUARD).unwrap().expect("it has ended");
     assert!(result.values.value().is_some() && result.next.is_empty());
     let failing = Entrypoint::new("fails", |_: i64, _: &Context| Err::<i64, _>("no room".into())).compile().unwrap();
     let thread = store.thread("b").unwrap();
     failing.enqueue(&thread, 1).unwrap();
     assert!(failing.result(&thread, Duration::from_millis(5)).unwrap().is_none(), "no worker runs it");
     beside(&Worker::new(&store).register(&failing), || {
-        let result = failing.result(&thread, Duration::from_secs(20)).unwrap().expect("it has failed");
+        let result = failing.result(&thread, GUARD).unwrap().expect("it has failed");
         let error = result.tasks[0].error.as_deref().unwrap_or_default();
         assert!(result.values.value().is_none() && error.contains("no room"), "{error:?}");
     });
@@ -617,12 +616,11 @@ fn a_worker_hears_of_the_signals_of_another_handle_of_the_file() {
         for value in 1..=3 {
             until("it waits", || other.thread("a").unwrap().open_interrupts().unwrap().len() == 1);
             other.signal("a", "x", value).unwrap();
-            let took = until("it goes on", || {
+            until("it goes on", || {
                 let thread = other.thread("a").unwrap();
                 let is_done = thread.info().unwrap().status() == &ThreadStatus::Done;
                 thread.signals().unwrap().is_empty() && is_done == (value == 3)
             });
-            println!("signal {value} of another handle took {took:?}");
         }
     });
     assert_eq!(received(&graph, &thread), Some(vec![Some(1), Some(2), Some(3)]));

@@ -34,9 +34,9 @@ fn partial_text(thread: &Thread) -> Option<String> {
     thread.partial().unwrap().map(|partial| partial.message().text().into_owned())
 }
 
-/// Waits until a message is persisted.
+/// Waits until a message is persisted, for some minutes at most.
 fn wait_for(thread: &Thread, text: &str) {
-    for _ in 0..20_000 {
+    for _ in 0..200_000 {
         if partial_text(thread).as_deref() == Some(text) {
             return;
         }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use annals::store::{MemoryBackend, OpenOptions};
 use annals_graph::prelude::*;
@@ -68,9 +69,14 @@ pub(crate) fn new_thread() -> Thread {
     place().thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
 }
 
-/// A store with options. A test has one file: opened again, the store holds the data of the first time.
+/// Longer than any wait of a test that passes.
+pub(crate) const GUARD: Duration = Duration::from_secs(300);
+
+/// A store with options. A test has one file: opened again, the store holds the data of the first time. Its handles
+/// wait for each other as long as it takes on a busy machine.
 pub(crate) fn place_with(options: OpenOptions) -> Store {
     OPENED.set(OPENED.get() + 1);
+    let options = options.busy_timeout_ms(GUARD.as_millis() as u64);
     if in_a_file() {
         FOLDER.with(|folder| {
             let folder = folder.get_or_init(|| tempfile::tempdir().unwrap());

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use annals::store::{ItemRange, WriteValue};
+use annals::store::{ItemRange, OpenOptions, WriteValue};
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 use proptest::prelude::*;
 
-use crate::places::place;
+use crate::clock::{SimClock, pass_when};
+use crate::places::{place, place_with};
 
 #[derive(State, Clone, Default, Debug)]
 struct Chat {
@@ -132,9 +133,10 @@ fn assert_flat(name: &str, graph: &CompiledGraph<Chat>) {
 
 #[apply(each_backend)]
 fn an_input_that_was_not_taken_is_found_again() {
-    let hangs = Arc::new(AtomicBool::new(true));
+    let (clock, hangs) = (SimClock::default(), Arc::new(AtomicBool::new(true)));
+    let begins = Arc::clone(&hangs);
     let path = move |_: Arc<Inner>, _: Context| {
-        let hangs = hangs.swap(false, Ordering::Relaxed);
+        let hangs = begins.swap(false, Ordering::SeqCst);
         async move {
             if hangs {
                 std::future::pending::<()>().await;
@@ -144,8 +146,10 @@ fn an_input_that_was_not_taken_is_found_again() {
     };
     let inner = inside().branch(START, path).step_timeout(Duration::from_millis(500)).compile().unwrap();
     let graph = StateGraph::<Chat>::new().node("inner", inner).edge(START, "inner").compile().unwrap();
-    let thread = thread();
-    graph.invoke(&thread, Chat::update().messages(long(30)).plan("+m3 +x")).unwrap_err();
+    let thread = place_with(OpenOptions::new().clock(clock.clone())).thread("t").unwrap();
+    let input = Chat::update().messages(long(30)).plan("+m3 +x");
+    let run = graph.run(&thread).timer(clock.clone());
+    pass_when(&clock, Duration::from_millis(500), || !hangs.load(Ordering::SeqCst), || run.invoke(input)).unwrap_err();
     let before = stored(&thread);
     let done = graph.invoke(&thread, Input::Continue).unwrap();
     assert_eq!(done.state().messages.len(), 32);

@@ -349,7 +349,7 @@ fn what_a_stopped_attempt_called_is_dropped_with_it() {
                 async move {
                     if context.attempt() > 1 {
                         // One on a thread of its own is told, and ends soon.
-                        (0..5_000).take_while(|_| alive.counts().1 > 0).for_each(|_| std::thread::sleep(ms(1)));
+                        (0..200_000).take_while(|_| alive.counts().1 > 0).for_each(|_| std::thread::sleep(ms(1)));
                         return Ok(alive.counts());
                     }
                     let started = never.start(&context, n);

@@ -390,13 +390,14 @@ fn child(folder: &Path, after: Duration) {
 fn a_transaction_waits_longer_for_other_processes_than_one_commit_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = Store::open_with(&path, annals::store::OpenOptions::new().busy_timeout_ms(40)).unwrap();
+    let store = Store::open_with(&path, annals::store::OpenOptions::new().busy_timeout_ms(1_000)).unwrap();
     store.transaction(|tx| tx.execute_batch(TABLE)).unwrap();
     let body = move |n: i64, context: &Context| {
         let other = annals::rusqlite::Connection::open(&path)?;
         other.execute_batch("BEGIN IMMEDIATE")?;
         let holds = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(150));
+            // Longer than one attempt waits, and far shorter than all of them do.
+            std::thread::sleep(Duration::from_millis(1_200));
             other.execute_batch("ROLLBACK")
         });
         let number = context.transaction(|tx| enter(tx, "once"))?;

@@ -18,7 +18,7 @@ use annals_graph::task::{RunControl, Task};
 use macro_rules_attribute::apply;
 
 use crate::cases;
-use crate::places::{place, place_with};
+use crate::places::{GUARD, place, place_with};
 
 type Flow = CompiledGraph<Entry<i64, i64>>;
 
@@ -113,7 +113,7 @@ fn a_worker_that_runs_hears_of_new_work_and_of_the_request_to_stop() {
             flow.enqueue(&thread(&store, order), order).unwrap();
             let begin = SystemClock.elapsed();
             while value(&flow, &store, order).is_none() {
-                assert!(SystemClock.elapsed() - begin < Duration::from_secs(20), "the worker does not hear of it");
+                assert!(SystemClock.elapsed() - begin < GUARD, "the worker does not hear of it");
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -218,7 +218,7 @@ fn noted(folder: &Path, takes: Duration) -> Flow {
 /// Opens the store of the processes, with the table of their workflow.
 fn opened(folder: &Path) -> Store {
     // Eight processes write at the same time, perhaps on a machine that is busy with something else.
-    let options = OpenOptions::new().busy_timeout_ms(60_000);
+    let options = OpenOptions::new().busy_timeout_ms(GUARD.as_millis() as u64);
     let store = Store::open_with(folder.join("store.db"), options).unwrap();
     store.transaction(|tx| tx.execute_batch(TABLE)).unwrap();
     store
@@ -327,26 +327,27 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
                 )
             })
         };
-        let in_time = SystemClock.elapsed() - begin < Duration::from_secs(120);
+        let in_time = SystemClock.elapsed() - begin < GUARD;
         assert!(in_time, "not done: {:#?}", left().collect::<Vec<_>>());
         std::thread::sleep(Duration::from_millis(50));
     }
     std::fs::write(folder.path().join("stop"), "").unwrap();
     children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
-    let mut unreleased = 0;
+    let (mut unreleased, mut continued) = (0, 0);
     for order in 0..orders {
         assert_eq!(value(&flow, &store, order), Some(result(order)));
         // A worker that came too late may have been killed between its claim and its release; nothing else leaves a
         // lease.
         let lease = thread(&store, order).last_lease().unwrap().unwrap();
+        continued += lease.epoch as usize - 1;
         if lease.expires_at.is_some() {
             unreleased += 1;
             assert!(killed_processes.contains(&lease.owner.process_id()), "order {order}: {lease:?}");
-            assert!(!lease.is_live(store.now()), "order {order}: {lease:?}");
         }
     }
     let repeated = verify_steps(folder.path(), &store, orders);
     println!("{kills} kills: {repeated} effects repeated, {unreleased} leases of ended runs unreleased");
-    assert!(repeated <= kills * CONCURRENCY, "only tasks that ran at a kill run again, not {repeated}");
+    // A process that does not get a processor for longer than its lease loses runs as one that is killed.
+    assert!(repeated <= continued, "a run repeats the task that ran when it was continued: {repeated}, {continued}");
     assert!(store.check().unwrap().problems.is_empty());
 }

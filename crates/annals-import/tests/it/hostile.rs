@@ -107,7 +107,8 @@ fn a_compressed_bomb_is_refused_with_the_limit() {
         let source = ReadSource::of(&path);
         assert!(source.sessions.is_empty());
         assert_eq!(source.limits(), [("too_large", Some("bytes decompressed from one byte"))], "byte {byte}");
-        assert!(begun.elapsed().as_secs() < 60, "byte {byte}: {:?}", begun.elapsed());
+        // All of it takes far longer to decompress.
+        assert!(begun.elapsed().as_secs() < 300, "byte {byte}: {:?}", begun.elapsed());
     }
     // A rollout whose first line is good.
     let head = json!({"timestamp": "2026-03-02T00:00:00Z", "type": "session_meta", "payload": {"id": "one"}});

@@ -1,12 +1,17 @@
 //! The screen of runs: leases, attempts, pauses, stuck runs and their controls.
 
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use annals::base::{Clock, Timestamp};
 use annals::state::DynState;
-use annals::store::ThreadStatus;
-use annals_graph::Worker;
+use annals::store::{MemoryBackend, ThreadStatus};
 use annals_graph::graph::{NodeOptions, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::{Sleep, Timer, Worker};
 
 use super::screens::waiting;
 use super::writes::{form_token, post, writing};
@@ -101,15 +106,48 @@ fn a_failed_task_shows_its_attempts_and_a_stuck_run_its_mark() {
     assert!(!html(&page, "/runs?status=failed").contains("annals retry stuck"));
 }
 
+/// A clock that stands still, and a timer whose pauses end when it goes on.
+#[derive(Clone, Default)]
+struct StoppedClock(Arc<(AtomicI64, Mutex<Vec<Waker>>)>);
+
+impl StoppedClock {
+    fn go_on(&self, seconds: i64) {
+        self.0.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+        self.0.1.lock().unwrap().drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.0.load(Ordering::SeqCst))
+    }
+}
+
+impl Timer for StoppedClock {
+    fn sleep(&self, pause: Duration) -> Sleep {
+        let (clock, end) = (self.clone(), self.now().saturating_add(pause));
+        Box::pin(poll_fn(move |waiting| {
+            let mut wakers = clock.0.1.lock().unwrap();
+            if clock.now() >= end {
+                return Poll::Ready(());
+            }
+            wakers.push(waiting.waker().clone());
+            Poll::Pending
+        }))
+    }
+}
+
 #[test]
 fn a_task_that_waits_for_its_next_attempt_says_when() {
-    let store = Store::memory();
+    let clock = StoppedClock::default();
+    clock.go_on(1_000);
+    let store = Store::with_backend(Arc::new(MemoryBackend::new()), OpenOptions::new().clock(clock.clone()));
     let policy = RetryPolicy::new().max_attempts(2).initial_interval(Duration::from_secs(2)).jitter(false);
-    let tries = std::sync::atomic::AtomicU32::new(0);
+    let tries = AtomicI64::new(0);
     let graph = StateGraph::with_schema(DynSchema::new().last("n").build())
         .node_with(
             "pay",
-            move |_: &DynState| match tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            move |_: &DynState| match tries.fetch_add(1, Ordering::Relaxed) {
                 0 => Err("the bank is closed".into()),
                 _ => Ok(()),
             },
@@ -119,22 +157,24 @@ fn a_task_that_waits_for_its_next_attempt_says_when() {
         .compile()
         .unwrap();
     let (thread, page) = (store.thread("order").unwrap(), page_of(&store));
-    std::thread::scope(|scope| {
-        scope.spawn(|| graph.run(&thread).lease(Duration::from_secs(60)).invoke(DynUpdate::new().set("n", 1)).unwrap());
+    let (task, shown) = std::thread::scope(|scope| {
+        let run = graph.run(&thread).lease(Duration::from_secs(60)).timer(clock.clone());
+        scope.spawn(|| run.invoke(DynUpdate::new().set("n", 1)).unwrap());
         let mut task = Json::Null;
-        for _ in 0..190 {
-            let runs = document(&page, "/runs.json");
-            task = runs["runs"][0]["tasks"][0].clone();
+        for _ in 0..60_000 {
+            task = document(&page, "/runs.json")["runs"][0]["tasks"][0].clone();
             if !task["wake_at"].is_null() {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!((&task["node"], &task["attempts"]), (&json!("pay"), &json!(1)), "{task}");
         let shown = html(&page, "/runs?status=running");
-        let next = format!("1 attempt, next at {} (in ", task["wake_at"].as_str().unwrap());
-        assert!(shown.contains(&next) && shown.contains("lease of "), "{next}: {shown}");
+        clock.go_on(2);
+        (task, shown)
     });
+    assert_eq!((&task["node"], &task["attempts"]), (&json!("pay"), &json!(1)), "{task}");
+    let next = format!("1 attempt, next at {} (in ", task["wake_at"].as_str().unwrap());
+    assert!(shown.contains(&next) && shown.contains("lease of "), "{next}: {shown}");
     assert_eq!(document(&page, "/runs.json")["runs"], json!([]), "the second attempt succeeded");
 }
 

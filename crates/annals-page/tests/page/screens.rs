@@ -470,8 +470,8 @@ fn a_picture_shows_the_edges_that_no_run_took() {
     }
     let page = page_of(&store);
     let drawing = |thread: &str| document(&page, &format!("/t/{thread}/graph.json"))["drawing"].clone();
-    for _ in 0..100 {
-        // The background writer stores them in their order.
+    // The background writer stores them in their order.
+    for _ in 0..60_000 {
         if !drawing("2").is_null() {
             break;
         }

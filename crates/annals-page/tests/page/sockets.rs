@@ -8,6 +8,9 @@ use annals_page::{PageBody, PageServer};
 
 use super::*;
 
+/// Longer than any wait of a test that passes.
+const GUARD: Duration = Duration::from_secs(300);
+
 pub(super) fn serve(store: Store) -> SocketAddr {
     let server = PageServer::bind(store, 0, PageOptions::new().token(TOKEN)).unwrap();
     let address = server.address();
@@ -18,7 +21,7 @@ pub(super) fn serve(store: Store) -> SocketAddr {
 /// Sends bytes and returns all that comes back.
 pub(super) fn send(address: SocketAddr, bytes: &[u8]) -> String {
     let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    client.set_read_timeout(Some(GUARD)).unwrap();
     client.write_all(bytes).unwrap();
     _ = client.shutdown(std::net::Shutdown::Write);
     let mut response = String::new();
@@ -49,7 +52,7 @@ fn new_checkpoints_are_events() {
     let thread = trip(&writer);
     let address = serve(Store::open_with(&path, OpenOptions::new().read_only(true)).unwrap());
     let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    client.set_read_timeout(Some(GUARD)).unwrap();
     write!(client, "GET /live?thread=trip HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n")
         .unwrap();
     let mut lines = BufReader::new(client).lines().map(Result::unwrap);
@@ -95,11 +98,11 @@ fn changes_without_a_checkpoint_are_events() {
     });
     assert_eq!(all.next(Duration::ZERO).unwrap(), ": nothing new\n\n");
     other.facts().title("another one").save().unwrap();
-    let event = all.next(Duration::from_secs(30)).unwrap();
+    let event = all.next(GUARD).unwrap();
     assert!(event.contains("\"new\":0") && event.contains("\"thread\":null"), "{event}");
     assert_eq!(one.next(Duration::from_millis(100)).unwrap(), ": nothing new\n\n", "a change of another thread");
     writer.thread("trip").unwrap().facts().title("renamed").save().unwrap();
-    let event = one.next(Duration::from_secs(30)).unwrap();
+    let event = one.next(GUARD).unwrap();
     assert!(event.contains("\"new\":0") && event.contains("\"thread\":\"trip\""), "{event}");
     assert_eq!(one.next(Duration::from_millis(100)).unwrap(), ": nothing new\n\n", "a change is one event");
 }

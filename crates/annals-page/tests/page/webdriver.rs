@@ -75,7 +75,7 @@ impl Browser {
     fn try_call(&self, method: &str, path: &str, body: Option<&Json>) -> Json {
         let body = body.map(Json::to_string).unwrap_or_default();
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n", self.port);
         write!(stream, "{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         let mut reader = BufReader::new(stream);
@@ -121,9 +121,9 @@ impl Browser {
     }
 
     /// Sends a command to the first element that a selector matches, and returns its value. A page that is loading has
-    /// no such element yet, and one that is left makes the element stale: the command is then sent again, for 10 s.
+    /// no such element yet, and one that is left makes the element stale: the command is then sent again, for minutes.
     fn element(&self, selector: &str, method: &str, path: &str, body: Option<&Json>) -> Json {
-        for _ in 0..1_200 {
+        for _ in 0..4_000 {
             if let Some(element) = self.all(selector).first() {
                 let path = format!("/session/{}/element/{element}{path}", self.session);
                 let value = self.try_call(method, &path, body);
@@ -199,7 +199,7 @@ impl Browser {
 
     /// Waits until a condition holds.
     pub(crate) fn wait(&self, name: &str, holds: impl Fn(&Self) -> bool) {
-        for _ in 0..1_200 {
+        for _ in 0..4_000 {
             if holds(self) {
                 return;
             }

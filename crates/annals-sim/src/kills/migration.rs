@@ -68,7 +68,7 @@ impl Round {
         if let Some(problem) = store.check().map_err(|error| error.to_string())?.problems.first() {
             return Err(format!("check finds {problem} after a migration"));
         }
-        let shown = observe::everything(&store, Deadline::after(Duration::from_secs(60)));
+        let shown = observe::everything(&store, Deadline::after(Duration::from_secs(300)));
         if shown.map_err(|error| error.to_string())? == older::file()?.1 {
             Ok(())
         } else {

@@ -20,6 +20,9 @@ const WRITE_LOCK: u64 = 120;
 const COPY_LOCK: u64 = 121;
 const RECOVERY_LOCK: u64 = 122;
 
+/// Longest wait for a process that was stopped to stand still.
+const STOP_LIMIT: Duration = Duration::from_secs(180);
+
 /// A running worker.
 #[derive(Debug)]
 pub(super) struct WorkerProcess {
@@ -73,8 +76,14 @@ impl WorkerProcess {
         self.signal(Signal::STOP);
         let begin = SystemClock.elapsed();
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
-        let stands = |state: String| state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
-        while !stands(state()) && SystemClock.elapsed() - begin < Duration::from_millis(200) {
+        // A process that has ended stands as well.
+        let stands = |state: String| {
+            state
+                .rsplit(')')
+                .next()
+                .is_none_or(|rest| rest.trim().is_empty() || rest.trim().starts_with(['T', 'Z', 'X']))
+        };
+        while !stands(state()) && SystemClock.elapsed() - begin < STOP_LIMIT {
             std::thread::sleep(Duration::from_micros(50));
         }
     }

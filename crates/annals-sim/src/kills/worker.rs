@@ -388,7 +388,7 @@ fn open_until_the_end(job: &WorkerArgs) -> Result<(), ReadFailure> {
         let options = options(job).head_cache_bytes(0);
         let store = Store::with_backend(open(job, &options)?, options);
         say("V read");
-        let shown = observe::everything(&store, Deadline::after(Duration::from_secs(60)));
+        let shown = observe::everything(&store, Deadline::after(Duration::from_secs(300)));
         let hash = observe::hash_of(&shown.map_err(|error| ReadFailure::Wrong(error.to_string()))?);
         say(&format!("M {hash}"));
         drop(store);

@@ -13,21 +13,9 @@ use crate::store::sqlite::list_end::ListEnd;
 use crate::store::sqlite::write::{Caches, Known};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 fn number(path: &Path, query: &str) -> i64 {
     raw(path).query_row(query, [], |row| row.get(0)).unwrap()
-}
-
-/// Waits until something is true that the background does.
-fn comes_true(is_true: impl Fn() -> bool) -> bool {
-    for _ in 0..400 {
-        if is_true() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    false
 }
 
 /// Returns a chain of checkpoints without changes.
@@ -66,7 +54,7 @@ fn an_erasure_that_was_not_ended_is_continued_after_an_open() {
     drop(bench.store);
     raw(&path).execute_batch("INSERT INTO tombstone (thread, state) VALUES (7, 0)").unwrap();
     let store = open(&path);
-    assert!(comes_true(|| number(&path, "SELECT count(*) FROM tombstone") == 0));
+    until("the erasure is ended", || number(&path, "SELECT count(*) FROM tombstone") == 0);
     assert!(!is_gone(&store, "stays"));
 }
 
@@ -83,12 +71,12 @@ fn a_thread_whose_time_in_the_trash_has_ended_goes_at_once() {
     drop(early);
     // Trashed before the file was opened.
     let late = at_micros(&path, 1_000);
-    assert!(comes_true(|| is_gone(&late, "before")));
+    until("the thread goes", || is_gone(&late, "before"));
     drop(late);
     // Trashed while it is open.
     let late = at_micros(&path, 1_000);
     trash(&late, "after", "500");
-    assert!(comes_true(|| is_gone(&late, "after")));
+    until("the thread goes", || is_gone(&late, "after"));
 }
 
 #[test]
@@ -106,10 +94,10 @@ fn an_index_that_is_far_behind_is_continued_after_an_open() {
     let behind = || reader.search_index().unwrap().unwrap().behind;
     assert_eq!(behind(), SEARCH_TAIL_MAX + 1);
     let store = open(&path);
-    assert!(comes_true(|| behind() == 0));
+    until("the index follows", || behind() == 0);
     // Its own commits are counted.
     store.commit(&chain(&mut bench.ids, "c", SEARCH_TAIL_MAX as usize + 1)).unwrap();
-    assert!(comes_true(|| behind() == 0));
+    until("the index follows", || behind() == 0);
 }
 
 #[test]
@@ -154,9 +142,9 @@ fn a_pruning_empties_the_index_and_the_background_fills_it_again() {
     let is_whole = || bench.store.search_index().unwrap().unwrap().behind == 0;
     assert!(is_whole());
     assert_eq!(bench.store.prune(&t, &[PruneSpan::new(1, 1, 3)]).unwrap().checkpoints, 3);
-    assert!(comes_true(is_whole));
+    until("the index is filled", is_whole);
     assert_eq!(bench.store.prune_namespaces(&t, &[(inner, last)]).unwrap().checkpoints, 2);
-    assert!(comes_true(is_whole));
+    until("the index is filled", is_whole);
     assert_eq!(bench.check(), Vec::<String>::new());
 }
 

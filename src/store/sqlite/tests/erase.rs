@@ -1,10 +1,12 @@
 //! An erasure leaves no byte in the file.
 
+use super::erase_slices::{hide, step};
 use super::*;
 use crate::base::limits::NAME_USERS_MAX;
 use crate::store::StoreError;
 use crate::store::backend::Erasure;
 use crate::store::batch::NewTimer;
+use crate::store::sqlite::erase::EraseStep;
 
 /// Commits a checkpoint whose values hold `marker` in every place that can hold a text.
 fn marked(bench: &mut Bench, t: &ThreadId, marker: &str) -> NewCheckpoint {
@@ -92,7 +94,6 @@ fn large(bench: &mut Bench, t: &ThreadId, marker: &str) {
 fn a_reader_delays_an_erasure_which_is_told() {
     let mut bench = Bench::new();
     marked(&mut bench, &thread("secret"), "s3cr3t-text-");
-    bench.store = SqliteBackend::open(&bench.path(), &OpenOptions::new().busy_timeout_ms(20)).unwrap();
     marked(&mut bench, &thread("other"), "plain-text-");
     let reader = raw(&bench.path());
     reader.execute_batch("BEGIN; SELECT count(*) FROM thread").unwrap();
@@ -116,9 +117,9 @@ fn an_erasure_continues_after_a_crash() {
     let t = thread("the secret thread");
     large(&mut bench, &t, "s3cr3t-text-");
     marked(&mut bench, &thread("stays"), "plain-text-");
-    let erasure = bench.store.delete_threads(std::slice::from_ref(&t)).unwrap();
-    assert_eq!(erasure, Erasure::ErasePending { threads: 1 }, "the thread is too large for one call");
-    // The state of the file at a kill: a copy, made while a reader holds both files as they are.
+    hide(&bench, vec![t.clone()]);
+    // The state of the file at a kill: a copy, made while a reader holds both files as they are, before each slice and
+    // at the end.
     let (mut copies, mut pending) = (Vec::new(), true);
     while pending {
         let crashed = tempfile::tempdir().unwrap();
@@ -130,10 +131,13 @@ fn an_erasure_continues_after_a_crash() {
         }
         pending = reader.query_row("SELECT count(*) FROM tombstone", [], |row| row.get::<_, i64>(0)).unwrap() > 0;
         reader.execute_batch("ROLLBACK").unwrap();
+        drop(reader);
         copies.push(crashed);
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        if pending && step(&bench, EraseStep::Reclaim).stored.is_empty() {
+            assert_eq!(bench.store.reclaim().unwrap(), Erasure::Erased);
+        }
     }
-    assert!(copies.len() > 2, "the background reclaims in steps");
+    assert!(copies.len() > 2, "the rows are reclaimed in slices");
     for crashed in copies {
         let store = open(&crashed.path().join("x.db"));
         let report = store.check().unwrap();
@@ -146,6 +150,17 @@ fn an_erasure_continues_after_a_crash() {
         let report = store.check().unwrap();
         assert_eq!((report.erasing, report.problems), (0, Vec::new()));
     }
+}
+
+#[test]
+fn the_background_reclaims_a_thread_that_is_too_large_for_one_call() {
+    let mut bench = Bench::new();
+    let t = thread("the secret thread");
+    large(&mut bench, &t, "s3cr3t-text-");
+    assert_eq!(bench.store.delete_threads(&[t]).unwrap(), Erasure::ErasePending { threads: 1 });
+    until("the background erases it", || bench.store.stats().unwrap().erasing == 0);
+    assert_eq!(found(&bench, "s3cr3t-text-"), 0);
+    assert_eq!(bench.check(), Vec::<String>::new());
 }
 
 #[test]

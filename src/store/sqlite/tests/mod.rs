@@ -143,8 +143,12 @@ pub(super) fn items(store: &SqliteBackend, at: &CheckpointRef, range: ItemRange)
     items
 }
 
+/// Longer than any wait of a test that passes.
+pub(super) const GUARD: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// Options for a file whose locks are waited for as long as it takes on a busy machine.
 pub(super) fn options() -> OpenOptions {
-    OpenOptions::new().synchronous(Synchronous::Normal)
+    OpenOptions::new().synchronous(Synchronous::Normal).busy_timeout_ms(GUARD.as_millis() as u64)
 }
 
 pub(super) fn open(path: &std::path::Path) -> SqliteBackend {
@@ -218,10 +222,13 @@ pub(super) fn seen(node: &str, channel: &str, version: u64) -> Seen {
     Seen { node: node.into(), versions: vec![(channel.into(), version)] }
 }
 
-/// Returns the median of durations: a busy machine changes it less than their sum.
-pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
+/// Waits until a condition holds, and panics if it does not within some minutes.
+pub(super) fn until(what: &str, holds: impl Fn() -> bool) {
+    let begin = crate::base::internal::Stopwatch::start();
+    while !holds() {
+        assert!(begin.elapsed() < GUARD, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
 }
 
 /// A connection that is not the store's, for looking and for doing damage.
