@@ -10,6 +10,7 @@ use annals_flow::Flow;
 use serde_json::json;
 
 use crate::args::EnqueueArgs;
+use crate::digits;
 use crate::errors::CommandFailure;
 use crate::flow_run::{self, failure};
 use crate::key::NamedStore;
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &EnqueueArgs, store: NamedStore<'_>, out: &mut Printer) 
 fn untyped(args: &EnqueueArgs, name: &str, values: Option<Map>, store: &Store) -> Result<Queued, CommandFailure> {
     let (thread, queue) = (thread_of(args, name, store), with_options(args, store.queue(name)));
     Ok(match (&args.argument, values) {
-        (Some(argument), _) => queue.enqueue(thread, flow_run::value(argument))?,
+        (Some(argument), _) => queue.enqueue(thread, digits::value(argument)?)?,
         (None, Some(values)) => queue.enqueue_update(thread, values)?,
         (None, None) => queue.enqueue(thread, Value::Null)?,
     })

@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | ok; also when the reader of stdout has closed it |
-//! | 1 | a negative result: differences with `--exit-code`, an empty list, a workflow that waits |
+//! | 1 | a negative result: differences with `--exit-code`, an empty list or import, a workflow that waits |
 //! | 2 | usage: arguments, an ambiguous id |
 //! | 3 | a thread, checkpoint, channel, folder or store file does not exist |
 //! | 4 | the file is damaged, not a store, or its schema was changed by another program |

@@ -11,6 +11,7 @@ use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput};
 use serde_json::{Value as Json, json};
 
 use crate::args::RunArgs;
+use crate::digits;
 use crate::errors::CommandFailure;
 use crate::interrupt;
 use crate::key::NamedStore;
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
         input = input.values(values(text)?);
     }
     if let Some(text) = &args.answer {
-        input = input.resume(value(text));
+        input = input.resume(digits::value(text)?);
     }
     let store = open_beside(store, &args.file)?;
     let name = args.thread.as_deref().unwrap_or(flow.name());
@@ -131,16 +132,11 @@ pub(crate) fn values(text: &str) -> Result<Map, CommandFailure> {
         }
         None => text.to_owned(),
     };
-    let json: Json = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    match Value::from(json) {
+    let error = || serde_json::from_str::<Json>(&text).map_or_else(|error| error.to_string(), |_| String::new());
+    match digits::json(&text)?.ok_or_else(|| wrong(error()))? {
         Value::Map(values) => Ok(values),
         other => Err(wrong(format!("expected an object of channels, found {}", other.kind()))),
     }
-}
-
-/// Reads JSON; any other text stands for itself.
-pub(crate) fn value(text: &str) -> Value {
-    serde_json::from_str::<Json>(text).map_or_else(|_| Value::from(text), Value::from)
 }
 
 /// Returns the failure of a workflow. Its message has several lines if the file has problems.

@@ -12,6 +12,7 @@ mod changed;
 mod check;
 mod demo;
 mod diff;
+mod digits;
 mod doctor;
 mod drawing;
 mod enqueue;

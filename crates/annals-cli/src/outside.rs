@@ -7,12 +7,12 @@
 //! are changed with `--yes`; without it they are listed, and `changed` says which ones would change. *Absent:* running
 //! anything, which a worker does.
 
-use annals::base::Value;
 use annals::history::{Thread, ThreadInfo, ThreadStatus};
 use annals::store::{Store, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::args;
+use crate::digits;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{self, Printer, count, escape};
@@ -21,7 +21,7 @@ use crate::point::{open_to_read, open_to_write, thread};
 /// Sends a signal. The thread need not exist.
 pub(crate) fn signal(args: &args::SignalArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = store.thread(&args.thread)?;
-    let checkpoint = thread.signal(&args.name, value(&args.value))?;
+    let checkpoint = thread.signal(&args.name, digits::value(&args.value)?)?;
     if out.is_json() {
         let (thread, checkpoint) = (thread.id().as_str(), checkpoint.to_string());
         out.json(&json!({ "schema": 1, "thread": thread, "name": args.name, "checkpoint": checkpoint }))?;
@@ -40,7 +40,7 @@ pub(crate) fn answer(args: &args::AnswerArgs, store: &Store, out: &mut Printer) 
         Some(id) => id.clone(),
         None => only_interrupt(&thread)?,
     };
-    thread.resume_interrupt(&id, value(&args.value))?;
+    thread.resume_interrupt(&id, digits::value(&args.value)?)?;
     if out.is_json() {
         out.json(&json!({ "schema": 1, "thread": thread.id().as_str(), "interrupt": id }))?;
         return Ok(0);
@@ -217,9 +217,4 @@ fn print(rows: &[ChosenRow], is_dry_run: bool, out: &mut Printer) -> Result<(), 
         out.line(format!("{id}  {status}{paused}{note}"))?;
     }
     Ok(())
-}
-
-/// Returns the value of a text: JSON, or the text itself.
-fn value(text: &str) -> Value {
-    serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| Value::from(text), Value::from)
 }

@@ -1,16 +1,18 @@
 //! `annals threads`: the threads of the store, the last active first.
 //!
-//! JSON: `{"schema": 1, "threads": [{"thread", "title", "project", "labels": [..], "archived", "pinned", "paused",
-//! "graph", "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints", "branches",
-//! "head", "step", "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck",
-//! "error", "wake_at", "partial", "next": [..], "questions": [..]}], "more": bool}`. `error` is the message of a
-//! failure, or the reason of a cancellation. `partial` is `{"channel", "words", "updated"}` of a message that is
-//! streamed or was cut off, or null. `checkpoints` and `branches` are null without `--count`: the count of a thread
-//! costs as much as it has checkpoints.
+//! JSON: `{"schema": 1, "threads": [{"thread", "title", "first_words", "parent": {"thread", "kind", "call"}, "project",
+//! "labels": [..], "archived", "pinned", "paused", "graph", "last_activity", "messages", "input_tokens",
+//! "output_tokens", "cost_usd", "checkpoints", "branches", "head", "step", "status": "done" | "running" |
+//! "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck", "error", "wake_at", "partial", "next": [..],
+//! "questions": [..]}], "more": bool}`. `error` is the message of a failure, or the reason of a cancellation. `partial`
+//! is `{"channel", "words", "updated"}` of a message that is streamed or was cut off, or null. `checkpoints` and
+//! `branches` are null without `--count`: the count of a thread costs as much as it has checkpoints. `first_words` are
+//! those of a thread without a title.
 
 use annals::base::Value;
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
-use annals::store::{Store, ThreadSize};
+use annals::store::{ItemRange, Store, ThreadSize};
+use annals_import::SourceKind;
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -21,6 +23,9 @@ use crate::words::Waits;
 /// Threads that are read before they are printed.
 const PAGE: usize = 50;
 
+/// Positions of the list of messages in which the first words of a thread are looked for.
+const FIRST_POSITIONS: u64 = 32;
+
 /// A thread with what its row shows.
 struct Row {
     info: ThreadInfo,
@@ -28,6 +33,19 @@ struct Row {
     /// The counts of `--count`.
     size: Option<ThreadSize>,
     waits: Waits,
+    /// The first words of a thread without a title.
+    first_words: Option<String>,
+    /// The thread that an imported one was forked from, or whose agent started it.
+    parent: Option<ThreadLink>,
+}
+
+/// A thread to which an imported one belongs.
+struct ThreadLink {
+    thread: String,
+    /// `fork` or `sub`.
+    kind: String,
+    /// The tool call that started it.
+    call: Option<String>,
 }
 
 pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
@@ -77,6 +95,7 @@ struct ThreadTable {
     widths: ColumnWidths,
     is_begun: bool,
     has_titles: bool,
+    has_parents: bool,
 }
 
 impl ThreadTable {
@@ -92,10 +111,12 @@ impl ThreadTable {
         let mut cells = Vec::with_capacity(rows.len() + 1);
         if !self.is_begun {
             let counts: &[&str] = if has_counts { &["CHECKPOINTS", "BRANCHES"] } else { &[] };
-            let titles = [&["THREAD"], counts, &["HEAD", "STEP", "ACTIVE", "STATE", "TITLE"]].concat();
+            self.has_parents = rows.iter().any(|row| row.parent.is_some());
+            let parents: &[&str] = if self.has_parents { &["PARENT"] } else { &[] };
+            let titles = [&["THREAD"], counts, &["HEAD", "STEP", "ACTIVE", "STATE"], parents, &["TITLE"]].concat();
             cells.push(titles.into_iter().map(String::from).collect::<Vec<_>>());
             // The pages after this one may have titles.
-            self.has_titles = !is_last || rows.iter().any(|row| row.info.title().is_some());
+            self.has_titles = !is_last || rows.iter().any(|row| row.words().is_some());
         }
         for row in rows {
             let mut line = vec![cut(&escape(row.info.id().as_str()), out.id_cells()).into_owned()];
@@ -105,8 +126,12 @@ impl ThreadTable {
                 row.head.step().to_string(),
                 output::ago(store.now(), row.info.updated_at()),
                 row.waits.text(60) + if row.info.facts().is_paused { ", paused" } else { "" },
-                cut(&escape(row.info.title().unwrap_or_default()), 40).into_owned(),
             ]);
+            if self.has_parents {
+                let parent = row.parent.as_ref().map_or("", |parent| &parent.thread);
+                line.push(cut(&escape(parent), 40).into_owned());
+            }
+            line.push(cut(&escape(row.words().unwrap_or_default()), 40).into_owned());
             cells.push(line);
         }
         if !self.has_titles {
@@ -120,13 +145,41 @@ impl ThreadTable {
     }
 }
 
+/// Returns the first words of the first human message that has any. A damaged message does not end a listing.
+fn first_words(head: &Snapshot) -> Option<String> {
+    let messages = head.messages("messages", ItemRange::Positions(0, FIRST_POSITIONS)).unwrap_or_default();
+    let mut humans = messages.iter().filter(|message| message.kind() == "human");
+    humans.find_map(|message| annals_import::first_words(&message.text()))
+}
+
+/// Returns the thread to which an imported one belongs.
+fn parent(info: &ThreadInfo, head: &Snapshot) -> Option<ThreadLink> {
+    // The label of an import is the name of its program.
+    let source = info.facts().labels.iter().find_map(|label| label.parse::<SourceKind>().ok())?;
+    // Damaged facts do not end a listing.
+    let facts = head.get(annals_import::FACTS).unwrap_or_default()?;
+    let text = |name: &str| facts.get("parent")?.get(name)?.as_str();
+    Some(ThreadLink {
+        thread: annals_import::thread_id(source, text("id")?),
+        kind: text("kind").unwrap_or("sub").to_owned(),
+        call: text("call").map(str::to_owned),
+    })
+}
+
 impl Row {
     fn of(info: ThreadInfo, store: &Store, has_counts: bool) -> Result<Self, CommandFailure> {
         let thread = store.thread(info.id().as_str())?;
         let head = thread.at(info.head())?;
         let size = if has_counts { Some(thread.size()?) } else { None };
         let waits = Waits::new(&info, head.next());
-        Ok(Self { info, head, size, waits })
+        let first_words = if info.title().is_none() { first_words(&head) } else { None };
+        let parent = parent(&info, &head);
+        Ok(Self { info, head, size, waits, first_words, parent })
+    }
+
+    /// Returns the title, or else the first words.
+    fn words(&self) -> Option<&str> {
+        self.info.title().or(self.first_words.as_deref())
     }
 
     fn document(&self) -> Json {
@@ -140,6 +193,8 @@ impl Row {
         json!({
             "thread": self.info.id().as_str(),
             "title": facts.title,
+            "first_words": self.first_words,
+            "parent": self.parent.as_ref().map(|of| json!({ "thread": of.thread, "kind": of.kind, "call": of.call })),
             "project": facts.project,
             "labels": facts.labels,
             "archived": facts.is_archived,

@@ -1,12 +1,13 @@
 //! Transcripts for people: the messages at a point as Markdown, or as an HTML page that loads nothing.
 //!
-//! Invariants: every text of a message is escaped, and the page forbids scripts and connections; one message is in
-//! memory as text.
+//! Invariants: no text of a message becomes a tag, and the page forbids scripts and connections; one message is in
+//! memory as text. *Absent:* the Markdown of a message, which is that of `annals serve`.
 
 use std::io::{self, Write};
 
 use annals::history::Snapshot;
 use annals::store::ItemRange;
+use annals_page::{markdown_heading, markdown_message};
 use serde_json::Value as Json;
 
 use crate::args::TranscriptFormat;
@@ -25,7 +26,9 @@ pub(crate) fn write(
     let title = at.point().thread.as_str();
     let facts = format!("{}, step {}, {}", at.id(), at.step(), at.created_at());
     match format {
-        TranscriptFormat::Markdown => write!(out, "# {}\n\n{facts}\n", markdown_line(title))?,
+        TranscriptFormat::Markdown => {
+            write!(out, "{}\n{facts}\n", markdown_heading(title))?;
+        }
         TranscriptFormat::Html => write!(out, "{}", page_head(title, &facts))?,
     }
     // Removed items leave gaps between the positions.
@@ -39,7 +42,7 @@ pub(crate) fn write(
         for item in at.items(channel, ItemRange::Positions(*first, last.saturating_add(1)))? {
             let item = item.to_json();
             match format {
-                TranscriptFormat::Markdown => markdown(&item, out)?,
+                TranscriptFormat::Markdown => write!(out, "\n{}", markdown_message(&item))?,
                 TranscriptFormat::Html => html(&item, out)?,
             }
         }
@@ -94,43 +97,7 @@ fn heading(item: &Json) -> String {
     if words.is_empty() { "item".to_owned() } else { words.join(", ") }
 }
 
-fn markdown(item: &Json, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\n## {}", markdown_line(&heading(item)))?;
-    for part in parts(item) {
-        match part.kind {
-            "text" => writeln!(out, "\n{}", escaped(&part.text))?,
-            "reasoning" => {
-                let quote: Vec<String> = part.text.lines().map(|line| format!("> {}", escaped(line))).collect();
-                writeln!(out, "\n{}", quote.join("\n"))?;
-            }
-            kind => {
-                let fence = fence(&part.text);
-                writeln!(out, "\n{kind}:\n\n{fence}\n{}\n{fence}", part.text)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns a line of Markdown whose marks are escaped.
-fn markdown_line(text: &str) -> String {
-    let mut line = String::new();
-    for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
-        if c.is_ascii_punctuation() && !matches!(c, '.' | ',' | ':' | '-') {
-            line.push('\\');
-        }
-        line.push(c);
-    }
-    line
-}
-
-/// Returns a fence that does not stand within the text.
-fn fence(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    "`".repeat(longest.max(2) + 1)
-}
-
-/// Replaces the characters that begin HTML: Markdown holds it as well.
+/// Replaces the characters that begin HTML.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
@@ -184,18 +151,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_becomes_a_tag_or_ends_a_fence() {
+    fn no_text_becomes_a_tag() {
         let hostile = "</p><script>alert('x')</script>\x1b[31m & \"";
         let item = json!({"type": hostile, "content": [{"type": "text", "text": hostile}, {"type": hostile}],
             "tool_calls": [{"name": "f", "args": {"a": "```` </pre>"}}]});
-        let (mut page, mut text) = (Vec::new(), Vec::new());
+        let mut page = Vec::new();
         html(&item, &mut page).unwrap();
-        markdown(&item, &mut text).unwrap();
         let page = String::from_utf8(page).unwrap();
         assert!(!page.contains("<script") && !page.contains('\x1b') && page.matches("</pre>").count() == 2, "{page}");
-        let text = String::from_utf8(text).unwrap();
-        assert!(text.contains("\n`````\nf ") && !text.contains("\n</p>"), "{text}");
-        assert_eq!(markdown_line("a*b\n# c"), "a\\*b \\# c");
         assert!(page_head("<x>", "y").contains("default-src 'none'") && !page_head("<x>", "y").contains("<x>"));
     }
 }

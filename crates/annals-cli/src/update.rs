@@ -11,6 +11,7 @@ use annals::store::{ChannelValue, Store};
 use serde_json::json;
 
 use crate::args;
+use crate::digits;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, escape};
 use crate::path::ValuePath;
@@ -201,6 +202,5 @@ fn assignment(text: &str) -> Result<(&str, Value), CommandFailure> {
     let Some((channel, value)) = text.split_once('=').filter(|(channel, _)| !channel.is_empty()) else {
         return Err(CommandFailure::usage(format!("{text}: expected CHANNEL=VALUE")));
     };
-    let value = serde_json::from_str::<serde_json::Value>(value).map_or_else(|_| Value::from(value), Value::from);
-    Ok((channel, value))
+    Ok((channel, digits::value(value)?))
 }

@@ -1,7 +1,6 @@
 //! Messages in the making: every reader fills a draft, which becomes a message of LangChain's shape.
 
 use annals_base::{Map, Timestamp, Value};
-use annals_messages::internal::json_loads;
 use annals_messages::{Ai, Content, InvalidToolCall, Message, Role, Tool, ToolCall, ToolStatus, Usage};
 use serde_json::{Value as Json, json};
 
@@ -114,7 +113,7 @@ impl MessageDraft {
     }
 
     fn lose_without(&mut self, part: &Json, name: &str) {
-        // A member that is null says that there is no text.
+        // A member that is null holds no text, so that none is lost.
         if part.get(name).is_none_or(|text| !text.is_null()) {
             self.lose(json::text(part, "type"), part);
         }
@@ -176,15 +175,10 @@ impl MessageDraft {
     }
 
     /// Adds a tool call whose arguments are the text of a JSON object.
-    pub(crate) fn call_of_text(&mut self, id: &str, name: &str, args_text: &str) {
-        let Ok(object @ Json::Object(_)) = serde_json::from_str::<Json>(args_text) else {
-            return self.call(id, name, &Json::String(args_text.to_owned()));
-        };
-        // The digits of an integer beyond 64 bits are retained.
-        let has_digits = args_text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 18);
-        match has_digits.then(|| json_loads(args_text, true)) {
-            Some(Ok(Value::Map(args))) => self.push_call(id, name, args),
-            _ => self.call(id, name, &object),
+    pub(crate) fn call_of_text(&mut self, id: &str, name: &str, args: &str) {
+        match serde_json::from_str::<Json>(args) {
+            Ok(object @ Json::Object(_)) => self.call(id, name, &object),
+            _ => self.call(id, name, &Json::String(args.to_owned())),
         }
     }
 

@@ -88,10 +88,10 @@ mod zstd;
 pub use error::{ImportError, SourceLimit};
 pub use model::{
     ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, first_words,
-    is_joined, is_summary, turns,
+    is_summary, turns,
 };
 pub use output::SessionSink;
 #[cfg(feature = "store")]
-pub use store::{FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};
+pub use store::{FACTS, FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};
 pub use turns_json::{SessionDocument, TurnsCollector};
 pub use walk::read_sessions;

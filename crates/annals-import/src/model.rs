@@ -110,7 +110,7 @@ impl SourceSession {
 
     /// Returns the [first words](first_words) of the first human message of the main line that has any. A session
     /// without a title is shown under them.
-    pub fn first_words(&self) -> Option<String> {
+    pub(crate) fn first_words(&self) -> Option<String> {
         let humans = self.main.iter().filter(|message| message.message.kind() == "human");
         humans.map(|message| message.message.text()).find_map(|text| first_words(&text))
     }
@@ -202,7 +202,7 @@ pub fn is_summary(message: &Message) -> bool {
 
 /// Returns whether the record of a message named a parent that its file does not hold, so that it was joined to the
 /// record before it.
-pub fn is_joined(message: &Message) -> bool {
+pub(crate) fn is_joined(message: &Message) -> bool {
     message.additional_kwargs.get(JOINED).and_then(annals_base::Value::as_bool) == Some(true)
 }
 

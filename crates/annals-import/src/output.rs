@@ -18,8 +18,8 @@ pub trait SessionSink {
     /// An error ends the import.
     fn unknown(&mut self, record: UnknownRecord) -> Result<(), ImportError>;
 
-    /// Takes a file that makes no thread: its path within the folder, and the kind under which it was counted, or of its
-    /// first record that was not understood. `is_whole` tells whether the file itself was counted.
+    /// Takes a file that makes no thread: its path within the folder, and the kind under which it was counted. If
+    /// `is_whole` is false, the kind is that of its first record that was not understood.
     fn without_thread(&mut self, _file: &str, _kind: &str, _is_whole: bool) {}
 
     /// Takes the number of files that were read, of those found.

@@ -1,7 +1,7 @@
 //! The format `turns-json`: sessions as one JSON document `{threads, not_understood}`.
 //!
-//! A thread is `{id, parent, title, first_words, created_at, folder, usage, turns, branches}`, a turn `{messages}`, and a branch
-//! `{after, turns}`; members without content are left out.
+//! A thread is `{id, parent, title, first_words, created_at, folder, usage, turns, branches}`, a turn `{messages}`, and
+//! a branch `{after, turns}`; members without content are left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

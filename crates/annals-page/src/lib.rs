@@ -7,6 +7,7 @@
 //! | [`PageRequest`], [`PageResponse`], [`PageBody`] | requests and responses as plain data |
 //! | [`LiveEvents`] | new checkpoints and other changes, as server-sent events |
 //! | [`PageError`] | a failure of the server |
+//! | [`markdown_message`], [`markdown_heading`] | a message and a heading as Markdown |
 //!
 //! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:
 //! data is text in a document and never markup; a request without the token, for another host or from another origin
@@ -68,6 +69,7 @@ mod words;
 
 pub use failure::PageError;
 pub use live::LiveEvents;
+pub use markdown::{markdown_heading, markdown_message};
 pub use page::{Page, PageOptions};
 pub use request::{PageBody, PageRequest, PageResponse};
 pub use server::PageServer;

@@ -1,16 +1,42 @@
 //! Messages as Markdown, for a copy into an issue or a note.
 //!
-//! Invariant: no text of a message begins a tag of HTML in the document: `<` and `&` are references outside of fenced
-//! code, in which Markdown shows them as they are. *Absent:* names for people of the types of messages.
+//! Invariant: no text of a message begins a tag of HTML in the document: `<` and `&` are references outside of code, in
+//! which Markdown shows them as they are. Code is what every reader of Markdown takes for code: a fence at the begin of
+//! a line, and a span within one line of a paragraph. *Absent:* names for people of the types of messages.
 
 use serde_json::Value as Json;
 
 use crate::html::is_steering;
 
-/// Adds a message: its type as a heading, its texts, its reasoning as a quotation, its tool calls as code.
+/// Returns a message as Markdown: its type, its name and its timestamp as a heading, its texts, its reasoning as a
+/// quotation, its tool calls as code. No text of the message begins a tag of HTML, and its code is not changed.
+///
+/// # Example
+/// ```
+/// use annals_page::markdown_message;
+/// use serde_json::json;
+///
+/// let message = json!({"type": "ai", "content": "use `a < b`, not <b>"});
+/// assert_eq!(markdown_message(&message), "## ai\n\nuse `a < b`, not &lt;b>\n");
+/// ```
+pub fn markdown_message(message: &Json) -> String {
+    let mut document = String::new();
+    add_message(&mut document, message);
+    document
+}
+
+/// Returns a text as a heading of Markdown on the first level, with its marks escaped.
+pub fn markdown_heading(text: &str) -> String {
+    let mut document = String::new();
+    add_heading(&mut document, "#", text);
+    document
+}
+
+/// Adds a message: its type, its name and its timestamp as a heading, its texts, its reasoning as a quotation, its tool
+/// calls as code.
 pub(crate) fn add_message(document: &mut String, message: &Json) {
-    let words =
-        [&message["type"], &message["name"]].into_iter().filter_map(Json::as_str).filter(|word| !word.is_empty());
+    let words = [&message["type"], &message["name"], &message["additional_kwargs"]["timestamp"]];
+    let words = words.into_iter().filter_map(Json::as_str).filter(|word| !word.is_empty());
     let heading = words.collect::<Vec<_>>().join(", ");
     add_heading(document, "##", if heading.is_empty() { "item" } else { &heading });
     match &message["content"] {
@@ -26,7 +52,7 @@ pub(crate) fn add_message(document: &mut String, message: &Json) {
     }
 }
 
-/// Adds a heading.
+/// Adds a heading of a level: `#` for the first one.
 pub(crate) fn add_heading(document: &mut String, marks: &str, text: &str) {
     if !document.is_empty() {
         document.push('\n');
@@ -40,8 +66,9 @@ fn add_block(document: &mut String, block: &Json) {
         (Some(content), _) => add_text(document, content),
         (None, Some(thought)) => {
             document.push('\n');
+            let mut spans = CodeSpans::default();
             for row in thought.lines() {
-                document.push_str(&format!("> {}\n", escaped(row)));
+                document.push_str(&format!("> {}\n", spans.escaped(row)));
             }
         }
         (None, None) => {
@@ -58,18 +85,22 @@ fn add_text(document: &mut String, text: &str) {
     }
     document.push('\n');
     let mut open: Option<&str> = None;
+    let mut spans = CodeSpans::default();
     for row in text.lines() {
-        let fence = fence_of(row);
+        let (fence, was_open) = (fence_of(row), open.is_some());
         match (open, fence) {
             (Some(begin), Some(end)) if end.starts_with(begin) && row.trim_end() == end => open = None,
             (None, Some(begin)) => open = Some(begin),
             _ => {}
         }
         // The line of a fence can hold no tag, but a language.
-        if open.is_some() && fence.is_none() {
+        if was_open && open.is_some() {
             document.push_str(&shown(row));
-        } else {
+        } else if fence.is_some() {
+            spans = CodeSpans::default();
             document.push_str(&escaped(row));
+        } else {
+            document.push_str(&spans.escaped(row));
         }
         document.push('\n');
     }
@@ -94,6 +125,52 @@ fn add_code(document: &mut String, text: &str) {
     document.push_str(&format!("\n{fence}\n"));
     text.lines().for_each(|row| document.push_str(&(shown(row) + "\n")));
     document.push_str(&format!("{fence}\n"));
+}
+
+/// The spans of code in the lines of a paragraph.
+#[derive(Default)]
+struct CodeSpans {
+    /// True if a mark of an earlier line of the paragraph may open or close a span in the lines after it.
+    is_unsure: bool,
+}
+
+impl CodeSpans {
+    /// Returns a line with the references of [`escaped`] outside of its spans of code. A span that begins and ends in
+    /// other lines is not taken for code, and neither is one that holds the mark between the cells of a table.
+    fn escaped(&mut self, row: &str) -> String {
+        if row.trim().is_empty() {
+            self.is_unsure = false;
+        }
+        let mut line = String::with_capacity(row.len());
+        let mut rest = row;
+        while let Some(at) = rest.find('`') {
+            let length = |of: &str| of.bytes().take_while(|byte| *byte == b'`').count();
+            let (before, marks) = (&rest[..at], length(&rest[at..]));
+            let inside = &rest[at + marks..];
+            // A run of marks ends a span if it is as long as the one that began it.
+            let mut end = None;
+            let mut from = 0;
+            while let Some(next) = inside[from..].find('`') {
+                let run = length(&inside[from + next..]);
+                if run == marks {
+                    end = Some(from + next);
+                    break;
+                }
+                from += next + run;
+            }
+            self.is_unsure |= before.ends_with('\\');
+            let Some(end) = end.filter(|end| !self.is_unsure && !inside[..*end].contains('|')) else {
+                self.is_unsure = true;
+                break;
+            };
+            let after = at + 2 * marks + end;
+            line.push_str(&escaped(before));
+            line.push_str(&shown(&rest[at..after]));
+            rest = &rest[after..];
+        }
+        line.push_str(&escaped(rest));
+        line
+    }
 }
 
 /// Returns a text whose characters that begin a tag or a reference of HTML are references.
@@ -137,6 +214,26 @@ mod tests {
             shown_as(json!({ "type": "ai", "name": "a_b", "content": content })),
             "## ai, a\\_b\n\nsee &lt;b> &amp; *this*\n```rust\nVec<u8> & more\n~~~\n```\n&lt;i>\n- item\n  ```\n&lt;script>\n"
         );
+    }
+
+    #[test]
+    fn code_within_a_line_stays_as_it_is_and_no_tag_is_left() {
+        let text = |content: &str| shown_as(json!({ "type": "ai", "content": content }))[7..].trim_end().to_owned();
+        let code = "if `a < \"x\" && b` then ``<i> ` &amp;`` it's";
+        assert_eq!(text(code), code, "code is not changed");
+        assert_eq!(text("`<b>` <b> `<i>`"), "`<b>` &lt;b> `<i>`");
+        // A mark that is open, escaped, or stands in a table may belong to a span that begins or ends elsewhere.
+        for (source, expected) in [
+            ("open ` <b>\n` <i> `", "open ` &lt;b>\n` &lt;i> `"),
+            ("\\`<b>`", "\\`&lt;b>`"),
+            ("| `a | <b>` |", "| `a | &lt;b>` |"),
+            ("``<b>` `<i>`", "``&lt;b>` `&lt;i>`"),
+            ("a `\n\n`<b>`", "a `\n\n`<b>`"),
+        ] {
+            assert_eq!(text(source), expected, "{source}");
+        }
+        let thought = json!({ "type": "ai", "content": [{ "type": "reasoning", "reasoning": "`a < b` <i>" }] });
+        assert_eq!(shown_as(thought), "## ai\n\n> `a < b` &lt;i>\n");
     }
 
     #[test]

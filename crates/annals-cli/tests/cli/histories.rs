@@ -57,6 +57,78 @@ fn an_import_reports_threads_messages_and_records_that_were_not_understood() {
     );
     assert!(report.contains("event_msg/brand_new_event: 2"), "{report}");
     assert!(!report.contains('\r'), "no progress without a terminal");
+    assert!(!report.contains("files without a thread"), "{report}");
+}
+
+#[test]
+fn an_import_without_a_thread_fails_names_the_files_and_lists_the_programs() {
+    let bench = Bench::new();
+    let input = format!("{}/input", fixture("chat/nothing-known"));
+    for from in [&[][..], &["--from", "chat"]] {
+        let failed = bench.annals(&[&["import", &input], from].concat());
+        assert_eq!(code(&failed), 1);
+        let report = stderr(&failed);
+        for name in ["lines.jsonl", "notes/notes.txt", "strange.json", "unknown.db"] {
+            assert!(report.contains(&format!("  {name}: unrecognised_file\n")), "{name}: {report}");
+        }
+        assert!(
+            report.contains("no thread was read from") && report.contains("claude-code, goose, opencode"),
+            "{report}"
+        );
+        assert!(!report.contains("stored as found"), "files are not stored: {report}");
+    }
+    let json = bench.annals(&["--json", "import", &input]);
+    assert_eq!((code(&json), &document(&json.stderr)["error"]["code"]), (1, &json!("nothing_imported")));
+    let printed = document(&json.stdout);
+    assert_eq!(printed["files_without_thread"][0], json!({"file": "lines.jsonl", "kind": "unrecognised_file"}));
+    fs::create_dir(bench.path("none")).unwrap();
+    assert_eq!(code(&bench.annals(&["import", "none"])), 1, "an empty folder");
+
+    // The second import succeeds: it reads a thread that exists.
+    fs::write(bench.path("log.jsonl"), r#"{"role": "user", "content": "hi"}"#).unwrap();
+    for _ in 0..2 {
+        assert_eq!(code(&bench.annals(&["import", "log.jsonl"])), 0);
+    }
+}
+
+#[test]
+fn threads_are_shown_under_their_first_words_and_beside_their_parents() {
+    let bench = Bench::new();
+    let imported = bench.json(&["import", &format!("{}/input", fixture("claude-code/helper-meta"))]);
+    assert_eq!(imported["files_without_thread"], json!([]));
+    let listed = bench.json(&["threads"]);
+    let rows = listed["threads"].as_array().unwrap();
+    let row = |titled: bool| rows.iter().find(|row| row["title"].is_string() == titled).unwrap();
+    let (parent, helper) = (row(false), row(true));
+    assert_eq!((&parent["first_words"], &parent["parent"]), (&json!("Let a helper look."), &json!(null)));
+    assert_eq!((&helper["title"], &helper["first_words"]), (&json!("Look at the borders"), &json!(null)));
+    assert_eq!((&helper["parent"]["thread"], &helper["parent"]["kind"]), (&parent["thread"], &json!("sub")));
+    assert!(helper["parent"]["call"].as_str().unwrap().starts_with("toolu_"));
+    let table = bench.text(&["threads"]);
+    assert!(table.contains("PARENT") && table.contains("Let a helper look."), "{table}");
+
+    // Threads of other programs than these have first words as well, and no parent.
+    let other = Bench::new();
+    fs::write(other.path("trip.json"), r#"[{"type": "human", "content": "Where  is\nBern?"}]"#).unwrap();
+    other.json(&["import", "trip.json", "--name", "trip"]);
+    let listed = other.json(&["threads"]);
+    assert_eq!(listed["threads"][0]["first_words"], json!("Where is Bern?"));
+    let table = other.text(&["threads"]);
+    assert!(table.contains("Where is Bern?") && !table.contains("PARENT"), "{table}");
+}
+
+#[test]
+fn an_import_reads_the_folder_and_marks_what_was_joined() {
+    let bench = Bench::new();
+    bench.json(&["import", &format!("{}/input", fixture("claude-code/dangling-parents"))]);
+    let exported = bench.json(&["export", "--all", "--format", "turns-json"]);
+    let thread = &exported["threads"][0];
+    let expected = fs::read(format!("{}/expected.json", fixture("claude-code/dangling-parents"))).unwrap();
+    let expected: Json = serde_json::from_slice(&expected).unwrap();
+    assert_eq!((&thread["folder"], thread["folder"].is_string()), (&expected["threads"][0]["folder"], true));
+    let turns = thread["turns"].as_array().unwrap().iter().flat_map(|turn| turn["messages"].as_array().unwrap());
+    assert_eq!(turns.filter(|message| message["joined"] == true).count(), 2);
+    assert_eq!(exported["not_understood"], json!({"missing_parent": 2}));
 }
 
 #[test]

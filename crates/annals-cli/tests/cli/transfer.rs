@@ -150,6 +150,46 @@ fn a_failed_transfer_gives_its_reason() {
 }
 
 #[test]
+fn code_in_an_exported_document_is_that_of_the_message() {
+    let bench = Bench::new();
+    let code_of = "```rust\nif a < \"x\" && b > 'c' {}\n```\nsee `Vec<u8> & \"y\"` and <b>";
+    let chat = json!([{"type": "human", "content": "how?"}, {"type": "ai", "content": code_of}]);
+    fs::write(bench.path("chat.json"), chat.to_string()).unwrap();
+    bench.json(&["import", "chat.json", "--name", "chat"]);
+    let expected = "```rust\nif a < \"x\" && b > 'c' {}\n```\nsee `Vec<u8> & \"y\"` and &lt;b>\n";
+    let document = bench.text(&["export", "chat", "--format", "markdown"]);
+    assert!(document.starts_with("# chat\n\n") && document.ends_with(&format!("\n## ai\n\n{expected}")), "{document}");
+    bench.json(&["export", "chat", "--format", "markdown", "-o", "chat.md"]);
+    assert_eq!(fs::read_to_string(bench.path("chat.md")).unwrap(), document);
+}
+
+#[test]
+fn integers_past_64_bits_are_stored_with_all_digits() {
+    let bench = Bench::new();
+    fs::write(bench.path("empty.json"), "[]").unwrap();
+    bench.json(&["import", "empty.json", "--name", "b"]);
+    for digits in ["18446744073709551616", "-9223372036854775809"] {
+        let value = json!({"$int": digits});
+        assert_eq!(code(&bench.annals(&["update", "b", &format!("--set=n={digits}")])), 0);
+        assert_eq!(bench.json(&["show", "b", "n"])["value"], value, "{digits}");
+        let set = format!("n={{\"a\": [{digits}, 1.5]}}");
+        assert_eq!(code(&bench.annals(&["update", "b", "--set", &set])), 0);
+        assert_eq!(bench.json(&["show", "b", "n"])["value"], json!({"a": [value, 1.5]}), "{digits}");
+    }
+    let refused = bench.annals(&["update", "b", "--set", &format!("n={}", "9".repeat(5_000))]);
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("more digits"), "{}", stderr(&refused));
+
+    fs::write(bench.path("w.toml"), "channels = { n = 'last', x = 'last' }\n[nodes.ask]\nask = 'ok?'\ninto = 'x'\n")
+        .unwrap();
+    let waiting = bench.annals(&["run", "w.toml", "--thread", "t", "--input", "{\"n\": 18446744073709551616}"]);
+    assert_eq!(code(&waiting), 1, "{}", stderr(&waiting));
+    assert_eq!(bench.json(&["show", "t", "n"])["value"], json!({"$int": "18446744073709551616"}));
+    bench.annals(&["run", "w.toml", "--thread", "t", "--answer", "18446744073709551617"]);
+    assert_eq!(bench.json(&["show", "t", "x"])["value"], json!({"$int": "18446744073709551617"}));
+}
+
+#[test]
 fn an_import_that_stores_nothing_leaves_no_new_store_behind() {
     let bench = Bench::new();
     fs::create_dir(bench.path("none")).unwrap();

@@ -75,7 +75,7 @@ impl TranscriptFile {
     /// Returns the description in the file beside the transcript of a helper.
     fn description(&self) -> Option<String> {
         let beside = self.file.path.with_file_name(format!("{}{DESCRIBES}", self.file.stem()));
-        // The file may be missing; it is no transcript, so that its faults are not counted.
+        // The file may be missing. Its faults are not counted, as it holds no messages.
         json::maybe_text(&document::whole(&beside).ok()?, "description")
     }
 

@@ -66,7 +66,7 @@ const CONTEXT: [&str; 10] = [
     "<hook_prompt ",
 ];
 
-/// The first words of what a helper reports, in two words so that it is not taken for a helper of this project.
+/// The first words of the report of a helper, in two parts so that it is not taken for a helper of this project.
 const CONTEXT_OF_HELPER: &str = concat!("<sub", "agent_notification>");
 
 /// Types of lines without a message.
@@ -143,7 +143,7 @@ pub(super) struct CodexState {
     pub(super) has_completed: bool,
     /// The first working folder of a turn.
     pub(super) folder: Option<String>,
-    /// True if an event has said what a user typed: only these messages of the user's role are the user's.
+    /// True after an event has named a typed message: all other messages of the user's role are context.
     knows_typed: bool,
     /// The newest message of the user's role since the last one that was typed and the last item of the model.
     untyped: Option<usize>,
@@ -315,7 +315,7 @@ impl CodexState {
         Ok(())
     }
 
-    /// Makes the messages of the user's role that nobody typed context, once it is known which were typed.
+    /// Makes the human messages so far context: the events name the typed ones from here on.
     fn knows_typed(&mut self) {
         if !std::mem::replace(&mut self.knows_typed, true) {
             for draft in self.arena.drafts.iter_mut().filter(|draft| draft.kind == DraftKind::Human) {

@@ -58,7 +58,7 @@ impl OpencodeSession {
     }
 
     /// Returns the session. `lines` holds the main lines of the sessions that were forked.
-    fn finish(self, read: OpencodeMessages, lines: &HashMap<String, Line>) -> SourceSession {
+    fn finish(self, read: OpencodeMessages, lines: &HashMap<String, MainLine>) -> SourceSession {
         let messages = read.arena.into_messages();
         let full = pick(&messages, &read.main);
         let reverted = self.reverted.and_then(|id| read.starts.get(&id).copied());
@@ -82,8 +82,8 @@ impl OpencodeSession {
     }
 }
 
-/// A line of messages.
-type Line = Vec<Arc<SessionMessage>>;
+/// The main line of a session.
+type MainLine = Vec<Arc<SessionMessage>>;
 
 /// Orders sessions so that a parent comes before its children.
 fn parents_first(sessions: Vec<OpencodeSession>) -> Vec<OpencodeSession> {
@@ -330,6 +330,13 @@ impl StorageTree {
                 reverted: json::maybe_text(&info["revert"], "messageID"),
             });
         }
+        let has_session: HashSet<String> = sessions.iter().map(|session| session.id.clone()).collect();
+        for folder in sorted(&self.root.join("message"))?.into_iter().filter(|path| path.is_dir()) {
+            let id = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if !has_session.contains(&id) && !seen.contains(&id) {
+                out.unknown("missing_session", self.place(&folder), "")?;
+            }
+        }
         for session in parents_first(sessions) {
             let mut stored = Vec::new();
             for (id, path) in json_files(&self.root.join("message").join(&session.id))? {
@@ -497,7 +504,8 @@ fn of_model(data: &Json, parts: &[(String, Json)], out: &mut ReadOutput<'_>) -> 
     Ok(drafts)
 }
 
-/// Returns the counts of a step of either generation: its input excludes the cache, and its output excludes the reasoning.
+/// Returns the counts of a step of either generation: its input excludes the cache, and its output excludes the
+/// reasoning.
 fn counts(tokens: &Json) -> TokenCounts {
     let count = |name: &str| json::count(tokens, name);
     let (read, written) = (json::count(&tokens["cache"], "read"), json::count(&tokens["cache"], "write"));

@@ -25,13 +25,14 @@ use crate::walk::read_sessions;
 pub use export::export_turns;
 use pending::PendingThreads;
 use records::RecordLog;
-use write::Written;
+use write::NewThreadOutcome;
 
 /// The channel of the messages.
 pub(crate) const MESSAGES: &str = "messages";
 
-/// The channel of the facts of a session.
-pub(crate) const FACTS: &str = "import";
+/// The channel with the facts of an imported session: an object `{source, id, parent, title, created_at, folder,
+/// usage}`.
+pub const FACTS: &str = "import";
 
 /// Reads histories of other programs into a store.
 ///
@@ -195,11 +196,11 @@ impl SessionSink for StoreSink<'_> {
         self.pending.note(&id);
         let written = match is_new && is_alone {
             true => write::new_thread(self.store, &session, &mut self.summary),
-            false => write::write(self.store, &session, &mut self.summary).map(|()| Written::Stored),
+            false => write::write(self.store, &session, &mut self.summary).map(|()| NewThreadOutcome::Stored),
         };
         match written {
-            Ok(Written::Stored) => Ok(()),
-            Ok(Written::Pending(thread)) => {
+            Ok(NewThreadOutcome::Stored) => Ok(()),
+            Ok(NewThreadOutcome::Pending(thread)) => {
                 let refused = self.pending.push(self.store, *thread, &mut self.summary)?;
                 refused.into_iter().try_for_each(|record| self.unknown(record))
             }

@@ -47,7 +47,7 @@ pub(super) fn write(store: &Store, session: &SourceSession, summary: &mut Import
 }
 
 /// The outcome of writing a new thread.
-pub(super) enum Written {
+pub(super) enum NewThreadOutcome {
     /// The thread is a batch that was not handed over.
     Pending(Box<NewThread>),
     Stored,
@@ -64,7 +64,7 @@ pub(super) fn new_thread(
     store: &Store,
     session: &SourceSession,
     summary: &mut ImportSummary,
-) -> Result<Written, ImportError> {
+) -> Result<NewThreadOutcome, ImportError> {
     debug_assert!(session.branches.is_empty() && !is_fork(session), "the session has one line of its own");
     let mut writer = SessionWriter::new(store, session)?;
     let id = writer.first(None)?;
@@ -79,7 +79,7 @@ pub(super) fn new_thread(
         Some(mut batch) if !writer.is_begun => {
             batch.operation = Some(writer.facts_operation());
             let (source, session, bytes) = (session.source, session.id.clone(), writer.batch_bytes);
-            Ok(Written::Pending(Box::new(NewThread { source, session, batch, bytes, checkpoints, messages })))
+            Ok(NewThreadOutcome::Pending(Box::new(NewThread { source, session, batch, bytes, checkpoints, messages })))
         }
         batch => {
             writer.batch = batch;
@@ -88,7 +88,7 @@ pub(super) fn new_thread(
             summary.checkpoints += checkpoints;
             summary.messages += messages;
             summary.threads_new += 1;
-            Ok(Written::Stored)
+            Ok(NewThreadOutcome::Stored)
         }
     }
 }

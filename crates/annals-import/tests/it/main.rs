@@ -8,4 +8,6 @@ mod fixtures;
 mod folder;
 mod growth;
 mod hostile;
+mod many;
+mod nothing;
 mod stored;
