@@ -90,6 +90,7 @@ impl Machine {
         let slot = self.planning.tasks.len() - 1;
         let job = self.job(slot);
         self.planning.tasks[slot].status = TaskStatus::Running;
+        self.show_read(slot);
         self.effects.push_back(Effect::Start(Box::new(job)));
     }
 

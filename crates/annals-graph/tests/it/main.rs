@@ -46,6 +46,7 @@ mod pushed_calls;
 mod pushing;
 mod queue_limits;
 mod queues;
+mod read_messages;
 mod retries;
 mod run_borders;
 mod schedules;
