@@ -969,7 +969,9 @@ pub(super) fn recording(
 fn outermost_recording(mut recording: Recording, graph: &Graph, place: &RunPlace, is_continued: bool) -> Recording {
     recording.marked_metadata = with_code(recording.metadata.as_deref(), graph);
     recording.is_continued = is_continued;
-    recording.parents = Arc::clone(&place.named);
+    if place.at.is_some() {
+        recording.parents = Arc::clone(&place.named);
+    }
     recording
 }
 
