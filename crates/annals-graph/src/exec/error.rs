@@ -111,6 +111,19 @@ pub enum RunError {
         /// The ids of the interrupts.
         ids: Vec<String>,
     },
+    /// Two tasks of a superstep run a subgraph that keeps its state
+    /// ([`Persistence::PerThread`](crate::graph::Persistence::PerThread)), and it waits for a resume value of the other
+    /// task. That interrupt stays open, and the task of this error runs in the next run.
+    #[error(
+        "subgraph {graph:?} keeps its state, and waits for a resume value of another task: node {node:?} can run it \
+         when that interrupt was resumed, or at once as a subgraph with a state for each task"
+    )]
+    SharedSubgraph {
+        /// The subgraph.
+        graph: String,
+        /// The node of the task that could not run it.
+        node: String,
+    },
     /// A run with strict resume was given a resume value that does not match an open interrupt
     /// (`UnknownInterruptError`), or an interrupt is not the one that was seen. Nothing was written.
     #[error("{problem}; open interrupts: {pending:?}")]
@@ -324,7 +337,9 @@ impl RunError {
             Self::Codec(_) | Self::NoContext { .. } => "TypeError",
             Self::EmptyInput => "EmptyInputError",
             Self::RecursionLimit { .. } => "GraphRecursionError",
-            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } => "RuntimeError",
+            Self::SeveralInterrupts { .. } | Self::SharedSubgraph { .. } | Self::NoStore | Self::NoTimer { .. } => {
+                "RuntimeError"
+            }
             Self::NodeTimeout { .. } => "NodeTimeoutError",
             Self::StepTimeout { .. } => "TimeoutError",
             Self::NodeCancelled { .. } => "NodeCancelledError",

@@ -306,6 +306,7 @@ fn is_misuse(error: &RunError) -> bool {
         RunError::Codec(_)
         | RunError::NoContext { .. }
         | RunError::SeveralInterrupts { .. }
+        | RunError::SharedSubgraph { .. }
         | RunError::NoStore
         | RunError::NoTimer { .. }
         | RunError::UnknownLabel { .. }
