@@ -262,6 +262,16 @@ pub enum ResumeProblem {
         /// Their ids.
         ids: Vec<String>,
     },
+    /// These interrupts were resumed at the checkpoint that the caller named: the stored resume values would be taken
+    /// again.
+    #[error(
+        "the interrupts {ids:?} were resumed at this checkpoint, and the stored resume values count; to give others begin \
+         anew, with Snapshot::fork_to on another thread or with Thread::restart_from on this one"
+    )]
+    Resumed {
+        /// Their ids.
+        ids: Vec<String>,
+    },
     /// The map of resume values is empty.
     #[error("the map of resume values is empty")]
     EmptyMap,
@@ -271,11 +281,12 @@ pub enum ResumeProblem {
 }
 
 impl ResumeProblem {
-    /// Returns the field's name for it: `not_pending`, `changed`, `empty_map` or `ambiguous`.
+    /// Returns the field's name for it: `not_pending`, `changed`, `resumed`, `empty_map` or `ambiguous`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotPending { .. } => "not_pending",
             Self::Changed { .. } => "changed",
+            Self::Resumed { .. } => "resumed",
             Self::EmptyMap => "empty_map",
             Self::Ambiguous => "ambiguous",
         }

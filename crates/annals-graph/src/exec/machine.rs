@@ -540,7 +540,7 @@ impl Machine {
         self.planning.replaying = false;
         if std::mem::take(&mut self.planning.resuming) && self.env.namespace.is_root() {
             // A resume value is for the interrupts of the superstep that was interrupted.
-            *self.env.scope.resume.lock() = None;
+            self.env.scope.resume.lock().set(None, None);
         }
         self.calls.stored = None;
         self.show_changed();

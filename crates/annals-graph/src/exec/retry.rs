@@ -12,6 +12,7 @@ use crate::store::{NewWrite, NewWrites};
 use crate::task::{Attempt, Attempts, CallBegan, Context, Interrupt, NodeError, task_namespace};
 
 use super::attempts::{self, attempts_of};
+use super::begin::is_asking;
 use super::cache::CacheEntry;
 use super::effect::Effect;
 use super::error::{EditProblem, RunError};
@@ -216,6 +217,10 @@ impl Machine {
         let known = task.resume_values.len();
         task.resume_values.extend(self.env.scope.resume_value_of(&place, known).cloned());
         task.resumed = task.resume_values.len() > known;
+        let asks_for_value = self.env.scope.resume.lock().is_set();
+        if task.resumed || (asks_for_value && self.head.pending_of(id).is_some_and(is_asking)) {
+            extra.attempts.renew();
+        }
         task.extra = Some(Box::new(extra));
         self.planning.tasks.push(task);
     }

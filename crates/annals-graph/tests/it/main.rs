@@ -47,6 +47,7 @@ mod pushing;
 mod queue_limits;
 mod queues;
 mod read_messages;
+mod resume_targets;
 mod retries;
 mod run_borders;
 mod schedules;
