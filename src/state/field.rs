@@ -122,6 +122,10 @@ pub(super) trait FieldOps: Send + Sync {
     fn holds_message(&self, _value: &dyn Any, _id: &str) -> bool {
         false
     }
+    /// Returns the ids of the messages that it holds; `None` if it holds a list of more than `most` messages.
+    fn message_ids(&self, _value: &dyn Any, _most: usize) -> Option<Vec<String>> {
+        Some(Vec::new())
+    }
     /// Returns the name of the type of the field.
     fn type_name(&self) -> &'static str;
     /// Returns what can be done with it besides, if it is a list.
@@ -604,6 +608,10 @@ impl<T: FieldValue, W: Writable, C: Channel<T, W>> FieldOps for ValueField<T, W,
 
     fn holds_message(&self, value: &dyn Any, id: &str) -> bool {
         messages_in(held::<T>(value)).iter().any(|message| message.id.as_deref() == Some(id))
+    }
+
+    fn message_ids(&self, value: &dyn Any, _most: usize) -> Option<Vec<String>> {
+        Some(messages_in(held::<T>(value)).into_iter().filter_map(|message| message.id).collect())
     }
 }
 

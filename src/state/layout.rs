@@ -165,6 +165,9 @@ pub trait Layout: Send + Sync + 'static {
     /// Returns whether the field holds a message with this id, itself or as an item of a list.
     fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool;
 
+    /// Returns the ids of the messages that the field holds; `None` if it holds a list of more than `most` messages.
+    fn message_ids(&self, state: &StateRef, field: usize, most: usize) -> Option<Vec<String>>;
+
     /// Returns the rule that another list channel must share with the field to take its list; `None` for other fields.
     fn list_rule(&self, field: usize) -> Option<ListRule>;
 

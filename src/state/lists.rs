@@ -44,6 +44,10 @@ pub(super) trait ListItems: Send + Sync + 'static {
     fn holds_message(_list: &List<Self::Item>, _id: &str) -> bool {
         false
     }
+    /// Returns the ids of the messages among the items; `None` if there are more than `most` messages.
+    fn message_ids(_list: &List<Self::Item>, _most: usize) -> Option<Vec<String>> {
+        Some(Vec::new())
+    }
     /// Returns whether two items are stored alike, if that can be told.
     fn is_same(_old: &Self::Item, _new: &Self::Item) -> bool {
         false
@@ -313,6 +317,10 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
 
     fn holds_message(&self, value: &dyn Any, id: &str) -> bool {
         I::holds_message(held::<List<I::Item>>(value), id)
+    }
+
+    fn message_ids(&self, value: &dyn Any, most: usize) -> Option<Vec<String>> {
+        I::message_ids(held::<List<I::Item>>(value), most)
     }
 
     fn lists(&self) -> Option<&dyn ListOps> {

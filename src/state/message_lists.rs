@@ -53,6 +53,10 @@ impl<R: MessageRule> ListItems for MessageItems<R> {
         list.clone().find(id).is_some()
     }
 
+    fn message_ids(list: &List<Message>, most: usize) -> Option<Vec<String>> {
+        (list.len() <= most).then(|| list.iter().filter_map(|message| message.id.clone()).collect())
+    }
+
     fn is_same(old: &Message, new: &Message) -> bool {
         is_same(old, new)
     }

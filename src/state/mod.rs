@@ -62,7 +62,9 @@ pub mod erased {
     pub use super::dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
     pub use super::given::{NOT_STORED, Told};
     pub use super::lists::written_items;
-    pub use super::view::{FieldWrites, ViewShape, Writer, Written, messages_in_value, messages_of};
+    pub use super::view::{
+        FieldWrites, ViewShape, Writer, Written, brings_other_messages, messages_in_value, messages_of,
+    };
 }
 
 pub use crate::channel::{KeyMap, List, MapEntry, Text};

@@ -295,6 +295,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         self.fields[field].ops().holds_message(self.get(state, field), id)
     }
 
+    fn message_ids(&self, state: &StateRef, field: usize, most: usize) -> Option<Vec<String>> {
+        self.fields[field].ops().message_ids(self.get(state, field), most)
+    }
+
     fn list_rule(&self, field: usize) -> Option<ListRule> {
         self.fields[field].ops().lists().map(ListOps::rule)
     }

@@ -291,6 +291,11 @@ pub fn messages_of(write: &BoxWrite) -> Vec<Message> {
     written.filter(|(at, _)| write.is_message(*at)).map(|(_, message)| message).collect()
 }
 
+/// Returns whether a write brings messages that [`messages_of`] does not return.
+pub fn brings_other_messages(write: &BoxWrite) -> bool {
+    (0..messages_in(write.as_any()).len()).any(|at| !write.is_message(at))
+}
+
 /// Returns the messages in a value: itself, or the items of a list. A dynamic value is a message if it has all that the
 /// dictionary form of one has.
 pub(super) fn messages_in(value: &dyn Any) -> Vec<Message> {

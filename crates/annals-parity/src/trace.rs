@@ -125,7 +125,7 @@ pub(crate) fn error(of: &Error) -> Json {
         RunError::EmptyInput => "EmptyInputError",
         RunError::ParentCommand => "ParentCommand",
         RunError::RecursionLimit { .. } => "GraphRecursionError",
-        RunError::SeveralInterrupts { .. } | RunError::NoStore => "RuntimeError",
+        RunError::SeveralInterrupts { .. } | RunError::SharedSubgraph { .. } | RunError::NoStore => "RuntimeError",
         RunError::UnknownLabel { .. } => "KeyError",
         RunError::BadDestination { .. }
         | RunError::Breakpoint(_)

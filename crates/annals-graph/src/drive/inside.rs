@@ -58,6 +58,7 @@ fn begin_on(
     wants: EventMask,
 ) -> Result<Begun, Error> {
     let subgraph = Subgraph::new(graph, context)?;
+    host.session.lock().verify_free(graph, context, &subgraph)?;
     let thread = host.thread.as_ref().filter(|_| subgraph.stores);
     let thread = thread.map(|thread| thread.with_namespace(subgraph.namespace().clone()));
     let (mut resuming, mut recording, mut head) = (false, None, None);

@@ -92,7 +92,9 @@ impl TaskState {
 }
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
-    /// Returns the state of a thread, or at one of its checkpoints (`&Thread` or `&Snapshot`).
+    /// Returns the state of a thread, or at one of its checkpoints (`&Thread` or `&Snapshot`). Its tasks are the nodes
+    /// that are due; the interrupts of the tasks that these have started are in
+    /// [`Thread::open_interrupts`](crate::history::Thread::open_interrupts).
     ///
     /// # Errors
     /// [`RunError::NoThread`] without a thread; the store's errors; [`RunError::State`] if a stored value does not fit.

@@ -10,7 +10,7 @@ use std::task::{Context as Waiting, Poll, ready};
 
 use crate::base::{Namespace, Value};
 use crate::error::Error;
-use crate::exec::{Event, EventKind, EventMask, Machine, RunError};
+use crate::exec::{Event, EventKind, EventMask, Machine, MessagesRead, RunError};
 use crate::graph::CompiledGraph;
 use crate::state::StateView;
 use crate::stream::{ChildValues, StreamData, StreamMode, StreamPart, Values};
@@ -224,16 +224,18 @@ fn mask(modes: &[StreamMode], subgraphs: bool) -> EventMask {
 struct StreamParts {
     /// The namespace of the stream's graph; events of other namespaces have other types.
     namespace: Namespace,
-    /// The ids of the messages that were shown.
+    /// The ids of the messages that were shown, or that a task was given.
     seen: HashSet<String>,
+    /// Further messages that tasks were given, in long lists.
+    read: Vec<MessagesRead>,
 }
 
 impl StreamParts {
     fn new(machine: &Machine) -> Self {
-        Self { namespace: machine.namespace().clone(), seen: HashSet::new() }
+        Self { namespace: machine.namespace().clone(), seen: HashSet::new(), read: Vec::new() }
     }
 
-    /// Returns the part of an event; none if it is a message that was shown before.
+    /// Returns the part of an event; none if it is a message that was shown before or that a task was given.
     fn part<S: Send + Sync + 'static>(&mut self, event: Event) -> Option<StreamPart<S>> {
         let own = event.namespace == self.namespace;
         let data = match event.kind {
@@ -246,12 +248,19 @@ impl StreamParts {
             EventKind::Custom(value) => StreamData::Custom(value),
             EventKind::Message(part) => {
                 if let Some(id) = &part.message.id {
-                    let is_new = self.seen.insert(id.clone());
+                    let is_new = !self.read.iter().any(|read| read.holds(id)) && self.seen.insert(id.clone());
                     if !is_new && part.once {
                         return None;
                     }
                 }
                 StreamData::Message(part)
+            }
+            EventKind::MessagesRead(mut read) => {
+                self.seen.extend(read.ids.drain(..));
+                if read.is_long() {
+                    self.read.push(*read);
+                }
+                return None;
             }
             EventKind::TaskStart(start) => StreamData::TaskStart(start),
             EventKind::TaskEnd(end) => StreamData::TaskEnd(end),

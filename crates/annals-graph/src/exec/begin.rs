@@ -16,8 +16,8 @@ use super::before::Before;
 use super::effect::{RunStart, Status};
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
-use super::head::RESUME;
-use super::load::asleep_of;
+use super::head::{PendingWrites, RESUME};
+use super::load::{asleep_of, interrupts_of};
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::save::new_writes;
@@ -183,8 +183,8 @@ impl Machine {
     }
 
     /// Rejects a resume value that does not say which of several interrupts it is for and, if the run is strict, one
-    /// that does not match an open interrupt. The strict check is skipped at an addressed checkpoint that is not the
-    /// newest: its tasks may raise the interrupts again.
+    /// that does not match an open interrupt. At an addressed checkpoint that is not the newest the tasks may raise
+    /// their interrupts again: there a strict run rejects only a value for an interrupt that was resumed before.
     fn check_resume(&self, resume: Option<&Value>, addressed: bool) -> Result<(), RunError> {
         let Some(value) = resume else { return Ok(()) };
         let latest = self.is_latest();
@@ -202,9 +202,25 @@ impl Machine {
                 let unknown = resume_values.keys().filter(|id| !ids.contains(id));
                 ResumeProblem::NotPending { ids: unknown.cloned().collect() }
             }
+            given if self.env.strict_resume && !strict => match self.resumed_before(given, &open) {
+                resumed if resumed.is_empty() => return check_resume_values(&open, value),
+                resumed => ResumeProblem::Resumed { ids: resumed },
+            },
             _ => return check_resume_values(&open, value),
         };
         Err(RunError::UnknownInterrupt { problem, pending: ids })
+    }
+
+    /// Returns the interrupts of ended tasks that a resume value is for: those that it names or, if it names none and no
+    /// interrupt is open, all.
+    fn resumed_before(&self, given: Option<&Map>, open: &[Interrupt]) -> Vec<String> {
+        let ended = self.head.pending.iter().filter(|pending| pending.task != NULL_TASK && pending.is_finished());
+        let asked = ended.flat_map(interrupts_of).filter(|interrupt| interrupt.wake_at.is_none());
+        let is_given = |interrupt: &Interrupt| match given {
+            Some(resume_values) => resume_values.contains_key(&interrupt.id),
+            None => open.is_empty(),
+        };
+        asked.filter(is_given).map(|interrupt| interrupt.id).collect()
     }
 
     pub(super) fn begin_resumed(
@@ -316,15 +332,17 @@ impl Machine {
         Ok(())
     }
 
-    /// Retains the resume values for the tasks that interrupt: one value for the first interrupt, or a map by interrupt
-    /// ids.
-    /// `before_fork` are the ids that the tasks had before a fork; their interrupts may be named by them.
+    /// Retains the resume values for the tasks that interrupt: one value for the only open interrupt, else for the first
+    /// one, or a map by interrupt ids. A task that gets one may be tried as often as at first. `before_fork` are the ids
+    /// that the tasks had before a fork; their interrupts may be named by them.
     pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_value: bool, before_fork: &[TaskId]) {
         // At a checkpoint that the caller names the stored values are taken first, as in the reference.
         let keeps_stored = !self.is_anew() && (!self.planning.replaying || resume.is_some());
         if keeps_stored {
             self.calls.stored = super::call::stored_calls(&self.head, !self.planning.replaying);
         }
+        self.set_resume(resume, keeps_stored && keeps_value && !self.planning.repeats, before_fork);
+        let asks_for_value = self.env.scope.resume.lock().is_set();
         let (namespace, graph) = (&self.env.namespace, &self.graph);
         for (slot, task) in self.planning.tasks.iter_mut().enumerate() {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keeps_stored) {
@@ -338,9 +356,19 @@ impl Machine {
             let known = task.resume_values.len();
             task.resume_values.extend(self.env.scope.resume_value_of(&place, known).cloned());
             task.resumed = task.resume_values.len() > known;
+            let is_resumed = |pending| task.resumed || (asks_for_value && is_asking(pending));
+            if self.head.pending_of(task.id).is_some_and(is_resumed)
+                && let Some(extra) = task.extra.as_deref_mut()
+            {
+                extra.attempts.renew();
+            }
         }
+    }
+
+    /// Sets the resume value of the run that names no interrupt: the new one, else one that an earlier command left and
+    /// the run `keeps`. The outermost graph holds it for all.
+    fn set_resume(&mut self, resume: Option<Value>, keeps: bool, before_fork: &[TaskId]) {
         if !self.env.namespace.is_root() {
-            // The outermost graph holds the resume value of the run.
             return;
         }
         let stored = self
@@ -349,9 +377,21 @@ impl Machine {
             .and_then(|pending| super::load::resume_values_of(pending).into_iter().next())
             // A map by ids was stored from outside, and is part of the scope.
             .filter(|value| resume_values_by_id(value).is_none());
-        *self.env.scope.resume.lock() = resume
+        let value = resume
             .filter(|value| resume_values_by_id(value).is_none())
-            .or(stored.filter(|_| keeps_stored && keeps_value && !self.planning.repeats && !self.is_asleep()));
+            .or(stored.filter(|_| keeps && !self.is_asleep()));
+        let task = self.only_asking().filter(|_| !self.planning.replaying && before_fork.is_empty());
+        self.env.scope.resume.lock().set(value, task);
+    }
+
+    /// Returns the task with the only open interrupt, sleeps aside.
+    fn only_asking(&self) -> Option<TaskId> {
+        let open = self.head.open();
+        let mut asking = open.iter().filter(|interrupt| interrupt.wake_at.is_none());
+        let (Some(only), None) = (asking.next(), asking.next()) else { return None };
+        let holds = |pending: &PendingWrites| interrupts_of(pending).iter().any(|own| own.id == only.id);
+        let tasks = self.planning.tasks.iter().map(|task| task.id);
+        tasks.into_iter().find(|task| self.head.pending_of(*task).is_some_and(holds))
     }
 
     /// Returns whether the run begins on a head that was moved back, and this is its first superstep.
@@ -370,6 +410,11 @@ impl Machine {
         let pending = self.head.pending_of(task.id).filter(|_| !self.planning.replaying);
         pending.map(asleep_of).unwrap_or_default()
     }
+}
+
+/// Returns whether a task waits for a resume value.
+pub(super) fn is_asking(pending: &PendingWrites) -> bool {
+    !pending.is_finished() && interrupts_of(pending).iter().any(|interrupt| interrupt.wake_at.is_none())
 }
 
 /// Rejects resume values that do not match the response schemas of their interrupts.

@@ -220,9 +220,12 @@ pub(crate) fn open_call(caller: &Context, call: Call, now: Timestamp) -> CallJob
         caller.calls().reached.fetch_add(u32::from(is_stored), Ordering::Relaxed);
         calls.versions.lock().clone_from(&known.versions);
     }
-    let attempts = known.map(|known| known.attempts.clone()).unwrap_or_default();
+    let mut attempts = known.map(|known| known.attempts.clone()).unwrap_or_default();
     let stopped = known.map(|known| known.attempt);
     let calls = calls.at(attempts.attempt().or(stopped).unwrap_or_default());
+    if asked.took || known.is_some_and(|known| known.is_asking() && outer.scope.resume.lock().is_set()) {
+        attempts.renew();
+    }
     let asleep = known.and_then(|known| asleep_before(caller, known, &task_namespace(&namespace, &call.name, id), now));
     let at = StepAt { step: outer.step, stop: outer.stop, now: outer.first_attempt_at };
     let life = Life::called(caller, call.timeout);

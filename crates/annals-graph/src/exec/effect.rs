@@ -12,6 +12,7 @@ use crate::task::{Context, Interrupt, MessagePart, Scope};
 
 use super::error::RunError;
 use super::exit::Saving;
+use super::messages_read::MessagesRead;
 use super::shown::{CheckpointPart, DebugPart, NodeUpdate, TaskEnd, TaskStart};
 use super::task::TaskJob;
 
@@ -55,6 +56,8 @@ pub(crate) enum EventKind {
     Custom(Value),
     /// A message, or a chunk of one.
     Message(Box<MessagePart>),
+    /// The messages that tasks are given as they start. It belongs to the mode `messages`, and is not shown.
+    MessagesRead(Box<MessagesRead>),
     TaskStart(TaskStart),
     TaskEnd(TaskEnd),
     Checkpoint(Box<CheckpointPart>),
@@ -111,7 +114,7 @@ impl EventMask {
             EventKind::Values { .. } => self.values,
             EventKind::Updates(_) | EventKind::Interrupts(_) => self.updates,
             EventKind::Custom(_) => self.custom,
-            EventKind::Message(_) => self.messages,
+            EventKind::Message(_) | EventKind::MessagesRead(_) => self.messages,
             EventKind::TaskStart(_) | EventKind::TaskEnd(_) => self.tasks,
             EventKind::Checkpoint(_) => self.checkpoints,
             EventKind::Debug(_) => self.debug,

@@ -124,6 +124,19 @@ pub enum RunError {
         /// The ids of the interrupts.
         ids: Vec<String>,
     },
+    /// Two tasks of a superstep run a subgraph that keeps its state
+    /// ([`Persistence::PerThread`](crate::graph::Persistence::PerThread)), and it waits for a resume value of the other
+    /// task. That interrupt stays open, and the task of this error runs in the next run.
+    #[error(
+        "subgraph {graph:?} keeps its state, and waits for a resume value of another task: node {node:?} can run it \
+         when that interrupt was resumed, or at once as a subgraph with a state for each task"
+    )]
+    SharedSubgraph {
+        /// The subgraph.
+        graph: String,
+        /// The node of the task that could not run it.
+        node: String,
+    },
     /// A run with strict resume was given a resume value that does not match an open interrupt
     /// (`UnknownInterruptError`), or an interrupt is not the one that was seen. Nothing was written.
     #[error("{problem}; open interrupts: {pending:?}")]
@@ -278,6 +291,16 @@ pub enum ResumeProblem {
         /// Their ids.
         ids: Vec<String>,
     },
+    /// These interrupts were resumed at the checkpoint that the caller named: the stored resume values would be taken
+    /// again.
+    #[error(
+        "the interrupts {ids:?} were resumed at this checkpoint, and the stored resume values count; to give others begin \
+         anew, with Snapshot::fork_to on another thread or with Thread::restart_from on this one"
+    )]
+    Resumed {
+        /// Their ids.
+        ids: Vec<String>,
+    },
     /// The map of resume values is empty.
     #[error("the map of resume values is empty")]
     EmptyMap,
@@ -287,11 +310,12 @@ pub enum ResumeProblem {
 }
 
 impl ResumeProblem {
-    /// Returns the field's name for it: `not_pending`, `changed`, `empty_map` or `ambiguous`.
+    /// Returns the field's name for it: `not_pending`, `changed`, `resumed`, `empty_map` or `ambiguous`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotPending { .. } => "not_pending",
             Self::Changed { .. } => "changed",
+            Self::Resumed { .. } => "resumed",
             Self::EmptyMap => "empty_map",
             Self::Ambiguous => "ambiguous",
         }
@@ -353,9 +377,11 @@ impl RunError {
             Self::Codec(_) | Self::NoContext { .. } => "TypeError",
             Self::EmptyInput => "EmptyInputError",
             Self::RecursionLimit { .. } => "GraphRecursionError",
-            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } | Self::NoRuntime { .. } => {
-                "RuntimeError"
-            }
+            Self::SeveralInterrupts { .. }
+            | Self::SharedSubgraph { .. }
+            | Self::NoStore
+            | Self::NoTimer { .. }
+            | Self::NoRuntime { .. } => "RuntimeError",
             Self::NodeTimeout { .. } => "NodeTimeoutError",
             Self::StepTimeout { .. } => "TimeoutError",
             Self::NodeCancelled { .. } => "NodeCancelledError",

@@ -235,7 +235,9 @@ fn updated(graph: &Graph, record: &StateRecord) -> Option<Vec<u32>> {
         (Source::Fork, Some(_)) if graph.entry => None,
         (Source::Fork, Some(_)) => {
             let nodes = checkpoint.tasks.iter().filter(|task| matches!(task.kind, TaskKind::Pull { .. }));
-            let by_name = nodes.map(|task| &task.name).is_sorted();
+            let nodes: Vec<_> = nodes.map(|task| &task.name).collect();
+            // The order of one task says nothing; a fork that changes nothing lists its tasks as the graph does.
+            let by_name = nodes.is_sorted() && (nodes.len() > 1 || !record.updated.is_empty());
             by_name.then(|| (graph.layout.len()..graph.channels.len()).map(|channel| channel as u32).collect())
         }
         _ => Some(record.updated.iter().filter_map(|name| graph.by_channel.get(name).copied()).collect()),

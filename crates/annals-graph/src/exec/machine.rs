@@ -316,6 +316,7 @@ impl Machine {
             if matches!(self.planning.tasks[slot].status, TaskStatus::Due) {
                 let job = self.job(slot);
                 self.planning.tasks[slot].status = TaskStatus::Running;
+                self.show_read(slot);
                 self.effects.push_back(Effect::Start(Box::new(job)));
             }
         }
@@ -525,6 +526,7 @@ impl Machine {
         consumed.append(&mut self.calls.unsaved);
         let stops = self.planning.hits(&self.planning.after);
         let calls = std::mem::take(&mut self.calls.writes);
+        calls.iter().for_each(|call| self.showing.note_unshown(&call.writes));
         let applied = apply(&self.graph, &mut self.head, &mut self.planning.tasks, calls, &mut self.changes, record);
         if let Err(error) = applied {
             // The writes of the nodes are stored though their superstep fails, if the checkpoint before it is.
@@ -547,7 +549,7 @@ impl Machine {
         self.planning.replaying = false;
         if std::mem::take(&mut self.planning.resuming) && self.env.namespace.is_root() {
             // A resume value is for the interrupts of the superstep that was interrupted.
-            *self.env.scope.resume.lock() = None;
+            self.env.scope.resume.lock().set(None, None);
         }
         self.calls.stored = None;
         self.show_changed();

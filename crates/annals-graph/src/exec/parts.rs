@@ -282,6 +282,8 @@ pub(super) struct Showing {
     /// Subgraphs only: the last streamed state, returned instead of `head.state`, whose ephemeral channels may already
     /// be cleared.
     pub(super) returned: Option<(StateRef, Vec<bool>)>,
+    /// For each field whether the stream knows its messages: a task has read them, and those written since were shown.
+    pub(super) known: Vec<bool>,
 }
 
 impl Showing {
@@ -293,6 +295,7 @@ impl Showing {
             fields: ShownFields::new(&graph.layout),
             interrupted: None,
             returned: None,
+            known: vec![false; graph.layout.len()],
         }
     }
 

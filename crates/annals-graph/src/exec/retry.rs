@@ -12,6 +12,7 @@ use crate::store::{NewWrite, NewWrites};
 use crate::task::{Attempt, Attempts, CallBegan, Context, EndedCalls, Interrupt, NodeError, task_namespace};
 
 use super::attempts::{self, attempts_of};
+use super::begin::is_asking;
 use super::cache::CacheEntry;
 use super::effect::Effect;
 use super::error::{EditProblem, RunError};
@@ -92,6 +93,7 @@ impl Machine {
         let slot = self.planning.tasks.len() - 1;
         let job = self.job(slot);
         self.planning.tasks[slot].status = TaskStatus::Running;
+        self.show_read(slot);
         self.effects.push_back(Effect::Start(Box::new(job)));
     }
 
@@ -218,6 +220,10 @@ impl Machine {
         let known = task.resume_values.len();
         task.resume_values.extend(self.env.scope.resume_value_of(&place, known).cloned());
         task.resumed = task.resume_values.len() > known;
+        let asks_for_value = self.env.scope.resume.lock().is_set();
+        if task.resumed || (asks_for_value && self.head.pending_of(id).is_some_and(is_asking)) {
+            extra.attempts.renew();
+        }
         task.extra = Some(Box::new(extra));
         self.planning.tasks.push(task);
     }
@@ -308,6 +314,7 @@ fn is_misuse(error: &RunError) -> bool {
         RunError::Codec(_)
         | RunError::NoContext { .. }
         | RunError::SeveralInterrupts { .. }
+        | RunError::SharedSubgraph { .. }
         | RunError::NoStore
         | RunError::NoTimer { .. }
         | RunError::UnknownLabel { .. }

@@ -117,7 +117,7 @@ impl Machine {
         }
         if !self.commits.unsaved.is_empty() {
             let mut unsaved = std::mem::take(&mut self.commits.unsaved);
-            if self.env.scope.resume.lock().is_none() {
+            if !self.env.scope.resume.lock().is_set() {
                 // The resume value was taken, and is stored with the task that took it.
                 unsaved.iter_mut().for_each(|task| task.writes.retain(|write| write.index != RESUME.1));
                 unsaved.retain(|task| !task.writes.is_empty());

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::base::{Namespace, Value};
 use crate::graph::{INPUT, VALUE};
-use crate::state::erased::{ViewShape, Written, messages_in_value, messages_of};
+use crate::state::erased::{ViewShape, Written};
 use crate::state::{BoxWrite, FieldKind, Layout, StateView, WritesView};
-use crate::task::{Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, task_namespace};
+use crate::task::{Interrupt, NodePlace, TaskInfo, TaskParts, task_namespace};
 
 use super::effect::{Event, EventKind};
 use super::error::RunError;
@@ -256,12 +256,9 @@ impl Machine {
         // A task that failed in a conditional edge has written all the same. So has, for the reference, a task that
         // read a resume value, which counts as a write.
         let (is_done, has_written) = (task.is_done(), !task.writes().is_empty() || task.asked);
-        if events.messages && is_done && !cached && !task.relays {
-            let namespace = info.parts().namespace.clone();
-            for message in self.new_messages(slot) {
-                let kind = EventKind::Message(Box::new(message));
-                self.showing.emit(&namespace, kind);
-            }
+        if events.messages {
+            let is_shown = is_done && !cached && !task.relays;
+            self.show_messages(slot, is_shown);
         }
         if !(events.updates || events.tasks || events.debug) {
             return;
@@ -278,47 +275,6 @@ impl Machine {
         if !cached {
             let result = info.writes(self.graph.entry);
             self.show_end(TaskEnd { task: info, result, error, interrupts: Vec::new() });
-        }
-    }
-
-    /// Returns the messages that a task wrote and did not read.
-    fn new_messages(&self, slot: usize) -> Vec<MessagePart> {
-        let Some(task) = self.task_info(slot) else { return Vec::new() };
-        // The handler of a failure is shown as if it ran in a subgraph of the failed task.
-        if task.parts().place.around.is_some() && !self.showing.wants.subgraphs {
-            return Vec::new();
-        }
-        let writes = self.planning.tasks[slot].writes();
-        let recording = self.commits.recording.as_ref();
-        let part = |message| MessagePart {
-            message,
-            task: task.clone(),
-            tags: [].into(),
-            thread: recording.map(|recording| recording.thread.clone()),
-            is_live: false,
-            once: true,
-            run_metadata: self.env.scope.host.run_metadata(),
-        };
-        let found = fields_of(writes).filter(|(field, _)| !self.graph.entry || *field == VALUE as usize);
-        let found = found.flat_map(|(_, write)| messages_of(write));
-        found.filter(|message| !message.id.as_deref().is_some_and(|id| self.has_read(slot, id))).map(part).collect()
-    }
-
-    fn has_read(&self, slot: usize, id: &str) -> bool {
-        let layout = &*self.graph.layout;
-        match &self.planning.tasks[slot].push {
-            Some((_, Value::Map(members))) => {
-                let given = members.values().flat_map(messages_in_value);
-                given.into_iter().any(|message| message.id.as_deref() == Some(id))
-            }
-            Some(_) => false,
-            None if self.graph.entry => layout.holds_message(&self.head.state, INPUT as usize, id),
-            None => {
-                let node = self.planning.tasks[slot].given_as();
-                let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
-                let is_read = |field: &usize| reads.is_none_or(|reads| reads.contains(field));
-                (0..layout.len()).filter(is_read).any(|field| layout.holds_message(&self.head.state, field, id))
-            }
         }
     }
 
@@ -386,7 +342,7 @@ impl Machine {
     }
 
     /// Returns which task this is, if it is one that is shown: the input is not.
-    fn task_info(&self, slot: usize) -> Option<TaskInfo> {
+    pub(super) fn task_info(&self, slot: usize) -> Option<TaskInfo> {
         let task = &self.planning.tasks[slot];
         if task.info.is_some() {
             return task.info.clone();
@@ -415,7 +371,7 @@ impl Machine {
 }
 
 /// The writes to fields.
-fn fields_of(writes: &[TaskWrite]) -> impl Iterator<Item = (usize, &BoxWrite)> {
+pub(super) fn fields_of(writes: &[TaskWrite]) -> impl Iterator<Item = (usize, &BoxWrite)> {
     writes.iter().filter_map(|write| match &write.kind {
         WriteKind::Field(Some(value)) => Some((write.channel as usize, value)),
         _ => None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::RunStart;
-use crate::store::{CheckpointRef, Source, StoreError};
+use crate::store::{CheckpointRecord, CheckpointRef, Source, StoreError};
 
 use super::decision::{Decision, DecisionLog};
 use super::start::Loaded;
@@ -42,6 +42,10 @@ impl RootPoint {
         let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) else {
             return Ok(Self::default());
         };
+        if record.source == Source::Update && record.parent.is_none() && stand_still(log, &record).await {
+            // An edit that was made before the subgraph first ran, in the superstep that is due.
+            return Ok(Self { at: None, named: [(point.namespace, point.checkpoint)].into() });
+        }
         let root = CheckpointRef { namespace: Namespace::root(), checkpoint: *root, ..point.clone() };
         let own = (point.namespace, point.checkpoint);
         let mut named: Vec<_> = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().collect();
@@ -57,6 +61,16 @@ impl RootPoint {
         }
         Ok(Self { at: Some(root), named: named.into() })
     }
+}
+
+/// Returns whether the parent graphs of a checkpoint still stand where they stood when it was made.
+async fn stand_still(log: &DecisionLog, record: &CheckpointRecord) -> bool {
+    for (parent, checkpoint) in record.parents.iter().filter(|(of, _)| *of != record.point.namespace) {
+        if log.head(record.point.thread.clone(), parent.clone()).await != Some(*checkpoint) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Decides which heads of the parent graphs an update names that makes the first checkpoint of a subgraph, so that a

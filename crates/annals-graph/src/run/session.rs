@@ -58,6 +58,8 @@ struct Starts {
     visited: HashSet<Namespace>,
     /// The heads of the subgraphs that keep their state, as this run has left them.
     heads: HashMap<Namespace, CheckpointId>,
+    /// The subgraphs that keep their state and wait for a resume value, with the tasks that they work for.
+    waiting: HashMap<Namespace, TaskId>,
 }
 
 /// The head at which a run has left a subgraph.
@@ -128,6 +130,20 @@ impl Session {
     /// Returns when a graph of the run stores its checkpoints.
     pub(crate) fn saving(&self) -> Saving {
         if self.holds { Saving::AtEnd } else { Saving::Steps }
+    }
+
+    /// Verifies that a subgraph which keeps its state does not wait for a resume value of another task: the superstep of
+    /// the subgraph would be abandoned, and the resume value lost.
+    ///
+    /// # Errors
+    /// [`RunError::SharedSubgraph`].
+    pub(crate) fn verify_free(&self, graph: &Graph, context: &Context, of: &Subgraph) -> Result<(), RunError> {
+        match self.starts.waiting.get(of.namespace()) {
+            Some(task) if *task != context.task() => {
+                Err(RunError::SharedSubgraph { graph: graph.name.to_string(), node: context.node().to_owned() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Decides where a subgraph begins that stores its state.
@@ -209,6 +225,12 @@ impl Session {
                 // The head it began on may be older than the newest one of its namespace.
                 let own = head.as_ref().and_then(|head| head.checkpoint).map(|checkpoint| checkpoint.id);
                 self.starts.heads.insert(namespace.clone(), own.unwrap_or(stored));
+                match &status {
+                    Status::Interrupted(open) if !open.is_empty() => {
+                        self.starts.waiting.insert(namespace.clone(), context.task());
+                    }
+                    _ => _ = self.starts.waiting.remove(&namespace),
+                }
                 cached = head.map(|head| (namespace, head));
             }
         }

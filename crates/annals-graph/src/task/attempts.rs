@@ -30,6 +30,12 @@ pub(crate) struct AttemptFailure {
 }
 
 impl Attempts {
+    /// Allows as many attempts as at first: a resume value was given.
+    pub(crate) fn renew(&mut self) {
+        self.unsaved |= self.failed > 0;
+        (self.failed, self.next) = (0, None);
+    }
+
     /// Returns the attempt that follows the failed ones, `None` if it is the first one.
     pub(crate) fn attempt(&self) -> Option<Attempt> {
         (self.failed > 0).then_some(Attempt { number: self.number, calls: self.calls })

@@ -681,6 +681,14 @@ impl EndedCalls {
     }
 }
 
+impl StoredCall {
+    /// Returns whether it waits for a resume value.
+    pub(crate) fn is_asking(&self) -> bool {
+        let is_asleep = |id: &String| self.asleep.iter().any(|(asleep, _)| asleep == id);
+        self.first_index == 0 && self.interrupts.iter().any(|id| !is_asleep(id))
+    }
+}
+
 /// The stored record of a call: its arguments and its begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallRecord {

@@ -66,7 +66,33 @@ impl Interrupt {
 pub struct Context(Arc<ContextParts>);
 
 /// The resume value of `Command::resume`, taken by the first interrupt that needs it.
-pub(crate) type ResumeOnce = Arc<Mutex<Option<Value>>>;
+pub(crate) type ResumeOnce = Arc<Mutex<ResumeValue>>;
+
+/// The resume value of a run that names no interrupt.
+#[derive(Default)]
+pub(crate) struct ResumeValue {
+    value: Option<Value>,
+    /// The task of the outermost graph that alone may take the value, itself or in a subgraph; `None` if any task may.
+    task: Option<TaskId>,
+}
+
+impl ResumeValue {
+    /// Sets the value, `None` if there is none, and the task that alone may take it.
+    pub(crate) fn set(&mut self, value: Option<Value>, task: Option<TaskId>) {
+        (self.value, self.task) = (value, task);
+    }
+
+    /// Returns whether the value was not taken yet.
+    pub(crate) fn is_set(&self) -> bool {
+        self.value.is_some()
+    }
+
+    /// Takes the value for the interrupt of a task, if the task may take it.
+    fn take(&mut self, of: &Context) -> Option<Value> {
+        let may_take = self.task.is_none_or(|task| of.with_callers().last().is_some_and(|outer| outer.task() == task));
+        self.value.take_if(|_| may_take)
+    }
+}
 
 pub(crate) struct ContextParts {
     pub(crate) thread: Option<ThreadId>,
@@ -476,7 +502,7 @@ impl Context {
         debug_assert!(asked.read <= asked.resume_values.len(), "an attempt reads the resume values that it has");
         let at = asked.read;
         if at == asked.resume_values.len() {
-            match self.0.scope.resume.lock().take() {
+            match self.0.scope.resume.lock().take(self) {
                 Some(answer) => {
                     asked.resume_values.push(answer);
                     (asked.took, asked.of_run) = (true, (!self.0.scope.holds).then_some(at));

@@ -152,11 +152,17 @@ fn a_resume_value_is_compared_with_the_open_interrupts_if_the_run_is_strict() {
     let unknown = "0".repeat(32);
     let problem = refused(true, by_id([(&a, "one"), (&unknown, "two")]));
     assert_eq!(problem, ResumeProblem::NotPending { ids: vec![unknown] });
-    // An older checkpoint may ask again, so a run there is not strict. The stored values are taken first.
+    // The stored values count at an older checkpoint, so a strict run refuses others there.
     let done = graph.run(&thread).strict_resume(true).invoke(by_id([(&a, "one"), (&b, "two")])).unwrap();
     assert_eq!(done.state().lines.to_vec(), ["one", "two"]);
     let older = thread.head().unwrap().unwrap().parent().unwrap().unwrap();
-    let again = graph.run(&older).strict_resume(true).invoke(by_id([(&a, "three"), (&b, "four")])).unwrap();
+    let others = || by_id([(&a, "three"), (&b, "four")]);
+    let refused = graph.run(&older).strict_resume(true).invoke(others()).unwrap_err();
+    let Some(RunError::UnknownInterrupt { problem: ResumeProblem::Resumed { ids }, .. }) = refused.as_run() else {
+        panic!("{refused:?}");
+    };
+    assert!(ids.contains(&a) && ids.contains(&b), "{ids:?}");
+    let again = graph.invoke(&older, others()).unwrap();
     assert_eq!(again.state().lines.to_vec(), ["one", "two"]);
 }
 

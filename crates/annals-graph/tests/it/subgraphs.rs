@@ -266,3 +266,43 @@ fn subgraphs_are_listed_at_all_depths() {
     assert_eq!(all, [("inner".into(), "middle".into()), ("inner|deep".into(), "LangGraph".into())]);
     assert!(graph.subgraph::<Inner>("inner|deep").is_some() && graph.subgraph::<Inner>("inner|no").is_none());
 }
+
+/// START -> a -> kid, a subgraph that has a state for each task.
+#[apply(each_backend)]
+fn a_run_at_an_edit_that_was_made_before_the_subgraph_first_ran_continues_there() {
+    let kid = StateGraph::<Outer>::new()
+        .node("k", |s: &Outer| Ok(Outer::update().log([format!("k after {}", s.log.len())])))
+        .edge(START, "k")
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Outer>::new()
+        .node("a", |_: &Outer| Ok(Outer::update().log(["a".to_owned()])))
+        .node("kid", kid.clone())
+        .edge(START, "a")
+        .edge("a", "kid")
+        .interrupt_before(["kid"])
+        .compile()
+        .unwrap();
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        for edits in [1, 2] {
+            let thread = place().thread(format!("{durability:?} {edits}")).unwrap();
+            let run = |on: &Snapshot| graph.run(on).durability(durability).invoke(Input::Continue).unwrap();
+            graph.run(&thread).durability(durability).invoke(Outer::update()).unwrap();
+            let before = thread.head().unwrap().unwrap();
+            let state = graph.get_state(&thread).unwrap();
+            let Some(TaskState::Namespace(path)) = &state.tasks[0].state else { panic!("{state:?}") };
+            let inside = thread.in_namespace(path).unwrap();
+            let first = kid.update_state(&inside, Outer::update().log(["edit".to_owned()]), START).unwrap();
+            if edits > 1 {
+                kid.update_state(&inside, Outer::update().log(["later".to_owned()]), START).unwrap();
+            }
+            let done = run(&first);
+            assert_eq!(done.state().log.to_vec(), ["a", "edit", "k after 1"], "{durability:?} {edits}");
+            same_after_reload(&graph, &thread);
+            // The outermost graph went on where it stood: it was not forked.
+            let head = thread.head().unwrap().unwrap();
+            assert_eq!(head.record().parent, Some(before.point().checkpoint));
+            assert!(head.record().parents.is_empty());
+        }
+    }
+}
