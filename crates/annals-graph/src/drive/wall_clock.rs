@@ -85,7 +85,7 @@ impl WallClock {
     /// Returns the timestamps at which a local time runs.
     fn timestamps_of(&self, local: DateTime) -> [Option<Timestamp>; 2] {
         let found = self.zone.to_ambiguous_timestamp(local);
-        let both = || [found.clone().earlier().ok(), found.clone().later().ok()];
+        let both = || [found.earlier().ok(), found.later().ok()];
         let is_left_out = matches!(found.offset(), AmbiguousOffset::Gap { .. });
         let is_repeated = matches!(found.offset(), AmbiguousOffset::Fold { .. });
         match self.changes {

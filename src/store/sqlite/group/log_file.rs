@@ -198,7 +198,7 @@ impl LogFile {
     /// Returns the bytes of the log if it is the one that was opened.
     fn bytes_in_place(&self) -> Option<u64> {
         let meta = fs::symlink_metadata(&self.path).ok()?;
-        (system::id(&meta) == self.id).then(|| meta.len())
+        (system::id(&meta) == self.id).then_some(meta.len())
     }
 
     fn read_salts(&self) -> io::Result<Option<[u8; 8]>> {
