@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::base::limits::GRAPH_CODE_STEPS;
 use crate::error::Error;
-use crate::exec::{Head, RunError, RunStart};
+use crate::exec::{Head, RunError, RunStart, verify_due};
 use crate::graph::{Graph, GraphCode};
 use crate::history::Thread;
 use crate::store::Source;
@@ -28,11 +28,27 @@ pub(super) fn with_code(metadata: Option<&str>, graph: &Graph) -> Option<String>
     Some(Json::Object(members).to_string())
 }
 
+/// Verifies that a graph can continue a run: it has the nodes that are due, also at an `addressed` checkpoint, and it is
+/// the one that began the run, unless the run allows another one.
+///
+/// # Errors
+/// [`RunError::DueNodeMissing`]; as [`verify_code`].
+pub(super) fn verify_graph(
+    graph: &Graph,
+    thread: &Thread,
+    head: &Head,
+    start: &RunStart,
+    (addressed, allows_changes): (bool, bool),
+) -> Result<(), Error> {
+    verify_due(graph, head, start, !addressed)?;
+    if addressed || allows_changes { Ok(()) } else { verify_code(graph, thread, head, start) }
+}
+
 /// Verifies that a graph with a version continues a run that the same one began.
 ///
 /// # Errors
 /// [`RunError::GraphChanged`]; those of reading checkpoints.
-pub(super) fn verify_code(graph: &Graph, thread: &Thread, head: &Head, start: &RunStart) -> Result<(), Error> {
+fn verify_code(graph: &Graph, thread: &Thread, head: &Head, start: &RunStart) -> Result<(), Error> {
     let Some(present) = &graph.code else { return Ok(()) };
     let continues = matches!(start, RunStart::Continue | RunStart::Command(_) | RunStart::Repeat(_));
     if !continues || head.recorded.is_empty() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::base::limits::{LEASE_DEFAULT, RECURSION_LIMIT_DEFAULT};
 use crate::base::{CheckpointId, Clock, IdSource, Map, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id, verify_due};
+use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, DEFAULT_NAME, Entry, Graph, input_writes};
 use crate::history::{OnConflict, Thread};
 use crate::run::{Loaded, RootStart, Session};
@@ -22,7 +22,7 @@ use crate::task::{Host, RunControl, Scope};
 
 use super::begun::Begun;
 use super::blocking::Driver;
-use super::code::{verify_code, with_code};
+use super::code::{verify_graph, with_code};
 use super::commits::RunCommits;
 use super::drawn::store_drawing;
 use super::events::{EndReport, Listener, RunEvent, RunEvents, begin_kind};
@@ -761,10 +761,7 @@ pub(super) fn begin(
             from = RootStart::new(named, earlier.is_some(), &loaded);
             start = verified_start(thread, start, settings, (run, earlier.as_ref(), named), &loaded)?;
             given = outside::given(&loaded, from.addressed);
-            verify_due(graph, &loaded.head, &start, !from.addressed)?;
-            if !from.addressed && !settings.allows_changes {
-                verify_code(graph, thread, &loaded.head, &start)?;
-            }
+            verify_graph(graph, thread, &loaded.head, &start, (from.addressed, settings.allows_changes))?;
             let metadata = with_graph(settings.metadata.clone(), graph);
             let recording = recording(thread, from.addressed, loaded.newest, run, metadata);
             let recording = Some(outermost_recording(recording, graph, place, from.is_continued))

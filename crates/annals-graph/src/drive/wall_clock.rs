@@ -10,8 +10,8 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The time around a timestamp in which a change of the clocks can disorder local times: more than the largest change.
-const NEAR: SignedDuration = SignedDuration::from_hours(26);
+/// The hours around a timestamp in which a change of the clocks can disorder local times: more than the largest change.
+const NEAR_HOURS: i64 = 26;
 
 /// The policy for the local times that a change of the clocks leaves out or repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,8 @@ impl WallClock {
 
     /// Returns by how much a change of the clocks disorders the local times near a timestamp.
     fn disorder_near(&self, at: Timestamp) -> SignedDuration {
-        let (Ok(first), Ok(last)) = (at.checked_sub(NEAR), at.checked_add(NEAR)) else { return SignedDuration::ZERO };
+        let near = SignedDuration::from_hours(NEAR_HOURS);
+        let (Ok(first), Ok(last)) = (at.checked_sub(near), at.checked_add(near)) else { return SignedDuration::ZERO };
         let changes = self.zone.following(first).take_while(|change| change.timestamp() <= last);
         let sizes = changes.map(|change| {
             let before = change.timestamp().checked_sub(SignedDuration::from_nanos(1));
