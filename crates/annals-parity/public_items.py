@@ -108,7 +108,7 @@ def main():
 
         print(f"langgraph {version('langgraph')}", file=sys.stderr)
     except Exception:
-        sys.exit("langgraph is not installed: pip install langgraph==1.2.22")
+        sys.exit("langgraph is not installed: pip install langgraph==1.2.24")
     if not args.check:
         for path, shown, _ in items():
             print(f"{path}.{shown}")

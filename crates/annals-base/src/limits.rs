@@ -429,6 +429,10 @@ const _: () = assert!(RECLAIM_INTERVAL.as_nanos() < RECLAIM_RETRY.as_nanos());
 pub const MESSAGE_EXCERPT_CHARS_MAX: usize = 500;
 /// Objects inside one another in token counts that are added (as in LangChain).
 pub const USAGE_DEPTH_MAX: usize = 100;
+/// Levels of objects and lists of a value in which dumps of messages are read (as in LangChain).
+pub const LOAD_DEPTH_MAX: usize = 200;
+/// Messages of a channel whose ids a stream copies when a task reads them; it searches a longer list.
+pub const STREAM_IDS_COPIED_MAX: usize = 256;
 /// Code points of an argument or a result in a conversation as XML (as in LangChain).
 pub const XML_TEXT_CHARS_MAX: usize = 500;
 /// Code points of the id of a tool call in a conversation as XML.

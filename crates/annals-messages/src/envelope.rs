@@ -5,6 +5,7 @@
 
 use super::text::truthy;
 use super::{Message, MessageClass, MessageError, MessageLike};
+use annals_base::limits::LOAD_DEPTH_MAX;
 use annals_base::{Map, Value};
 
 /// The only member of an object that holds one of the user, which could be taken for an envelope.
@@ -43,9 +44,6 @@ fn is_other_than_default(name: &str, value: &Value) -> bool {
     !value.is_null()
         && !matches!(name, "additional_kwargs" | "response_metadata" | "tool_call_chunks" | "usage_metadata")
 }
-
-/// The number of levels of objects and lists that [`load`] reads.
-const LOAD_DEPTH_MAX: usize = 200;
 
 /// Reads a value in which envelopes of messages may stand at any place.
 ///

@@ -133,10 +133,10 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// `as_node` is the author of the update: a node's name, [`UpdateAs`], or `None` for the node that wrote last. An
     /// asynchronous path of its edges is waited for right here.
     ///
-    /// A node that routed by a command has no edge that the update could follow: after an update as that node nothing is
-    /// due, and a run that continues there ends at once. To change the state and leave due what is due use
-    /// [`Thread::update`](crate::history::Thread::update); to go back before the node use
-    /// [`Thread::rewind_to`](crate::history::Thread::rewind_to).
+    /// A node that routed by a command has no edge that the update could follow: after an update as that node nothing
+    /// is due, and a run that continues there ends at once. [`Thread::update`](crate::history::Thread::update) changes
+    /// the state and keeps the due tasks, [`Thread::rewind_to`](crate::history::Thread::rewind_to) goes back before
+    /// the node.
     ///
     /// # Errors
     /// [`RunError::AmbiguousUpdate`], [`RunError::UnknownNode`], [`RunError::Edit`]; a conflict if the thread moved on

@@ -320,10 +320,11 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     }
 
     /// Rejects resume values that do not match an open interrupt, with [`RunError::UnknownInterrupt`], or else takes
-    /// all: a value under an unknown id is ignored, and one without an id that no interrupt takes is dropped. At an older
-    /// checkpoint whose interrupts were resumed, a strict run refuses another value, because the stored one counts there
-    /// ([`ResumeProblem::Resumed`](crate::ResumeProblem::Resumed)). Default: as `false`, but a resume value for a thread
-    /// that has ended is refused with [`StoreError::ThreadEnded`](crate::store::StoreError::ThreadEnded).
+    /// all: a value under an unknown id is ignored, and one without an id that no interrupt takes is dropped. At an
+    /// older checkpoint whose interrupts were resumed, a strict run refuses another value, because the stored one
+    /// counts there ([`ResumeProblem::Resumed`](crate::ResumeProblem::Resumed)). Default: as `false`, but a resume
+    /// value for a thread that has ended is refused with
+    /// [`StoreError::ThreadEnded`](crate::store::StoreError::ThreadEnded).
     ///
     /// # Example
     /// ```

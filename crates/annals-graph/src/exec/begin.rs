@@ -211,8 +211,8 @@ impl Machine {
         Err(RunError::UnknownInterrupt { problem, pending: ids })
     }
 
-    /// Returns the interrupts of ended tasks that a resume value is for: those that it names or, if it names none and no
-    /// interrupt is open, all.
+    /// Returns the interrupts of ended tasks that a resume value is for: those that it names or, if it names none and
+    /// no interrupt is open, all.
     fn resumed_before(&self, given: Option<&Map>, open: &[Interrupt]) -> Vec<String> {
         let ended = self.head.pending.iter().filter(|pending| pending.task != NULL_TASK && pending.is_finished());
         let asked = ended.flat_map(interrupts_of).filter(|interrupt| interrupt.wake_at.is_none());
@@ -332,9 +332,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Retains the resume values for the tasks that interrupt: one value for the only open interrupt, else for the first
-    /// one, or a map by interrupt ids. A task that gets one may be tried as often as at first. `before_fork` are the ids
-    /// that the tasks had before a fork; their interrupts may be named by them.
+    /// Retains the resume values for the tasks that interrupt: one value for the only open interrupt, else for the
+    /// first one, or a map by interrupt ids. A task that gets one may be tried as often as at first. `before_fork` are
+    /// the ids that the tasks had before a fork; their interrupts may be named by them.
     pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_value: bool, before_fork: &[TaskId]) {
         // At a checkpoint that the caller names the stored values are taken first, as in the reference.
         let keeps_stored = !self.is_anew() && (!self.planning.replaying || resume.is_some());

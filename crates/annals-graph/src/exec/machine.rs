@@ -217,6 +217,7 @@ impl Machine {
     /// Notes how a task ended.
     pub(crate) fn handle_task_done(&mut self, slot: usize, outcome: TaskOutcome, now: Timestamp) {
         self.now = now;
+        self.show_read(slot);
         let task = &mut self.planning.tasks[slot];
         debug_assert!(matches!(task.status, TaskStatus::Running), "a task ends once, after it has started");
         task.ended = self.env.scope.records_ends.then_some(now);
@@ -247,6 +248,7 @@ impl Machine {
             }
             TaskOutcome::Failed { error, writes, resume_values } => self.failed(slot, error, writes, resume_values),
         }
+        self.show_next_read(slot);
         if !self.planning.is_open() {
             let ended = self.end_superstep();
             self.settle(ended);
@@ -316,10 +318,10 @@ impl Machine {
             if matches!(self.planning.tasks[slot].status, TaskStatus::Due) {
                 let job = self.job(slot);
                 self.planning.tasks[slot].status = TaskStatus::Running;
-                self.show_read(slot);
                 self.effects.push_back(Effect::Start(Box::new(job)));
             }
         }
+        self.show_next_read(0);
         Ok(())
     }
 

@@ -1,11 +1,13 @@
 //! Messages in the stream: those that tasks write, and those that they were given, which the stream does not show.
 //!
-//! Invariant: before a task starts, the stream knows each message that the task is given. *Absent:* the decision which
-//! messages the stream shows, which is the reader's.
+//! Invariant: before the messages of a task are shown, the stream knows each message that the task is given. Tasks of
+//! one superstep count as given theirs one after another, in their order, as they are when they do not run at the same
+//! time. *Absent:* the decision which messages the stream shows, which is the reader's.
 
 use std::sync::Arc;
 
 use crate::base::Value;
+use crate::base::limits::STREAM_IDS_COPIED_MAX;
 use crate::graph::{INPUT, VALUE};
 use crate::state::erased::{brings_other_messages, messages_in_value, messages_of};
 use crate::state::{Layout, StateRef};
@@ -15,7 +17,7 @@ use super::effect::EventKind;
 use super::machine::Machine;
 use super::parts::Showing;
 use super::show::fields_of;
-use super::task::TaskWrite;
+use super::task::{StepTask, TaskStatus, TaskWrite};
 
 /// The messages that tasks are given as they start.
 #[derive(Clone)]
@@ -28,14 +30,11 @@ pub(crate) struct MessagesRead {
     long: Vec<usize>,
 }
 
-/// The number of messages in a field up to which their ids are copied. A longer list is searched.
-const COPIED_IDS_MAX: usize = 256;
-
 impl MessagesRead {
     fn new(layout: &Arc<dyn Layout>, state: &StateRef, fields: &[usize]) -> Self {
         let mut read = Self { ids: Vec::new(), layout: Arc::clone(layout), state: Arc::clone(state), long: Vec::new() };
         for field in fields {
-            match layout.message_ids(state, *field, COPIED_IDS_MAX) {
+            match layout.message_ids(state, *field, STREAM_IDS_COPIED_MAX) {
                 Some(mut ids) => read.ids.append(&mut ids),
                 None => read.long.push(*field),
             }
@@ -62,9 +61,23 @@ impl Showing {
 }
 
 impl Machine {
-    /// Tells the stream which messages a task is given, before it starts.
+    /// Tells the stream which messages the next task that runs is given, from a slot on.
+    pub(super) fn show_next_read(&mut self, from: usize) {
+        if !self.showing.wants.messages {
+            return;
+        }
+        let is_next = |task: &StepTask| matches!(task.status, TaskStatus::Running) && !task.told_read;
+        if let Some(after) = self.planning.tasks[from..].iter().position(is_next) {
+            self.show_read(from + after);
+        }
+    }
+
+    /// Tells the stream which messages a task is given, once.
     pub(super) fn show_read(&mut self, slot: usize) {
-        if !self.showing.wants.messages || !self.shows_messages(slot) {
+        if !self.showing.wants.messages || std::mem::replace(&mut self.planning.tasks[slot].told_read, true) {
+            return;
+        }
+        if !self.shows_messages(slot) {
             return;
         }
         let layout = &self.graph.layout;

@@ -50,6 +50,8 @@ pub(crate) struct StepTask {
     pub(crate) extra: Option<Box<Extra>>,
     /// The task as its start event shows it, if that was built.
     pub(super) info: Option<TaskInfo>,
+    /// True once the stream was told which messages it is given.
+    pub(super) told_read: bool,
 }
 
 /// The progress of a task.
@@ -166,6 +168,7 @@ impl StepTask {
             asked: false,
             relays: false,
             streamed: false,
+            told_read: false,
             ended: None,
             asked_by_calls: Vec::new(),
             extra: None,

@@ -132,8 +132,8 @@ impl Session {
         if self.holds { Saving::AtEnd } else { Saving::Steps }
     }
 
-    /// Verifies that a subgraph which keeps its state does not wait for a resume value of another task: the superstep of
-    /// the subgraph would be abandoned, and the resume value lost.
+    /// Verifies that a subgraph which keeps its state does not wait for a resume value of another task: the superstep
+    /// of the subgraph would be abandoned, and the resume value lost.
     ///
     /// # Errors
     /// [`RunError::SharedSubgraph`].

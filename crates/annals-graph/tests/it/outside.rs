@@ -120,8 +120,7 @@ fn a_worker_continues_a_thread_as_soon_as_its_signal_comes() {
             thread.signals().unwrap().is_empty() && thread.open_interrupts().unwrap().len() == 1
         });
         store.signal("a", "x", 8).unwrap();
-        let took = until("it ends", || thread.info().unwrap().status() == &ThreadStatus::Done);
-        println!("a signal ended the run after {took:?}");
+        until("it ends", || thread.info().unwrap().status() == &ThreadStatus::Done);
     });
     assert_eq!(received(&graph, &thread), Some(vec![Some(7), Some(8)]));
 }

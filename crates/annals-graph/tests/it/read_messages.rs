@@ -71,7 +71,7 @@ fn a_message_in_a_long_history_is_found_as_one_that_was_read() {
     assert_eq!(streamed(rewriting().run(()), asked(history), &[StreamMode::Messages]), ["rewrite new"]);
 }
 
-/// Nobody reads `old` in this run, as the one node gets the topic alone.
+/// The message `old` is read by no node of this run: the one node gets the topic alone.
 #[test]
 fn a_message_that_no_node_of_the_run_has_read_is_streamed() {
     let change = |_: &Chat| Ok(Chat::update().messages([Message::ai("changed").with_id("old")]));

@@ -1,4 +1,4 @@
-//! Which task takes a resume value, what it does to retries, and resume values that would be lost.
+//! Tests the task that takes a resume value, the retries after it, and resume values that would be lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -163,7 +163,7 @@ fn a_second_task_of_a_subgraph_that_keeps_its_state_waits_for_its_turn() {
         assert_eq!(questions(&asked), ["ask ask"]);
         let done = run().invoke(resume("two")).unwrap();
         assert!(done.interrupts().is_empty());
-        let memory = inner.get_state(&thread.in_namespace(&Namespace::new("k").unwrap()).unwrap()).unwrap();
+        let memory = inner.get_state(&thread.in_namespace(Namespace::new("k").unwrap()).unwrap()).unwrap();
         assert_eq!(memory.values.lines.to_vec(), ["1", "ask=one", "2", "ask=two"]);
     }
 }
@@ -198,7 +198,7 @@ fn a_strict_run_refuses_another_resume_value_where_one_was_given_before() {
     assert_eq!(other.state().lines.to_vec(), ["pay=no"]);
 }
 
-/// An open interrupt at an older checkpoint is no reason to refuse.
+/// The refusal needs an interrupt that was resumed: this one is open.
 #[apply(each_backend)]
 fn a_strict_run_takes_a_first_resume_value_at_an_older_checkpoint() {
     let graph = StateGraph::<Log>::new().node("pay", asking("pay")).edge(START, "pay").compile().unwrap();
