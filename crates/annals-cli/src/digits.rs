@@ -105,7 +105,7 @@ mod tests {
         let long = "9".repeat(1_000);
         assert_eq!(value(&long).unwrap().big_integer(), Some(long.as_str()));
         assert!(value(&"9".repeat(5_000)).is_err(), "more digits than an integer may have");
-        // These are no JSON.
+        // Other texts with digits stand for themselves.
         for text in ["00018446744073709551616", "18446744073709551616 km", "[18446744073709551616"] {
             assert_eq!(value(text).unwrap(), Value::from(text));
         }

@@ -267,11 +267,12 @@ fn ctrl_c_ends_a_command_with_130() {
 #[allow(clippy::disallowed_methods, reason = "the time of a command is measured")]
 fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
     let bench = Bench::new();
-    let files: u64 = 200;
+    // More threads than one commit takes.
+    let files: u64 = 800;
     fs::create_dir(bench.path("chats")).unwrap();
     for file in 0..files {
         let line = |n: u64| json!({ "role": if n.is_multiple_of(2) { "user" } else { "assistant" }, "content": format!("{file} says {n}") });
-        let text: String = (0..20).map(|n| format!("{}\n", line(n))).collect();
+        let text: String = (0..5).map(|n| format!("{}\n", line(n))).collect();
         fs::write(bench.path(&format!("chats/{file}.jsonl")), text).unwrap();
     }
     // The count of the messages and of the threads of a store; none if the import had not begun it.
@@ -285,7 +286,7 @@ fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
             document(&found.stdout)["rows"][0].clone()
         })
     };
-    let all = Some(json!([files * 20, files]));
+    let all = Some(json!([files * 5, files]));
     let clock = Instant::now();
     assert_eq!(shown(&bench, 80, "annals import chats --store whole.db").1, 0);
     let mut whole = clock.elapsed();
