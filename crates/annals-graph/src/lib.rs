@@ -748,8 +748,8 @@
 //!
 //! With the feature `tokio` nodes and tasks run in the runtime of their caller: they await its timers and sockets, and
 //! spawn on it. `ainvoke`, `astream` and [`Worker::arun_until`] take the runtime that polls them; `invoke`, `stream`
-//! and [`Worker::run_until`] the one that their thread has entered with `let _inside = runtime.enter();`. A task that has
-//! none fails with an error that names this remedy, and a worker whose graphs have an async node does not start.
+//! and [`Worker::run_until`] the one that their thread has entered with `let _inside = runtime.enter();`. A task that
+//! has none fails with an error that names this remedy, and a worker whose graphs have an async node does not start.
 //!
 //! A blocking call keeps its thread busy. On the only thread of a runtime it would wait for a timer that nobody drives:
 //! await `ainvoke` there, and make calls of the store in `tokio::task::spawn_blocking`. The program `service` of the

@@ -28,8 +28,8 @@ pub(super) fn with_code(metadata: Option<&str>, graph: &Graph) -> Option<String>
     Some(Json::Object(members).to_string())
 }
 
-/// Verifies that a graph can continue a run: it has the nodes that are due, also at an `addressed` checkpoint, and it is
-/// the one that began the run, unless the run allows another one.
+/// Verifies that a graph can continue a run: it has the nodes that are due, also at an `addressed` checkpoint, and it
+/// is the one that began the run, unless the run allows another one.
 ///
 /// # Errors
 /// [`RunError::DueNodeMissing`]; as [`verify_code`].

@@ -10,7 +10,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The hours around a timestamp in which a change of the clocks can disorder local times: more than the largest change.
+/// The hours around a timestamp in which a change of the clocks can disorder local times: more than any change.
 const NEAR_HOURS: i64 = 26;
 
 /// The policy for the local times that a change of the clocks leaves out or repeats.
