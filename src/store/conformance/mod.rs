@@ -201,6 +201,11 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("the cache is cleared by the beginning of namespaces", beside::cache_clear),
 ];
 
+/// Returns the cases of [`run`], with their titles.
+pub fn cases() -> &'static [(&'static str, Case)] {
+    CASES
+}
+
 /// Returns the further cases, with their titles, for a backend that refuses mistakes of its caller.
 pub fn strict_cases() -> &'static [(&'static str, Case)] {
     strict::CASES
@@ -211,7 +216,7 @@ pub fn strict_cases() -> &'static [(&'static str, Case)] {
 /// # Panics
 /// If a case does; the message names every case that failed.
 pub fn run(make: &dyn Fn() -> Arc<dyn Backend>) {
-    run_all(CASES, make);
+    run_all(cases(), make);
 }
 
 /// Runs some cases, each on a backend of its own.
