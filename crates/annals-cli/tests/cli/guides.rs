@@ -181,7 +181,7 @@ fn the_commands_of_the_readme_run() {
     let text = fs::read_to_string(root.join("README.md")).unwrap();
     let (mut ran, mut named) = (0, 0);
     for line in blocks(&text).into_iter().filter(|block| block.kind == "sh").flat_map(|block| block.lines) {
-        match line.strip_prefix("cargo run --release -- ") {
+        match line.strip_prefix("cargo run -- ") {
             Some(arguments) => {
                 let arguments = words(arguments);
                 let output = run(&root, &arguments.iter().map(String::as_str).collect::<Vec<_>>());

@@ -65,7 +65,7 @@ fn the_first_screen_reads_as_much_of_a_large_store_as_of_a_small_one() {
     store(&bench.path("few.db"), FEW);
     store(&bench.path("many.db"), MANY);
     let on = |file: &str, arguments: &[&str], to: &str| {
-        let bytes = bytes_read(folder, &[arguments, &["--store", file]].concat(), to);
+        let bytes = bytes_read(folder, &[arguments, &["--quiet", "--store", file]].concat(), to);
         assert!(fs::read_to_string(bench.path("shown.txt")).unwrap().lines().count() >= 1, "{arguments:?}");
         bytes
     };
