@@ -227,7 +227,8 @@ mod tests {
     #[test]
     fn every_scenario_gives_the_trace_of_the_reference() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity");
-        let report = verify(&folder, &ways()).expect("the vectors are readable");
+        // All ways to run them are a stage of `.ci/run`.
+        let report = verify(&folder, &ways()[..1]).expect("the vectors are readable");
         assert!(report.run >= 1000, "only {} vectors were found", report.run);
         let surprises = report.surprises();
         assert!(surprises.is_empty(), "{} of {} fail\n{surprises}", report.failed.len(), report.run);
