@@ -10,17 +10,11 @@ use crate::store::sqlite::lock::LockWait;
 use crate::store::sqlite::open::{FilePlace, beside};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::system::{self, FileId, Stamp};
-use crate::store::sqlite::wal::FRAME_BYTES;
 use crate::store::sqlite::wal_link::{self, LogLink};
-use crate::store::sqlite::wal_tail::HEADER_BYTES;
 use rusqlite::Connection;
-use rusqlite::hooks::Wal;
-use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The place of the salts in the header of a log.
@@ -38,10 +32,8 @@ pub(super) struct LogFile {
     shared: Option<FileId>,
     /// The salts of the log that is known to begin with a mark.
     salts: Option<[u8; 8]>,
-    /// The bytes of that log up to the end of the last commit.
+    /// The bytes of that log at the end of the last commit.
     bytes: u64,
-    /// The frames of the log after the last commit of the connection, as SQLite counts them.
-    frames: Arc<AtomicU64>,
     /// The file when it was last known that the log continues it.
     paired: Option<Stamp>,
     /// The bytes of the file.
@@ -64,20 +56,14 @@ pub(super) enum LogBegin {
 }
 
 impl LogFile {
-    /// Takes the files as they are now, which belong to a store that was verified, and the connection that writes.
-    pub(super) fn new(place: &FilePlace, conn: &mut Connection) -> Res<Self> {
-        let frames = Arc::<AtomicU64>::default();
-        let counted = Arc::clone(&frames);
-        conn.wal_hook(Some(move |_: &mut Wal, count: c_int| {
-            counted.store(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
-            Ok(())
-        }))?;
+    /// Takes the files as they are now, which belong to a store that was verified.
+    pub(super) fn new(place: &FilePlace) -> Self {
         let (path, shared_path) = (beside(&place.path, "-wal"), beside(&place.path, "-shm"));
         let file = system::open_to_read(&path).ok();
         let id = file.as_ref().and_then(|file| file.metadata().ok()).and_then(|meta| system::id(&meta));
         let shared = id_of(&shared_path);
         let file_bytes = length(&place.path);
-        Ok(Self { path, shared_path, file, id, shared, frames, file_bytes, may_begin: true, ..Self::default() })
+        Self { path, shared_path, file, id, shared, file_bytes, may_begin: true, ..Self::default() }
     }
 
     /// Looks at the log before a transaction, under the write lock.
@@ -132,7 +118,7 @@ impl LogFile {
     /// Notes how long the log is after a commit.
     pub(super) fn note_commit(&mut self) {
         self.ended = None;
-        self.bytes = HEADER_BYTES as u64 + self.frames.load(Ordering::Relaxed) * FRAME_BYTES;
+        self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
     }
 
     /// Notes that the file holds what the log held: nobody but a copy of a log has written to it.
