@@ -134,7 +134,7 @@ async fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> s
     if head.starts_with("HTTP/1.1 200 ") { Ok(body.to_owned()) } else { Err(response.into()) }
 }
 
-/// What the users of the service do.
+/// Sends the requests of the users of the service.
 async fn users(address: SocketAddr) -> std::result::Result<(), AnyError> {
     let send = async |method, path: &str, body| {
         let answer = request(address, method, path, body).await?;

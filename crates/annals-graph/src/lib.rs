@@ -751,8 +751,8 @@
 //! and [`Worker::run_until`] the one that their thread has entered with `let _inside = runtime.enter();`. A task that
 //! has none fails with an error that names this remedy, and a worker whose graphs have an async node does not start.
 //!
-//! A blocking call keeps its thread busy. On the only thread of a runtime it would wait for a timer that nobody drives:
-//! await `ainvoke` there, and make calls of the store in `tokio::task::spawn_blocking`. The program `service` of the
+//! A blocking call keeps its thread busy. The only thread of a runtime drives the timers as well, so a blocking call on
+//! it would not end: await `ainvoke` there, and make calls of the store in `tokio::task::spawn_blocking`. The program `service` of the
 //! examples does so in the handlers of a service with `axum`.
 //!
 //! ```

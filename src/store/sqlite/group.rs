@@ -522,8 +522,8 @@ impl Core {
             return Err(StoreError::HandleClosed { reason: reason.clone() }.into());
         }
         self.frames = 0;
+        self.verify_pair()?;
         if truncates {
-            self.verify_pair()?;
             let marked = self.mark_alone(MarkState::Whole);
             if found_busy(&marked) {
                 return Ok(false);
@@ -531,7 +531,7 @@ impl Core {
             marked?;
         }
         let copy = copy_wal(&self.conn, if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE })?;
-        self.log.note_copied(&self.place);
+        self.log.note_copied(self.place.stamp());
         if truncates && copy.is_whole() {
             self.log.note_empty();
         }

@@ -7,7 +7,7 @@ use super::inspect::{FileKind, inspect, make, unmake, verify_open};
 use super::keys::Keys;
 use super::lock::{self, wait_for};
 use super::lock_queue::turn_to_make;
-use super::system::{self, FileId};
+use super::system::{self, FileId, Stamp};
 use super::wal_link::{self, LogLink};
 use super::wal_mark::MarkState;
 use super::{migrate, registry, schema, sql};
@@ -57,6 +57,11 @@ pub(super) struct FilePlace {
 }
 
 impl FilePlace {
+    /// Returns the stamp of the file at the path.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        fs::metadata(&self.path).ok().map(|meta| Stamp::of(&meta))
+    }
+
     /// Returns whether the file at the path is still the one that was opened.
     pub(super) fn is_in_place(&self) -> bool {
         self.id.is_none() || fs::metadata(&self.path).is_ok_and(|meta| self.has_id(&meta))

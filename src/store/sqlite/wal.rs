@@ -172,7 +172,9 @@ impl WalInner {
         }
         marked?;
         let copied = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE);
-        self.core.lock().note_copied();
+        // Before the writers are waited for: what happens to the file meanwhile is not taken for the copy.
+        let file = self.place.stamp().filter(|_| copied.is_ok());
+        self.core.lock().note_copied(file);
         let copy = copied?;
         if copy.frames <= RESTART_FRAMES || copy.busy {
             return Ok(copy.is_whole());

@@ -255,8 +255,8 @@ impl Worker {
     ///
     /// # Errors
     /// The errors of the store while it looks for work. Runs that have begun end before. [`RunError::NoRuntime`] before
-    /// the first claim, if a graph has an async node and there is no runtime of Tokio: see
-    /// [`Worker::without_runtime`].
+    /// the first claim, if a graph has an async node and this thread is outside a runtime of Tokio
+    /// ([`Worker::without_runtime`]).
     pub fn run_until(&self, control: &RunControl) -> Result<WorkerReport, Error> {
         self.work(control, false)
     }

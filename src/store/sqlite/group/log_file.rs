@@ -121,10 +121,10 @@ impl LogFile {
         self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
     }
 
-    /// Notes that the file holds what the log held: nobody but a copy of a log has written to it.
-    pub(super) fn note_copied(&mut self, place: &FilePlace) {
+    /// Notes that the log may have been copied whole, and the stamp of the file after that copy.
+    pub(super) fn note_copied(&mut self, file: Option<Stamp>) {
         self.may_begin = true;
-        self.paired = stamp(&place.path);
+        self.paired = file;
     }
 
     /// Notes that the log was emptied.
@@ -163,7 +163,7 @@ impl LogFile {
     pub(super) fn verify_pair(&mut self, place: &FilePlace) -> Res<()> {
         let is_same_log = self.bytes_in_place().is_some_and(|bytes| bytes >= self.bytes)
             && self.salts.is_some_and(|salts| self.read_salts().is_ok_and(|read| read == Some(salts)));
-        if is_same_log && self.paired.is_some() && self.paired == stamp(&place.path) {
+        if is_same_log && self.paired.is_some() && self.paired == place.stamp() {
             return Ok(());
         }
         self.compare(place)
@@ -171,7 +171,7 @@ impl LogFile {
 
     fn compare(&mut self, place: &FilePlace) -> Res<()> {
         self.paired = None;
-        let before = stamp(&place.path);
+        let before = place.stamp();
         match wal_link::compare(&place.path, false).map_err(|error| unread(&place.path, &error))? {
             LogLink::Sound => self.paired = before,
             LogLink::Missing(found) | LogLink::Cut(found) | LogLink::Foreign(found) => {
@@ -204,10 +204,6 @@ fn data_version(conn: &Connection) -> Res<i64> {
 
 fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |meta| meta.len())
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    fs::metadata(path).ok().map(|meta| Stamp::of(&meta))
 }
 
 fn id_of(path: &Path) -> Option<FileId> {

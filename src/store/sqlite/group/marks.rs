@@ -5,6 +5,7 @@
 use super::log_file::{self, LogBegin};
 use super::{Core, Fault, Outcomes, Res, copy_wal, is_undone};
 use crate::store::error::StoreError;
+use crate::store::sqlite::system::Stamp;
 use crate::store::sqlite::wal_mark::{MarkState, WalMark};
 use crate::store::sqlite::writer::reason;
 use crate::store::sqlite::{open, sql};
@@ -78,9 +79,10 @@ impl Core {
         self.mark_alone(self.place.open_state())
     }
 
-    /// Notes that the log may have been copied whole: the next transaction may begin it anew.
-    pub(in super::super) fn note_copied(&mut self) {
-        self.log.note_copied(&self.place);
+    /// Notes that the log may have been copied whole, so that the next transaction may begin it anew, and the stamp of
+    /// the file after the copy; without one the next copy compares file and log.
+    pub(in super::super) fn note_copied(&mut self, file: Option<Stamp>) {
+        self.log.note_copied(file);
     }
 
     /// Verifies, before the log is copied, that it still continues the file.
