@@ -593,10 +593,10 @@
 //! | `futures` | no | a follower of the log, [`Watch`](history::Watch), as a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
 //! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 //!
-//! Cargo allows one version of `libsqlite3-sys` per build, because it links a native library. So a program that also uses
-//! `rusqlite`, `diesel` with SQLite or `sqlx` with its feature `sqlite` must resolve to the same one; if no version
-//! satisfies all, Cargo refuses the build. `annals` accepts `rusqlite` 0.39 to 0.41, and re-exports the version in use as
-//! `annals::rusqlite`.
+//! Cargo allows one version of `libsqlite3-sys` per build, because it links a native library. So a program that also
+//! uses `rusqlite`, `diesel` with SQLite or `sqlx` with its feature `sqlite` must resolve to the same one; if no
+//! version satisfies all, Cargo refuses the build. `annals` accepts `rusqlite` 0.39 to 0.41, and re-exports the version
+//! in use as `annals::rusqlite`.
 
 // The derive names this crate `::annals`, also in its own tests.
 #[allow(unused_extern_crates)]

@@ -752,8 +752,8 @@
 //! has none fails with an error that names this remedy, and a worker whose graphs have an async node does not start.
 //!
 //! A blocking call keeps its thread busy. The only thread of a runtime drives the timers as well, so a blocking call on
-//! it would not end: await `ainvoke` there, and make calls of the store in `tokio::task::spawn_blocking`. The program `service` of the
-//! examples does so in the handlers of a service with `axum`.
+//! it would not end: await `ainvoke` there, and make calls of the store in `tokio::task::spawn_blocking`. The program
+//! `service` of the examples does so in the handlers of a service with `axum`.
 //!
 //! ```
 //! use std::time::Duration;
