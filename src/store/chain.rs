@@ -47,17 +47,91 @@ use super::error::StoreError;
 #[derive(Clone, Debug, Default)]
 pub struct CommitChain(Arc<ChainState>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ChainState {
     failed: AtomicBool,
     /// The first error.
     error: Mutex<Option<StoreError>>,
+    /// The listener of a chain whose commits outwait locks.
+    on_delay: Option<DelayListener>,
+    /// True from a call of the listener until a commit is stored.
+    is_delayed: AtomicBool,
+}
+
+type DelayListener = Arc<dyn Fn(&StoreError) + Send + Sync>;
+
+impl std::fmt::Debug for ChainState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChainState").field("error", &self.error).finish_non_exhaustive()
+    }
 }
 
 impl CommitChain {
     /// Begins an empty chain.
     pub fn begin() -> Self {
         Self::default()
+    }
+
+    /// Begins an empty chain whose commits outwait a lock of another program. One that finds the write lock taken for
+    /// [`OpenOptions::busy_timeout_ms`](super::OpenOptions::busy_timeout_ms) keeps its place and waits again, twelve
+    /// times at most ([`RUN_LOCK_WAITS_MAX`](crate::base::limits::RUN_LOCK_WAITS_MAX)); only then it is refused with
+    /// [`StoreError::Busy`]. A commit of another chain is refused after the first wait.
+    ///
+    /// `on_delay` gets the error of the first wait. It is called on a thread that waits for a commit of the chain, and
+    /// again only after a commit of the chain was stored.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::base::{Namespace, ThreadId};
+    /// use annals::store::{Batch, CommitChain, NewCheckpoint, OpenOptions, Source, Store, StoreError};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("trips.db");
+    /// let store = Store::open_with(&path, OpenOptions::new().busy_timeout_ms(500))?;
+    /// let browser = annals::rusqlite::Connection::open(&path)?;
+    /// browser.execute_batch("BEGIN IMMEDIATE")?;
+    /// let browser = std::sync::Mutex::new(browser);
+    ///
+    /// let mut batch = Batch::new(ThreadId::new("trip")?, Namespace::root(), None);
+    /// let first = NewCheckpoint::new(store.mint_checkpoint(0, None), None, 0, Source::Update, store.now());
+    /// batch.checkpoints.push(first);
+    /// assert!(matches!(store.commit(&batch), Err(StoreError::Busy { waited_ms: 500, .. })));
+    ///
+    /// // The other program ends once the delay is known.
+    /// let chain = CommitChain::begin_outwaiting(move |_| browser.lock().unwrap().execute_batch("ROLLBACK").unwrap());
+    /// store.commit(&chain.append(batch))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin_outwaiting(on_delay: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ChainState { on_delay: Some(Arc::new(on_delay)), ..ChainState::default() }))
+    }
+
+    /// Begins an empty chain that outwaits locks as this one does, with the same listener.
+    pub fn begin_another(&self) -> Self {
+        Self(Arc::new(ChainState { on_delay: self.0.on_delay.clone(), ..ChainState::default() }))
+    }
+
+    /// Returns whether the commits of the chain outwait locks. A backend retains the place of such a commit when it
+    /// finds a lock taken.
+    pub fn outwaits_locks(&self) -> bool {
+        self.0.on_delay.is_some()
+    }
+
+    /// Calls the listener of delays with the error of the wait, unless it was called since the last commit was stored.
+    /// Whoever waits for a commit calls this, never the thread that writes: the listener may use the store.
+    pub fn report_delay(&self, busy: &StoreError) {
+        if let Some(listener) = &self.0.on_delay
+            && !self.0.is_delayed.swap(true, Ordering::AcqRel)
+        {
+            listener(busy);
+        }
+    }
+
+    /// Notes that a commit of the chain was stored: the next delay is reported anew. A backend calls this.
+    pub fn note_stored(&self) {
+        self.0.is_delayed.store(false, Ordering::Release);
     }
 
     /// Appends a batch to the chain without handing it to a backend; a batch belongs to one chain at most.

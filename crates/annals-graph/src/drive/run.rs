@@ -780,6 +780,7 @@ pub(super) fn begin(
     host.events = RunEvents::new(settings.listener.as_ref(), place.thread.as_ref(), &graph.name, run).map(Arc::new);
     let host = Arc::new(host);
     let begins = begin_kind(&start, host.events.is_some() && head.is_asleep());
+    host.outwait_locks();
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
     let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
     host.session.lock().begin(began, (from.replays(&start), matches!(start, RunStart::Input(_))), &place.named);

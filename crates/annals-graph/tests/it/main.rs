@@ -16,6 +16,7 @@ mod channels;
 mod clock;
 mod commands;
 mod crash;
+mod delays;
 mod draining;
 mod drawings;
 mod due_nodes;
