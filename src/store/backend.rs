@@ -776,8 +776,8 @@ struct CommitState {
 #[derive(Debug, Default)]
 struct CommitProgress {
     outcome: Option<Result<(), StoreError>>,
-    /// The wait of a commit for a lock, until a caller that waits has reported it to the chain.
-    delay: Option<Box<(CommitChain, StoreError)>>,
+    /// The chain of a commit that waits for a lock, until a caller that waits has reported it.
+    delayed: Option<CommitChain>,
 }
 
 impl CommitHandle {
@@ -836,9 +836,9 @@ impl Future for CommitHandle {
         wakers.retain(|waker| !waker.will_wake(waiting.waker()));
         wakers.push(waiting.waker().clone());
         drop(wakers);
-        let delay = progress.delay.take();
+        let delayed = progress.delayed.take();
         drop(progress);
-        report(delay);
+        delayed.iter().for_each(CommitChain::report_delay);
         Poll::Pending
     }
 }
@@ -854,9 +854,9 @@ impl CommitSettler {
     }
 
     /// Lets a caller that waits report a delay to the chain of the batch ([`CommitChain::report_delay`]).
-    pub fn delay(&self, chain: CommitChain, busy: StoreError) {
+    pub fn delay(&self, chain: CommitChain) {
         if let Some(state) = &self.0 {
-            state.progress.lock().delay = Some(Box::new((chain, busy)));
+            state.progress.lock().delayed = Some(chain);
             state.done.notify_all();
             state.wakers.lock().drain(..).for_each(Waker::wake);
         }
@@ -880,8 +880,8 @@ impl CommitState {
         spin_until(SPIN_BEFORE_PARK, || self.is_settled());
         let mut progress = self.progress.lock();
         while !self.is_settled() {
-            match progress.delay.take() {
-                Some(delay) => parking_lot::MutexGuard::unlocked(&mut progress, || report(Some(delay))),
+            match progress.delayed.take() {
+                Some(chain) => parking_lot::MutexGuard::unlocked(&mut progress, || chain.report_delay()),
                 None => self.done.wait(&mut progress),
             }
         }
@@ -896,12 +896,6 @@ impl CommitState {
         self.done.notify_all();
         drop(progress);
         self.wakers.lock().drain(..).for_each(Waker::wake);
-    }
-}
-
-fn report(delay: Option<Box<(CommitChain, StoreError)>>) {
-    if let Some((chain, busy)) = delay.as_deref() {
-        chain.report_delay(busy);
     }
 }
 

@@ -54,8 +54,17 @@ struct ChainState {
     error: Mutex<Option<StoreError>>,
     /// The listener of a chain whose commits outwait locks.
     on_delay: Option<DelayListener>,
-    /// True from a call of the listener until a commit is stored.
-    is_delayed: AtomicBool,
+    delay: Mutex<Delay>,
+}
+
+/// The wait of a chain for a lock.
+#[derive(Default)]
+enum Delay {
+    #[default]
+    Over,
+    /// The error of its first wait has not been reported yet.
+    Begun(StoreError),
+    Reported,
 }
 
 type DelayListener = Arc<dyn Fn(&StoreError) + Send + Sync>;
@@ -119,19 +128,34 @@ impl CommitChain {
         self.0.on_delay.is_some()
     }
 
-    /// Calls the listener of delays with the error of the wait, unless it was called since the last commit was stored.
-    /// Whoever waits for a commit calls this, never the thread that writes: the listener may use the store.
-    pub fn report_delay(&self, busy: &StoreError) {
-        if let Some(listener) = &self.0.on_delay
-            && !self.0.is_delayed.swap(true, Ordering::AcqRel)
-        {
-            listener(busy);
+    /// Notes that a commit of the chain waits for a lock, with the error of the wait. A backend calls this.
+    pub fn note_delay(&self, busy: &StoreError) {
+        let mut delay = self.0.delay.lock();
+        if matches!(*delay, Delay::Over) {
+            *delay = Delay::Begun(repeated(busy));
         }
     }
 
-    /// Notes that a commit of the chain was stored: the next delay is reported anew. A backend calls this.
+    /// Notes that a commit of the chain was stored, which ends a delay. A backend calls this.
     pub fn note_stored(&self) {
-        self.0.is_delayed.store(false, Ordering::Release);
+        if self.outwaits_locks() {
+            *self.0.delay.lock() = Delay::Over;
+        }
+    }
+
+    /// Calls the listener, if a delay has begun that was not reported. A caller that waits for a commit does so, never
+    /// the thread that writes: the listener may use the store.
+    pub fn report_delay(&self) {
+        let Some(listener) = &self.0.on_delay else { return };
+        let mut delay = self.0.delay.lock();
+        if !matches!(*delay, Delay::Begun(_)) {
+            return;
+        }
+        let begun = std::mem::replace(&mut *delay, Delay::Reported);
+        drop(delay);
+        if let Delay::Begun(busy) = begun {
+            listener(&busy);
+        }
     }
 
     /// Appends a batch to the chain without handing it to a backend; a batch belongs to one chain at most.

@@ -15,7 +15,7 @@ use crate::base::limits::{
 };
 use crate::base::{self, Namespace};
 use crate::store::backend::{CommitHandle, CommitSettler};
-use crate::store::chain::repeated;
+use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
 use crate::store::record::StoredHead;
 use crate::store::spin::spin_until;
@@ -112,7 +112,7 @@ struct Slot {
 #[derive(Debug, Default)]
 struct SlotState {
     news: Option<News>,
-    delay: Option<Box<StoreError>>,
+    is_delayed: bool,
 }
 
 #[derive(Debug)]
@@ -120,14 +120,14 @@ enum News {
     Lead,
     Done(Result<(), StoreError>),
     /// The job outwaits a lock.
-    Delayed(Box<StoreError>),
+    Delayed,
 }
 
 impl Slot {
     fn tell(&self, news: News) {
         let mut state = self.state.lock();
         match news {
-            News::Delayed(busy) => state.delay = Some(busy),
+            News::Delayed => state.is_delayed = true,
             news => state.news = Some(news),
         }
         self.changed.notify_one();
@@ -139,23 +139,24 @@ impl Slot {
             if let Some(news) = state.news.take() {
                 return news;
             }
-            match state.delay.take() {
-                Some(busy) => return News::Delayed(busy),
-                None => self.changed.wait(&mut state),
+            if std::mem::take(&mut state.is_delayed) {
+                return News::Delayed;
             }
+            self.changed.wait(&mut state);
         }
     }
 }
 
 impl Waiting {
-    /// Notes a wait for a lock, and lets a caller report the first one.
-    fn delay(&mut self, busy: &StoreError) {
+    /// Returns the job after a further wait for a lock, of which a caller reports the first one.
+    fn delayed(mut self) -> Self {
         self.waits += 1;
-        let Some(chain) = self.job.as_ref().chain().filter(|_| self.waits == 1) else { return };
-        match &self.end {
-            WaitingEnd::Caller(slot) => slot.tell(News::Delayed(Box::new(repeated(busy)))),
-            WaitingEnd::CommitHandle(settle) => settle.delay(chain.clone(), repeated(busy)),
+        match (&self.end, self.job.as_ref().chain()) {
+            (WaitingEnd::Caller(slot), _) => slot.tell(News::Delayed),
+            (WaitingEnd::CommitHandle(settle), Some(chain)) => settle.delay(chain.clone()),
+            (WaitingEnd::CommitHandle(_), None) => {}
         }
+        self
     }
 }
 
@@ -213,7 +214,7 @@ impl SqliteWriter {
             match slot.wait() {
                 News::Done(outcome) => return outcome,
                 News::Lead => _ = self.shared.lead(None, &self.wal),
-                News::Delayed(busy) => job.chain().into_iter().for_each(|chain| chain.report_delay(&busy)),
+                News::Delayed => job.chain().into_iter().for_each(CommitChain::report_delay),
             }
         }
     }
@@ -492,24 +493,19 @@ impl WriterShared {
         debug_assert_eq!(outcomes.len(), jobs.len(), "each job of a group has an outcome");
         let own_outcome = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
         let (mut retained, mut ended) = (VecDeque::new(), Vec::new());
-        let own = own.zip(own_outcome).map(|(job, mut outcome)| match self.outwaits(job, &mut outcome, 0, wal) {
-            None => OwnEnd::Done(outcome),
-            Some(busy) => {
-                let slot = Arc::new(Slot::default());
-                let end = WaitingEnd::Caller(Arc::clone(&slot));
-                let mut waiting = Waiting { job: job.to_job(), end, waits: 0 };
-                waiting.delay(&busy);
-                retained.push_back(waiting);
-                OwnEnd::Waits(slot)
+        let own = own.zip(own_outcome).map(|(job, mut outcome)| {
+            if !self.outwaits(job, &mut outcome, 0, wal) {
+                return OwnEnd::Done(outcome);
             }
+            let slot = Arc::new(Slot::default());
+            let end = WaitingEnd::Caller(Arc::clone(&slot));
+            retained.push_back(Waiting { job: job.to_job(), end, waits: 0 }.delayed());
+            OwnEnd::Waits(slot)
         });
-        for (mut waiting, mut outcome) in waiting.into_iter().zip(outcomes) {
+        for (waiting, mut outcome) in waiting.into_iter().zip(outcomes) {
             match self.outwaits(waiting.job.as_ref(), &mut outcome, waiting.waits, wal) {
-                None => ended.push((waiting.end, outcome)),
-                Some(busy) => {
-                    waiting.delay(&busy);
-                    retained.push_back(waiting);
-                }
+                true => retained.push_back(waiting.delayed()),
+                false => ended.push((waiting.end, outcome)),
             }
         }
         self.put_back(retained);
@@ -526,31 +522,31 @@ impl WriterShared {
         LedGroup { own, closed, told, has_begun }
     }
 
-    /// Returns the error of a job that outwaits the lock which it found taken; else notes the outcome in its chain.
+    /// Returns whether a job outwaits the lock that it found taken; else notes its outcome in its chain.
     fn outwaits(
         self: &Arc<Self>,
         job: JobRef<'_>,
         outcome: &mut Result<(), StoreError>,
         waits: u32,
         wal: &Wal,
-    ) -> Option<StoreError> {
-        let chain = job.chain()?;
+    ) -> bool {
+        let Some(chain) = job.chain() else { return false };
         let Err(error) = outcome else {
             chain.note_stored();
-            return None;
+            return false;
         };
-        if let StoreError::Busy { waited_ms, holder } = error
-            && chain.outwaits_locks()
-        {
-            let (limit, busy) = (RUN_LOCK_WAITS_MAX, StoreError::Busy { waited_ms: *waited_ms, holder: *holder });
-            let may_wait = waits + 1 < limit && !chain.has_ended() && !self.queue.lock().closing;
+        if matches!(error, StoreError::Busy { .. }) && chain.outwaits_locks() && !chain.has_ended() {
+            let may_wait = waits + 1 < RUN_LOCK_WAITS_MAX && !self.queue.lock().closing;
             if may_wait && self.start_background(wal).is_ok() {
-                return Some(busy);
+                chain.note_delay(error);
+                return true;
             }
-            *waited_ms *= u64::from(waits + 1);
+        }
+        if let StoreError::Busy { waited_ms, .. } = error {
+            *waited_ms = waited_ms.saturating_mul(u64::from(waits + 1));
         }
         chain.end(error);
-        None
+        false
     }
 
     /// Puts jobs back to the front of the queue, in their order.

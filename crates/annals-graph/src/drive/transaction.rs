@@ -173,7 +173,8 @@ where
             Err(busy @ StoreError::Busy { .. }) if waits < RUN_LOCK_WAITS_MAX => {
                 waits += 1;
                 let chain = host.session.lock().chain().clone();
-                chain.report_delay(&busy);
+                chain.note_delay(&busy);
+                chain.report_delay();
             }
             ended => break ended,
         }
