@@ -91,8 +91,8 @@ impl PartialMessage {
 /// A partial message at the head of a thread, to keep or to discard. Returned by [`Thread::partial`].
 ///
 /// One that is neither kept nor discarded is not lost: the next append to its channel ([`Thread::append`],
-/// [`Thread::write`], [`Thread::update`], another streamed message) keeps it, before its own messages, as does a run of a
-/// graph with an input; any other write takes it along to the new head.
+/// [`Thread::write`], [`Thread::update`], another streamed message) keeps it, before its own messages, as a
+/// run of a graph with an input does; any other write takes it along to the new head.
 #[derive(Clone)]
 pub struct Partial {
     thread: Thread,

@@ -777,7 +777,7 @@ struct CommitState {
 struct CommitProgress {
     outcome: Option<Result<(), StoreError>>,
     /// The chain of a commit that waits for a lock, until a caller that waits has reported it.
-    delayed: Option<CommitChain>,
+    waits_for_lock: Option<CommitChain>,
 }
 
 impl CommitHandle {
@@ -836,9 +836,9 @@ impl Future for CommitHandle {
         wakers.retain(|waker| !waker.will_wake(waiting.waker()));
         wakers.push(waiting.waker().clone());
         drop(wakers);
-        let delayed = progress.delayed.take();
+        let waits = progress.waits_for_lock.take();
         drop(progress);
-        delayed.iter().for_each(CommitChain::report_delay);
+        waits.iter().for_each(CommitChain::report_lock_wait);
         Poll::Pending
     }
 }
@@ -853,10 +853,11 @@ impl CommitSettler {
         self.0.as_ref().is_some_and(|state| state.awaited.load(Ordering::Acquire))
     }
 
-    /// Lets a caller that waits report a delay to the chain of the batch ([`CommitChain::report_delay`]).
-    pub fn delay(&self, chain: CommitChain) {
+    /// Lets a caller that waits report a lock wait to the chain of the batch
+    /// ([`CommitChain::report_lock_wait`]).
+    pub fn note_lock_wait(&self, chain: CommitChain) {
         if let Some(state) = &self.0 {
-            state.progress.lock().delayed = Some(chain);
+            state.progress.lock().waits_for_lock = Some(chain);
             state.done.notify_all();
             state.wakers.lock().drain(..).for_each(Waker::wake);
         }
@@ -880,8 +881,8 @@ impl CommitState {
         spin_until(SPIN_BEFORE_PARK, || self.is_settled());
         let mut progress = self.progress.lock();
         while !self.is_settled() {
-            match progress.delayed.take() {
-                Some(chain) => parking_lot::MutexGuard::unlocked(&mut progress, || chain.report_delay()),
+            match progress.waits_for_lock.take() {
+                Some(chain) => parking_lot::MutexGuard::unlocked(&mut progress, || chain.report_lock_wait()),
                 None => self.done.wait(&mut progress),
             }
         }

@@ -53,13 +53,13 @@ struct ChainState {
     /// The first error.
     error: Mutex<Option<StoreError>>,
     /// The listener of a chain whose commits outwait locks.
-    on_delay: Option<DelayListener>,
-    delay: Mutex<Delay>,
+    on_lock_wait: Option<LockListener>,
+    lock_wait: Mutex<ChainWait>,
 }
 
 /// The wait of a chain for a lock.
 #[derive(Default)]
-enum Delay {
+enum ChainWait {
     #[default]
     Over,
     /// The error of its first wait has not been reported yet.
@@ -67,7 +67,7 @@ enum Delay {
     Reported,
 }
 
-type DelayListener = Arc<dyn Fn(&StoreError) + Send + Sync>;
+type LockListener = Arc<dyn Fn(&StoreError) + Send + Sync>;
 
 impl std::fmt::Debug for ChainState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,8 +86,8 @@ impl CommitChain {
     /// times at most ([`RUN_LOCK_WAITS_MAX`](crate::base::limits::RUN_LOCK_WAITS_MAX)); only then it is refused with
     /// [`StoreError::Busy`]. A commit of another chain is refused after the first wait.
     ///
-    /// `on_delay` gets the error of the first wait. It is called on a thread that waits for a commit of the chain, and
-    /// again only after a commit of the chain was stored.
+    /// `on_lock_wait` gets the error of the first wait. It is called on a thread that waits for a commit of the chain,
+    /// and again only after a commit of the chain was stored.
     ///
     /// # Example
     /// ```
@@ -107,53 +107,53 @@ impl CommitChain {
     /// batch.checkpoints.push(first);
     /// assert!(matches!(store.commit(&batch), Err(StoreError::Busy { waited_ms: 500, .. })));
     ///
-    /// // The other program ends once the delay is known.
+    /// // The other program ends once the wait is known.
     /// let chain = CommitChain::begin_outwaiting(move |_| browser.lock().unwrap().execute_batch("ROLLBACK").unwrap());
     /// store.commit(&chain.append(batch))?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn begin_outwaiting(on_delay: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(ChainState { on_delay: Some(Arc::new(on_delay)), ..ChainState::default() }))
+    pub fn begin_outwaiting(on_lock_wait: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ChainState { on_lock_wait: Some(Arc::new(on_lock_wait)), ..ChainState::default() }))
     }
 
     /// Begins an empty chain that outwaits locks as this one does, with the same listener.
     pub fn begin_another(&self) -> Self {
-        Self(Arc::new(ChainState { on_delay: self.0.on_delay.clone(), ..ChainState::default() }))
+        Self(Arc::new(ChainState { on_lock_wait: self.0.on_lock_wait.clone(), ..ChainState::default() }))
     }
 
     /// Returns whether the commits of the chain outwait locks. A backend retains the place of such a commit when it
     /// finds a lock taken.
     pub fn outwaits_locks(&self) -> bool {
-        self.0.on_delay.is_some()
+        self.0.on_lock_wait.is_some()
     }
 
     /// Notes that a commit of the chain waits for a lock, with the error of the wait. A backend calls this.
-    pub fn note_delay(&self, busy: &StoreError) {
-        let mut delay = self.0.delay.lock();
-        if matches!(*delay, Delay::Over) {
-            *delay = Delay::Begun(repeated(busy));
+    pub fn note_lock_wait(&self, busy: &StoreError) {
+        let mut wait = self.0.lock_wait.lock();
+        if matches!(*wait, ChainWait::Over) {
+            *wait = ChainWait::Begun(repeated(busy));
         }
     }
 
-    /// Notes that a commit of the chain was stored, which ends a delay. A backend calls this.
+    /// Notes that a commit of the chain was stored, which ends a lock wait. A backend calls this.
     pub fn note_stored(&self) {
         if self.outwaits_locks() {
-            *self.0.delay.lock() = Delay::Over;
+            *self.0.lock_wait.lock() = ChainWait::Over;
         }
     }
 
-    /// Calls the listener, if a delay has begun that was not reported. A caller that waits for a commit does so, never
-    /// the thread that writes: the listener may use the store.
-    pub fn report_delay(&self) {
-        let Some(listener) = &self.0.on_delay else { return };
-        let mut delay = self.0.delay.lock();
-        if !matches!(*delay, Delay::Begun(_)) {
+    /// Calls the listener, if a lock wait has begun that was not reported. A caller that waits for a commit does so,
+    /// never the thread that writes: the listener may use the store.
+    pub fn report_lock_wait(&self) {
+        let Some(listener) = &self.0.on_lock_wait else { return };
+        let mut wait = self.0.lock_wait.lock();
+        if !matches!(*wait, ChainWait::Begun(_)) {
             return;
         }
-        let begun = std::mem::replace(&mut *delay, Delay::Reported);
-        drop(delay);
-        if let Delay::Begun(busy) = begun {
+        let begun = std::mem::replace(&mut *wait, ChainWait::Reported);
+        drop(wait);
+        if let ChainWait::Begun(busy) = begun {
             listener(&busy);
         }
     }

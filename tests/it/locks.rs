@@ -67,9 +67,9 @@ fn commits_that_outwait_a_lock_keep_their_order_and_others_are_refused() {
         waits.join().unwrap().unwrap();
     });
     submitted[0].wait().unwrap();
-    assert!(told.try_recv().is_err(), "the delay of both is told once");
+    assert!(told.try_recv().is_err(), "the wait of both is told once");
 
-    // A caller that writes its batch itself outwaits the lock as well; the next delay is told anew.
+    // A caller that writes its batch itself outwaits the lock as well; the next wait is told anew.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     std::thread::scope(|scope| {
         let commits = scope.spawn(|| store.commit(&chain.append(third)));
@@ -100,7 +100,7 @@ fn a_lock_is_outwaited_twelve_times() {
 }
 
 #[test]
-fn a_listener_of_delays_may_use_the_store() {
+fn a_listener_of_lock_waits_may_use_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let (store, path) = opened(folder.path(), 500);
     let (other, own) = (Mutex::new(lock(&path)), store.clone());

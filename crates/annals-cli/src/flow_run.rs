@@ -23,7 +23,7 @@ use crate::progress::{self, ProgressLine};
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let flow = Flow::open(&args.file).map_err(failure)?.on_event(note_delay);
+    let flow = Flow::open(&args.file).map_err(failure)?.on_event(note_lock_wait);
     let mut input = FlowInput::new().restart(args.again).control(&interrupt::control());
     if let Some(text) = &args.input {
         input = input.values(values(text)?);
@@ -87,8 +87,8 @@ pub(crate) fn open_beside(store: NamedStore<'_>, file: &Path) -> Result<Store, C
 }
 
 /// Says that a run waits for another program.
-fn note_delay(event: &RunEvent) {
-    if matches!(event.kind, RunEventKind::Delayed { .. }) {
+fn note_lock_wait(event: &RunEvent) {
+    if matches!(event.kind, RunEventKind::LockWait { .. }) {
         output::note(format!("the run is {}", event.kind));
     }
 }

@@ -1,7 +1,7 @@
 //! `annals work`: a worker for the workflows of files.
 //!
 //! JSON: lines `{"schema": 1, "event", "at", "thread", "workflow", "run", "node", "attempt", "wake_at", "error"}`,
-//! whose `event` is `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `delayed`, `waiting`, `done`,
+//! whose `event` is `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `lock_wait`, `waiting`, `done`,
 //! `failed`, `drained`, `cancelled`, `stopped` or `stuck`; then
 //! `{"schema": 1, "event": "ended", "continued", "failed", "stuck"}`. Members that an event does not have are null.
 //!
@@ -101,7 +101,7 @@ fn show(event: &RunEvent, out: &mut Printer) -> Result<(), CommandFailure> {
         _ => {}
     }
     let (word, at) = (event.kind.as_str(), event.at.to_string());
-    if matches!(event.kind, RunEventKind::Delayed { .. }) {
+    if matches!(event.kind, RunEventKind::LockWait { .. }) {
         output::note(format!("the run of {} is {}", escape(thread), event.kind));
         if !out.is_json() {
             return Ok(());

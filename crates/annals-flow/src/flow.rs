@@ -256,7 +256,7 @@ impl Flow {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let text = "channels = { n = 'last' }\n[nodes.a]\nset = { n = 1 }";
     /// let flow = Flow::parse("tell.toml", text)?.on_event(|event| {
-    ///     if let RunEventKind::Delayed { .. } = event.kind {
+    ///     if let RunEventKind::LockWait { .. } = event.kind {
     ///         eprintln!("{event}");
     ///     }
     /// });

@@ -2,8 +2,8 @@
 //!
 //! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have a
 //! background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came
-//! meanwhile. A job of a chain that outwaits locks keeps its place in the queue when a lock of another process was taken;
-//! the background thread then has the role, because callers report the delay, and a listener may commit.
+//! meanwhile. A job of a chain that outwaits locks keeps its place in the queue when another process holds the lock; the
+//! background thread then has the role, because callers report the lock wait, and a listener may commit.
 
 use super::fault::{Fault, Res};
 use super::group::{Core, Transacted, TransactionRun, Verdict, WalCopy};
@@ -112,7 +112,7 @@ struct Slot {
 #[derive(Debug, Default)]
 struct SlotState {
     news: Option<News>,
-    is_delayed: bool,
+    waits_for_lock: bool,
 }
 
 #[derive(Debug)]
@@ -120,14 +120,14 @@ enum News {
     Lead,
     Done(Result<(), StoreError>),
     /// The job outwaits a lock.
-    Delayed,
+    LockWait,
 }
 
 impl Slot {
     fn tell(&self, news: News) {
         let mut state = self.state.lock();
         match news {
-            News::Delayed => state.is_delayed = true,
+            News::LockWait => state.waits_for_lock = true,
             news => state.news = Some(news),
         }
         self.changed.notify_one();
@@ -139,8 +139,8 @@ impl Slot {
             if let Some(news) = state.news.take() {
                 return news;
             }
-            if std::mem::take(&mut state.is_delayed) {
-                return News::Delayed;
+            if std::mem::take(&mut state.waits_for_lock) {
+                return News::LockWait;
             }
             self.changed.wait(&mut state);
         }
@@ -149,11 +149,11 @@ impl Slot {
 
 impl Waiting {
     /// Returns the job after a further wait for a lock, of which a caller reports the first one.
-    fn delayed(mut self) -> Self {
+    fn after_lock_wait(mut self) -> Self {
         self.waits += 1;
         match (&self.end, self.job.as_ref().chain()) {
-            (WaitingEnd::Caller(slot), _) => slot.tell(News::Delayed),
-            (WaitingEnd::CommitHandle(settle), Some(chain)) => settle.delay(chain.clone()),
+            (WaitingEnd::Caller(slot), _) => slot.tell(News::LockWait),
+            (WaitingEnd::CommitHandle(settle), Some(chain)) => settle.note_lock_wait(chain.clone()),
             (WaitingEnd::CommitHandle(_), None) => {}
         }
         self
@@ -214,7 +214,7 @@ impl SqliteWriter {
             match slot.wait() {
                 News::Done(outcome) => return outcome,
                 News::Lead => _ = self.shared.lead(None, &self.wal),
-                News::Delayed => job.chain().into_iter().for_each(CommitChain::report_delay),
+                News::LockWait => job.chain().into_iter().for_each(CommitChain::report_lock_wait),
             }
         }
     }
@@ -499,12 +499,12 @@ impl WriterShared {
             }
             let slot = Arc::new(Slot::default());
             let end = WaitingEnd::Caller(Arc::clone(&slot));
-            retained.push_back(Waiting { job: job.to_job(), end, waits: 0 }.delayed());
+            retained.push_back(Waiting { job: job.to_job(), end, waits: 0 }.after_lock_wait());
             OwnEnd::Waits(slot)
         });
         for (waiting, mut outcome) in waiting.into_iter().zip(outcomes) {
             match self.outwaits(waiting.job.as_ref(), &mut outcome, waiting.waits, wal) {
-                true => retained.push_back(waiting.delayed()),
+                true => retained.push_back(waiting.after_lock_wait()),
                 false => ended.push((waiting.end, outcome)),
             }
         }
@@ -538,7 +538,7 @@ impl WriterShared {
         if matches!(error, StoreError::Busy { .. }) && chain.outwaits_locks() && !chain.has_ended() {
             let may_wait = waits + 1 < RUN_LOCK_WAITS_MAX && !self.queue.lock().closing;
             if may_wait && self.start_background(wal).is_ok() {
-                chain.note_delay(error);
+                chain.note_lock_wait(error);
                 return true;
             }
         }
@@ -573,7 +573,8 @@ impl WriterShared {
         taken
     }
 
-    /// Gives the role to a caller that waits and has no delay to report, else to the background thread, else frees it.
+    /// Gives the role to a caller that waits, unless it has a lock wait to report, else to the background thread, else
+    /// frees it.
     fn hand_over(&self, closed: Option<String>) {
         let mut queue = self.queue.lock();
         debug_assert!(queue.led);

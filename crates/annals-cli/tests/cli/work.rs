@@ -286,14 +286,14 @@ fn a_lock_of_another_program_is_outwaited() {
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         fs::write(bench.path("held"), "").unwrap();
         let mut notes = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let told = notes.find(|line| line.contains("is delayed since")).expect("the delay is told");
+        let told = notes.find(|line| line.contains("is waiting for the lock")).expect("the wait is told");
         assert!(!cfg!(target_os = "linux") || told.contains(&format!("process {}", std::process::id())), "{told}");
         other.execute_batch("ROLLBACK").unwrap();
-        assert!(!notes.any(|line| line.contains("delayed")), "it is told once");
+        assert!(!notes.any(|line| line.contains("is waiting for the lock")), "it is told once");
         let output = child.wait_with_output().unwrap();
         assert_eq!(code(&output), 0, "{output:?}");
         assert_eq!(lines_of(&bench.path("ran.txt")), ["first", "second"]);
-        assert_eq!(events(&output).iter().any(|event| event["event"] == "delayed"), is_worker, "{output:?}");
+        assert_eq!(events(&output).iter().any(|event| event["event"] == "lock_wait"), is_worker, "{output:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Events of runs, for logs and metrics: one event for each begin, failed attempt, delay, wait and end.
+//! Events of runs, for logs and metrics: one event for each begin, failed attempt, lock wait, wait and end.
 //!
 //! An event goes to the listener of the run and of its worker and, without the values of interrupts and the texts of
 //! errors, into the span of the run (feature `tracing`). Invariant: a run that began ends, also one that is dropped.
@@ -56,10 +56,10 @@ pub enum RunEventKind {
         /// The message of the error.
         error: Arc<str>,
     },
-    /// A commit of it found the lock of the file taken by another program and waits for it, twelve times the
-    /// [`busy_timeout_ms`](annals::store::OpenOptions::busy_timeout_ms) of the store at most. A step that has ended does
-    /// not run again meanwhile. It is told once until a commit is stored.
-    Delayed {
+    /// A commit of it waits for the lock of the file, which another program holds, for twelve times
+    /// [`busy_timeout_ms`](annals::store::OpenOptions::busy_timeout_ms) at most. No step that has ended runs again
+    /// meanwhile. The event is told once until a commit is stored.
+    LockWait {
         /// The time since which it waits.
         since: Timestamp,
         /// The id of the process that holds the lock, if the operating system told it (Linux).
@@ -104,9 +104,9 @@ impl fmt::Display for RunEventKind {
             Self::AttemptFailed { node, attempt, error, .. } => {
                 write!(f, "attempt {attempt} of {node} failed: {error}")
             }
-            Self::Delayed { since, holder } => {
+            Self::LockWait { since, holder } => {
                 let holder = holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
-                write!(f, "delayed since {since}: {holder} holds the lock of the store")
+                write!(f, "waiting for the lock of the store since {since}: {holder} holds it")
             }
             Self::Waiting { wake_at: Some(at), .. } => write!(f, "waiting until {at}"),
             Self::Waiting { interrupts, .. } => write!(f, "waiting at {} interrupts", interrupts.len()),
@@ -133,8 +133,8 @@ pub enum RunEnd {
 }
 
 impl RunEventKind {
-    /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `delayed`, `waiting`,
-    /// `done`, `failed`, `drained`, `cancelled`, `stopped` or `stuck`.
+    /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `lock_wait`,
+    /// `waiting`, `done`, `failed`, `drained`, `cancelled`, `stopped` or `stuck`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -142,7 +142,7 @@ impl RunEventKind {
             Self::Resumed => "resumed",
             Self::Woken => "woken",
             Self::AttemptFailed { .. } => "attempt_failed",
-            Self::Delayed { .. } => "delayed",
+            Self::LockWait { .. } => "lock_wait",
             Self::Waiting { .. } => "waiting",
             Self::Ended { outcome: RunEnd::Done, .. } => "done",
             Self::Ended { outcome: RunEnd::Failed, .. } => "failed",
@@ -213,11 +213,11 @@ impl RunEvents {
     }
 
     /// Reports that a commit waits for the lock of the file, and for how long it has waited.
-    pub(super) fn report_delay(&self, waited_ms: u64, holder: Option<u32>) {
+    pub(super) fn report_lock_wait(&self, waited_ms: u64, holder: Option<u32>) {
         let now = self.thread.as_ref().map_or_else(|| SystemClock.now(), |thread| thread.store().now());
         let waited_us = i64::try_from(waited_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let since = Timestamp::from_micros(now.as_micros().saturating_sub(waited_us));
-        self.report(RunEventKind::Delayed { since, holder });
+        self.report(RunEventKind::LockWait { since, holder });
     }
 
     #[cfg(feature = "tracing")]

@@ -61,7 +61,7 @@ impl RunHost {
         let events = self.events.clone();
         self.session.lock().set_chain(CommitChain::begin_outwaiting(move |busy| {
             if let (Some(events), StoreError::Busy { waited_ms, holder }) = (&events, busy) {
-                events.report_delay(*waited_ms, *holder);
+                events.report_lock_wait(*waited_ms, *holder);
             }
         }));
     }

@@ -2,7 +2,8 @@
 //!
 //! Signals are given to the tasks of a thread before a run loads its head, and after a run has stored interrupts. A
 //! cancel is noticed by a run with a lease between two commits, and by any run when a commit is refused. A streamed
-//! message that was cut off is kept by the next input. *Absent:* the rules of these changes, which are those of `history`.
+//! message that was cut off is kept by the next input. *Absent:* the rules of these changes, which are those of
+//! `history`.
 
 use std::sync::Arc;
 
@@ -39,13 +40,15 @@ pub(super) fn with_signals(
     load::load(graph, thread, at)
 }
 
-/// Adds the partial messages at the head to an input, which abandons their tasks: they are kept as messages that were cut
-/// off, before those of the input. One of a channel that holds no messages in this graph stays at the checkpoint.
-pub(super) fn with_partials(graph: &Graph, start: RunStart, head: &Head) -> RunStart {
+/// Adds the partial messages at the head to an input, which abandons their tasks: they are kept with the mark of
+/// messages that were cut off, before those of the input. One of a channel that holds no messages in this graph stays at
+/// its checkpoint.
+pub(super) fn with_partials(graph: &Graph, start: RunStart, loaded: &Loaded, addressed: bool) -> RunStart {
     let RunStart::Input(writes) = start else { return start };
     let is_open = |of: &&PendingWrites| of.writes.iter().all(|write| write.index < 0);
     // One that another program wrote in a form of its own refuses no run.
-    let partials = head.pending.iter().filter(is_open).filter_map(|of| partial_of(of).ok().flatten());
+    let pending = loaded.head.pending.iter().filter(|of| !addressed && is_open(of));
+    let partials = pending.filter_map(|of| partial_of(of).ok().flatten());
     let mut partials = partials.peekable();
     if partials.peek().is_none() {
         return RunStart::Input(writes);

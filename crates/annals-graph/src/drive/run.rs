@@ -761,9 +761,7 @@ pub(super) fn begin(
             let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
             from = RootStart::new(named, earlier.is_some(), &loaded);
             start = verified_start(thread, start, settings, (run, earlier.as_ref(), named), &loaded)?;
-            if !from.addressed {
-                start = outside::with_partials(graph, start, &loaded.head);
-            }
+            start = outside::with_partials(graph, start, &loaded, from.addressed);
             given = outside::given(&loaded, from.addressed);
             verify_graph(graph, thread, &loaded.head, &start, (from.addressed, settings.allows_changes))?;
             let metadata = with_graph(settings.metadata.clone(), graph);

@@ -173,8 +173,8 @@ where
             Err(busy @ StoreError::Busy { .. }) if waits < RUN_LOCK_WAITS_MAX => {
                 waits += 1;
                 let chain = host.session.lock().chain().clone();
-                chain.note_delay(&busy);
-                chain.report_delay();
+                chain.note_lock_wait(&busy);
+                chain.report_lock_wait();
             }
             ended => break ended,
         }

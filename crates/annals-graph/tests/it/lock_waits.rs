@@ -62,13 +62,13 @@ impl Bench {
         Self { store, program, hands, path, _folder: folder }
     }
 
-    /// A listener that ends the other program when a run is delayed, and the names of all events.
+    /// A listener that ends the other program when a run waits for its lock, and the names of all events.
     fn listener(&self) -> (impl Fn(&RunEvent) + Send + Sync + 'static, Arc<Mutex<Vec<&'static str>>>) {
         let (program, seen) = (self.program.clone(), Arc::new(Mutex::new(Vec::new())));
         let log = Arc::clone(&seen);
         let listener = move |event: &RunEvent| {
             log.lock().unwrap().push(event.kind.as_str());
-            if let RunEventKind::Delayed { since, .. } = event.kind {
+            if let RunEventKind::LockWait { since, .. } = event.kind {
                 assert!(since < event.at, "{since} {}", event.at);
                 program.end();
             }
@@ -120,7 +120,7 @@ fn a_run_outwaits_a_lock_and_repeats_no_node() {
         let done = run_on(driver, run, start()).unwrap();
         assert_eq!(done.state().lines.to_vec(), ["first", "second"], "{driver} {durability:?}");
         assert_eq!(counts(&ran), [1, 1], "{driver} {durability:?}");
-        assert_eq!(*seen.lock().unwrap(), ["started", "delayed", "done"], "{driver} {durability:?}");
+        assert_eq!(*seen.lock().unwrap(), ["started", "lock_wait", "done"], "{driver} {durability:?}");
     }
 }
 
@@ -149,7 +149,7 @@ fn a_called_task_that_ended_before_a_lock_runs_once() {
         let done = if driver == 0 { run.invoke(1) } else { annals_graph::block_on(run.ainvoke(1)) };
         assert_eq!(done.unwrap().value(), Some(&3));
         assert_eq!(counts(&ran), [1, 1]);
-        assert_eq!(*seen.lock().unwrap(), ["started", "delayed", "done"]);
+        assert_eq!(*seen.lock().unwrap(), ["started", "lock_wait", "done"]);
     }
 }
 
@@ -189,7 +189,7 @@ fn a_run_whose_lease_was_taken_before_a_lock_stops_and_names_the_owner() {
         Some(StoreError::LeaseLost { owner, .. }) => assert_eq!(*owner, named),
         _ => panic!("{refused}"),
     }
-    assert_eq!((counts(&ran), seen.lock().unwrap().as_slice()), ([1, 0], &["started", "delayed", "stopped"][..]));
+    assert_eq!((counts(&ran), seen.lock().unwrap().as_slice()), ([1, 0], &["started", "lock_wait", "stopped"][..]));
     assert_eq!(thread.last_lease().unwrap().unwrap().epoch, 2);
 }
 
@@ -222,6 +222,6 @@ fn a_worker_does_not_wait_for_its_own_lease() {
     });
     let report = worker.run_until(&control).unwrap();
     assert_eq!((report.continued, report.failed), (1, 0));
-    assert_eq!(*seen.lock().unwrap(), ["continued", "delayed", "stopped", "continued", "done"]);
+    assert_eq!(*seen.lock().unwrap(), ["continued", "lock_wait", "stopped", "continued", "done"]);
     assert_eq!(graph.get_state(&thread).unwrap().values.value(), Some(&2));
 }
