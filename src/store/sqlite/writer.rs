@@ -2,8 +2,8 @@
 //!
 //! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have a
 //! background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came
-//! meanwhile. A job of a chain that outwaits locks keeps its place in the queue when another process holds the lock; the
-//! background thread then has the role, because callers report the lock wait, and a listener may commit.
+//! meanwhile. A job of a chain that outwaits locks keeps its place in the queue while another process holds the lock.
+//! The background thread has the role then, because callers report the lock wait, and a listener may commit.
 
 use super::fault::{Fault, Res};
 use super::group::{Core, Transacted, TransactionRun, Verdict, WalCopy};

@@ -41,8 +41,8 @@ pub(super) fn with_signals(
 }
 
 /// Adds the partial messages at the head to an input, which abandons their tasks: they are kept with the mark of
-/// messages that were cut off, before those of the input. One of a channel that holds no messages in this graph stays at
-/// its checkpoint.
+/// messages that were cut off, before those of the input. One of a channel that holds no messages in this graph stays
+/// at its checkpoint.
 pub(super) fn with_partials(graph: &Graph, start: RunStart, loaded: &Loaded, addressed: bool) -> RunStart {
     let RunStart::Input(writes) = start else { return start };
     let is_open = |of: &&PendingWrites| of.writes.iter().all(|write| write.index < 0);
