@@ -21,7 +21,7 @@ use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, NewWrites, Parent,
 
 use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
-use super::partial::Partial;
+use super::partial::{Partial, PartialMessage};
 use super::snapshot::Snapshot;
 use super::thread::Thread;
 
@@ -318,10 +318,7 @@ fn keep_partials(
     with: &mut CommitExtras,
 ) {
     for partial in with.partials(thread, head) {
-        let is_of_channel = |(field, _): &(usize, BoxWrite)| &**layout.name(*field) == partial.channel();
-        // A write that empties the list is a compaction: the kept message comes after it.
-        let emptied = writes.iter().rposition(|write| is_of_channel(write) && empties(layout, write));
-        let first = emptied.map(|at| at + 1).or_else(|| writes.iter().position(is_of_channel));
+        let first = partial.content().place_among(layout, writes);
         let kept =
             || prepared(thread, layout, DynUpdate::new().messages(partial.channel(), [partial.aborted()]).into());
         match first.map(|at| (at, kept())) {
@@ -331,6 +328,17 @@ fn keep_partials(
             }
             Some((_, Err(_))) | None => with.moved.push(partial),
         }
+    }
+}
+
+impl PartialMessage {
+    /// Returns the index at which the kept message is inserted into the writes of an update: before the others of its
+    /// channel, and after one that empties the list. Returns `None` if the channel is not written.
+    pub fn place_among(&self, layout: &dyn Layout, writes: &[(usize, BoxWrite)]) -> Option<usize> {
+        let is_of_channel = |(field, _): &(usize, BoxWrite)| **layout.name(*field) == *self.channel;
+        // A write that empties the list is a compaction: the kept message comes after it.
+        let emptied = writes.iter().rposition(|write| is_of_channel(write) && empties(layout, write));
+        emptied.map(|at| at + 1).or_else(|| writes.iter().position(is_of_channel))
     }
 }
 
