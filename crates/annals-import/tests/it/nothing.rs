@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use annals::message::first_words;
 use annals::prelude::*;
-use annals_import::{ImportSummary, Importer, first_words};
+use annals_import::{ImportSummary, Importer};
 use serde_json::{Value as Json, json};
 
 use crate::fixtures::read;
