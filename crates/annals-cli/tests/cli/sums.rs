@@ -108,7 +108,7 @@ fn the_newest_checkpoints_are_counted_unless_all_are_asked_for() {
     let bench = Bench::new();
     let store = Store::open(bench.path("store.db")).unwrap();
     for n in 0..6 {
-        let thread = store.thread(&format!("t{}", n / 2)).unwrap();
+        let thread = store.thread(format!("t{}", n / 2)).unwrap();
         let said = Message::ai("hi").with_usage(Usage::new(100, 10));
         thread.write().set("n", n).append("messages", [said]).commit().unwrap();
     }
