@@ -1,7 +1,7 @@
 //! The first words of a text, by which a thread without a title is shown.
 
 /// Characters of first words.
-const FIRST_WORDS_CHARS_MAX: usize = 80;
+const FIRST_WORDS_CHARS: usize = 80;
 
 /// Returns the first words of a text: its white space collapsed to single blanks, and of more than 80 characters those
 /// before the last blank within the first 81, or else the first 80, with `…` behind them. A text without words has
@@ -24,11 +24,11 @@ pub fn first_words(text: &str) -> Option<String> {
             count += 1;
         }
         // One character more than is shown tells that the text goes on.
-        let rest = FIRST_WORDS_CHARS_MAX + 1 - count;
+        let rest = FIRST_WORDS_CHARS + 1 - count;
         words.extend(word.chars().take(rest));
         count += word.chars().take(rest).count();
-        if count > FIRST_WORDS_CHARS_MAX {
-            let cut = words.rfind(' ').or_else(|| Some(words.char_indices().nth(FIRST_WORDS_CHARS_MAX)?.0));
+        if count > FIRST_WORDS_CHARS {
+            let cut = words.rfind(' ').or_else(|| Some(words.char_indices().nth(FIRST_WORDS_CHARS)?.0));
             words.truncate(cut.unwrap_or(words.len()));
             words.push('…');
             break;
