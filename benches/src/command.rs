@@ -59,7 +59,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
         report.set(name, median(costs));
     }
     let source = bench.file("conversations.jsonl")?;
-    conversations(&source, size)?;
+    conversations(&source, usize::try_from(size)?)?;
     let mut import = Command::new(&annals);
     import.arg("import").arg(&source).arg("--store").arg(bench.file("imported.db")?);
     report.set("cli_import_s_100k", ended(&mut import)? / 1e3);

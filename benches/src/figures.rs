@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 142] = [
+const FIGURES: [Figure; 144] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
