@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 142] = [
+const FIGURES: [Figure; 144] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -129,6 +129,10 @@ const FIGURES: [Figure; 142] = [
     figure("cli_threads_head_ms_100k", "command", FigureTarget::AtMost(50.0))
         .about("`annals threads -n 0` on the same file until a reader has ten lines and closes the pipe; the next one is `annals log -n 0`"),
     figure("cli_log_head_ms_100k", "command", FigureTarget::AtMost(50.0)),
+    figure("cli_stats_day_ms_100k", "command", FigureTarget::AtMost(1_000.0))
+        .about("`annals stats --by day` on the same file, which counts its newest 5,000 checkpoints"),
+    figure("cli_import_s_100k", "command", FigureTarget::AtMost(60.0))
+        .about("`annals import` of 100,000 conversations of four messages in one file, into a new store"),
     figure("threads_page_us", "scale", FigureTarget::None),
     figure("threads_page_us_100k", "scale", FigureTarget::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
         "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",

@@ -3,8 +3,11 @@
 //! *Absent:* messages of other snapshots, which a search finds ([`Store::search`](crate::Store::search)).
 
 use super::snapshot::{Snapshot, item_message};
-use crate::message::{Message, Usage};
+use crate::message::{Message, Usage, first_words};
 use crate::store::{ItemIndexRef, ItemRange, StoreError};
+
+/// Positions of the list of messages in which the first words of a thread are looked for.
+const FIRST_POSITIONS: u64 = 32;
 
 /// Which messages of a list to find: those that fit every criterion. Ids, types, names and tool calls are compared in
 /// the index, and only what fits is decoded.
@@ -133,6 +136,30 @@ impl Snapshot {
             Ok(())
         })?;
         Ok(messages)
+    }
+
+    /// Returns the [first words](crate::message::first_words) of the first human message of the channel `messages`, by
+    /// which a thread without a title is shown; `None` if none of its first 32 positions has any.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("chat")?;
+    /// thread.append("messages", [Message::system("Be brief."), Message::human("  Where is\n Bern?")])?;
+    /// let head = thread.head()?.expect("it was written");
+    /// assert_eq!(head.first_words()?.as_deref(), Some("Where is Bern?"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn first_words(&self) -> Result<Option<String>, StoreError> {
+        let messages = self.messages("messages", ItemRange::Positions(0, FIRST_POSITIONS))?;
+        let mut humans = messages.iter().filter(|message| message.kind() == "human");
+        Ok(humans.find_map(|message| first_words(&message.text())))
     }
 
     /// Returns the message of a list channel with an id, without reading the others; `None` if it has none.

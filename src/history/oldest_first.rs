@@ -59,11 +59,29 @@ pub(super) fn each_checkpoint(
     walk.page(newest, visit)
 }
 
-/// The place of a walk over the checkpoints of a namespace.
+/// Visits the checkpoints of the log after a position, of a thread or of all, in the order of the log, each with its
+/// parent in its namespace, which may be before the position or pruned.
+pub(super) fn each_after(
+    store: &Store,
+    mut seq: u64,
+    thread: Option<&ThreadId>,
+    visit: &mut dyn FnMut(&CheckpointRecord, Option<&CheckpointRecord>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut walk = OldestFirst { store, ends: HashMap::new(), last: None };
+    loop {
+        let page = store.backend().records_after(seq, thread, PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        debug_assert!(last.seq > seq, "a page goes on");
+        seq = last.seq;
+        page.into_iter().try_for_each(|record| walk.record(record, visit))?;
+    }
+}
+
+/// The place of a walk over checkpoints, a parent before its children.
 struct OldestFirst<'a> {
     store: &'a Store,
-    /// The newest record of each branch so far.
-    ends: HashMap<u64, CheckpointRecord>,
+    /// The newest record of each branch of a namespace so far.
+    ends: HashMap<(ThreadId, Namespace, u64), CheckpointRecord>,
     /// The newest checkpoint so far. A page reaches below it if checkpoints were pruned after it was found.
     last: Option<CheckpointId>,
 }
@@ -80,17 +98,27 @@ impl OldestFirst<'_> {
                 continue;
             }
             self.last = Some(record.point.checkpoint);
-            let end = self.ends.remove(&record.branch).filter(|end| Some(end.point.checkpoint) == record.parent);
-            let parent = match (end, record.parent) {
-                (None, Some(parent)) => {
-                    let parent = CheckpointRef { checkpoint: parent, ..record.point.clone() };
-                    self.store.backend().checkpoint(&parent)?
-                }
-                (end, _) => end,
-            };
-            visit(&record, parent.as_ref())?;
-            self.ends.insert(record.branch, record);
+            self.record(record, visit)?;
         }
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        record: CheckpointRecord,
+        visit: &mut dyn FnMut(&CheckpointRecord, Option<&CheckpointRecord>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let key = (record.point.thread.clone(), record.point.namespace.clone(), record.branch);
+        let end = self.ends.remove(&key).filter(|end| Some(end.point.checkpoint) == record.parent);
+        let parent = match (end, record.parent) {
+            (None, Some(parent)) => {
+                let parent = CheckpointRef { checkpoint: parent, ..record.point.clone() };
+                self.store.backend().checkpoint(&parent)?
+            }
+            (end, _) => end,
+        };
+        visit(&record, parent.as_ref())?;
+        self.ends.insert(key, record);
         Ok(())
     }
 }
@@ -125,6 +153,30 @@ mod tests {
             let parent = |ordinal: &u64| ordinal.checked_sub(1);
             assert_eq!(parents, ordinals[..checkpoints].iter().map(parent).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn the_log_is_visited_from_a_position_on_with_the_parents_before_it() {
+        let store = Store::memory();
+        for n in 0..9 {
+            store.thread(["a", "b"][n % 2]).unwrap().set("n", n as i64).unwrap();
+        }
+        let visited = |seq: u64, thread: Option<&str>| {
+            let (mut seen, thread) = (Vec::new(), thread.map(|id| ThreadId::new(id).unwrap()));
+            each_after(&store, seq, thread.as_ref(), &mut |record, parent| {
+                assert_eq!(parent.map(|parent| parent.point.checkpoint), record.parent);
+                seen.push((record.point.thread.to_string(), record.ordinal));
+                Ok(())
+            })
+            .unwrap();
+            seen
+        };
+        let all: Vec<(String, u64)> = (0..9).map(|n: usize| (["a", "b"][n % 2].to_owned(), n as u64 / 2)).collect();
+        let last = store.backend().last_seq().unwrap();
+        assert_eq!(visited(0, None), all);
+        assert_eq!(visited(last - 4, None), all[5..]);
+        assert_eq!(visited(last - 4, Some("b")), [("b".to_owned(), 2), ("b".to_owned(), 3)]);
+        assert_eq!(visited(last, None), []);
     }
 
     #[test]

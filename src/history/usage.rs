@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
-use crate::base::{PayloadRef, ThreadId, Value};
+use crate::base::{Namespace, PayloadRef, ThreadId, Value};
 use crate::store::counts::{StatedCall, stated_calls};
 use crate::store::record::is_control;
 use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Source, Store, StoreError};
 
-use super::oldest_first::{each_checkpoint, each_thread};
+use super::oldest_first::{each_after, each_checkpoint, each_thread};
 use super::snapshot::item_message;
 use super::steps::START;
 
@@ -31,6 +31,7 @@ pub struct UsageQuery {
     by_node: bool,
     by_model: bool,
     measured: bool,
+    newest: Option<u64>,
 }
 
 impl UsageQuery {
@@ -42,6 +43,29 @@ impl UsageQuery {
     /// Counts only the calls of a thread.
     pub fn thread(mut self, id: impl Into<String>) -> Self {
         self.thread = Some(id.into());
+        self
+    }
+
+    /// Counts only the newest checkpoints of the log, at most so many: the cost is theirs, however long the log is. A
+    /// message with tokens that replaces one of an older checkpoint counts as a call.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::{ModelUsage, UsageQuery};
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// for n in 0..5 {
+    ///     store.thread("trip")?.write().set("n", n).usage(ModelUsage::new(812, 64)).commit()?;
+    /// }
+    /// let sums = store.usage(UsageQuery::new().newest(3))?;
+    /// assert_eq!((sums[0].calls, sums[0].output_tokens), (3, 192));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn newest(mut self, checkpoints: u64) -> Self {
+        self.newest = Some(checkpoints);
         self
     }
 
@@ -137,7 +161,7 @@ struct ModelCall {
 type SumKey = (Option<String>, Option<ThreadId>, Option<Arc<str>>, Option<String>);
 
 impl Store {
-    /// Sums the tokens and the costs of model calls. The cost is that of the checkpoints of the threads.
+    /// Sums the tokens and the costs of model calls. The cost is that of the checkpoints that are counted.
     ///
     /// # Errors
     /// [`StoreError::Id`] for the id of a thread; [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -161,7 +185,10 @@ impl Store {
     /// ```
     pub fn usage(&self, query: UsageQuery) -> Result<Vec<UsageTotal>, StoreError> {
         self.settle_abandoned();
-        let mut sums = UsageSums { query: &query, sums: BTreeMap::new() };
+        let thread = query.thread.as_ref().map(ThreadId::new).transpose()?;
+        let after = query.newest.map(|newest| Ok::<_, StoreError>(self.backend().last_seq()?.saturating_sub(newest)));
+        let after = after.transpose()?;
+        let mut sums = UsageSums { query: &query, after: after.unwrap_or(0), sums: BTreeMap::new() };
         let mut add = |thread: ThreadId| {
             for namespace in self.backend().namespaces(&thread)? {
                 let mut counted = CountedPositions::default();
@@ -171,9 +198,16 @@ impl Store {
             }
             Ok(())
         };
-        match &query.thread {
-            Some(id) => add(ThreadId::new(id)?)?,
-            None => each_thread(self, &mut add)?,
+        match (after, thread) {
+            (Some(after), thread) => {
+                let mut counted: HashMap<(ThreadId, Namespace), CountedPositions> = HashMap::new();
+                each_after(self, after, thread.as_ref(), &mut |record, parent| {
+                    let place = (record.point.thread.clone(), record.point.namespace.clone());
+                    sums.add(self, record, parent, counted.entry(place).or_default())
+                })?;
+            }
+            (None, Some(thread)) => add(thread)?,
+            (None, None) => each_thread(self, &mut add)?,
         }
         let mut sums = sums.sums;
         if query.measured && !query.by_model {
@@ -188,6 +222,8 @@ impl Store {
 /// The sums so far.
 struct UsageSums<'a> {
     query: &'a UsageQuery,
+    /// The position of the log after which checkpoints count.
+    after: u64,
     sums: BTreeMap<SumKey, UsageTotal>,
 }
 
@@ -202,7 +238,8 @@ impl UsageSums<'_> {
     ) -> Result<(), StoreError> {
         if parent.is_some_and(|parent| parent.pruned) {
             each_pruned(store, record, &mut |pruned, parent| {
-                for call in stated(pruned, parent).unwrap_or_default() {
+                let stated = stated(pruned, parent).filter(|_| pruned.seq > self.after);
+                for call in stated.unwrap_or_default() {
                     _ = self.add_call(pruned, call);
                 }
             })?;

@@ -39,7 +39,7 @@ pub use output::{IntoOutput, Output};
 pub use overwrite::Overwrite;
 pub use part::Part;
 pub(crate) use resume_value::signal_resume_value;
-pub use resume_value::{InvalidResumeValue, check_resume_value, received_signal};
+pub use resume_value::{InvalidResumeValue, check_resume_value, choose_resume_value, received_signal};
 pub use schema::Schema;
 pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};

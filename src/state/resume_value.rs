@@ -52,6 +52,40 @@ pub fn check_resume_value(schema: &Value, answer: &Value, id: &str) -> Result<()
     checked.map_err(|Misfit { path, expected, found }| InvalidResumeValue { id: id.to_owned(), path, expected, found })
 }
 
+/// Returns the first of several readings of one resume value that fits the schema of the interrupt with an id; without
+/// a schema the first reading, or null if there is none. A text that a person has typed has several: `12` is a number
+/// and a text.
+///
+/// # Errors
+/// [`InvalidResumeValue`] of the first reading if none fits.
+///
+/// # Example: the text `12` where a text is asked for
+/// ```
+/// use annals::base::Value;
+/// use annals::state::choose_resume_value;
+/// use serde_json::json;
+///
+/// let readings = || vec![Value::from(12), Value::from("12")];
+/// let schema = Value::from(json!({"type": "string"}));
+/// assert_eq!(choose_resume_value(Some(&schema), readings(), "q").unwrap(), Value::from("12"));
+/// assert_eq!(choose_resume_value(None, readings(), "q").unwrap(), Value::from(12));
+/// ```
+pub fn choose_resume_value(
+    schema: Option<&Value>,
+    readings: Vec<Value>,
+    id: &str,
+) -> Result<Value, InvalidResumeValue> {
+    let first = |readings: Vec<Value>| readings.into_iter().next().unwrap_or_default();
+    let Some(schema) = schema else { return Ok(first(readings)) };
+    match readings.iter().position(|reading| check_resume_value(schema, reading, id).is_ok()) {
+        Some(at) => Ok(readings.into_iter().nth(at).unwrap_or_default()),
+        None => {
+            let value = first(readings);
+            check_resume_value(schema, &value, id).map(|()| value)
+        }
+    }
+}
+
 /// The place at which a value does not fit.
 struct Misfit {
     path: String,
@@ -173,9 +207,9 @@ fn is_kind(value: &Value, kind: &str) -> bool {
         "boolean" => matches!(value, Value::Bool(_)),
         "integer" => match value {
             Value::Float(n) => n.fract() == 0.0,
-            value => matches!(value, Value::Int(_) | Value::UInt(_)),
+            value => matches!(value, Value::Int(_) | Value::UInt(_)) || value.big_integer().is_some(),
         },
-        "number" => number(value).is_some(),
+        "number" => number(value).is_some() || value.big_integer().is_some(),
         "string" => matches!(value, Value::Str(_)),
         "array" => matches!(value, Value::List(_)),
         "object" => matches!(value, Value::Map(_)),
@@ -202,7 +236,7 @@ fn found(value: &Value) -> String {
         Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
         Value::List(items) => format!("a list of {} items", items.len()),
         Value::Map(_) => "an object".into(),
-        Value::Ext(..) => "an extension".into(),
+        Value::Ext(..) => value.big_integer().unwrap_or("an extension").to_owned(),
         value => value.to_json().to_string(),
     }
 }
@@ -257,6 +291,29 @@ mod tests {
         assert_eq!(misfit(json!({"type": ["string", "number"], "maximum": 2}), json!(3)), "$: at most 2, not 3");
         assert_eq!(misfit(json!({"type": ["string", "boolean"]}), json!(3)), "$: a text or true or false, not 3");
         assert_eq!(misfit(json!({"const": 1}), json!(2)), "$: 1, not 2");
+    }
+
+    #[test]
+    fn an_integer_past_64_bits_is_an_integer() {
+        let large = Value::from_digits("18446744073709551616").unwrap();
+        for kind in ["integer", "number"] {
+            assert_eq!(check_resume_value(&json!({"type": kind}).into(), &large, "q"), Ok(()), "{kind}");
+        }
+        let misfit = check_resume_value(&json!({"type": "string"}).into(), &large, "q").unwrap_err();
+        assert_eq!(misfit.found, "18446744073709551616");
+    }
+
+    #[test]
+    fn the_first_reading_that_fits_is_chosen() {
+        let chosen = |schema: serde_json::Value, readings: &[serde_json::Value]| {
+            let readings = readings.iter().cloned().map(Value::from).collect();
+            choose_resume_value(Some(&schema.into()), readings, "q").map(|value| value.to_json())
+        };
+        let yes = [json!("yes"), json!(true)];
+        assert_eq!(chosen(json!({"type": "boolean"}), &yes), Ok(json!(true)));
+        assert_eq!(chosen(json!({"enum": ["yes", "no"]}), &yes), Ok(json!("yes")));
+        let misfit = chosen(json!({"type": "integer"}), &yes).unwrap_err();
+        assert_eq!((misfit.path.as_str(), misfit.found.as_str()), ("$", "a text of 3 characters"));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &EnqueueArgs, store: NamedStore<'_>, out: &mut Printer) 
 fn untyped(args: &EnqueueArgs, name: &str, values: Option<Map>, store: &Store) -> Result<Queued, CommandFailure> {
     let (thread, queue) = (thread_of(args, name, store), with_options(args, store.queue(name)));
     Ok(match (&args.argument, values) {
-        (Some(argument), _) => queue.enqueue(thread, digits::value(argument)?)?,
+        (Some(argument), _) => queue.enqueue(thread, digits::value("--argument", argument)?)?,
         (None, Some(values)) => queue.enqueue_update(thread, values)?,
         (None, None) => queue.enqueue(thread, Value::Null)?,
     })

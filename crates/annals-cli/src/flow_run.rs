@@ -1,7 +1,8 @@
 //! `annals run`: runs the workflow of a file to its end or an interrupt, or continues it.
 //!
-//! JSON: lines `{"schema": 1, "event": "started" | "finished" | "failed" | "waiting", "node", "error", "ms"}`, then
-//! `{"schema": 1, "event": "done" | "interrupted", "thread", "state", "question"}`.
+//! JSON: lines `{"schema": 1, "event": "started" | "finished" | "failed" | "waiting", "node", "item", "error", "ms"}`,
+//! then `{"schema": 1, "event": "done" | "interrupted", "thread", "state", "question"}`. `item` is that of a node with
+//! `each`, or null.
 
 use std::path::Path;
 
@@ -19,6 +20,9 @@ use crate::key::NamedStore;
 use crate::output::{self, Printer, cut, escape, safe_lines};
 use crate::progress::{self, ProgressLine};
 
+/// The cells of an item in a line about its node.
+const ITEM_CELLS: usize = 60;
+
 /// Bytes of an input file.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
@@ -29,7 +33,7 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
         input = input.values(values(text)?);
     }
     if let Some(text) = &args.answer {
-        input = input.resume(digits::value(text)?);
+        input = input.resume_readings(digits::readings("--answer", text)?);
     }
     let store = open_beside(store, &args.file)?;
     let name = args.thread.as_deref().unwrap_or(flow.name());
@@ -51,10 +55,12 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
     progress::clear();
     let ended = ended.map_err(failure)?;
     closed?;
-    let (state, question) = match ended {
-        FlowEnd::Done { state } => (state, None),
+    let (state, question, expected) = match ended {
+        FlowEnd::Done { state } => (state, None, None),
         FlowEnd::Interrupted { state, interrupts } => {
-            (state, Some(interrupts.first().map(|open| open.value.clone()).unwrap_or_default()))
+            let first = interrupts.into_iter().next();
+            let (question, schema) = first.map(|open| (open.value, open.response_schema)).unwrap_or_default();
+            (state, Some(question), schema.as_ref().and_then(expected))
         }
         _ => return Err(CommandFailure::new(70, "internal", "the run ended in an unknown way")),
     };
@@ -69,7 +75,8 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
             out.line(format!("? {line}"))?;
         }
         out.flush()?;
-        output::note("the run waits; repeat the command with --answer VALUE");
+        let expected = expected.map(|of| format!(": {}", escape(&of))).unwrap_or_default();
+        output::note(format!("the run waits; repeat the command with --answer VALUE{expected}"));
     } else {
         for (channel, value) in state.as_object().into_iter().flatten() {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -77,6 +84,24 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
         }
     }
     Ok(u8::from(question.is_some()))
+}
+
+/// Returns the values that fit the schema of a node with `ask`.
+fn expected(schema: &Value) -> Option<String> {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_list) {
+        let choices = choices.iter().map(|choice| match choice {
+            Value::Str(text) => text.clone(),
+            other => other.to_json().to_string(),
+        });
+        return Some(choices.collect::<Vec<_>>().join(", "));
+    }
+    let kind = match schema.get("type")?.as_str()? {
+        "boolean" => "yes or no",
+        "integer" => "an integer",
+        "number" => "a number",
+        _ => "a text",
+    };
+    Some(kind.to_owned())
 }
 
 /// Opens the store of the arguments; without one that beside the file of a workflow.
@@ -96,9 +121,12 @@ fn note_lock_wait(event: &RunEvent) {
 /// Adds a node that starts to those that run, and removes one that has ended.
 fn follow(event: &FlowEvent, running: &mut Vec<ProgressLine>) {
     match event {
-        FlowEvent::Started { node } => running.push(ProgressLine::begin(escape(node).into_owned())),
-        FlowEvent::Finished { node } | FlowEvent::Failed { node, .. } | FlowEvent::Interrupted { node } => {
-            if let Some(at) = running.iter().position(|line| line.text == escape(node)) {
+        FlowEvent::Started { node, item } => running.push(ProgressLine::begin(named(node, item.as_ref()))),
+        FlowEvent::Finished { node, item }
+        | FlowEvent::Failed { node, item, .. }
+        | FlowEvent::Interrupted { node, item } => {
+            let name = named(node, item.as_ref());
+            if let Some(at) = running.iter().position(|line| line.text == name) {
                 _ = running.remove(at);
             }
         }
@@ -106,19 +134,27 @@ fn follow(event: &FlowEvent, running: &mut Vec<ProgressLine>) {
     }
 }
 
+/// Returns the name of a node with its item, if it has one: a text, or the JSON of another value.
+fn named(node: &str, item: Option<&Value>) -> String {
+    let Some(item) = item else { return escape(node).into_owned() };
+    let item = item.as_str().map_or_else(|| item.to_json().to_string(), str::to_owned);
+    format!("{}  {}", escape(node), cut(&escape(&item), ITEM_CELLS))
+}
+
 fn show(event: &FlowEvent, out: &mut Printer) -> std::io::Result<()> {
-    let (word, node, error, time) = match event {
-        FlowEvent::Started { node } => ("started", Some(node), None, None),
-        FlowEvent::Finished { node } => ("finished", Some(node), None, None),
-        FlowEvent::Failed { node, error } => ("failed", Some(node), Some(error), None),
-        FlowEvent::Waiting { time } => ("waiting", None, None, Some(time)),
+    let (word, node, item, error, time) = match event {
+        FlowEvent::Started { node, item } => ("started", Some(node), item.as_ref(), None, None),
+        FlowEvent::Finished { node, item } => ("finished", Some(node), item.as_ref(), None, None),
+        FlowEvent::Failed { node, item, error } => ("failed", Some(node), item.as_ref(), Some(error), None),
+        FlowEvent::Waiting { time } => ("waiting", None, None, None, Some(time)),
         _ => return Ok(()),
     };
     if out.is_json() {
         let ms = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        out.json_line(&json!({ "schema": 1, "event": word, "node": node, "error": error, "ms": ms }))?;
+        let item = item.map(Value::to_json);
+        out.json_line(&json!({ "schema": 1, "event": word, "node": node, "item": item, "error": error, "ms": ms }))?;
     } else {
-        let what = node.map(|node| escape(node).into_owned()).or_else(|| time.map(|time| format!("{time:.1?}")));
+        let what = node.map(|node| named(node, item)).or_else(|| time.map(|time| format!("{time:.1?}")));
         let error = error.map(|error| format!(": {}", escape(error))).unwrap_or_default();
         out.line(format!("{word:<9} {}{error}", what.unwrap_or_default()))?;
     }
@@ -141,7 +177,7 @@ pub(crate) fn values(text: &str) -> Result<Map, CommandFailure> {
         None => text.to_owned(),
     };
     let error = || serde_json::from_str::<Json>(&text).map_or_else(|error| error.to_string(), |_| String::new());
-    match digits::json(&text)?.ok_or_else(|| wrong(error()))? {
+    match digits::json("--input", &text)?.ok_or_else(|| wrong(error()))? {
         Value::Map(values) => Ok(values),
         other => Err(wrong(format!("expected an object of channels, found {}", other.kind()))),
     }

@@ -1,9 +1,10 @@
-//! `annals tree` and `annals copy`: the branches of a thread with the threads that were forked from it, and copies of
-//! a thread.
+//! `annals tree` and `annals copy`: the branches of a thread with the threads that were forked from it or that its
+//! agent started, and copies of a thread.
 //!
-//! JSON of `tree`: `{"schema": 1, "threads": [{"thread", "depth", "forked_from", "head", "step", "status", "branches":
-//! [{"name", "checkpoint", "current", "abandoned", "step"}]}], "more"}`: a thread comes before its forks, which are
-//! one deeper. JSON of `copy`: `{"schema": 1, "thread", "checkpoint", "copied_from"}`.
+//! JSON of `tree`: `{"schema": 1, "threads": [{"thread", "depth", "forked_from", "parent", "head", "step", "status",
+//! "branches": [{"name", "checkpoint", "current", "abandoned", "step"}]}], "more"}`: a thread comes before its forks
+//! and before the imported threads that belong to it, which are one deeper; `parent` is the link of these. JSON of
+//! `copy`: `{"schema": 1, "thread", "checkpoint", "copied_from"}`.
 
 use std::collections::HashSet;
 
@@ -13,6 +14,7 @@ use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
+use crate::links::{LINKED_MAX, LinkedThreads, ThreadLink};
 use crate::output::{self, Printer, escape};
 use crate::point::thread;
 use crate::words::Waits;
@@ -23,14 +25,17 @@ struct TreeThread {
     thread: Thread,
     head: Snapshot,
     forked_from: Option<CheckpointRef>,
+    /// The link by which it stands below another one.
+    link: Option<ThreadLink>,
     branches: Vec<ThreadBranch>,
 }
 
 pub(crate) fn tree(args: &args::TreeArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let root = thread(store, &args.list.thread)?;
     let (mut rows, mut more) = (Vec::new(), false);
-    let (mut open, mut seen) = (vec![(0, root)], HashSet::new());
-    while let Some((depth, thread)) = open.pop() {
+    let mut linked = LinkedThreads::of(&root.info()?, store)?;
+    let (mut open, mut seen) = (vec![(0, root, None)], HashSet::new());
+    while let Some((depth, thread, link)) = open.pop() {
         if !seen.insert(thread.id().clone()) {
             continue;
         }
@@ -40,11 +45,15 @@ pub(crate) fn tree(args: &args::TreeArgs, store: &Store, out: &mut Printer) -> R
         }
         let Some(head) = thread.head()? else { continue };
         let forks = thread.forks()?;
+        // The one that was active first is shown first.
+        for (id, link) in linked.take(thread.id().as_str()) {
+            open.push((depth + 1, store.thread(&id)?, Some(link)));
+        }
         for fork in forks.iter().rev() {
-            open.push((depth + 1, store.thread(fork.as_str())?));
+            open.push((depth + 1, store.thread(fork.as_str())?, None));
         }
         let branches = if args.all { thread.all_branches()? } else { thread.branches()? };
-        rows.push(TreeThread { depth, head, forked_from: thread.forked_from()?, branches, thread });
+        rows.push(TreeThread { depth, head, forked_from: thread.forked_from()?, link, branches, thread });
     }
     if out.is_json() {
         let threads = rows.iter().map(TreeThread::document).collect::<Result<Vec<_>, _>>()?;
@@ -53,6 +62,12 @@ pub(crate) fn tree(args: &args::TreeArgs, store: &Store, out: &mut Printer) -> R
     }
     for row in &rows {
         row.print(store, out)?;
+    }
+    if linked.is_cut {
+        let count = output::grouped(LINKED_MAX as u64);
+        output::note(format!(
+            "the newest {count} threads of the program were looked through for those that belong here"
+        ));
     }
     if more {
         out.line(out.dim("(more threads: -n 0 shows all)"))?;
@@ -78,6 +93,7 @@ impl TreeThread {
             "thread": self.thread.id().as_str(),
             "depth": self.depth,
             "forked_from": from,
+            "parent": self.link.as_ref().map(ThreadLink::document),
             "head": self.head.id().to_string(),
             "step": self.head.step(),
             "status": Waits::of(&self.head)?.status.as_str(),
@@ -95,7 +111,11 @@ impl TreeThread {
                 let at = store.thread(from.thread.as_str())?.at(from.checkpoint)?;
                 format!("  from step {}", at.step())
             }
-            _ => String::new(),
+            _ => match &self.link {
+                Some(ThreadLink { kind, call: Some(call), .. }) => format!("  {}, call {}", escape(kind), escape(call)),
+                Some(link) => format!("  {}", escape(&link.kind)),
+                None => String::new(),
+            },
         };
         let state = Waits::of(&self.head)?.text(60);
         out.row(format!("{indent}{}  step {}  {age}  {state}{from}", out.bold(&name), self.head.step()))?;

@@ -29,6 +29,7 @@ mod interrupt;
 mod key;
 mod lineage;
 mod lines;
+mod links;
 mod log;
 mod manual;
 mod message_diff;

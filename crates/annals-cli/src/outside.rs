@@ -8,6 +8,7 @@
 //! anything, which a worker does.
 
 use annals::history::{Thread, ThreadInfo, ThreadStatus};
+use annals::state::choose_resume_value;
 use annals::store::{Store, StoreError};
 use serde_json::{Value as Json, json};
 
@@ -21,7 +22,7 @@ use crate::point::{open_to_read, open_to_write, thread};
 /// Sends a signal. The thread need not exist.
 pub(crate) fn signal(args: &args::SignalArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = store.thread(&args.thread)?;
-    let checkpoint = thread.signal(&args.name, digits::value(&args.value)?)?;
+    let checkpoint = thread.signal(&args.name, digits::value(&args.name, &args.value)?)?;
     if out.is_json() {
         let (thread, checkpoint) = (thread.id().as_str(), checkpoint.to_string());
         out.json(&json!({ "schema": 1, "thread": thread, "name": args.name, "checkpoint": checkpoint }))?;
@@ -40,7 +41,9 @@ pub(crate) fn answer(args: &args::AnswerArgs, store: &Store, out: &mut Printer) 
         Some(id) => id.clone(),
         None => only_interrupt(&thread)?,
     };
-    thread.resume_interrupt(&id, digits::value(&args.value)?)?;
+    let schema = thread.open_interrupts()?.into_iter().find(|open| open.id == id).and_then(|open| open.response_schema);
+    let value = choose_resume_value(schema.as_ref(), digits::readings("VALUE", &args.value)?, &id);
+    thread.resume_interrupt(&id, value.map_err(|misfit| CommandFailure::new(2, "invalid", misfit.to_string()))?)?;
     if out.is_json() {
         out.json(&json!({ "schema": 1, "thread": thread.id().as_str(), "interrupt": id }))?;
         return Ok(0);

@@ -1,12 +1,17 @@
 //! `annals stats --by`: sums of the history by node, model, day, thread or channel.
 //!
 //! JSON: `{"schema": 1, "by", "sums": [{"key", "count", "bytes", "input_tokens", "output_tokens", "cost_usd",
-//! "seconds"}], "more": bool}`. By several fields a sum has `keys`, an object with each of them, in place of `key`.
+//! "seconds"}], "more": bool, "older": bool}`. By several fields a sum has `keys`, an object with each of them, in
+//! place of `key`.
 //! `count` is that of tasks by node, of items of the present states by channel, else of model calls; `bytes` are those
 //! of the present states by channel, else those that checkpoints wrote. Members that a sum does not have are null.
-//! `--csv` has the same columns.
+//! `--csv` has the same columns. `older` says that the log has checkpoints before those that are counted.
+//!
+//! Invariant: the cost is that of the checkpoints that are counted, however long the log is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use annals::base::{CheckpointId, ThreadId};
 
 use annals::history::{Thread, UsageQuery};
 use annals::store::{ChannelValue, ItemRange, Store};
@@ -14,7 +19,7 @@ use serde_json::{Value as Json, json};
 
 use crate::args::{StatsArgs, StatsField};
 use crate::errors::CommandFailure;
-use crate::output::{Printer, grouped, size};
+use crate::output::{self, Printer, grouped, size};
 use crate::sql::quoted;
 use crate::steps;
 use crate::words;
@@ -22,8 +27,8 @@ use crate::words;
 /// The columns after those of the fields.
 const COLUMNS: [&str; 6] = ["count", "bytes", "input_tokens", "output_tokens", "cost_usd", "seconds"];
 
-/// Threads of a page.
-const THREADS: usize = 1_000;
+/// Threads or checkpoints of a page.
+const PAGE: usize = 1_000;
 
 /// The sum of one key.
 #[derive(Default)]
@@ -40,11 +45,16 @@ struct HistorySum {
 type Sums = BTreeMap<Vec<Option<String>>, HistorySum>;
 
 pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let newest = Some(args.last).filter(|last| *last > 0);
+    let older = newest.is_some_and(|newest| store.backend().last_seq().is_ok_and(|last| last > newest));
     let mut sums = match &args.by[..] {
-        [StatsField::Node] => by_node(store)?,
-        [StatsField::Channel] => by_channel(store)?,
-        fields => usage(store, fields)?,
+        [StatsField::Node] => by_node(store, newest)?,
+        [StatsField::Channel] => by_channel(store, newest)?,
+        fields => usage(store, fields, newest)?,
     };
+    if older && !out.is_json() {
+        output::note(format!("of the newest {} checkpoints; --last 0 counts all", grouped(args.last)));
+    }
     let more = sums.len() > args.most();
     if more {
         let first: Sums = std::mem::take(&mut sums).into_iter().take(args.most()).collect();
@@ -53,7 +63,7 @@ pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<
     let names: Vec<&str> = args.by.iter().map(|field| field.as_str()).collect();
     if out.is_json() {
         let documents: Vec<Json> = sums.iter().map(|(key, sum)| sum.document(&names, key)).collect();
-        out.json(&json!({ "schema": 1, "by": names.join(","), "sums": documents, "more": more }))?;
+        out.json(&json!({ "schema": 1, "by": names.join(","), "sums": documents, "more": more, "older": older }))?;
         return Ok(u8::from(sums.is_empty()));
     }
     let titles = [&names[..], &COLUMNS].concat();
@@ -111,8 +121,11 @@ impl HistorySum {
 }
 
 /// Sums the model calls, and by fields that all checkpoints have what these wrote and how long they took.
-fn usage(store: &Store, fields: &[StatsField]) -> Result<Sums, CommandFailure> {
+fn usage(store: &Store, fields: &[StatsField], newest: Option<u64>) -> Result<Sums, CommandFailure> {
     let mut query = UsageQuery::new().measured();
+    if let Some(newest) = newest {
+        query = query.newest(newest);
+    }
     for field in fields {
         query = match field {
             StatsField::Node => query.by_node(),
@@ -147,13 +160,17 @@ fn usage(store: &Store, fields: &[StatsField]) -> Result<Sums, CommandFailure> {
 }
 
 /// Sums the tasks of the root graphs, and the tasks they called, with their time, and the model calls of each node.
-fn by_node(store: &Store) -> Result<Sums, CommandFailure> {
-    let mut sums = usage(store, &[StatsField::Node])?;
+fn by_node(store: &Store, newest: Option<u64>) -> Result<Sums, CommandFailure> {
+    let mut sums = usage(store, &[StatsField::Node], newest)?;
     // The steps have the times of these tasks too.
     sums.values_mut().for_each(|sum| (sum.count, sum.seconds) = (0, None));
-    each_thread(store, &mut |thread| {
+    each_thread(store, newest, &mut |thread, counted| {
         for step in thread.steps()? {
             let step = step?;
+            // Those of older checkpoints come after it.
+            if counted.is_some_and(|counted| !counted.contains(&step.point.checkpoint)) {
+                break;
+            }
             let sum = sums.entry(vec![Some(step.name.to_string())]).or_default();
             sum.count += 1;
             sum.bytes = sum.bytes.or(Some(0));
@@ -167,9 +184,9 @@ fn by_node(store: &Store) -> Result<Sums, CommandFailure> {
 }
 
 /// Sums the items, the bytes and the tokens of the channels of all heads.
-fn by_channel(store: &Store) -> Result<Sums, CommandFailure> {
+fn by_channel(store: &Store, newest: Option<u64>) -> Result<Sums, CommandFailure> {
     let mut sums = Sums::new();
-    each_thread(store, &mut |thread| {
+    each_thread(store, newest, &mut |thread, _| {
         let Some(head) = thread.head()? else { return Ok(()) };
         let known = head.channels()?;
         let state = store.backend().state(head.point())?;
@@ -205,17 +222,35 @@ fn by_channel(store: &Store) -> Result<Sums, CommandFailure> {
     Ok(sums)
 }
 
-/// Visits all threads, a page at a time.
-fn each_thread(
-    store: &Store,
-    visit: &mut dyn FnMut(Thread) -> Result<(), CommandFailure>,
-) -> Result<(), CommandFailure> {
+/// The function that visits a thread, with those of its checkpoints that count unless all do.
+type VisitThread<'a> = &'a mut dyn FnMut(Thread, Option<&HashSet<CheckpointId>>) -> Result<(), CommandFailure>;
+
+/// Visits all threads, a page at a time, or those of the newest checkpoints of the log.
+fn each_thread(store: &Store, newest: Option<u64>, visit: VisitThread<'_>) -> Result<(), CommandFailure> {
+    if let Some(newest) = newest {
+        let threads = newest_threads(store, newest)?;
+        return threads.iter().try_for_each(|(id, counted)| visit(store.thread(id.as_str())?, Some(counted)));
+    }
     let mut after = None;
     loop {
-        let page = store.backend().threads(after.as_ref(), THREADS)?;
+        let page = store.backend().threads(after.as_ref(), PAGE)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.id.clone());
-        page.iter().try_for_each(|record| visit(store.thread(record.id.as_str())?))?;
+        page.iter().try_for_each(|record| visit(store.thread(record.id.as_str())?, None))?;
+    }
+}
+
+/// Returns the threads of the newest checkpoints of the log, each with these checkpoints.
+fn newest_threads(store: &Store, newest: u64) -> Result<HashMap<ThreadId, HashSet<CheckpointId>>, CommandFailure> {
+    let mut after = store.backend().last_seq()?.saturating_sub(newest);
+    let mut threads: HashMap<ThreadId, HashSet<CheckpointId>> = HashMap::new();
+    loop {
+        let page = store.backend().records_after(after, None, PAGE)?;
+        let Some(last) = page.last() else { return Ok(threads) };
+        after = last.seq;
+        for record in page {
+            threads.entry(record.point.thread).or_default().insert(record.point.checkpoint);
+        }
     }
 }
 

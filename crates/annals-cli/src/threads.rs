@@ -11,20 +11,17 @@
 
 use annals::base::Value;
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
-use annals::store::{ItemRange, Store, ThreadSize};
-use annals_import::SourceKind;
+use annals::store::{Store, ThreadSize};
 use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
+use crate::links::ThreadLink;
 use crate::output::{self, ColumnWidths, Printer, cut, escape};
 use crate::words::Waits;
 
 /// Threads that are read before they are printed.
 const PAGE: usize = 50;
-
-/// Positions of the list of messages in which the first words of a thread are looked for.
-const FIRST_POSITIONS: u64 = 32;
 
 /// A thread with what its row shows.
 struct Row {
@@ -37,15 +34,6 @@ struct Row {
     first_words: Option<String>,
     /// The thread that an imported one was forked from, or whose agent started it.
     parent: Option<ThreadLink>,
-}
-
-/// A thread to which an imported one belongs.
-struct ThreadLink {
-    thread: String,
-    /// `fork` or `sub`.
-    kind: String,
-    /// The tool call that started it.
-    call: Option<String>,
 }
 
 pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
@@ -145,35 +133,15 @@ impl ThreadTable {
     }
 }
 
-/// Returns the first words of the first human message that has any. A damaged message does not end a listing.
-fn first_words(head: &Snapshot) -> Option<String> {
-    let messages = head.messages("messages", ItemRange::Positions(0, FIRST_POSITIONS)).unwrap_or_default();
-    let mut humans = messages.iter().filter(|message| message.kind() == "human");
-    humans.find_map(|message| annals_import::first_words(&message.text()))
-}
-
-/// Returns the thread to which an imported one belongs.
-fn parent(info: &ThreadInfo, head: &Snapshot) -> Option<ThreadLink> {
-    // The label of an import is the name of its program.
-    let source = info.facts().labels.iter().find_map(|label| label.parse::<SourceKind>().ok())?;
-    // Damaged facts do not end a listing.
-    let facts = head.get(annals_import::FACTS).unwrap_or_default()?;
-    let text = |name: &str| facts.get("parent")?.get(name)?.as_str();
-    Some(ThreadLink {
-        thread: annals_import::thread_id(source, text("id")?),
-        kind: text("kind").unwrap_or("sub").to_owned(),
-        call: text("call").map(str::to_owned),
-    })
-}
-
 impl Row {
     fn of(info: ThreadInfo, store: &Store, has_counts: bool) -> Result<Self, CommandFailure> {
         let thread = store.thread(info.id().as_str())?;
         let head = thread.at(info.head())?;
         let size = if has_counts { Some(thread.size()?) } else { None };
         let waits = Waits::new(&info, head.next());
-        let first_words = if info.title().is_none() { first_words(&head) } else { None };
-        let parent = parent(&info, &head);
+        // A damaged message does not end a listing.
+        let first_words = if info.title().is_none() { head.first_words().unwrap_or_default() } else { None };
+        let parent = ThreadLink::of(&info, &head);
         Ok(Self { info, head, size, waits, first_words, parent })
     }
 
@@ -194,7 +162,7 @@ impl Row {
             "thread": self.info.id().as_str(),
             "title": facts.title,
             "first_words": self.first_words,
-            "parent": self.parent.as_ref().map(|of| json!({ "thread": of.thread, "kind": of.kind, "call": of.call })),
+            "parent": self.parent.as_ref().map(ThreadLink::document),
             "project": facts.project,
             "labels": facts.labels,
             "archived": facts.is_archived,

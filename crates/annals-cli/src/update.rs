@@ -202,5 +202,5 @@ fn assignment(text: &str) -> Result<(&str, Value), CommandFailure> {
     let Some((channel, value)) = text.split_once('=').filter(|(channel, _)| !channel.is_empty()) else {
         return Err(CommandFailure::usage(format!("{text}: expected CHANNEL=VALUE")));
     };
-    Ok((channel, digits::value(value)?))
+    Ok((channel, digits::value(channel, value)?))
 }

@@ -43,9 +43,13 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
                 };
                 graph.node_with(Arc::clone(&node), wait, options)
             }
-            FlowWork::Ask { text, into } => {
+            FlowWork::Ask { text, into, schema } => {
                 let ask = move |state: &DynState, context: &Context| -> NodeResult<DynUpdate> {
-                    let resumed = context.interrupt(text.value(state)?)?;
+                    let text = text.value(state)?;
+                    let resumed = match &schema {
+                        Some(schema) => context.interrupt_with(text, schema.clone())?,
+                        None => context.interrupt(text)?,
+                    };
                     Ok(DynUpdate::new().set(into.as_str(), resumed))
                 };
                 graph.node_with(Arc::clone(&node), ask, options)

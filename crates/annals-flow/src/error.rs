@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use annals_graph::annals::state::InvalidResumeValue;
+use annals_graph::task::Interrupt;
+
 use crate::problem::FileError;
 
 /// The result of a call into `annals_flow`.
@@ -37,6 +40,17 @@ pub enum Error {
     /// A resume value was given, and no interrupt is open.
     #[error("no interrupt of the thread is open, so a resume value cannot be used")]
     NotWaiting,
+    /// The resume value is of another type than the node with the interrupt asks for. Nothing was stored, and the
+    /// interrupt stays open.
+    #[error("the resume value for channel `{channel}` must be {expected}, but is {found}; the interrupt stays open")]
+    ResumeValue {
+        /// The channel that the node writes the resume value to.
+        channel: String,
+        /// The type or the choices.
+        expected: String,
+        /// The value.
+        found: String,
+    },
     /// The run was stopped from outside before its end. The thread can be continued.
     #[error("the run was stopped: {reason}")]
     Stopped {
@@ -46,6 +60,15 @@ pub enum Error {
     /// The run failed. The thread can be continued with the same call.
     #[error(transparent)]
     Run(#[from] annals_graph::Error),
+}
+
+impl Error {
+    pub(crate) fn resume_value(open: &Interrupt, misfit: InvalidResumeValue) -> Self {
+        // The title of the schema is the channel.
+        let title = open.response_schema.as_ref().and_then(|schema| schema.get("title")?.as_str());
+        let InvalidResumeValue { path, expected, found, .. } = misfit;
+        Self::ResumeValue { channel: title.unwrap_or(&path).to_owned(), expected, found }
+    }
 }
 
 impl From<annals_graph::annals::store::StoreError> for Error {

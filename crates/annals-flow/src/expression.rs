@@ -1,4 +1,4 @@
-//! Expressions over the state: paths, literals, comparisons, `and`, `or`, `not`, `in`, `len`, `+` and `-`.
+//! Expressions over the state: paths, literals, comparisons, `and`, `or`, `not`, `in`, `len`, `str`, `+` and `-`.
 //!
 //! An expression reads the state and nothing else: no functions of the user, no input or output, no loops. A path that
 //! leads nowhere is null.
@@ -16,6 +16,8 @@ pub(crate) enum Expression {
     /// A channel, and the members and positions below it.
     Path(Vec<String>),
     Len(Box<Expression>),
+    /// The text of a value.
+    Str(Box<Expression>),
     Not(Box<Expression>),
     Two(&'static str, Box<Expression>, Box<Expression>),
 }
@@ -60,7 +62,7 @@ impl Expression {
         match self {
             Self::Literal(_) => Vec::new(),
             Self::Path(path) => path.first().map(String::as_str).into_iter().collect(),
-            Self::Len(of) | Self::Not(of) => of.channels(),
+            Self::Len(of) | Self::Str(of) | Self::Not(of) => of.channels(),
             Self::Two(_, left, right) => [left.channels(), right.channels()].concat(),
         }
     }
@@ -87,6 +89,7 @@ impl Expression {
                 Value::Str(text) => Value::from(text.chars().count()),
                 other => return Err(format!("len() of {}: expected a list, an object or a text", other.kind())),
             },
+            Self::Str(of) => Value::Str(text_of(&of.evaluate(read)?)),
             Self::Not(of) => Value::Bool(!is_true(&of.evaluate(read)?)),
             Self::Two("and", left, right) => {
                 Value::Bool(is_true(&left.evaluate(read)?) && is_true(&right.evaluate(read)?))
@@ -96,6 +99,56 @@ impl Expression {
             }
             Self::Two(operator, left, right) => operate(operator, left.evaluate(read)?, right.evaluate(read)?)?,
         })
+    }
+}
+
+/// A type that the value of an expression has in every state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FixedKind {
+    Number,
+    Text,
+}
+
+impl Expression {
+    /// Returns the type of the value if it is the same in every state; `of` returns that of a channel.
+    ///
+    /// # Errors
+    /// The message of an operator whose evaluation would fail in every state.
+    pub(crate) fn kind(&self, of: &dyn Fn(&str) -> Option<FixedKind>) -> Result<Option<FixedKind>, String> {
+        let (operator, left, right) = match self {
+            Self::Literal(Value::Int(_) | Value::Float(_)) => return Ok(Some(FixedKind::Number)),
+            Self::Literal(Value::Str(_)) => return Ok(Some(FixedKind::Text)),
+            Self::Literal(_) => return Ok(None),
+            Self::Path(path) => return Ok(if let [channel] = &path[..] { of(channel) } else { None }),
+            Self::Len(inner) => return inner.kind(of).map(|_| Some(FixedKind::Number)),
+            Self::Str(inner) => return inner.kind(of).map(|_| Some(FixedKind::Text)),
+            Self::Not(inner) => return inner.kind(of).map(|_| None),
+            Self::Two(operator, left, right) => (*operator, left.kind(of)?, right.kind(of)?),
+        };
+        let differ = left.zip(right).is_some_and(|(left, right)| left != right);
+        let found = left.or(right);
+        match operator {
+            "+" if differ => Err(format!("`+` between a text and a number{STR_HINT}")),
+            "-" if left.max(right) == Some(FixedKind::Text) => Err("`-` takes numbers, not a text".to_owned()),
+            "<" | "<=" | ">" | ">=" if differ => Err(format!("`{operator}` between a text and a number")),
+            "+" | "-" => Ok(found),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The end of a message about an operator that does not join a text with another value.
+const STR_HINT: &str = ": str() makes a text of a value";
+
+/// Returns a text as it is, null as nothing, and any other value as JSON.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Str(text) => text.clone(),
+        value => match value.big_integer() {
+            Some(digits) => digits.to_owned(),
+            None => value.to_json().to_string(),
+        },
     }
 }
 
@@ -155,6 +208,9 @@ fn operate(operator: &str, left: Value, right: Value) -> Result<Value, String> {
             (Value::Null, _) if operator == "+" => right,
             _ => match (number(&left), number(&right)) {
                 (Some(a), Some(b)) => Value::Float(if operator == "+" { a + b } else { a - b }),
+                _ if operator == "+" && (left.as_str().is_some() || right.as_str().is_some()) => {
+                    return Err(kinds() + STR_HINT);
+                }
                 _ => return Err(kinds()),
             },
         },
@@ -226,11 +282,12 @@ impl<'a> ExpressionParser<'a> {
             return if self.take(")") { Ok(of) } else { Err(self.wrong("expected `)`")) };
         }
         if self.take("len") {
-            if !self.take("(") {
-                return Err(self.wrong("expected `(` after len"));
-            }
-            let of = self.two(1, depth + 1)?;
-            return if self.take(")") { Ok(Expression::Len(Box::new(of))) } else { Err(self.wrong("expected `)`")) };
+            return self.argument("len", depth).map(Expression::Len);
+        }
+        // A channel may have the name `str`.
+        if self.rest().strip_prefix("str").is_some_and(|rest| rest.trim_start().starts_with('(')) {
+            self.at += "str".len();
+            return self.argument("str", depth).map(Expression::Str);
         }
         let literals = [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)];
         if let Some((_, value)) = literals.into_iter().find(|(word, _)| self.take(word)) {
@@ -254,8 +311,17 @@ impl<'a> ExpressionParser<'a> {
                 Ok(Expression::Literal(value))
             }
             Some(c) if is_name(c) => self.path(),
-            _ => Err(self.wrong("expected a channel, a literal, `not`, `len(` or `(`")),
+            _ => Err(self.wrong("expected a channel, a literal, `not`, `len(`, `str(` or `(`")),
         }
+    }
+
+    /// Parses the argument of a function in its parentheses.
+    fn argument(&mut self, function: &str, depth: usize) -> Result<Box<Expression>, ExpressionError> {
+        if !self.take("(") {
+            return Err(self.wrong(format!("expected `(` after {function}")));
+        }
+        let of = self.two(1, depth + 1)?;
+        if self.take(")") { Ok(Box::new(of)) } else { Err(self.wrong("expected `)`")) }
     }
 
     fn path(&mut self) -> Result<Expression, ExpressionError> {
@@ -319,6 +385,9 @@ mod tests {
         }
         assert_eq!(value("files[0] + '!'"), Ok("a!".into()));
         assert_eq!(value("nothing + 1"), Ok(1.into()));
+        assert_eq!(value("'n = ' + str(n) + str( nothing )"), Ok("n = 3".into()));
+        assert_eq!(value("str(files) + str(ok) + str('x')"), Ok("[\"a\",{\"name\":\"b\"}]truex".into()));
+        assert_eq!(value("str == null"), Ok(true.into()), "a channel");
     }
 
     #[test]
@@ -333,6 +402,8 @@ mod tests {
             ("1.2.3", "0: `1.2.3` is not a number"),
             ("n < 'a'", "`<` between"),
             ("9223372036854775807 + 1", "exceeds 64 bits"),
+            ("city + n", "`+` between str and int: str() makes a text"),
+            ("str(n", "5: expected `)`"),
         ] {
             let error = value(text).unwrap_err();
             assert!(error.starts_with(message) || error.contains(message), "{text}: {error}");
@@ -340,5 +411,20 @@ mod tests {
         assert!(value(&"(".repeat(100)).unwrap_err().contains("levels"));
         assert!(value(&"not ".repeat(100)).unwrap_err().contains("levels"));
         assert!(value(&" ".repeat(5_000)).unwrap_err().contains("4096 bytes"));
+    }
+
+    #[test]
+    fn an_operator_that_fails_in_every_state_is_found_without_one() {
+        let kind = |text: &str| {
+            let of = |channel: &str| (channel == "n").then_some(FixedKind::Number);
+            Expression::parse(text).map_err(|error| error.message).and_then(|parsed| parsed.kind(&of))
+        };
+        for wrong in ["'Load ' + n", "len(files) + 'x'", "1 - 'x'", "not (n < 'x')", "str(n) + (city + 2) + 3"] {
+            assert!(kind(wrong).is_err(), "{wrong}");
+        }
+        assert!(kind("'Load ' + n").unwrap_err().contains("str()"));
+        assert_eq!(kind("'Load ' + str(n) + city"), Ok(Some(FixedKind::Text)));
+        assert_eq!(kind("city + n - 1"), Ok(Some(FixedKind::Number)));
+        assert_eq!(kind("city + files == n"), Ok(None));
     }
 }

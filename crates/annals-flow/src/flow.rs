@@ -1,14 +1,15 @@
 //! A workflow that was read from a file, and its runs: in this process, or enqueued for workers.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use annals_graph::annals::base::{Clock, Map, SystemClock, Value};
+use annals_graph::annals::base::{Clock, Map, Namespace, SystemClock, Value};
 use annals_graph::annals::history::{Queue, Queued, Thread};
-use annals_graph::annals::state::DynState;
+use annals_graph::annals::state::{DynState, choose_resume_value};
 use annals_graph::graph::{Command, CompiledGraph, Drawing};
-use annals_graph::task::{Interrupt, RunControl};
-use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, StreamMode};
+use annals_graph::task::{Interrupt, RunControl, TaskInfo};
+use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, StreamMode, TaskStart};
 
 use crate::error::{Error, Result};
 use crate::limits::{LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
@@ -49,7 +50,7 @@ pub struct Flow {
 #[derive(Clone, Debug, Default)]
 pub struct FlowInput {
     values: Option<Map>,
-    resume: Option<Value>,
+    resume: Option<Vec<Value>>,
     restart: bool,
     control: RunControl,
 }
@@ -67,8 +68,36 @@ impl FlowInput {
     }
 
     /// Sets the resume value of the first open interrupt.
-    pub fn resume(mut self, value: impl Into<Value>) -> Self {
-        self.resume = Some(value.into());
+    pub fn resume(self, value: impl Into<Value>) -> Self {
+        self.resume_readings([value.into()])
+    }
+
+    /// Sets the readings of a text that a person has typed as the resume value of the first open interrupt, as `12` is
+    /// a number and a text: the first that has the type of the interrupt is the resume value, without a type the first.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_flow::{Flow, FlowEnd, FlowInput};
+    /// use annals_graph::prelude::*;
+    ///
+    /// # fn main() -> annals_flow::Result<()> {
+    /// let flow = Flow::parse("tag.toml", r#"
+    ///     channels = { tag = "last" }
+    ///     [nodes.ask]
+    ///     ask = "Which tag?"
+    ///     answer = "text"
+    ///     into = "tag"
+    /// "#)?;
+    /// let thread = Store::memory().thread("t")?;
+    /// let typed = FlowInput::new().resume_readings([Value::from(12), Value::from("12")]);
+    /// flow.run(&thread, FlowInput::new(), &mut |_| ())?;
+    /// let FlowEnd::Done { state } = flow.run(&thread, typed, &mut |_| ())? else { panic!("it has ended") };
+    /// assert_eq!(state["tag"], Value::from("12"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resume_readings(mut self, readings: impl IntoIterator<Item = Value>) -> Self {
+        self.resume = Some(readings.into_iter().collect());
         self
     }
 
@@ -94,16 +123,23 @@ pub enum FlowEvent {
     Started {
         /// The node; in a workflow of a workflow with the names around it, as in `outer/inner`.
         node: String,
+        /// The item of a list that the node maps, if the event is about one item. In a workflow that is run for an item
+        /// it is that item.
+        item: Option<Value>,
     },
     /// A node has ended, and its result is stored.
     Finished {
         /// The node.
         node: String,
+        /// The item, as of a start.
+        item: Option<Value>,
     },
     /// A node has failed.
     Failed {
         /// The node.
         node: String,
+        /// The item, as of a start.
+        item: Option<Value>,
         /// The message of its error.
         error: String,
     },
@@ -111,6 +147,8 @@ pub enum FlowEvent {
     Interrupted {
         /// The node.
         node: String,
+        /// The item, as of a start.
+        item: Option<Value>,
     },
     /// The run waits for a node with `wait`.
     Waiting {
@@ -199,7 +237,8 @@ impl Flow {
     ///
     /// # Errors
     /// [`Error::Run`] if a node fails or the store does, or, as a busy error, if another process runs the thread;
-    /// [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume value without an open interrupt.
+    /// [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume value without an open interrupt, and
+    /// [`Error::ResumeValue`] for one of another type than the interrupt asks for, which stays open.
     pub fn run(&self, thread: &Thread, input: FlowInput, on_event: &mut dyn FnMut(FlowEvent)) -> Result<FlowEnd> {
         let FlowInput { values, mut resume, restart, control } = input;
         self.known(values.as_ref())?;
@@ -231,7 +270,9 @@ impl Flow {
             };
             let open: Vec<Interrupt> = interrupts.into_iter().filter(|open| open.wake_at.is_none()).collect();
             next = match (open.first(), resume.take(), wake_at) {
-                (Some(first), Some(value), _) => {
+                (Some(first), Some(readings), _) => {
+                    let value = choose_resume_value(first.response_schema.as_ref(), readings, &first.id)
+                        .map_err(|misfit| Error::resume_value(first, misfit))?;
                     IntoInput::<DynState, _>::into_input(Command::resume_by_id([(first.id.as_str(), value)]))
                 }
                 (Some(_), None, _) => return Ok(FlowEnd::Interrupted { state, interrupts: open }),
@@ -323,19 +364,23 @@ impl Flow {
         // On Linux the death of the process before is seen at once; elsewhere its lease has to expire.
         let run = if cfg!(target_os = "linux") { run } else { run.wait_for_lease(LEASE + WAIT_LOOK) };
         let mut stream = run.stream(input, &[StreamMode::Tasks])?;
+        let mut items = RunningItems::default();
         for part in &mut stream {
             let part = part?;
-            let around = part.namespace.segments().map(|part| part.split(':').next().unwrap_or_default().to_owned());
-            let path = |node: &str| around.chain([node.to_owned()]).collect::<Vec<_>>().join("/");
             match part.data {
-                StreamData::TaskStart(start) => on_event(FlowEvent::Started { node: path(start.task.node()) }),
+                StreamData::TaskStart(start) => {
+                    items.add(&start);
+                    let (node, item) = items.named(&start.task, &part.namespace);
+                    on_event(FlowEvent::Started { node, item });
+                }
                 StreamData::TaskEnd(end) => {
-                    let node = path(end.task.node());
+                    let (node, item) = items.named(&end.task, &part.namespace);
                     match end.error {
-                        Some(error) => on_event(FlowEvent::Failed { node, error }),
-                        None if end.interrupts.is_empty() => on_event(FlowEvent::Finished { node }),
-                        None => on_event(FlowEvent::Interrupted { node }),
+                        Some(error) => on_event(FlowEvent::Failed { node, item, error }),
+                        None if end.interrupts.is_empty() => on_event(FlowEvent::Finished { node, item }),
+                        None => on_event(FlowEvent::Interrupted { node, item }),
                     }
+                    items.remove(&end.task);
                 }
                 _ => {}
             }
@@ -344,6 +389,39 @@ impl Flow {
             Some(outcome) => Ok(outcome.clone()),
             None => Err(Error::Stopped { reason: "the stream ended before the run".into() }),
         }
+    }
+}
+
+/// The items of the tasks that map a list and run, by the ids of the tasks.
+#[derive(Default)]
+struct RunningItems(HashMap<String, Value>);
+
+impl RunningItems {
+    /// Adds the item of a task that starts. Only a node that maps a list calls tasks: their arguments are the items.
+    fn add(&mut self, start: &TaskStart) {
+        let is_call = start.task.path().as_list().and_then(<[Value]>::last) == Some(&Value::Bool(true));
+        if let Some(item) = start.input().ok().filter(|_| is_call) {
+            self.0.insert(start.task.id().to_string(), item);
+        }
+    }
+
+    /// Returns the node of a task in a namespace, with the nodes around it, and its item: its own, or that of the
+    /// nearest workflow around it.
+    fn named(&self, task: &TaskInfo, namespace: &Namespace) -> (String, Option<Value>) {
+        let (mut path, mut item) = (String::new(), None);
+        for (node, id) in namespace.segments().filter_map(|segment| segment.split_once(':')) {
+            match self.0.get(id) {
+                // The task of an item has the name of the node that called it.
+                Some(around) => item = Some(around),
+                None => path.extend([node, "/"]),
+            }
+        }
+        path.push_str(task.node());
+        (path, self.0.get(&task.id().to_string()).or(item).cloned())
+    }
+
+    fn remove(&mut self, task: &TaskInfo) {
+        self.0.remove(&task.id().to_string());
     }
 }
 

@@ -30,6 +30,8 @@ pub const STDERR_BYTES_MAX: usize = 4_096;
 pub const EACH_ITEMS_MAX: usize = 10_000;
 /// Items of a list that are mapped at a time.
 pub const PARALLEL_MAX: usize = 64;
+/// Values of the `choices` of a node with `ask`.
+pub const CHOICES_MAX: usize = 100;
 /// Attempts of a node.
 pub const ATTEMPTS_MAX: i64 = 1_000;
 /// Supersteps of a run.
@@ -58,6 +60,7 @@ const _: () = assert!(COMMAND_LOOK_MAX.as_nanos() < PIPE_GRACE.as_nanos());
 const _: () = assert!(WAIT_LOOK.as_nanos() < LEASE.as_nanos() / 3 && LEASE.as_nanos() < DURATION_MAX.as_nanos());
 const _: () = assert!(REQUEST_LOOK.as_nanos() < REQUEST_TIMEOUT_DEFAULT.as_nanos());
 const _: () = assert!(REQUEST_TIMEOUT_DEFAULT.as_nanos() < DURATION_MAX.as_nanos());
+const _: () = assert!(CHOICES_MAX < NODES_MAX);
 const _: () = assert!(PARALLEL_MAX <= EACH_ITEMS_MAX && NAME_BYTES_MAX < EXPRESSION_BYTES_MAX);
 const _: () = assert!(EXPRESSION_BYTES_MAX < FILE_BYTES_MAX && FILE_BYTES_MAX < OUTPUT_BYTES_MAX);
 const _: () = assert!(NODES_MAX < EDGES_MAX && ERROR_BODY_CHARS_MAX < STDERR_BYTES_MAX);

@@ -9,7 +9,7 @@ use annals_graph::annals::state::{DynState, DynUpdate};
 use annals_graph::graph::{CompiledGraph, NodeResult, RetryPolicy};
 use annals_graph::task::{Context, Task};
 
-use crate::expression::Expression;
+use crate::expression::{Expression, text_of};
 use crate::limits::{EACH_ITEMS_MAX, REQUEST_TIMEOUT_DEFAULT};
 use crate::process::{CommandError, CommandOutput, ReadyCommand, shown};
 use crate::request::ReadyRequest;
@@ -36,15 +36,6 @@ impl Filled {
 
     fn text(&self, state: &DynState) -> NodeResult<String> {
         Ok(text_of(&self.value(state)?))
-    }
-}
-
-/// Returns a text as it is, null as nothing, and any other value as JSON.
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::Str(text) => text.clone(),
-        value => value.to_json().to_string(),
     }
 }
 

@@ -7,27 +7,29 @@ use std::path::{Path, PathBuf};
 use annals_graph::annals::base::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::expression::Expression;
-use crate::limits::{ATTEMPTS_MAX, CHANNELS_MAX, DEPTH_MAX, EDGES_MAX, FILE_BYTES_MAX, NODES_MAX, PARALLEL_MAX};
+use crate::expression::{Expression, FixedKind};
+use crate::limits::{
+    ATTEMPTS_MAX, CHANNELS_MAX, CHOICES_MAX, DEPTH_MAX, EDGES_MAX, FILE_BYTES_MAX, NODES_MAX, PARALLEL_MAX,
+};
 use crate::problem::{FileError, nearest};
 use crate::reader::FileReader;
 use crate::spec::{
-    EachSpec, Filled, FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, HttpMethod, HttpSpec, ITEM, METHODS,
-    OUTPUT_FORMATS, OutputFormat, REDUCERS, RunSpec,
+    ANSWERS, EachSpec, Filled, FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, HttpMethod, HttpSpec, ITEM, METHODS,
+    OUTPUT_FORMATS, OutputFormat, REDUCERS, Reducer, RunSpec,
 };
 use crate::tree::{self, FileMember, FileValue, ValueKind};
 
 const FILE_KEYS: &[&str] = &["name", "description", "channels", "input", "start", "nodes"];
 const NODE_KEYS: &[&str] = &[
     "run", "set", "wait", "ask", "http", "workflow", "after", "next", "into", "format", "status", "env", "folder",
-    "timeout", "method", "headers", "body", "retry", "each", "parallel",
+    "timeout", "method", "headers", "body", "retry", "each", "parallel", "answer", "choices",
 ];
 /// The keys of which a node has exactly one, each with those that belong to it.
 const WORK_KEYS: &[(&str, &[&str])] = &[
     ("run", &["into", "format", "status", "env", "folder", "timeout", "each", "parallel"]),
     ("set", &[]),
     ("wait", &[]),
-    ("ask", &["into"]),
+    ("ask", &["into", "answer", "choices"]),
     ("http", &["into", "format", "status", "timeout", "method", "headers", "body"]),
     ("workflow", &["into", "each", "parallel"]),
 ];
@@ -82,7 +84,8 @@ struct FlowParser<'a> {
     reader: FileReader<'a>,
     folder: PathBuf,
     depth: usize,
-    channels: Vec<String>,
+    /// The channels with their reducers; none of one that is not known.
+    channels: Vec<(String, Option<Reducer>)>,
     /// The names of the nodes.
     nodes: HashSet<String>,
     targets: usize,
@@ -102,10 +105,9 @@ impl FlowParser<'_> {
         let listed = get("channels").map(|value| self.reader.table(value)).unwrap_or_default();
         for channel in listed {
             let is_name = self.reader.name(&channel.key, &channel.span);
-            if let Some(reducer) = self.reader.word(&channel.value, REDUCERS).filter(|_| is_name) {
-                channels.push((channel.key.clone(), reducer));
-            }
-            self.channels.push(channel.key.clone());
+            let reducer = self.reader.word(&channel.value, REDUCERS);
+            channels.extend(reducer.filter(|_| is_name).map(|reducer| (channel.key.clone(), reducer)));
+            self.channels.push((channel.key.clone(), reducer));
         }
         self.limit(listed.len(), CHANNELS_MAX, "channels", root);
         let mut input = Map::new();
@@ -164,9 +166,9 @@ impl FlowParser<'_> {
     }
 
     fn channel_name(&mut self, name: &str, span: &Range<usize>) -> bool {
-        let is_known = self.channels.iter().any(|channel| channel == name);
+        let is_known = self.channels.iter().any(|(channel, _)| channel == name);
         if !is_known {
-            let near = nearest(name, self.channels.iter().map(String::as_str));
+            let near = nearest(name, self.channels.iter().map(|(channel, _)| channel.as_str()));
             let hint = near.map_or_else(
                 || format!("add it to [channels]: {name} = \"last\""),
                 |near| format!("did you mean `{near}`?"),
@@ -210,7 +212,9 @@ impl FlowParser<'_> {
                     self.reader.problem(&work.span, "a node with `ask` needs `into`", Some(hint.into()));
                 }
                 let text = self.filled(&work.value);
-                self.channel(get("into")).zip(text).map(|(into, text)| FlowWork::Ask { text, into })
+                let into = self.channel(get("into"));
+                let schema = self.answer(&members, into.as_deref().unwrap_or_default());
+                into.zip(text).map(|(into, text)| FlowWork::Ask { text, into, schema })
             }
             _ => self.workflow(&members, &work.value)?,
         };
@@ -221,6 +225,39 @@ impl FlowParser<'_> {
         self.targets += after.len() + next.len();
         let retry = get("retry").and_then(|value| self.retry(value));
         Ok(parsed.map(|work| FlowNode { name: node.key.clone(), work, after, next, retry }))
+    }
+
+    /// Reads `answer` or `choices`: the schema of the resume value of a channel.
+    fn answer(&mut self, members: &[&FileMember], channel: &str) -> Option<Value> {
+        let (answer, choices) = (member(members, "answer"), member(members, "choices"));
+        let (name, of) = match (answer, choices) {
+            (None, None) => return None,
+            (Some(_), Some(choices)) => {
+                let hint = "the choices have their types: leave out `answer`";
+                self.reader.problem(&choices.span, "the node has `answer` too", Some(hint.into()));
+                return None;
+            }
+            (Some(answer), None) => ("type", Value::from(self.reader.word(answer, ANSWERS)?)),
+            (None, Some(choices)) => ("enum", self.choices(choices)?),
+        };
+        let members = [("title".to_owned(), Value::from(channel)), (name.to_owned(), of)];
+        Some(Value::Map(members.into_iter().collect()))
+    }
+
+    fn choices(&mut self, value: &FileValue) -> Option<Value> {
+        let items = match &value.kind {
+            ValueKind::List(items) => items.as_slice(),
+            _ => &[],
+        };
+        let is_scalar = |item: &FileValue| {
+            matches!(item.kind, ValueKind::Text(_) | ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Bool(_))
+        };
+        if !(1..=CHOICES_MAX).contains(&items.len()) || !items.iter().all(is_scalar) {
+            let hint = format!("texts, numbers or booleans, at most {CHOICES_MAX}");
+            self.reader.problem(&value.span, "expected a list of choices", Some(hint));
+            return None;
+        }
+        Some(Value::List(items.iter().map(FileValue::to_value).collect()))
     }
 
     /// Returns the member that gives the work of a node. The others must belong to it.
@@ -270,6 +307,10 @@ impl FlowParser<'_> {
     fn reads(&mut self, expression: &Expression, value: &FileValue) {
         for channel in expression.channels() {
             self.channel_name(channel, &value.span);
+        }
+        let is_sum = |name: &str| self.channels.iter().any(|channel| *channel == (name.to_owned(), Some(Reducer::Sum)));
+        if let Err(message) = expression.kind(&|name| is_sum(name).then_some(FixedKind::Number)) {
+            self.reader.problem(&value.span, message, Some("docs/flows.md describes expressions".into()));
         }
     }
 

@@ -76,12 +76,18 @@ pub(crate) enum FlowWork {
     Ask {
         text: Filled,
         into: String,
+        /// The JSON Schema of the resume value.
+        schema: Option<Value>,
     },
     Http(HttpSpec),
     Workflow(Box<FlowSpec>),
     /// A workflow for each item of a list.
     Each(Box<FlowSpec>, EachSpec),
 }
+
+/// The types of a resume value by their names in the file, as JSON Schema has them.
+pub(crate) const ANSWERS: &[(&str, &str)] =
+    &[("boolean", "boolean"), ("integer", "integer"), ("number", "number"), ("text", "string")];
 
 /// The channel of the item in a workflow with `each`.
 pub(crate) const ITEM: &str = "item";

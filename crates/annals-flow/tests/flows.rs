@@ -40,7 +40,7 @@ fn every_block_of_the_reference_is_read() {
             read += 1;
         }
     }
-    assert_eq!(read, 6);
+    assert_eq!(read, 7);
     let first = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(state(first, folder.path())["greeting"], "Good day, Ada");
@@ -94,6 +94,12 @@ fn wrong_files_name_the_place_and_the_next_step() {
         (&format!("{node}retry = {{ attempts = 0 }}"), 3, 22, "from 1 to 1000", ""),
         ("[nodes.end]\nrun = 'a'", 1, 8, "cannot be a name", "letters"),
         ("[nodes.a]\nask = 'x'", 2, 1, "needs `into`", "into ="),
+        ("[nodes.a]\nask = 'x'\nanswer = 'bool'", 3, 10, "`bool` is not known", "one of boolean, integer"),
+        ("[nodes.a]\nask = 'x'\nanswer = 'text'\nchoices = ['a']", 4, 11, "has `answer` too", "leave out"),
+        ("[nodes.a]\nask = 'x'\nchoices = []", 3, 11, "a list of choices", "at most 100"),
+        ("[nodes.a]\nask = 'x'\nchoices = [['a']]", 3, 11, "a list of choices", "texts, numbers"),
+        ("[nodes.a]\nset = {}\nanswer = 'text'", 3, 1, "`answer` does not belong", ""),
+        ("channels = { n = 'sum' }\n[nodes.a]\nset = { n = \"='Load ' + n\" }", 3, 13, "text and a number", "flows.md"),
         ("[nodes.a]\nworkflow = 'absent.toml'", 2, 12, "does not exist", ""),
         ("[nodes.a]\nhttp = 'https://a.example'", 2, 8, "does not begin with http://", "curl"),
         ("[nodes.a]\nhttp = 'http://a.example'\nbody = 1\nmethod = 'GET'", 3, 8, "has no body", "POST"),
@@ -162,7 +168,7 @@ fn a_workflow_contains_another_one_and_never_itself() {
     let mut started = Vec::new();
     let thread = Store::memory().thread("t").unwrap();
     let mut note = |event| {
-        if let FlowEvent::Started { node } = event {
+        if let FlowEvent::Started { node, .. } = event {
             started.push(node);
         }
     };
@@ -224,7 +230,7 @@ fn a_cancelled_run_kills_its_command_and_continues() {
     let control = RunControl::new();
     let own = control.clone();
     let mut cancel = move |event| {
-        if event == (FlowEvent::Started { node: "b".into() }) {
+        if event == (FlowEvent::Started { node: "b".into(), item: None }) {
             own.cancel("enough");
         }
     };
@@ -234,7 +240,7 @@ fn a_cancelled_run_kills_its_command_and_continues() {
     let mut started = Vec::new();
     let ended = flow.run(&thread, FlowInput::new(), &mut |event| started.push(event)).unwrap();
     assert!(matches!(&ended, FlowEnd::Done { state } if state["n"] == 3), "{ended:?}");
-    assert!(!started.contains(&FlowEvent::Started { node: "a".into() }), "{started:?}");
+    assert!(!started.contains(&FlowEvent::Started { node: "a".into(), item: None }), "{started:?}");
 }
 
 #[cfg(unix)]
@@ -261,4 +267,93 @@ fn wrong_uses_are_typed_errors() {
         assert!(matches!(&error, Error::Run(run) if run.is_user()), "{error:?}");
         assert!(error.to_string().contains(message), "{node}: {error}");
     }
+}
+
+#[test]
+fn an_answer_has_the_type_that_the_node_asks_for() {
+    let quiet = &mut |_: FlowEvent| ();
+    let flow = |answer: &str| {
+        let text = format!("channels = {{ x = 'last' }}\n[nodes.a]\nask = 'ok?'\ninto = 'x'\n{answer}\n");
+        Flow::parse("a.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+    };
+    for (answer, wrong, right, expected) in [
+        ("answer = 'boolean'", json!("yes"), json!(true), "true or false"),
+        ("answer = 'integer'", json!(1.5), json!(3), "an integer"),
+        ("answer = 'number'", json!("3"), json!(2.5), "a number"),
+        ("answer = 'text'", json!(12), json!("12"), "a text"),
+        ("choices = ['red', 3, true]", json!("green"), json!(3), "one of \"red\", 3, true"),
+    ] {
+        let (flow, thread) = (flow(answer), Store::memory().thread("t").unwrap());
+        let Ok(FlowEnd::Interrupted { interrupts, .. }) = flow.run(&thread, FlowInput::new(), quiet) else { panic!() };
+        let head = thread.head().unwrap();
+        let refused = flow.run(&thread, FlowInput::new().resume(Value::from(wrong.clone())), quiet).unwrap_err();
+        let Error::ResumeValue { channel, expected: told, .. } = &refused else { panic!("{refused:?}") };
+        assert_eq!((channel.as_str(), told.as_str()), ("x", expected), "{answer}");
+        assert!(refused.to_string().ends_with("; the interrupt stays open"), "{refused}");
+        // The store refuses it too, without the file.
+        assert!(thread.resume_interrupt(&interrupts[0].id, Value::from(wrong)).is_err(), "{answer}");
+        assert_eq!((thread.head().unwrap(), thread.open_interrupts().unwrap().len()), (head, 1));
+        let done = flow.run(&thread, FlowInput::new().resume(Value::from(right.clone())), quiet).unwrap();
+        let FlowEnd::Done { state } = done else { panic!("{done:?}") };
+        assert_eq!(state["x"].to_json(), right, "{answer}");
+    }
+    // Without a type any value fits.
+    let (flow, thread) = (flow(""), Store::memory().thread("t").unwrap());
+    flow.run(&thread, FlowInput::new(), quiet).unwrap();
+    assert!(matches!(flow.run(&thread, FlowInput::new().resume("x"), quiet), Ok(FlowEnd::Done { .. })));
+}
+
+#[cfg(unix)]
+#[test]
+fn the_events_of_a_list_name_the_item() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = "channels = { item = 'last', n = 'sum' }\n[nodes.add]\nset = { n = '= item.size' }\n";
+    fs::write(folder.path().join("inner.toml"), inner).unwrap();
+    let text = "channels = { names = 'last', rows = 'last', out = 'last', ends = 'last' }\n\
+                input = { names = ['x', 'y'], rows = [{ size = 2 }] }\n\
+                [nodes.say]\neach = 'names'\nrun = 'test $ITEM = x'\ninto = 'out'\n\
+                [nodes.inside]\neach = 'rows'\nworkflow = 'inner.toml'\ninto = 'ends'\n";
+    let flow = Flow::parse(folder.path().join("a.toml"), text).unwrap_or_else(|error| panic!("{error}"));
+    let mut events = BTreeSet::new();
+    let failed = flow.run(&Store::memory().thread("t").unwrap(), FlowInput::new(), &mut |event| {
+        let (word, node, item) = match event {
+            FlowEvent::Started { node, item } => ("started", node, item),
+            FlowEvent::Finished { node, item } => ("finished", node, item),
+            FlowEvent::Failed { node, item, .. } => ("failed", node, item),
+            other => panic!("{other:?}"),
+        };
+        let item = item.map(|item| format!(" {}", item.to_json())).unwrap_or_default();
+        events.insert(format!("{word} {node}{item}"));
+    });
+    assert!(failed.is_err());
+    for event in [
+        "started say",
+        "started say \"x\"",
+        "finished say \"x\"",
+        "failed say \"y\"",
+        "failed say",
+        "started inside {\"size\":2}",
+        "started inside/add {\"size\":2}",
+        "finished inside/add {\"size\":2}",
+    ] {
+        assert!(events.contains(event), "{event}: {events:#?}");
+    }
+}
+
+#[test]
+fn a_file_whose_node_was_renamed_before_a_join_is_refused_by_name() {
+    let flow = |first: &str| {
+        let text = format!(
+            "channels = {{ x = 'last', n = 'sum' }}\n[nodes.{first}]\nset = {{ n = 1 }}\n[nodes.wait]\nset = {{}}\n\
+             [nodes.ask]\nafter = 'wait'\nask = 'ok?'\ninto = 'x'\n[nodes.b]\nafter = 'ask'\nset = {{ n = 1 }}\n\
+             [nodes.last]\nafter = ['{first}', 'b']\nset = {{ n = 10 }}\n"
+        );
+        Flow::parse("a.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let (thread, quiet) = (Store::memory().thread("t").unwrap(), &mut |_: FlowEvent| ());
+    flow("first").run(&thread, FlowInput::new(), quiet).unwrap();
+    let refused = flow("other").run(&thread, FlowInput::new().resume(true), quiet).unwrap_err().to_string();
+    assert!(refused.contains("\"first\" reached the join before node \"last\""), "{refused}");
+    let done = flow("first").run(&thread, FlowInput::new().resume(true), quiet).unwrap();
+    assert!(matches!(&done, FlowEnd::Done { state } if state["n"] == 12), "{done:?}");
 }

@@ -344,7 +344,7 @@ impl ChatMessages {
 
 /// Adds a call whose name and arguments are the text of a JSON object.
 fn call_of_value(draft: &mut MessageDraft, id: &str, value: &str) {
-    match serde_json::from_str::<Json>(value) {
+    match json::parse(value) {
         Ok(call) if call["name"].is_string() => {
             draft.call_of_text(id, json::text(&call, "name"), &json::as_text(&call["arguments"]));
         }

@@ -12,7 +12,7 @@ use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
 use crate::error::{ImportError, SourceFault, SourceLimit};
-use crate::json::{self, NodeCount};
+use crate::json::{self, LongIntegers, NodeCount};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::lines;
 
@@ -46,7 +46,9 @@ pub(crate) fn each_item(
     let budget = ItemBudget::default();
     budget.renew();
     let mut visitor = ItemVisitor { item: &mut item, budget: &budget, failed: None, has_broken: false };
-    let mut deserializer = serde_json::Deserializer::from_reader(BudgetedInput { inner: open(path), budget: &budget });
+    let input = BudgetedInput { inner: open(path), budget: &budget };
+    let input = IntegerInput { inner: input, integers: LongIntegers::default(), ready: Vec::new(), taken: 0 };
+    let mut deserializer = serde_json::Deserializer::from_reader(input);
     let parsed = deserializer.deserialize_seq(&mut visitor);
     let (failed, has_broken) = (visitor.failed, visitor.has_broken);
     if let Some(error) = failed {
@@ -108,6 +110,36 @@ impl Read for BudgetedInput<'_> {
                 Err(io::ErrorKind::InvalidData.into())
             }
         }
+    }
+}
+
+/// Input whose integers keep all digits.
+struct IntegerInput<'a> {
+    inner: BudgetedInput<'a>,
+    integers: LongIntegers,
+    /// The bytes that are written, and the number of those that were read.
+    ready: Vec<u8>,
+    taken: usize,
+}
+
+impl Read for IntegerInput<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.ready.len() {
+            self.ready.clear();
+            self.taken = 0;
+            // No more than asked for, as the bytes count for the item that is read.
+            match self.inner.read(buffer)? {
+                0 => self.integers.finish(&mut self.ready),
+                read => self.integers.push(&buffer[..read], &mut self.ready),
+            }
+            if self.ready.is_empty() && !self.integers.is_open() {
+                return Ok(0);
+            }
+        }
+        let part = (self.ready.len() - self.taken).min(buffer.len());
+        buffer[..part].copy_from_slice(&self.ready[self.taken..self.taken + part]);
+        self.taken += part;
+        Ok(part)
     }
 }
 

@@ -176,7 +176,7 @@ impl MessageDraft {
 
     /// Adds a tool call whose arguments are the text of a JSON object.
     pub(crate) fn call_of_text(&mut self, id: &str, name: &str, args: &str) {
-        match serde_json::from_str::<Json>(args) {
+        match json::parse(args) {
             Ok(object @ Json::Object(_)) => self.call(id, name, &object),
             _ => self.call(id, name, &Json::String(args.to_owned())),
         }
@@ -211,7 +211,7 @@ impl MessageDraft {
         let content = match self.blocks.as_slice() {
             [] => Content::Text(String::new()),
             [one] if one["type"] == "text" => Content::Text(json::text(one, "text").to_owned()),
-            blocks => Content::Blocks(blocks.iter().cloned().map(Value::from).collect()),
+            blocks => Content::Blocks(blocks.iter().cloned().map(json::value).collect()),
         };
         let role = match self.kind {
             DraftKind::Human => Role::Human,
@@ -242,7 +242,7 @@ impl MessageDraft {
             put(TIMESTAMP, at.to_string().into());
         }
         for (name, value) in self.extra {
-            put(name, value.into());
+            put(name, json::value(value));
         }
         let metadata: Map = [("model_name", self.model), ("error", self.error)]
             .into_iter()

@@ -31,6 +31,8 @@ impl SourceLimit {
 pub(crate) enum SourceFault {
     /// The text is not JSON.
     NotJson,
+    /// A number of the text is too large to be stored.
+    NumberRange,
     /// A compressed frame is damaged.
     Frame(String),
     /// The operating system refused a read.
@@ -43,6 +45,7 @@ impl SourceFault {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::NotJson => "not_json",
+            Self::NumberRange => "number_too_large",
             Self::Frame(_) => "broken_frame",
             Self::Unreadable(_) => "unreadable",
             Self::TooLarge(_) => "too_large",

@@ -87,8 +87,8 @@ mod zstd;
 
 pub use error::{ImportError, SourceLimit};
 pub use model::{
-    ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, first_words,
-    is_summary, turns,
+    ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, is_summary,
+    turns,
 };
 pub use output::SessionSink;
 #[cfg(feature = "store")]

@@ -48,9 +48,6 @@ pub(crate) const DATABASE_COPIES_MAX: usize = 5;
 /// Lines of a chat among which one may be no message.
 pub(crate) const OTHER_LINES_SHARE: usize = 10;
 
-/// Characters of the first words of a session.
-pub(crate) const FIRST_WORDS_CHARS_MAX: usize = 80;
-
 /// Bytes of the id of a message and of a thread.
 pub(crate) const ID_BYTES_MAX: usize = 512;
 

@@ -26,8 +26,8 @@ pub(crate) struct JsonLines {
 pub(crate) enum FileLine {
     /// The line is JSON.
     Json(Json),
-    /// The line is not JSON; the last line is torn if no newline ends it.
-    Broken { raw: String, is_torn: bool },
+    /// The line is not JSON, or has a number that is too large; with the kind under which it is counted.
+    Broken { raw: String, kind: &'static str },
     /// The line, or the rest of the file, cannot be read.
     Fault(SourceFault),
 }
@@ -127,7 +127,13 @@ impl JsonLines {
             }
             let line = match json::parse(text) {
                 Ok(json) => FileLine::Json(json),
-                Err(SourceFault::NotJson) => FileLine::Broken { raw: text.to_owned(), is_torn: !is_ended },
+                // No newline ends a torn line.
+                Err(SourceFault::NotJson) if !is_ended => {
+                    FileLine::Broken { raw: text.to_owned(), kind: "torn_last_line" }
+                }
+                Err(fault @ (SourceFault::NotJson | SourceFault::NumberRange)) => {
+                    FileLine::Broken { raw: text.to_owned(), kind: fault.kind() }
+                }
                 Err(fault) => FileLine::Fault(fault),
             };
             return Some((self.number, line));
@@ -145,8 +151,7 @@ impl JsonLines {
             let place = format!("{place}:{number}");
             match line {
                 FileLine::Json(json) => return Ok(Some((number, json))),
-                FileLine::Broken { raw, is_torn: true } => out.unknown("torn_last_line", place, raw)?,
-                FileLine::Broken { raw, is_torn: false } => out.unknown("not_json", place, raw)?,
+                FileLine::Broken { raw, kind } => out.unknown(kind, place, raw)?,
                 FileLine::Fault(fault) => out.fault(fault, place)?,
             }
         }

@@ -1,6 +1,7 @@
 //! The receiver of sessions and of records that were not understood.
 
 use crate::error::{ImportError, SourceFault};
+use crate::json;
 use crate::model::{SourceKind, SourceSession, UnknownRecord};
 
 /// The receiver of sessions and unknown records. Parents come before their forks and before the sessions that they
@@ -83,7 +84,7 @@ impl<'a> ReadOutput<'a> {
         place: impl Into<String>,
         raw: impl Into<String>,
     ) -> Result<(), ImportError> {
-        self.record(UnknownRecord::new(kind, place, raw))
+        self.record(UnknownRecord::new(kind, place, json::restored(raw.into())))
     }
 
     fn record(&mut self, mut record: UnknownRecord) -> Result<(), ImportError> {
@@ -96,7 +97,7 @@ impl<'a> ReadOutput<'a> {
     pub(crate) fn fault(&mut self, fault: SourceFault, place: impl Into<String>) -> Result<(), ImportError> {
         let kind = fault.kind();
         let (raw, limit) = match fault {
-            SourceFault::NotJson => (String::new(), None),
+            SourceFault::NotJson | SourceFault::NumberRange => (String::new(), None),
             SourceFault::Frame(reason) | SourceFault::Unreadable(reason) => (reason, None),
             SourceFault::TooLarge(limit) => (limit.to_string(), Some(limit)),
         };

@@ -281,7 +281,9 @@ impl FileGroups {
 fn unrecognised(file: &SourceFile, fault: Option<SourceFault>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     match fault {
         Some(fault @ (SourceFault::TooLarge(_) | SourceFault::Unreadable(_))) => out.whole_fault(fault, &file.name),
-        Some(SourceFault::NotJson | SourceFault::Frame(_)) | None => out.whole("unrecognised_file", &file.name),
+        Some(SourceFault::NotJson | SourceFault::NumberRange | SourceFault::Frame(_)) | None => {
+            out.whole("unrecognised_file", &file.name)
+        }
     }
 }
 

@@ -115,7 +115,8 @@ impl FormatWriter for LangChainWriter {
 }
 
 /// The messages of OpenAI's Chat Completions API, `{"role": "user", "content": ".."}`. The format cannot express ids,
-/// metadata, token usage and artifacts. A text stays a text and a list of blocks a list.
+/// metadata, token usage and artifacts. A text stays a text and a list of blocks a list. A message with calls is read
+/// without content too, and written with an empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenAiFormat;
 
@@ -124,7 +125,14 @@ impl MessageFormat for OpenAiFormat {
         "openai"
     }
 
-    fn read(&self, item: Value, _: &mut DefaultSource<'_>) -> Result<Vec<Message>, MessageError> {
+    fn read(&self, mut item: Value, _: &mut DefaultSource<'_>) -> Result<Vec<Message>, MessageError> {
+        // A message with calls need not have content.
+        if let Value::Map(members) = &mut item
+            && !members.contains_key("content")
+            && ["tool_calls", "function_call"].iter().any(|calls| members.get(*calls).is_some_and(truthy))
+        {
+            members.insert("content".to_owned(), Value::Null);
+        }
         Message::try_from(MessageLike::from(item)).map(|message| vec![message])
     }
 
@@ -267,6 +275,21 @@ mod tests {
         let mut ids = IdSource::from_seed(1);
         let written = OpenAiFormat.writer().push(message.clone(), &mut DefaultSource::new(&SystemClock, &mut ids));
         (Value::List(written.items).to_json(), written.left_out)
+    }
+
+    #[test]
+    fn a_message_with_calls_needs_no_content() {
+        let mut ids = IdSource::from_seed(1);
+        let calls = json!([{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"n\": [1]}"}}]);
+        let mut read =
+            |item: serde_json::Value| OpenAiFormat.read(item.into(), &mut DefaultSource::new(&SystemClock, &mut ids));
+        let message = read(json!({"role": "assistant", "tool_calls": calls})).unwrap().remove(0);
+        assert_eq!((message.kind(), message.tool_calls()[0].name.as_str()), ("ai", "f"));
+        let calls = json!([{"type": "function", "id": "c", "function": {"name": "f", "arguments": "{\"n\": [1]}"}}]);
+        assert_eq!(openai(&message).0, json!([{"role": "assistant", "tool_calls": calls, "content": ""}]));
+        for without in [json!({"role": "assistant"}), json!({"role": "assistant", "tool_calls": []})] {
+            assert!(read(without).is_err(), "it says nothing");
+        }
     }
 
     #[test]

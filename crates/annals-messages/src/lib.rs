@@ -80,6 +80,7 @@ mod dict_json;
 mod envelope;
 mod error;
 mod filter;
+mod first_words;
 mod formats;
 #[doc(hidden)]
 pub mod internal;
@@ -124,6 +125,7 @@ pub use dict_json::messages_from_json;
 pub use envelope::{dumpd, load};
 pub use error::{ErrorClass, MessageError};
 pub use filter::{FilterOptions, TypeFilter, filter_messages};
+pub use first_words::first_words;
 pub use formats::{FormatOutput, FormatWriter, LangChainFormat, MessageFormat, OpenAiFormat};
 pub use internal::text::JsonError;
 pub use like::MessageLike;

@@ -167,7 +167,7 @@ pub(crate) enum Verb {
     Threads(ThreadsArgs),
     /// Show the history of a thread as a tree, newest first
     Log(LogArgs),
-    /// Show the branches of a thread and the threads that were forked from it
+    /// Show the branches of a thread, the threads forked from it, and those that its agent started
     Tree(TreeArgs),
     /// List the tasks of a thread: state, times, error
     Steps(ThreadListArgs),

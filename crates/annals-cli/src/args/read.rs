@@ -146,6 +146,9 @@ pub(crate) struct StatsArgs {
     /// Show at most N sums (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 0, requires = "by")]
     pub(crate) limit: usize,
+    /// Count the newest N checkpoints of the log, by channel the heads of their threads (0: all)
+    #[arg(long, value_name = "N", default_value_t = 5_000, requires = "by")]
+    pub(crate) last: u64,
 }
 
 impl StatsArgs {

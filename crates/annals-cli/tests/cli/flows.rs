@@ -215,3 +215,45 @@ fn a_workflow_is_drawn_in_four_formats() {
     let svg = bench.text(&["graph", &file, "--format", "svg"]);
     assert!(svg.starts_with("<svg ") && svg.contains(">merge</text>") && svg.ends_with("</svg>\n"), "{svg}");
 }
+
+#[test]
+fn an_answer_is_read_as_the_type_that_the_node_asks_for() {
+    let bench = Bench::new();
+    let text = "channels = { size = 'last', tag = 'last', ok = 'last' }\n\
+                [nodes.size]\nask = 'size?'\nchoices = ['small', 12]\ninto = 'size'\n\
+                [nodes.tag]\nafter = 'size'\nask = 'tag?'\nanswer = 'text'\ninto = 'tag'\n\
+                [nodes.ok]\nafter = 'tag'\nask = 'ok?'\nanswer = 'boolean'\ninto = 'ok'\n";
+    fs::write(bench.path("ask.toml"), text).unwrap();
+    let run = |more: &[&str]| bench.annals(&[&["run", "ask.toml"], more].concat());
+    let waiting = run(&[]);
+    assert!(stderr(&waiting).contains("--answer VALUE: small, 12"), "{}", stderr(&waiting));
+    let refused = run(&["--answer", "large"]);
+    let told = "the resume value for channel `size` must be one of \"small\", 12, but is a text of 5 characters";
+    assert!(code(&refused) == 2 && stderr(&refused).contains(told), "{}", stderr(&refused));
+    assert_eq!(code(&run(&["--answer", "12"])), 1);
+    // A text of digits stays a text, with the file and without it.
+    bench.text(&["answer", "ask", "12"]);
+    assert_eq!(code(&run(&[])), 1);
+    let refused = bench.annals(&["answer", "ask", "perhaps"]);
+    assert!(code(&refused) == 2 && stderr(&refused).contains("true or false"), "{}", stderr(&refused));
+    let refused = run(&["--answer", "1e400"]);
+    assert!(stderr(&refused).contains("--answer: the number 1e400 is larger than"), "{}", stderr(&refused));
+    assert_eq!(bench.json(&["pending"])["pending"].as_array().unwrap().len(), 1, "the interrupt stays open");
+    let done = run(&["--answer", "yes", "--json"]);
+    assert_eq!(lines(&done).1["state"], json!({ "size": 12, "tag": "12", "ok": true }));
+}
+
+#[test]
+fn the_lines_of_a_list_name_their_items() {
+    let bench = Bench::new();
+    let text = "channels = { hosts = 'last', out = 'last' }\ninput = { hosts = ['a', { name = 'b' }] }\n\
+                [nodes.ping]\neach = 'hosts'\nrun = 'true'\ninto = 'out'\n";
+    fs::write(bench.path("list.toml"), text).unwrap();
+    let shown = bench.text(&["run", "list.toml"]);
+    for line in ["started   ping", "started   ping  a", "finished  ping  {\"name\":\"b\"}", "finished  ping"] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+    let (events, _) = lines(&bench.annals(&["run", "list.toml", "--thread", "other", "--json"]));
+    let items: Vec<&Json> = events.iter().map(|event| &event["item"]).collect();
+    assert!(items.contains(&&json!({ "name": "b" })) && items.contains(&&Json::Null), "{items:?}");
+}

@@ -107,6 +107,14 @@ fn threads_are_shown_under_their_first_words_and_beside_their_parents() {
     let table = bench.text(&["threads"]);
     assert!(table.contains("PARENT") && table.contains("Let a helper look."), "{table}");
 
+    // The tree has the helper below the thread whose agent started it.
+    let tree = bench.json(&["tree", parent["thread"].as_str().unwrap()])["threads"].clone();
+    let shown = |at: usize| (&tree[at]["thread"], &tree[at]["depth"], &tree[at]["parent"]);
+    assert_eq!(shown(0), (&parent["thread"], &json!(0), &json!(null)));
+    assert_eq!(shown(1), (&helper["thread"], &json!(1), &helper["parent"]));
+    let text = bench.text(&["tree", parent["thread"].as_str().unwrap()]);
+    assert!(text.lines().nth(1).unwrap().contains("  sub, call toolu_"), "{text}");
+
     // Threads of other programs than these have first words as well, and no parent.
     let other = Bench::new();
     fs::write(other.path("trip.json"), r#"[{"type": "human", "content": "Where  is\nBern?"}]"#).unwrap();

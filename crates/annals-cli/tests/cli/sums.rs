@@ -102,3 +102,29 @@ fn sums_are_those_of_the_log() {
     assert_eq!(sums(&bench, "thread,model")[0], "one,m-1,1,,100,10,0.0,10.0");
     assert_eq!(code(&bench.annals(&["stats", "--by", "channel,day"])), 2);
 }
+
+#[test]
+fn the_newest_checkpoints_are_counted_unless_all_are_asked_for() {
+    let bench = Bench::new();
+    let store = Store::open(bench.path("store.db")).unwrap();
+    for n in 0..6 {
+        let thread = store.thread(format!("t{}", n / 2)).unwrap();
+        let said = Message::ai("hi").with_usage(Usage::new(100, 10));
+        thread.write().set("n", n).append("messages", [said]).commit().unwrap();
+    }
+    drop(store);
+    let stats = |by: &str, last: &str| {
+        let document = bench.json(&["stats", "--by", by, "--last", last]);
+        let counts = document["sums"].as_array().unwrap().iter().map(|sum| sum["count"].as_u64().unwrap());
+        (counts.collect::<Vec<_>>(), document["older"] == true)
+    };
+    assert_eq!(stats("day", "0"), (vec![6], false));
+    assert_eq!(stats("day", "9"), (vec![6], false));
+    assert_eq!(stats("day", "3"), (vec![3], true));
+    assert_eq!(stats("thread", "3"), (vec![1, 2], true));
+    assert_eq!(stats("channel", "2"), (vec![2, 1], true));
+    assert_eq!(stats("node", "3"), (vec![0], true));
+    let note = stderr(&bench.annals(&["stats", "--by", "day", "--last", "3"]));
+    assert!(note.contains("of the newest 3 checkpoints; --last 0 counts all"), "{note}");
+    assert_eq!(code(&bench.annals(&["stats", "--last", "3"])), 2);
+}

@@ -178,7 +178,13 @@ fn integers_past_64_bits_are_stored_with_all_digits() {
     }
     let refused = bench.annals(&["update", "b", "--set", &format!("n={}", "9".repeat(5_000))]);
     assert_eq!(code(&refused), 2);
-    assert!(stderr(&refused).contains("more digits"), "{}", stderr(&refused));
+    let told = "n: the number 9999999999999999999999999999999999999... has more than 4300 digits; nothing was stored";
+    assert!(stderr(&refused).contains(told), "{}", stderr(&refused));
+    for (channel, value) in [("n", "1e400"), ("m", "{\"a\": [1e400]}")] {
+        let refused = bench.annals(&["update", "b", "--set", &format!("{channel}={value}")]);
+        let told = format!("{channel}: the number 1e400 is larger than 1.79");
+        assert!(code(&refused) == 2 && stderr(&refused).contains(&told), "{}", stderr(&refused));
+    }
 
     fs::write(bench.path("w.toml"), "channels = { n = 'last', x = 'last' }\n[nodes.ask]\nask = 'ok?'\ninto = 'x'\n")
         .unwrap();
@@ -210,4 +216,19 @@ fn an_import_that_stores_nothing_leaves_no_new_store_behind() {
     for name in ["half.db", "lenient.db"].map(|name| bench.path(name)).iter().filter(|path| path.exists()) {
         assert!(!annals::store::Store::open(name).unwrap().threads().unwrap().is_empty());
     }
+}
+
+#[test]
+fn a_call_without_content_is_imported_and_exported_as_a_call() {
+    let bench = Bench::new();
+    let call = r#"{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"rain","arguments":"{\"n\":18446744073709551616}"}}]}"#;
+    fs::write(bench.path("log.jsonl"), format!("{{\"role\":\"user\",\"content\":\"hi\"}}\n{call}\n")).unwrap();
+    let imported = bench.json(&["import", "log.jsonl", "--name", "x", "--format", "openai"]);
+    assert_eq!((&imported["messages"], &imported["not_understood"]["count"]), (&json!(2), &json!(0)));
+    let messages = bench.json(&["show", "x", "--messages", "9"])["messages"].clone();
+    assert_eq!(messages[1]["tool_calls"][0]["args"], json!({ "n": { "$int": "18446744073709551616" } }));
+    let exported: serde_json::Value =
+        serde_json::from_str(&bench.text(&["export", "x", "--format", "openai"])).unwrap();
+    assert_eq!((&exported[1]["role"], &exported[1]["content"]), (&json!("assistant"), &json!("")));
+    assert_eq!(exported[1]["tool_calls"][0]["function"]["arguments"], "{\"n\": 18446744073709551616}");
 }

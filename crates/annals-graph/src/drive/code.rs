@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::base::limits::GRAPH_CODE_STEPS;
 use crate::error::Error;
-use crate::exec::{Head, RunError, RunStart, verify_due};
+use crate::exec::{Head, RunError, RunStart, verify_due, verify_joins};
 use crate::graph::{Graph, GraphCode};
 use crate::history::Thread;
 use crate::store::Source;
@@ -28,11 +28,11 @@ pub(super) fn with_code(metadata: Option<&str>, graph: &Graph) -> Option<String>
     Some(Json::Object(members).to_string())
 }
 
-/// Verifies that a graph can continue a run: it has the nodes that are due, also at an `addressed` checkpoint, and it
-/// is the one that began the run, unless the run allows another one.
+/// Verifies that a graph can continue a run: it has the nodes that are due, also at an `addressed` checkpoint, and,
+/// unless the run allows another graph, the joins that were reached, and it is the one that began the run.
 ///
 /// # Errors
-/// [`RunError::DueNodeMissing`]; as [`verify_code`].
+/// [`RunError::DueNodeMissing`], [`RunError::JoinMissing`]; as [`verify_code`].
 pub(super) fn verify_graph(
     graph: &Graph,
     thread: &Thread,
@@ -41,7 +41,11 @@ pub(super) fn verify_graph(
     (addressed, allows_changes): (bool, bool),
 ) -> Result<(), Error> {
     verify_due(graph, head, start, !addressed)?;
-    if addressed || allows_changes { Ok(()) } else { verify_code(graph, thread, head, start) }
+    if allows_changes {
+        return Ok(());
+    }
+    verify_joins(graph, head, start)?;
+    if addressed { Ok(()) } else { verify_code(graph, thread, head, start) }
 }
 
 /// Verifies that a graph with a version continues a run that the same one began.

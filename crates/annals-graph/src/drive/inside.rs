@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::{Clock, IdSource, SystemClock};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Request, RunError, RunStart, verify_due};
+use crate::exec::{EventMask, Head, Machine, Request, RunError, RunStart, verify_due, verify_joins};
 use crate::graph::{
     CompiledGraph, Graph, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult, StartNode, Takes, Work,
 };
@@ -80,6 +80,9 @@ fn begin_on(
     };
     if let Some(head) = &head {
         verify_due(graph, head, &start, true)?;
+        if !context.scope().allows_changes {
+            verify_joins(graph, head, &start)?;
+        }
     }
     let (saving, held) = {
         let mut session = host.session.lock();

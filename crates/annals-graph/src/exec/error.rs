@@ -254,6 +254,27 @@ pub enum RunError {
         /// The nodes that the graph has.
         known: Vec<String>,
     },
+    /// Some nodes have reached a join that the graph does not have: it was changed since, or one of the nodes. Nothing
+    /// was run or stored. The run goes on with a graph that has the join; else it can be restarted from an older
+    /// checkpoint or cancelled, a new input abandons it, and
+    /// [`Run::allow_changed_graph`](crate::Run::allow_changed_graph) continues it without the join.
+    #[error(
+        "{} reached the join before node {node:?}, and graph {graph:?} does not have that join{}. Give the nodes their \
+         names and edges back, restart the run from an older checkpoint, cancel it, or continue it without the join \
+         with Run::allow_changed_graph",
+        quoted(arrived),
+        lacking(missing)
+    )]
+    JoinMissing {
+        /// The name of the graph.
+        graph: String,
+        /// The node that the join makes due.
+        node: String,
+        /// The nodes that have reached the join.
+        arrived: Vec<String>,
+        /// The nodes of the join that the graph does not have.
+        missing: Vec<String>,
+    },
     /// The idempotency key of a run cannot be used. Nothing was run.
     #[error("the idempotency key of the run cannot be used: {reason}")]
     BadKey {
@@ -391,6 +412,7 @@ impl RunError {
             | Self::BadKey { .. }
             | Self::GraphChanged { .. }
             | Self::DueNodeMissing { .. }
+            | Self::JoinMissing { .. }
             | Self::InvalidResumeValue(_)
             | Self::NoCache
             | Self::NoThread
@@ -414,6 +436,10 @@ fn given(found: bool) -> &'static str {
 
 fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn lacking(nodes: &[String]) -> String {
+    if nodes.is_empty() { String::new() } else { format!(": it lacks node {}", quoted(nodes)) }
 }
 
 /// Describes the limit that was exceeded.

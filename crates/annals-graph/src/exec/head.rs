@@ -49,6 +49,8 @@ pub(crate) struct Head {
     pub(crate) recorded: Vec<TaskId>,
     /// The nodes of these tasks, of a head that was read from the store: the graph may have changed since.
     pub(crate) due: Vec<Arc<str>>,
+    /// The joins that some of their nodes have reached since the last input, and which the graph does not have.
+    pub(crate) lost_joins: Vec<LostJoin>,
     /// The stored writes of its tasks.
     pub(crate) pending: Vec<PendingWrites>,
     /// The lists that began as lists of the parent graph, and where these are stored.
@@ -65,6 +67,14 @@ pub(crate) struct HeadCheckpoint {
     pub(crate) id: CheckpointId,
     pub(crate) step: i64,
     pub(crate) source: Source,
+}
+
+/// A join that was stored by a graph before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LostJoin {
+    pub(crate) channel: Arc<str>,
+    /// The nodes that have reached it.
+    pub(crate) arrived: Vec<String>,
 }
 
 /// Stored writes of one task.
@@ -170,6 +180,7 @@ impl Head {
             updated: None,
             recorded: Vec::new(),
             due: Vec::new(),
+            lost_joins: Vec::new(),
             pending: Vec::new(),
             shared: Vec::new(),
             stored_whole: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::NULL_TASK;
 use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
-use crate::graph::{Graph, NodeOutput, SendTo, TimeoutPolicy};
+use crate::graph::{Graph, JOIN_CHANNEL, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{BoxWrite, FieldKind, ListLoader, StateError, Writes};
 use crate::store::{ChannelRecord, ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 use crate::task::{Attempt, Interrupt};
@@ -13,8 +13,8 @@ use crate::task::{Attempt, Interrupt};
 use super::begin::resume_values_by_id;
 use super::error::RunError;
 use super::head::{
-    ATTEMPT, DeltaBase, GIVEN, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites,
-    RESUME,
+    ATTEMPT, DeltaBase, GIVEN, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, LostJoin, PendingWrite,
+    PendingWrites, RESUME,
 };
 use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
@@ -62,9 +62,12 @@ impl<'a> Loader<'a> {
                 self.value(*number, &channel.value)?;
             }
         }
+        let input = graph.input() as usize;
+        // An older arrival was left behind by a run before.
+        let newer = record.channels.iter().filter(|channel| channel.version > self.head.versions[input]);
+        self.head.lost_joins = newer.filter_map(|channel| lost_join(graph, channel)).collect();
         self.seen(record);
         self.head.updated = updated(graph, record);
-        let input = graph.input() as usize;
         self.needs_input &= self.head.versions[input] > self.head.input_seen;
         Ok(())
     }
@@ -206,6 +209,18 @@ impl<'a> Loader<'a> {
         self.finish_list();
         self.head
     }
+}
+
+/// Returns a join of another graph that some of its nodes have reached.
+fn lost_join(graph: &Graph, channel: &ChannelRecord) -> Option<LostJoin> {
+    let ChannelValue::Value(payload) = &channel.value else { return None };
+    if !channel.channel.starts_with(JOIN_CHANNEL) || graph.by_channel.contains_key(&channel.channel) {
+        return None;
+    }
+    // A field of another graph may have such a name, and any value.
+    let (names, _) = super::defer::barrier(decode_bytes(payload.codec, &payload.data).ok()?);
+    let arrived: Vec<String> = names.to().ok()?;
+    (!arrived.is_empty()).then(|| LostJoin { channel: Arc::clone(&channel.channel), arrived })
 }
 
 impl Head {

@@ -55,7 +55,7 @@ pub(crate) use call::{
     call_result, call_start, close_call, known_call, next_attempt, open_call, shown_result, sleeps_before,
     still_asleep, versions_write,
 };
-pub(crate) use due::verify_due;
+pub(crate) use due::{verify_due, verify_joins};
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, RunStart, Status};
 pub(crate) use exit::Saving;

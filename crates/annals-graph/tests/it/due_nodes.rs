@@ -202,3 +202,59 @@ fn a_worker_stops_claiming_a_run_whose_due_node_its_graph_lacks_and_says_why() {
     assert_eq!(Worker::new(&store).register(&old).run_until_idle().unwrap().continued, 1);
     assert_eq!((answered.info().unwrap().status(), log.take()), (&ThreadStatus::Done, vec!["pay".to_owned()]));
 }
+
+/// A graph whose node `last` joins one that has ended and `b`, which follows an interrupt.
+fn joining(first: &str, log: &Log) -> Graph {
+    graph()
+        .node(first, note(log, "first"))
+        .node("ask", ask)
+        .node("b", note(log, "b"))
+        .node("last", note(log, "last"))
+        .edge(START, first)
+        .edge(START, "wait")
+        .node("wait", |_: &DynState| Ok(()))
+        .edge("wait", "ask")
+        .edge("ask", "b")
+        .join([first, "b"], "last")
+        .compile()
+        .unwrap()
+}
+
+#[apply(each_backend)]
+fn a_renamed_node_that_has_reached_a_join_is_named_with_the_join() {
+    let (log, thread) = (Log::default(), new_thread());
+    let (old, new) = (joining("first", &log), joining("renamed", &log));
+    old.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap();
+    let head = thread.head().unwrap();
+    for error in [
+        new.invoke(&thread, Command::resume(true)).unwrap_err(),
+        new.invoke(&thread, Input::Continue).unwrap_err(),
+        new.invoke(head.as_ref().unwrap(), Input::Continue).unwrap_err(),
+    ] {
+        let Some(RunError::JoinMissing { node, arrived, missing, .. }) = error.as_run() else { panic!("{error:?}") };
+        assert_eq!((node.as_str(), &arrived[..], &missing[..]), ("last", &["first".to_owned()][..], &arrived[..]));
+        let message = error.to_string();
+        assert!(message.contains("\"first\" reached the join before node \"last\""), "{message}");
+        assert!(message.contains("it lacks node \"first\""), "{message}");
+    }
+    assert_eq!(thread.head().unwrap(), head);
+    old.invoke(&thread, Command::resume(true)).unwrap();
+    assert_eq!(log.take(), ["first", "b", "last"]);
+
+    // A run that allows it goes on without the join.
+    let thread = new_thread();
+    old.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap();
+    let allowed = new.run(&thread).allow_changed_graph(true).invoke(Command::resume(true)).unwrap();
+    assert_eq!((allowed.interrupts(), log.take()), (&[][..], vec!["first".to_owned(), "b".to_owned()]));
+}
+
+#[apply(each_backend)]
+fn an_arrival_of_a_run_before_the_last_input_is_not_missed() {
+    let (log, thread) = (Log::default(), new_thread());
+    let (old, new) = (joining("first", &log), joining("renamed", &log));
+    old.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap();
+    // The new input abandons the run whose node has reached the join.
+    new.invoke(&thread, DynUpdate::new().set("n", 2)).unwrap();
+    new.invoke(&thread, Command::resume(true)).unwrap();
+    assert_eq!(log.take(), ["first", "first", "b", "last"]);
+}

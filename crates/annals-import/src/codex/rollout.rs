@@ -427,7 +427,7 @@ impl CodexState {
             "web_search_call" => self.named_call(record, "web_search", &item["action"]),
             "tool_search_call" => match &item["arguments"] {
                 Json::String(text) => {
-                    let args = serde_json::from_str(text).unwrap_or_else(|_| item["arguments"].clone());
+                    let args = json::parse(text).unwrap_or_else(|_| item["arguments"].clone());
                     self.named_call(record, "tool_search", &args);
                 }
                 args => self.named_call(record, "tool_search", args),

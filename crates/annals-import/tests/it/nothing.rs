@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use annals::message::first_words;
 use annals::prelude::*;
-use annals_import::{ImportSummary, Importer, first_words};
+use annals_import::{ImportSummary, Importer};
 use serde_json::{Value as Json, json};
 
 use crate::fixtures::read;
@@ -337,4 +338,35 @@ fn a_chain_of_results_before_their_calls_is_put_in_order() {
     ];
     let (_, document) = imported(&[("log.jsonl", lines(&records))]);
     assert_eq!(texts(&document["threads"][0]), ["go", "nobody", "calls", "b", "a"]);
+}
+
+#[test]
+fn integers_past_64_bits_keep_their_digits_and_numbers_without_an_end_are_counted() {
+    let digits = "18446744073709551616";
+    let in_text = format!(
+        "{{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{{\"id\":\"c\",\"type\":\"function\",\
+         \"function\":{{\"name\":\"f\",\"arguments\":\"{{\\\"n\\\": [{digits}]}}\"}}}}]}}"
+    );
+    let in_object = format!(
+        "{{\"uuid\":\"u\",\"parentUuid\":null,\"sessionId\":\"s\",\"type\":\"assistant\",\"message\":{{\"role\":\"assistant\",\
+         \"content\":[{{\"type\":\"tool_use\",\"id\":\"c\",\"name\":\"f\",\"input\":{{\"n\":[{digits}]}}}}]}}}}"
+    );
+    for (name, content) in [
+        ("log.jsonl", format!("{in_text}\n")),
+        ("log.json", format!("[{in_text}]")),
+        ("session.jsonl", format!("{in_object}\n")),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(name), content).unwrap();
+        let store = Store::memory();
+        Importer::new(&store).run(folder.path()).unwrap();
+        let thread = store.threads().unwrap().remove(0);
+        let messages = store.thread(thread.id.as_str()).unwrap().head().unwrap().unwrap();
+        let messages = messages.messages("messages", annals::store::ItemRange::All).unwrap();
+        let n = messages[0].tool_calls()[0].args["n"].as_list().unwrap()[0].clone();
+        assert_eq!(n.big_integer(), Some(digits), "{name}");
+    }
+    let user = |content: &str| format!("{{\"role\":\"user\",\"content\":\"hi\",\"n\":{content}}}\n");
+    let (summary, _) = imported(&[("log.jsonl", user("1") + &user("1e400") + &user("2"))]);
+    assert_eq!((summary.messages, summary.not_understood.get("number_too_large")), (2, Some(&1)), "{summary:?}");
 }

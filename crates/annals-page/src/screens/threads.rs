@@ -38,6 +38,8 @@ struct ThreadRow {
     /// The timestamps of the newest checkpoints.
     times: Vec<Timestamp>,
     short: String,
+    /// The first words of a thread without a title.
+    first_words: Option<String>,
 }
 
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
@@ -113,7 +115,10 @@ fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadRow, Refusal> {
     let at = ids.iter().position(|id| *id == info.head());
     let short = at.map_or_else(|| info.head().to_string(), |at| shorts[at].clone());
     let times = records.iter().map(|record| record.created_at).collect();
-    Ok(ThreadRow { info, size, head, times, short })
+    // A damaged message does not end a listing.
+    let words = |info: &ThreadInfo| screen.store.thread(info.id().as_str())?.at(info.head())?.first_words();
+    let first_words = if info.title().is_none() { words(&info).unwrap_or_default() } else { None };
+    Ok(ThreadRow { info, size, head, times, short, first_words })
 }
 
 fn facets(screen: &Screen<'_>, html: &mut Html) {
@@ -164,8 +169,8 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
     for row in rows {
         let id = row.info.id().as_str();
         html.open("tr", &[("data-row", "")]).open("td", &[]);
-        let title = row.info.title().unwrap_or(id);
-        html.link(&address::thread(id), &shortened(title, 80));
+        let title = row.info.title().or(row.first_words.as_deref());
+        html.link(&address::thread(id), &shortened(title.unwrap_or(id), 80));
         let facts = row.info.facts();
         if facts.is_paused {
             html.literal(" ").classed("span", "tag", "paused");
@@ -173,7 +178,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
         if let Some(partial) = row.info.partial() {
             html.literal(" ").classed("span", "tag", &partial.to_string());
         }
-        if row.info.title().is_some() {
+        if title.is_some() {
             html.literal(" ").classed("span", "dim", &shortened(id, 40));
         }
         if let Some(project) = &facts.project {
@@ -247,6 +252,7 @@ fn document(row: &ThreadRow) -> Json {
     json!({
         "thread": row.info.id().as_str(),
         "title": facts.title,
+        "first_words": row.first_words,
         "project": facts.project,
         "labels": facts.labels,
         "archived": facts.is_archived,

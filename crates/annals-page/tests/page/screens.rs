@@ -115,14 +115,17 @@ fn threads_are_listed_with_facets_and_pages() {
     let store = Store::memory();
     trip(&store);
     for n in 0..60 {
-        store.thread(format!("other {n:02}")).unwrap().append("messages", [Message::human("hi")]).unwrap();
+        let said = Message::human(format!("Where is\n hotel {n:02}?"));
+        store.thread(format!("other {n:02}")).unwrap().append("messages", [said]).unwrap();
     }
     let page = page_of(&store);
     let first = html(&page, "/");
-    assert!(first.contains(">other 59</a>") && !first.contains(">other 05</a>"), "{first}");
+    assert!(first.contains(">other 59<") && !first.contains(">other 05<"), "{first}");
+    assert!(first.contains(">Where is hotel 59?</a>"), "the first words stand for a title: {first}");
+    assert_eq!(document(&page, "/.json")["threads"][0]["first_words"], "Where is hotel 59?");
     let next = first.split("href=\"/?after=").nth(1).unwrap().split('"').next().unwrap();
     let second = html(&page, &format!("/?after={next}"));
-    assert!(second.contains("Bern in May") && second.contains(">other 05</a>") && !second.contains(">other 59</a>"));
+    assert!(second.contains("Bern in May") && second.contains(">other 05<") && !second.contains(">other 59<"));
     assert!(second.contains("<svg class=\"spark\"") && second.contains("$0.0040"));
     for query in ["project=travel", "label=spring", "title=bern", "status=done&title=bern"] {
         let found = document(&page, &format!("/.json?{query}"));
