@@ -1,5 +1,7 @@
 //! Errors of the saver.
 
+use std::path::PathBuf;
+
 use annals::store::StoreError;
 
 /// A call of the saver failed.
@@ -38,6 +40,22 @@ pub enum SaverError {
         /// The reason.
         reason: String,
     },
+    /// A database cannot be read. What was read of it before is stored.
+    #[error("{} cannot be read: {reason}", path.display())]
+    Source {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A database cannot be written, and was removed unless it had been there before.
+    #[error("{} cannot be written: {reason}", path.display())]
+    Target {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -54,6 +72,7 @@ impl SaverError {
             Self::Invalid { .. } => "ValueError",
             Self::Conflict { .. } => "Exception",
             Self::Unsupported { .. } => "NotImplementedError",
+            Self::Source { .. } | Self::Target { .. } => "OSError",
             Self::Store(error) => error.class(),
         }
     }
@@ -64,6 +83,8 @@ impl SaverError {
             Self::Invalid { .. } => "INVALID_ARGUMENT",
             Self::Conflict { .. } => "CONFLICT",
             Self::Unsupported { .. } => "UNSUPPORTED",
+            Self::Source { .. } => "UNREADABLE_SOURCE",
+            Self::Target { .. } => "UNWRITABLE_TARGET",
             Self::Store(error) => error.code(),
         }
     }

@@ -6,6 +6,7 @@
 //! | [`Config`], [`NewCheckpoint`], [`Tuple`] | the place of a checkpoint, a checkpoint to be stored, a stored one |
 //! | [`Typed`], [`NewValue`], [`NewItem`], [`StoredValue`] | values as LangGraph's serializer gives them |
 //! | [`PutHandle`] | a put that was submitted and not awaited |
+//! | [`import_sqlite`], [`export_sqlite`] | the databases of LangGraph's SQLite saver, read and written |
 //! | [`ListQuery`], [`Listing`], [`DeltaHistory`] | listings, and the writes of delta channels |
 //!
 //! Invariants: a value comes back with the bytes that it was put with, and nothing in it is executed; a list is stored
@@ -44,12 +45,17 @@
 //! ```
 
 mod error;
+mod form;
 mod model;
+mod render;
 mod saver;
+mod sqlite;
 
 pub use error::{Result, SaverError};
+pub use form::WHOLE;
 pub use model::{
     Config, DeltaHistory, ListQuery, MSGPACK, NewCheckpoint, NewItem, NewValue, OnConflict, PendingWrite,
     PruneStrategy, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version,
 };
 pub use saver::{Listing, PutHandle, Saver};
+pub use sqlite::{ExportSummary, ImportSummary, RefusedRow, export_sqlite, import_sqlite, is_langgraph};

@@ -1,0 +1,10 @@
+//! The databases of LangGraph's SQLite saver, read and written.
+//!
+//! *Absent:* the meaning of a checkpoint; rows become [`NewCheckpoint`](crate::NewCheckpoint)s and come from
+//! [`Tuple`](crate::Tuple)s.
+
+mod export;
+mod import;
+
+pub use export::{ExportSummary, export_sqlite};
+pub use import::{ImportSummary, RefusedRow, import_sqlite, is_langgraph};
