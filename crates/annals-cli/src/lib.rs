@@ -27,6 +27,7 @@ mod heads;
 mod histories;
 mod interrupt;
 mod key;
+mod langgraph;
 mod lineage;
 mod lines;
 mod log;

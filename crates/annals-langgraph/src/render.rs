@@ -6,12 +6,13 @@
 //! another tag is `{"$typed": [tag, base64]}`.
 
 use annals_messages::{MessageLike, checkpoint_dumps, messages_from_dict};
+use annals_base::Value;
 use data_encoding::BASE64;
 use serde_json::{Map as JsonMap, Value as Json, json};
 
-use crate::form::JSON;
+use crate::form::{JSON, WHOLE};
 use crate::typed::length;
-use crate::{MSGPACK, StoredValue, Typed};
+use crate::{MSGPACK, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version};
 
 /// The depth of a value that is rendered; LangGraph's serializer writes no deeper one.
 const DEPTH_MAX: usize = 200;
@@ -252,5 +253,58 @@ fn constructed(map: &JsonMap<String, Json>) -> Option<Json> {
             Some(Typed::msgpack(checkpoint_dumps(&MessageLike::Message(message)).ok()?.bytes).to_json())
         }
         _ => None,
+    }
+}
+
+impl Tuple {
+    /// Returns the checkpoint as JSON: its ids, members, values and writes, with values as [`Typed::to_json`] gives
+    /// them.
+    pub fn to_json(&self) -> Json {
+        let version = |version: &Version| match version {
+            Version::Integer(number) => integer(i128::from(*number)),
+            Version::Float(number) => float(*number),
+            Version::Text(text) => json!(text),
+        };
+        let versions = |of: &SeenVersions| -> Json { of.iter().map(|(name, of)| (name.clone(), version(of))).collect() };
+        let seen: Json = self.seen.iter().map(|(node, seen)| (node.clone(), versions(seen))).collect();
+        let values: Json = self.values.iter().map(|(name, value)| (name.clone(), value.to_json())).collect();
+        let writes = self.writes.iter().map(|write| json!([write.task, &*write.channel, write.value.to_json()]));
+        let updated = match &self.updated {
+            UpdatedChannels::Names(names) => json!(names),
+            UpdatedChannels::Absent | UpdatedChannels::Unknown => Json::Null,
+        };
+        let mut json = json!({
+            "thread_id": self.config.thread,
+            "checkpoint_ns": self.config.namespace,
+            "checkpoint_id": self.config.checkpoint,
+            "parent_checkpoint_id": self.parent.as_ref().and_then(|parent| parent.checkpoint.as_deref()),
+            "metadata": of_value(&Value::Map(self.metadata.clone())),
+            "v": self.v,
+            "ts": self.ts,
+            "channel_versions": versions(&self.versions),
+            "versions_seen": seen,
+            "updated_channels": updated,
+            "channel_values": values,
+            "pending_writes": writes.collect::<Vec<_>>(),
+        });
+        if let [(name, whole)] = &*self.extra
+            && name == WHOLE
+        {
+            json["checkpoint"] = whole.to_json();
+        }
+        json
+    }
+}
+
+/// Renders a value of the engine, as metadata are.
+fn of_value(value: &Value) -> Json {
+    match value {
+        Value::Int(number) => integer(i128::from(*number)),
+        Value::UInt(number) => integer(i128::from(*number)),
+        Value::Float(number) => float(*number),
+        Value::Bytes(of) => bytes(of),
+        Value::List(items) => items.iter().map(of_value).collect(),
+        Value::Map(map) => map.iter().map(|(name, value)| (name.clone(), of_value(value))).collect(),
+        value => value.to_json(),
     }
 }

@@ -10,16 +10,20 @@ use std::path::Path;
 
 use annals::rusqlite::types::ValueRef;
 use annals::rusqlite::{self, Row};
+use annals::store::KvChange;
 use annals_base::{Map, Value};
 use annals_import::SourceDatabase;
 use serde_json::Value as Json;
 
+use super::items;
 use crate::{Config, NewCheckpoint, OnConflict, PutHandle, Result, Saver, SaverError, Typed};
 
 /// Puts that are under way at a time, so that many share a commit.
 const PUTS_MAX: usize = 512;
 /// Bytes of puts that are under way at a time.
 const PUT_BYTES_MAX: usize = 16 << 20;
+/// Changes of the key-value memory in a commit.
+const ITEMS_MAX: usize = 500;
 /// Rows that are named in a summary.
 const REFUSED_MAX: usize = 100;
 
@@ -35,6 +39,8 @@ pub struct ImportSummary {
     pub checkpoints_unchanged: u64,
     /// Writes of tasks that were read.
     pub writes: u64,
+    /// Items of the key-value memory.
+    pub items: u64,
     /// Rows that were not taken.
     pub refused: u64,
     /// The first 100 of them.
@@ -53,13 +59,17 @@ pub struct RefusedRow {
     pub reason: String,
 }
 
-/// Returns whether a database has the tables of the saver.
+/// Returns whether a database has the tables of LangGraph's SQLite saver, or of its key-value memory.
 pub fn is_langgraph(database: &SourceDatabase) -> bool {
+    has_checkpoints(database) || items::is_in(database)
+}
+
+fn has_checkpoints(database: &SourceDatabase) -> bool {
     let has = |table: &str, column: &str| database.columns(table).iter().any(|name| name == column);
     has("checkpoints", "checkpoint_ns") && has("checkpoints", "parent_checkpoint_id") && has("writes", "task_id")
 }
 
-/// Reads all threads of a database into the store of a saver. `progress` is told the summary so far after each
+/// Reads all threads of a database, and its key-value memory, into the store of a saver. `progress` is told the summary so far after each
 /// checkpoint.
 ///
 /// # Errors
@@ -81,7 +91,7 @@ pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&ImportSum
     fs::metadata(path).map_err(|error| broken(error.to_string()))?;
     let database = SourceDatabase::open_path(path).map_err(|error| broken(error.to_string()))?;
     if !is_langgraph(&database) {
-        return Err(broken("it has no tables `checkpoints` and `writes` of LangGraph's SQLite saver".into()));
+        return Err(broken("it has neither the tables `checkpoints` and `writes` nor the table `store` of LangGraph".into()));
     }
     let has_path = database.columns("writes").iter().any(|name| name == "task_path");
     let mut import = Import { saver, database: &database, has_path, under_way: VecDeque::new(), bytes_under_way: 0,
@@ -129,13 +139,56 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
         let connection = self.database.connection();
         // One state of the database, while the program that writes goes on.
         connection.execute_batch("BEGIN")?;
+        if has_checkpoints(self.database) {
+            self.threads()?;
+        }
+        if items::is_in(self.database) {
+            self.items()?;
+        }
+        connection.execute_batch("ROLLBACK")?;
+        Ok(())
+    }
+
+    fn threads(&mut self) -> Result<(), ImportFault> {
+        let connection = self.database.connection();
         let sql = "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes";
         let threads = connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>();
         for thread in threads? {
             self.thread(&thread)?;
             self.summary.threads += 1;
         }
-        connection.execute_batch("ROLLBACK")?;
+        Ok(())
+    }
+
+    /// Reads the key-value memory. An item that is there already is put again.
+    fn items(&mut self) -> Result<(), ImportFault> {
+        let backend = self.saver.store().backend();
+        let (mut changes, mut count) = (Vec::new(), 0);
+        items::each(self.database, |item| {
+            self.summary.source_bytes += item.bytes as u64;
+            match item.changes {
+                Err(reason) => self.note(item.place, &reason),
+                Ok(found) => {
+                    if let Err(error) = KvChange::validate(&found) {
+                        self.note(item.place, &error);
+                        return Ok(());
+                    }
+                    changes.extend(found);
+                    count += 1;
+                }
+            }
+            if changes.len() >= ITEMS_MAX {
+                backend.beside().commit_kv(&changes).map_err(SaverError::from)?;
+                changes.clear();
+                self.summary.items += std::mem::take(&mut count);
+                (self.progress)(&self.summary);
+            }
+            Ok::<_, ImportFault>(())
+        })?;
+        if !changes.is_empty() {
+            backend.beside().commit_kv(&changes).map_err(SaverError::from)?;
+        }
+        self.summary.items += count;
         Ok(())
     }
 
@@ -314,7 +367,7 @@ fn typed(row: &Row<'_>, tag: usize, value: usize) -> rusqlite::Result<Typed> {
     Ok(Typed::new(tag, bytes(row.get_ref(value)?).to_vec()))
 }
 
-fn bytes(value: ValueRef<'_>) -> &[u8] {
+pub(super) fn bytes(value: ValueRef<'_>) -> &[u8] {
     match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
         _ => &[],

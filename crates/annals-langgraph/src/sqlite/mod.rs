@@ -5,6 +5,7 @@
 
 mod export;
 mod import;
+mod items;
 
 pub use export::{ExportSummary, export_sqlite};
 pub use import::{ImportSummary, RefusedRow, import_sqlite, is_langgraph};
