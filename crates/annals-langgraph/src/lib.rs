@@ -14,7 +14,7 @@
 //! classes but messages.
 //!
 //! # Recipe: a turn of a chat
-//! ```no_run
+//! ```
 //! use annals::store::Store;
 //! use annals_langgraph::{Config, NewCheckpoint, NewItem, NewValue, OnConflict, Saver, StoredValue, Typed};
 //!
@@ -38,24 +38,39 @@
 //!
 //! let tuple = saver.tuple(&chat)?.expect("it was put");
 //! assert_eq!(tuple.parent, Some(first.clone()));
-//! assert_eq!(tuple.values, [("lines".into(), StoredValue::Items(vec![text("hi").bytes, text("hello").bytes]))]);
+//! assert_eq!(tuple.values, [("lines".into(), StoredValue::Items(vec![text("hi"), text("hello")]))]);
 //! assert_eq!(saver.tuple(&first)?.expect("it is stored").writes.len(), 1);
 //! # Ok(())
 //! # }
 //! ```
 
+mod aside;
+mod change;
 mod error;
 mod form;
+mod inner;
+mod list;
+mod listing;
+mod maintain;
 mod model;
+mod notes;
+mod place;
+mod put;
+mod read;
 mod render;
 mod saver;
 mod sqlite;
+mod state;
+mod typed;
+mod version;
+mod writes;
 
 pub use error::{Result, SaverError};
 pub use form::WHOLE;
+pub use listing::Listing;
 pub use model::{
     Config, DeltaHistory, ListQuery, MSGPACK, NewCheckpoint, NewItem, NewValue, OnConflict, PendingWrite,
     PruneStrategy, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version,
 };
-pub use saver::{Listing, PutHandle, Saver};
+pub use saver::{PutHandle, Saver};
 pub use sqlite::{ExportSummary, ImportSummary, RefusedRow, export_sqlite, import_sqlite, is_langgraph};

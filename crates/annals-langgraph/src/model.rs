@@ -196,8 +196,8 @@ pub struct Tuple {
 pub enum StoredValue {
     /// One value. A `null` comes back as the `msgpack` nil.
     Typed(Typed),
-    /// A list: its items as `msgpack`.
-    Items(Vec<Vec<u8>>),
+    /// A list, item by item: as one value, a `msgpack` array of them.
+    Items(Vec<Typed>),
 }
 
 /// A write of a task of a checkpoint.

@@ -1,47 +1,46 @@
-//! The operations of a saver.
+//! The handle of a saver, and of a put.
+//!
+//! *Absent:* the reads and the maintenance, which are in modules of their own.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use annals::store::{CommitHandle, Store};
+use annals::store::{CommitHandle, Store, StoreError};
 
-use crate::{
-    Config, DeltaHistory, ListQuery, NewCheckpoint, OnConflict, PruneStrategy, Result, SaverError, Tuple, Typed,
-    Version,
-};
+use crate::inner::Inner;
+use crate::place::Place;
+use crate::writes::{TaskWrites, write_index};
+use crate::{Config, NewCheckpoint, OnConflict, Result, SaverError, Typed, Version, version};
 
 /// The operations of LangGraph's `BaseCheckpointSaver` on a store. Cheap to clone; all clones share caches and
-/// buffered writes.
-#[derive(Clone, Debug)]
+/// buffered writes, which the last one stores when it is dropped.
+#[derive(Clone)]
 pub struct Saver(Arc<Inner>);
 
-#[derive(Debug)]
-struct Inner {
-    store: Store,
-}
-
-/// A put that was submitted. Await it, or wait for it.
-#[derive(Debug)]
+/// A put that was submitted. Await it, or wait for it: a put that lost a race is repeated then, or refused.
+#[must_use = "a put that is not waited for may be refused unseen"]
 pub struct PutHandle {
     config: Config,
     handle: CommitHandle,
+    /// The put, to be repeated if the log has moved on meanwhile.
+    put: Option<Box<SubmittedPut>>,
 }
 
-/// The tuples of a listing, read page by page. Nothing is locked between two of them.
-#[derive(Debug)]
-pub struct Listing {
-    _query: ListQuery,
-}
-
-fn unsupported<T>(feature: &'static str) -> Result<T> {
-    Err(SaverError::Unsupported { feature, reason: "it follows".into() })
+struct SubmittedPut {
+    saver: Saver,
+    parent: Config,
+    new: NewCheckpoint,
+    on_conflict: OnConflict,
+    /// The buffered writes that went along.
+    writes: Vec<TaskWrites>,
 }
 
 impl Saver {
     /// Makes a saver on a store.
     pub fn new(store: Store) -> Self {
-        Self(Arc::new(Inner { store }))
+        Self(Arc::new(Inner::new(store)))
     }
 
     /// Returns the store.
@@ -49,113 +48,95 @@ impl Saver {
         &self.0.store
     }
 
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
     /// Stores a checkpoint under its id and returns its config when it is durable. The `checkpoint` of `parent` is the
     /// parent, which need not be stored. A checkpoint that is stored under the id is replaced, and its writes are
     /// retained.
     ///
     /// # Errors
-    /// [`SaverError::Conflict`]; [`SaverError::Invalid`]; [`SaverError::Store`].
+    /// [`SaverError::Conflict`] if the parent was handed out as the newest checkpoint and is not the head any more;
+    /// [`SaverError::Invalid`]; [`SaverError::Store`].
     pub fn put(&self, parent: &Config, new: NewCheckpoint, on_conflict: OnConflict) -> Result<Config> {
-        self.submit_put(parent, new, on_conflict)?.wait()
+        self.0.put(parent, &new, on_conflict, true)?;
+        Ok(parent.at(new.id))
     }
 
-    /// Stores a checkpoint as [`Saver::put`], without waiting for the disk.
+    /// Stores a checkpoint as [`Saver::put`], without waiting for the disk. The next put can build on it at once.
     ///
     /// # Errors
     /// As [`Saver::put`]; those of the commit come from the handle.
-    pub fn submit_put(&self, _parent: &Config, _new: NewCheckpoint, _on_conflict: OnConflict) -> Result<PutHandle> {
-        unsupported("put")
+    pub fn submit_put(&self, parent: &Config, new: NewCheckpoint, on_conflict: OnConflict) -> Result<PutHandle> {
+        let (handle, writes) = self.0.put(parent, &new, on_conflict, false)?;
+        let config = parent.at(new.id.clone());
+        let put = SubmittedPut { saver: self.clone(), parent: parent.clone(), new, on_conflict, writes };
+        Ok(PutHandle { config, handle, put: Some(Box::new(put)) })
     }
 
     /// Stores writes of a task of a checkpoint, each a channel with a value. Regular writes that are stored stay,
-    /// those to special channels (`__error__`, `__scheduled__`, `__interrupt__`, `__resume__`) are replaced.
+    /// those to special channels (`__error__`, `__scheduled__`, `__interrupt__`, `__resume__`) are replaced. The
+    /// checkpoint need not be stored yet.
     ///
     /// The writes are buffered for some milliseconds at most, so that the put of the next checkpoint takes them along;
-    /// every read sees them.
+    /// every read through this saver sees them.
     ///
     /// # Errors
     /// [`SaverError::Invalid`]; an error of earlier writes of the thread.
-    pub fn put_writes(&self, _config: &Config, _task: &str, _path: &str, _writes: Vec<(String, Typed)>) -> Result<()> {
-        unsupported("put_writes")
+    pub fn put_writes(&self, config: &Config, task: &str, path: &str, writes: Vec<(String, Typed)>) -> Result<()> {
+        let indexed = writes.into_iter().enumerate();
+        let indexed = indexed.map(|(at, (channel, value))| (write_index(at, &channel), channel, value));
+        self.put_indexed_writes(config, task, path, indexed.collect())
+    }
+
+    /// Stores writes with their indexes, as another saver has given them.
+    pub(crate) fn put_indexed_writes(
+        &self,
+        config: &Config,
+        task: &str,
+        path: &str,
+        writes: Vec<(i32, String, Typed)>,
+    ) -> Result<()> {
+        let place = Place::new(&config.thread, &config.namespace)?;
+        let Some(checkpoint) = config.checkpoint() else {
+            return Err(SaverError::invalid("checkpoint_id", "writes need the checkpoint of their task"));
+        };
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let writes = TaskWrites::new(&config.namespace, checkpoint, task, path, writes)?;
+        self.0.buffer(place.thread, writes)
     }
 
     /// Stores the buffered writes, and returns when they are durable.
     ///
     /// # Errors
-    /// The first error of buffered writes that no call has returned.
+    /// An error of buffered writes that no call has returned.
     pub fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Returns the checkpoint with the id of the config, or the newest one of the namespace if it has none; `None` if it
-    /// is not stored.
-    ///
-    /// # Errors
-    /// [`SaverError::Store`].
-    pub fn tuple(&self, _config: &Config) -> Result<Option<Tuple>> {
-        unsupported("tuple")
-    }
-
-    /// Lists checkpoints, the greatest id first.
-    ///
-    /// # Errors
-    /// [`SaverError::Store`], here and from the iterator.
-    pub fn list(&self, query: ListQuery) -> Result<Listing> {
-        Ok(Listing { _query: query })
-    }
-
-    /// Returns for each channel the writes of the ancestors of a checkpoint, back to the nearest one that holds a value
-    /// of the channel. The writes of the checkpoint itself are not among them.
-    ///
-    /// # Errors
-    /// [`SaverError::Store`].
-    pub fn delta_history(&self, _config: &Config, _channels: &[&str]) -> Result<Vec<DeltaHistory>> {
-        unsupported("delta_history")
-    }
-
-    /// Deletes a thread with everything in it. One that does not exist is passed over.
-    ///
-    /// # Errors
-    /// [`SaverError::Store`].
-    pub fn delete_thread(&self, _thread: &str) -> Result<()> {
-        unsupported("delete_thread")
-    }
-
-    /// Copies a thread, with its namespaces, ids and writes, to a thread that does not exist. A source that does not
-    /// exist is passed over.
-    ///
-    /// # Errors
-    /// [`SaverError::Store`].
-    pub fn copy(&self, _source: &str, _target: &str) -> Result<()> {
-        unsupported("copy")
-    }
-
-    /// Deletes the checkpoints of runs, which their metadata name (`run_id`), with their writes, in all threads.
-    ///
-    /// # Errors
-    /// [`SaverError::Store`].
-    pub fn delete_for_runs(&self, _runs: &[&str]) -> Result<()> {
-        unsupported("delete_for_runs")
-    }
-
-    /// Prunes threads. Unknown ones are passed over.
-    ///
-    /// # Errors
-    /// [`SaverError::Unsupported`] for [`PruneStrategy::KeepLatest`] if a thread has delta channels, whose histories
-    /// need the ancestors; [`SaverError::Store`].
-    pub fn prune(&self, _threads: &[&str], _strategy: PruneStrategy) -> Result<()> {
-        unsupported("prune")
+        self.0.flush(None)
     }
 
     /// Returns the version after another one: 32 digits, a point and a suffix that is always the same.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::store::Store;
+    /// use annals_langgraph::{Saver, Version};
+    ///
+    /// let saver = Saver::new(Store::memory());
+    /// let first = saver.next_version(None);
+    /// assert_eq!(first, Version::Text("00000000000000000000000000000001.0".into()));
+    /// assert_eq!(saver.next_version(Some(&first)), saver.next_version(Some(&Version::Integer(1))));
+    /// ```
     pub fn next_version(&self, current: Option<&Version>) -> Version {
-        let number = match current {
-            None => 0,
-            Some(Version::Integer(number)) => *number,
-            Some(Version::Float(number)) => *number as i64,
-            Some(Version::Text(text)) => text.split('.').next().and_then(|number| number.parse().ok()).unwrap_or(0),
-        };
-        Version::Text(format!("{:032}.0", number.saturating_add(1)))
+        version::next(current)
+    }
+}
+
+impl fmt::Debug for Saver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Saver").field("store", &self.0.store).finish_non_exhaustive()
     }
 }
 
@@ -165,7 +146,7 @@ impl PutHandle {
         &self.config
     }
 
-    /// Returns whether the put is durable or refused.
+    /// Returns whether the commit was written or refused.
     pub fn is_settled(&self) -> bool {
         self.handle.is_settled()
     }
@@ -174,9 +155,22 @@ impl PutHandle {
     ///
     /// # Errors
     /// As [`Saver::put`].
-    pub fn wait(self) -> Result<Config> {
-        self.handle.wait()?;
-        Ok(self.config)
+    pub fn wait(mut self) -> Result<Config> {
+        let outcome = self.handle.wait();
+        self.end(outcome)
+    }
+
+    /// Repeats a put whose commit was refused because the log had moved on.
+    fn end(&mut self, outcome: Result<(), StoreError>) -> Result<Config> {
+        let Err(error) = outcome else { return Ok(self.config.clone()) };
+        let moved_on =
+            matches!(error, StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::Duplicate { .. });
+        let Some(put) = self.put.take() else { return Err(error.into()) };
+        let SubmittedPut { saver, parent, new, on_conflict, writes } = *put;
+        let place = Place::new(&parent.thread, &parent.namespace)?;
+        saver.0.forget_put(&place, &new.id);
+        saver.0.put_back(&place.thread, writes);
+        if moved_on { saver.put(&parent, new, on_conflict) } else { Err(error.into()) }
     }
 }
 
@@ -185,14 +179,15 @@ impl Future for PutHandle {
     type Output = Result<Config>;
 
     fn poll(mut self: Pin<&mut Self>, waiting: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.handle).poll(waiting).map(|outcome| Ok(outcome.map(|()| self.config.clone())?))
+        match Pin::new(&mut self.handle).poll(waiting) {
+            Poll::Ready(outcome) => Poll::Ready(self.end(outcome)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
-impl Iterator for Listing {
-    type Item = Result<Tuple>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(unsupported("list"))
+impl fmt::Debug for PutHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PutHandle").field("config", &self.config).field("handle", &self.handle).finish_non_exhaustive()
     }
 }

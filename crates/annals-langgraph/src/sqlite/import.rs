@@ -194,7 +194,7 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
 
     /// Reads a thread in the order of its ids, in which LangGraph wrote it.
     fn thread(&mut self, thread: &str) -> Result<(), ImportFault> {
-        let stored: HashSet<(String, String)> = self.saver.ids(thread)?.into_iter().collect();
+        let stored = self.saver.ids(thread)?;
         let connection = self.database.connection();
         let mut statement = connection.prepare_cached(
             "SELECT rowid, checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?1 \
