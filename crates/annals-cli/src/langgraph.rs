@@ -36,11 +36,10 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
     }
     let source = file_bytes(&args.file);
     let before = store.path.map_or(0, file_bytes);
-    let store = point::open_or_make(store)?;
     let say = |summary: &ImportSummary| progress::say(|| said(summary));
-    let summary = import_sqlite(&args.file, &Saver::new(store.clone()), say)?;
+    // The store is closed at the end, and its log copied.
+    let summary = import_sqlite(&args.file, &Saver::new(point::open_or_make(store)?), say)?;
     progress::clear();
-    store.flush()?;
     let after = store.path.map_or(0, file_bytes);
     if out.is_json() {
         let rows = summary.refused_rows.iter().take(REFUSED_SHOWN);

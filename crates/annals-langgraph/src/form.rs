@@ -75,7 +75,9 @@ impl Tuple {
 
     /// Writes a checkpoint whose values are JSON; `None` if one of them is not.
     fn to_json_row(&self) -> Option<Typed> {
-        let text = |value: &Typed| (value.tag == JSON).then(|| std::str::from_utf8(&value.bytes).ok())?;
+        fn text(value: &Typed) -> Option<&str> {
+            std::str::from_utf8(&value.bytes).ok().filter(|_| value.tag == JSON)
+        }
         let mut values = JsonMap::new();
         for (name, value) in &self.values {
             let StoredValue::Typed(value) = value else { return None };
@@ -154,10 +156,10 @@ fn parse(new: &mut NewCheckpoint, bytes: &[u8]) -> Option<()> {
             "ts" => new.ts = Some(decoded(value)?),
             "id" => (decoded::<String>(value)? == new.id).then_some(())?,
             "channel_values" => {
-                let value = |(name, value): (&str, &[u8])| {
+                let typed = |(name, value): (&str, &[u8])| {
                     (name.to_owned(), NewValue::Typed(Typed::msgpack(value.to_vec())))
                 };
-                new.values = members(value)?.into_iter().map(value).collect();
+                new.values = members(value)?.into_iter().map(typed).collect();
                 has_values = true;
             }
             "channel_versions" => new.versions = read_versions(value)?,
@@ -217,20 +219,6 @@ fn members(bytes: &[u8]) -> Option<Vec<(&str, &[u8])>> {
     rest.is_empty().then_some(members)
 }
 
-/// The members of a checkpoint in JSON, as releases before 2024-09 wrote it.
-#[derive(Deserialize)]
-struct JsonForm<'r> {
-    v: Option<i64>,
-    ts: Option<String>,
-    id: String,
-    #[serde(borrow)]
-    channel_values: BTreeMap<String, &'r RawValue>,
-    channel_versions: BTreeMap<String, JsonVersion>,
-    versions_seen: BTreeMap<String, BTreeMap<String, JsonVersion>>,
-    #[serde(flatten, borrow)]
-    extra: BTreeMap<String, &'r RawValue>,
-}
-
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum JsonVersion {
@@ -249,15 +237,24 @@ impl From<JsonVersion> for Version {
     }
 }
 
+/// Reads the members of a checkpoint in JSON, as releases before September 2024 wrote it.
 fn parse_json(new: &mut NewCheckpoint, bytes: &[u8]) -> Option<()> {
-    let form: JsonForm<'_> = serde_json::from_slice(bytes).ok()?;
-    (form.id == new.id && !form.extra.contains_key(WHOLE)).then_some(())?;
     let typed = |(name, value): (String, &RawValue)| (name, Typed::new(JSON, value.get().as_bytes().to_vec()));
     let versions = |of: BTreeMap<String, JsonVersion>| of.into_iter().map(|(name, of)| (name, of.into())).collect();
-    (new.v, new.ts, new.updated) = (form.v, form.ts, UpdatedChannels::Absent);
-    new.values = form.channel_values.into_iter().map(typed).map(|(name, value)| (name, NewValue::Typed(value))).collect();
-    new.versions = versions(form.channel_versions);
-    new.seen = form.versions_seen.into_iter().map(|(node, seen)| (node, versions(seen))).collect();
-    new.extra = form.extra.into_iter().map(typed).collect();
+    let mut members: BTreeMap<String, &RawValue> = serde_json::from_slice(bytes).ok()?;
+    (!members.contains_key(WHOLE)).then_some(())?;
+    let mut member = |name: &str| members.remove(name).map_or("null", RawValue::get);
+    (new.id == json_of::<String>(member("id"))?).then_some(())?;
+    (new.v, new.ts, new.updated) = (json_of(member("v"))?, json_of(member("ts"))?, UpdatedChannels::Absent);
+    let values: BTreeMap<String, &RawValue> = json_of(member("channel_values"))?;
+    new.values = values.into_iter().map(typed).map(|(name, value)| (name, NewValue::Typed(value))).collect();
+    new.versions = versions(json_of(member("channel_versions"))?);
+    let seen: BTreeMap<String, BTreeMap<String, JsonVersion>> = json_of(member("versions_seen"))?;
+    new.seen = seen.into_iter().map(|(node, seen)| (node, versions(seen))).collect();
+    new.extra = members.into_iter().map(typed).collect();
     Some(())
+}
+
+fn json_of<'t, T: Deserialize<'t>>(text: &'t str) -> Option<T> {
+    serde_json::from_str(text).ok()
 }

@@ -250,7 +250,7 @@ fn constructed(map: &JsonMap<String, Json>) -> Option<Json> {
             let fields = map.get("kwargs")?;
             let dict = annals_base::Value::from(json!({ "type": fields.get("type")?, "data": fields }));
             let message = messages_from_dict([dict]).ok()?.pop()?;
-            Some(Typed::msgpack(checkpoint_dumps(&MessageLike::Message(message)).ok()?.bytes).to_json())
+            Some(Typed::msgpack(checkpoint_dumps(&MessageLike::from(message)).ok()?.bytes).to_json())
         }
         _ => None,
     }

@@ -147,7 +147,7 @@ pub(crate) fn joined(value: StoredValue) -> Typed {
     }
 }
 
-fn array_header(count: usize) -> Vec<u8> {
+pub(crate) fn array_header(count: usize) -> Vec<u8> {
     match count {
         0..=15 => vec![0x90 | count as u8],
         16..=0xffff => [&[0xdc][..], &(count as u16).to_be_bytes()].concat(),
@@ -156,7 +156,7 @@ fn array_header(count: usize) -> Vec<u8> {
 }
 
 /// Returns the number of bytes of the MessagePack value with which `bytes` begin; `None` if it is cut.
-fn length(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn length(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut open) = (0_usize, 1_u64);
     while open > 0 {
         let marker = *bytes.get(at)?;

@@ -357,7 +357,7 @@ fn place_text(table: &str, place: &Config) -> String {
 fn is_of_row(error: &SaverError) -> bool {
     match error {
         SaverError::Invalid { .. } | SaverError::Unsupported { .. } => true,
-        SaverError::Store(error) => matches!(error.kind(), annals::ErrorKind::Invalid),
+        SaverError::Store(error) => error.code().starts_with("INVALID"),
         _ => false,
     }
 }
