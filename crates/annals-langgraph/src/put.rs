@@ -210,7 +210,11 @@ impl Put<'_> {
         let columns = self.columns(&difference, None, id)?;
         let mut batches = Vec::new();
         if let Some(at) = self.base.as_ref().filter(|_| !writes.is_empty()) {
-            batches.push(self.writes_batch(&at.namespace, at.checkpoint, writes));
+            let head = match at.namespace == self.place.namespace {
+                true => self.inner.head(&self.place)?.unwrap_or(at.checkpoint),
+                false => at.checkpoint,
+            };
+            batches.push(self.writes_batch(&at.namespace, head, writes));
         }
         let Difference { changes, seen, state, .. } = difference;
         let mut batch = Batch::new(self.place.thread.clone(), namespace.clone(), head);
