@@ -10,9 +10,9 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
-use std::{fmt, fs};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fmt, fs};
 
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;

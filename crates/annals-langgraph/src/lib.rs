@@ -45,9 +45,9 @@
 //! ```
 
 mod aside;
+mod blob;
 mod change;
 mod error;
-mod form;
 mod inner;
 mod list;
 mod listing;
@@ -65,8 +65,8 @@ mod typed;
 mod version;
 mod writes;
 
+pub use blob::WHOLE;
 pub use error::{Result, SaverError};
-pub use form::WHOLE;
 pub use listing::Listing;
 pub use model::{
     Config, DeltaHistory, ListQuery, MSGPACK, NewCheckpoint, NewItem, NewValue, OnConflict, PendingWrite,

@@ -5,12 +5,12 @@
 //! `$ctor`, `$ctor_args` and `$ctor_kwargs` (module, class, arguments), ... Nothing in a value is executed. A value of
 //! another tag is `{"$typed": [tag, base64]}`.
 
-use annals_messages::{MessageLike, checkpoint_dumps, messages_from_dict};
 use annals_base::Value;
+use annals_messages::{MessageLike, checkpoint_dumps, messages_from_dict};
 use data_encoding::BASE64;
 use serde_json::{Map as JsonMap, Value as Json, json};
 
-use crate::form::{JSON, WHOLE};
+use crate::blob::JSON;
 use crate::typed::length;
 use crate::{MSGPACK, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version};
 
@@ -265,7 +265,8 @@ impl Tuple {
             Version::Float(number) => float(*number),
             Version::Text(text) => json!(text),
         };
-        let versions = |of: &SeenVersions| -> Json { of.iter().map(|(name, of)| (name.clone(), version(of))).collect() };
+        let versions =
+            |of: &SeenVersions| -> Json { of.iter().map(|(name, of)| (name.clone(), version(of))).collect() };
         let seen: Json = self.seen.iter().map(|(node, seen)| (node.clone(), versions(seen))).collect();
         let values: Json = self.values.iter().map(|(name, value)| (name.clone(), value.to_json())).collect();
         let writes = self.writes.iter().map(|write| json!([write.task, &*write.channel, write.value.to_json()]));
@@ -273,7 +274,7 @@ impl Tuple {
             UpdatedChannels::Names(names) => json!(names),
             UpdatedChannels::Absent | UpdatedChannels::Unknown => Json::Null,
         };
-        let mut json = json!({
+        json!({
             "thread_id": self.config.thread,
             "checkpoint_ns": self.config.namespace,
             "checkpoint_id": self.config.checkpoint,
@@ -286,13 +287,7 @@ impl Tuple {
             "updated_channels": updated,
             "channel_values": values,
             "pending_writes": writes.collect::<Vec<_>>(),
-        });
-        if let [(name, whole)] = &*self.extra
-            && name == WHOLE
-        {
-            json["checkpoint"] = whole.to_json();
-        }
-        json
+        })
     }
 }
 

@@ -125,10 +125,12 @@ fn export_format(name: &str) -> Result<ExportFormat, String> {
         "jsonl" => Ok(ExportFormat::Lines),
         "markdown" => Ok(ExportFormat::Transcript(TranscriptFormat::Markdown)),
         "html" => Ok(ExportFormat::Transcript(TranscriptFormat::Html)),
-        name => message_format(name)
-            .map(ExportFormat::Messages)
-            .map_err(|error| format!("{error}, json, jsonl, markdown, html, thread, turns-json, langgraph-sqlite, \
-                 langgraph-json")),
+        name => message_format(name).map(ExportFormat::Messages).map_err(|error| {
+            format!(
+                "{error}, json, jsonl, markdown, html, thread, turns-json, langgraph-sqlite, \
+                 langgraph-json"
+            )
+        }),
     }
 }
 

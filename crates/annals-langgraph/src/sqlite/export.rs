@@ -9,7 +9,7 @@ use std::path::Path;
 use annals::rusqlite::{Connection, OpenFlags, params};
 use annals_base::Value;
 
-use crate::{ListQuery, Result, Saver, SaverError, Tuple};
+use crate::{ListQuery, Result, Saver, SaverError, Tuple, Typed};
 
 /// The tables as the saver makes them.
 const SCHEMA: &str = "
@@ -61,7 +61,8 @@ fn write<'t>(
     mut progress: impl FnMut(&ExportSummary),
     failed: &dyn Fn(&dyn std::fmt::Display) -> SaverError,
 ) -> Result<ExportSummary> {
-    let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|e| failed(&e))?;
+    let mut connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|e| failed(&e))?;
     let transaction = connection.transaction().map_err(|error| failed(&error))?;
     transaction.execute_batch(SCHEMA).map_err(|error| failed(&error))?;
     let mut summary = ExportSummary::default();
@@ -69,7 +70,7 @@ fn write<'t>(
         let before = summary.checkpoints;
         for tuple in saver.list(ListQuery::of_thread(thread))? {
             let tuple = tuple?;
-            row(&transaction, &tuple).map_err(|error| failed(&error))?;
+            row(&transaction, &tuple, tuple.to_value()?).map_err(|error| failed(&error))?;
             summary.checkpoints += 1;
             summary.writes += tuple.writes.len() as u64;
             progress(&summary);
@@ -86,11 +87,10 @@ fn write<'t>(
     Ok(summary)
 }
 
-fn row(connection: &Connection, tuple: &Tuple) -> annals::rusqlite::Result<()> {
+fn row(connection: &Connection, tuple: &Tuple, checkpoint: Typed) -> annals::rusqlite::Result<()> {
     let (thread, namespace) = (&tuple.config.thread, &tuple.config.namespace);
     let id = tuple.config.checkpoint.as_deref().unwrap_or_default();
     let parent = tuple.parent.as_ref().and_then(|parent| parent.checkpoint.as_deref());
-    let checkpoint = tuple.to_row();
     let metadata = python_json(&Value::Map(tuple.metadata.clone()));
     let mut statement = connection.prepare_cached("INSERT INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
     statement.execute(params![thread, namespace, id, parent, checkpoint.tag, checkpoint.bytes, metadata.as_bytes()])?;
@@ -98,7 +98,15 @@ fn row(connection: &Connection, tuple: &Tuple) -> annals::rusqlite::Result<()> {
     for write in &tuple.writes {
         let value = &write.value;
         statement.execute(params![
-            thread, namespace, id, write.task, write.path, write.index, &*write.channel, value.tag, value.bytes
+            thread,
+            namespace,
+            id,
+            write.task,
+            write.path,
+            write.index,
+            &*write.channel,
+            value.tag,
+            value.bytes
         ])?;
     }
     Ok(())

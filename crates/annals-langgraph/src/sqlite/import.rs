@@ -16,7 +16,7 @@ use annals_import::SourceDatabase;
 use serde_json::Value as Json;
 
 use super::items;
-use crate::{Config, NewCheckpoint, OnConflict, PutHandle, Result, Saver, SaverError, Typed};
+use crate::{Config, NewCheckpoint, OnConflict, PendingWrite, PutHandle, Result, Saver, SaverError, Typed};
 
 /// Puts that are under way at a time, so that many share a commit.
 const PUTS_MAX: usize = 512;
@@ -91,11 +91,20 @@ pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&ImportSum
     fs::metadata(path).map_err(|error| broken(error.to_string()))?;
     let database = SourceDatabase::open_path(path).map_err(|error| broken(error.to_string()))?;
     if !is_langgraph(&database) {
-        return Err(broken("it has neither the tables `checkpoints` and `writes` nor the table `store` of LangGraph".into()));
+        return Err(broken(
+            "it has neither the tables `checkpoints` and `writes` nor the table `store` of LangGraph".into(),
+        ));
     }
     let has_path = database.columns("writes").iter().any(|name| name == "task_path");
-    let mut import = Import { saver, database: &database, has_path, under_way: VecDeque::new(), bytes_under_way: 0,
-        summary: ImportSummary::default(), progress };
+    let mut import = Import {
+        saver,
+        database: &database,
+        has_path,
+        under_way: VecDeque::new(),
+        bytes_under_way: 0,
+        summary: ImportSummary::default(),
+        progress,
+    };
     let ended = import.all();
     let settled = import.settle(0).and_then(|()| saver.flush());
     match ended {
@@ -245,14 +254,14 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
         };
         let bytes = checkpoint.bytes.len() + metadata.len();
         self.summary.source_bytes += bytes as u64;
-        let mut new = NewCheckpoint::of_row(id, checkpoint);
-        match json_object(&metadata) {
-            Ok(metadata) => new.metadata = metadata,
+        let metadata = match json_object(&metadata) {
+            Ok(metadata) => metadata,
             Err(reason) => {
                 self.refuse("checkpoints", place, &format!("metadata: {reason}"));
                 return Ok(());
             }
-        }
+        };
+        let new = NewCheckpoint::from_value(id, checkpoint, metadata);
         let from = Config { checkpoint: parent, ..place.clone() };
         match self.saver.submit_put(&from, new, OnConflict::Branch) {
             Ok(handle) => {
@@ -273,34 +282,18 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
         ))?;
         let id = place.checkpoint.as_deref().unwrap_or_default();
         let mut rows = statement.query([&place.thread, &place.namespace, id])?;
-        let mut task: Option<TaskRows> = None;
+        let mut writes = Vec::new();
         while let Some(row) = rows.next()? {
-            let read = || Ok::<_, rusqlite::Error>((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, typed(row, 4, 5)?));
-            let (of, path, index, channel, value): (String, String, i64, String, Typed) = match read() {
-                Ok(read) => read,
-                Err(error) => {
-                    self.refuse("writes", place, &error);
-                    continue;
+            match pending_write(row) {
+                Ok(write) => {
+                    self.summary.source_bytes += write.value.bytes.len() as u64;
+                    writes.push(write);
                 }
-            };
-            let Ok(index) = i32::try_from(index) else {
-                self.refuse("writes", place, &format!("idx is {index}; an index has 32 bits"));
-                continue;
-            };
-            self.summary.source_bytes += value.bytes.len() as u64;
-            if task.as_ref().is_some_and(|task| task.task != of || task.path != path) {
-                self.put_writes(place, task.take())?;
+                Err(error) => self.refuse("writes", place, &error),
             }
-            let task = task.get_or_insert(TaskRows { task: of, path, writes: Vec::new() });
-            task.writes.push((index, channel, value));
         }
-        self.put_writes(place, task)
-    }
-
-    fn put_writes(&mut self, place: &Config, task: Option<TaskRows>) -> Result<(), ImportFault> {
-        let Some(TaskRows { task, path, writes }) = task else { return Ok(()) };
         let count = writes.len() as u64;
-        match self.saver.put_indexed_writes(place, &task, &path, writes) {
+        match self.saver.put_indexed_writes(place, writes) {
             Ok(()) => self.summary.writes += count,
             Err(error) => self.refuse_or_end("writes", place, error)?,
         }
@@ -341,13 +334,6 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
     }
 }
 
-/// The rows of a task, in the order of their indexes.
-struct TaskRows {
-    task: String,
-    path: String,
-    writes: Vec<(i32, String, Typed)>,
-}
-
 fn place_text(table: &str, place: &Config) -> String {
     let Config { thread, namespace, checkpoint } = place;
     format!("{table}: thread {thread:?}, namespace {namespace:?}, checkpoint {:?}", checkpoint.as_deref().unwrap_or(""))
@@ -360,6 +346,11 @@ fn is_of_row(error: &SaverError) -> bool {
         SaverError::Store(error) => error.code().starts_with("INVALID"),
         _ => false,
     }
+}
+
+fn pending_write(row: &Row<'_>) -> rusqlite::Result<PendingWrite> {
+    let (task, path, channel): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(3)?);
+    Ok(PendingWrite::new(task, path, row.get(2)?, channel, typed(row, 4, 5)?))
 }
 
 fn typed(row: &Row<'_>, tag: usize, value: usize) -> rusqlite::Result<Typed> {

@@ -50,10 +50,11 @@ fn decrypted(mut tuple: Tuple) -> Tuple {
     for write in &mut tuple.writes {
         write.value = clear(&write.value);
     }
-    if let [(name, whole)] = &*tuple.extra
+    if let [(name, StoredValue::Typed(whole))] = &*tuple.values
         && name == WHOLE
     {
-        let new = NewCheckpoint::of_row(tuple.config.checkpoint.as_deref().unwrap(), clear(whole));
+        let id = tuple.config.checkpoint.as_deref().unwrap();
+        let new = NewCheckpoint::from_value(id, clear(whole), tuple.metadata.clone());
         let value = |(name, value)| match value {
             NewValue::Typed(value) => (name, StoredValue::Typed(value)),
             other => panic!("{name}: {other:?}"),
@@ -88,7 +89,8 @@ fn canonical(value: &Json) -> String {
     match value {
         Json::Object(map) => {
             let members: BTreeMap<&String, &Json> = map.iter().collect();
-            let members = members.into_iter().map(|(name, value)| format!("{}:{}", Json::from(&**name), canonical(value)));
+            let members =
+                members.into_iter().map(|(name, value)| format!("{}:{}", Json::from(&**name), canonical(value)));
             format!("{{{}}}", members.collect::<Vec<_>>().join(","))
         }
         Json::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
