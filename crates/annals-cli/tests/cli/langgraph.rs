@@ -60,6 +60,7 @@ fn a_file_that_langgraph_did_not_write_is_refused() {
     let refused = bench.annals(&["import", "absent.sqlite", "--from", "langgraph"]);
     assert_ne!(code(&refused), 0);
     assert!(stderr(&refused).contains("does not exist"), "{}", stderr(&refused));
+    bench.json(&["import", &database("forks.sqlite")]);
     let refused = bench.annals(&["export", "--all", "--to", "langgraph-sqlite"]);
     assert_eq!(code(&refused), 2, "{}", stderr(&refused));
 }
