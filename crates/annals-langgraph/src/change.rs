@@ -12,7 +12,7 @@ use annals_base::Encoded;
 use crate::list::{SlotOp, Wanted, change as list_change, matched};
 use crate::notes::CHANNEL;
 use crate::state::{Channel, Content, Exception, State};
-use crate::typed::{Digest, array_items, digest, is_list, item_payload, payload};
+use crate::typed::{Digest, anonymous, array_items, digest, is_list, item_payload, payload};
 use crate::version::VersionForm;
 use crate::{NewCheckpoint, NewItem, NewValue, Result, SaverError, StoredValue, Typed, Version};
 
@@ -24,7 +24,13 @@ const REFERENCE_BYTES_MIN: usize = 64;
 pub(crate) struct Written {
     pub(crate) ones: HashMap<Digest, WriteRef>,
     pub(crate) items: HashMap<Digest, WriteRef>,
+    /// Messages without an id that are not stored yet, with the places of their writes. A reducer gives a message its id
+    /// after it was written: the write is stored with the id then, and says that it had none.
+    pub(crate) anonymous: HashMap<Digest, (WriteRef, WritePlace)>,
 }
+
+/// The place of a value among new writes: the task, the write, and the part of its list.
+pub(crate) type WritePlace = (usize, usize, usize);
 
 /// What a checkpoint changes.
 #[derive(Debug)]
@@ -35,6 +41,8 @@ pub(crate) struct Difference {
     /// The channels that change and hold something, sorted.
     pub(crate) updated: Vec<String>,
     pub(crate) form: VersionForm,
+    /// New writes whose messages are stored with the id that they have in the checkpoint.
+    pub(crate) named: Vec<(WritePlace, Payload)>,
 }
 
 /// The new content of a channel, before it has a version.
@@ -69,7 +77,8 @@ pub(crate) fn difference(
         return Err(SaverError::invalid("channel_values", format!("the name {CHANNEL:?} is reserved")));
     }
     let form = form_of(new);
-    let mut builder = Builder { parent, written, values_of, changes: Vec::new(), state: parent.clone() };
+    let (changes, named, state) = (Vec::new(), Vec::new(), parent.clone());
+    let mut builder = Builder { parent, written, values_of, changes, named, state };
     let known = parent.channels.keys().map(|name| &**name).filter(|name| *name != CHANNEL);
     let names: BTreeSet<&str> = known.chain(versions.keys().copied()).chain(values.keys().copied()).collect();
     for name in names {
@@ -81,11 +90,11 @@ pub(crate) fn difference(
     let seen = seen_changes(parent, new, form);
     let exceptions = exceptions(&builder.state, parent, new, &versions, form);
     builder.exceptions(exceptions)?;
-    let Builder { changes, mut state, .. } = builder;
+    let Builder { changes, mut state, named, .. } = builder;
     for seen in &seen {
         state.seen.insert(Arc::clone(&seen.node), seen.versions.iter().cloned().collect());
     }
-    Ok(Difference { changes, seen, state, updated, form })
+    Ok(Difference { changes, seen, state, updated, form, named })
 }
 
 fn form_of(new: &NewCheckpoint) -> VersionForm {
@@ -152,6 +161,7 @@ struct Builder<'a> {
     written: &'a Written,
     values_of: &'a mut dyn FnMut() -> Result<HashMap<Arc<str>, StoredValue>>,
     changes: Vec<Change>,
+    named: Vec<(WritePlace, Payload)>,
     state: State,
 }
 
@@ -262,7 +272,7 @@ impl Builder<'_> {
         }
     }
 
-    fn item_changes(&self, ops: &[SlotOp], items: &[Typed]) -> Result<Vec<ItemChange>> {
+    fn item_changes(&mut self, ops: &[SlotOp], items: &[Typed]) -> Result<Vec<ItemChange>> {
         let change = |op: &SlotOp| {
             let (position, op) = match *op {
                 SlotOp::DeleteRange { from, end } => (from, ItemOp::DeleteRange { end }),
@@ -275,14 +285,26 @@ impl Builder<'_> {
     }
 
     /// Returns the bytes of a value, or the write that has them.
-    fn data(&self, value: &Typed, is_item: bool) -> Result<Data> {
+    fn data(&mut self, value: &Typed, is_item: bool) -> Result<Data> {
         let written = if is_item { &self.written.items } else { &self.written.ones };
         if value.bytes.len() >= REFERENCE_BYTES_MIN
             && let Some(write) = written.get(&digest(&value.tag, &value.bytes))
         {
             return Ok(Data::OfWrite(write.clone()));
         }
-        Ok(Data::New(if is_item { item_payload(value)? } else { payload(value)? }))
+        if !is_item {
+            return Ok(Data::New(payload(value)?));
+        }
+        let item = item_payload(value)?;
+        let without_id = if self.written.anonymous.is_empty() { None } else { anonymous(item.as_ref())? };
+        let found = without_id.and_then(|value| self.written.anonymous.get(&digest(&value.tag, &value.bytes)));
+        match found.filter(|(_, place)| self.named.iter().all(|(other, _)| other != place)) {
+            Some((write, place)) => {
+                self.named.push((*place, item));
+                Ok(Data::OfWrite(write.clone()))
+            }
+            None => Ok(Data::New(item)),
+        }
     }
 
     /// Adds the change of the channel of exceptions, if they differ from those of the parent.

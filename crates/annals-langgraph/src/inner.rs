@@ -148,6 +148,11 @@ impl Inner {
         Ok(load(self.backend(), at)?.map(|loaded| Arc::new(loaded.state)))
     }
 
+    /// Returns whether states of a thread are cached.
+    pub(crate) fn has_states(&self, thread: &ThreadId) -> bool {
+        self.caches.lock().states.keys().any(|place| place.thread == *thread)
+    }
+
     /// Caches the newest state of a namespace.
     pub(crate) fn remember(&self, at: &CheckpointRef, state: Arc<State>) {
         let place = Place { thread: at.thread.clone(), namespace: at.namespace.clone() };

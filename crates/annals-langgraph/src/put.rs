@@ -19,7 +19,7 @@ use crate::inner::{Found, Inner};
 use crate::notes::{Columns, Notes, plain_id};
 use crate::place::{Place, aside_of};
 use crate::state::{Loaded, State, load};
-use crate::writes::{TaskWrites, moved, writes_of, written};
+use crate::writes::{TaskWrites, moved, name, writes_of, written};
 use crate::{Config, NewCheckpoint, OnConflict, Result, SaverError};
 
 /// A put, with what it builds on.
@@ -66,10 +66,16 @@ impl Inner {
     ) -> Result<(CommitHandle, Vec<TaskWrites>)> {
         for _ in 0..UPDATE_ATTEMPTS_MAX {
             let put = self.begin(parent, new, on_conflict)?;
-            match put.run(waits)? {
-                Attempt::Stored => return Ok((CommitHandle::settled(Ok(())), Vec::new())),
-                Attempt::Submitted(handle, writes) => return Ok((handle, writes)),
-                Attempt::Again => {}
+            let (thread, is_cached) = (put.place.thread.clone(), self.has_states(&put.place.thread));
+            match put.run(waits) {
+                Ok(Attempt::Stored) => return Ok((CommitHandle::settled(Ok(())), Vec::new())),
+                Ok(Attempt::Submitted(handle, writes)) => return Ok((handle, writes)),
+                Ok(Attempt::Again) => {}
+                // Another program has deleted or pruned the parent.
+                Err(SaverError::Store(
+                    StoreError::Invalid { field: "checkpoint.parent", .. } | StoreError::CheckpointPruned { .. },
+                )) if is_cached => self.forget(&thread),
+                Err(error) => return Err(error),
             }
         }
         Err(StoreError::Busy { waited_ms: 0, holder: None }.into())
@@ -272,7 +278,10 @@ impl Put<'_> {
             let loaded = self.base.as_ref().map(|at| load(self.inner.backend(), at)).transpose()?.flatten();
             Ok(loaded.map(|loaded| loaded.values.into_iter().collect()).unwrap_or_else(HashMap::new))
         };
-        Ok((difference(&self.state, self.new, &written, &mut values_of)?, writes))
+        let mut difference = difference(&self.state, self.new, &written, &mut values_of)?;
+        let mut writes = writes;
+        name(&mut writes, std::mem::take(&mut difference.named));
+        Ok((difference, writes))
     }
 
     fn notes(&self, difference: &Difference) -> Notes {

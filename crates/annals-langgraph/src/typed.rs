@@ -81,6 +81,20 @@ fn message_bytes(stored: PayloadRef<'_>) -> Result<Vec<u8>> {
     Ok(annals_base::Encoded::encode(&model).map_err(StoreError::from)?.bytes)
 }
 
+/// Returns the value of a message without its id; `None` if it is not a message with one.
+pub(crate) fn anonymous(stored: PayloadRef<'_>) -> Result<Option<Typed>> {
+    let Some(mut index) = stored.index.filter(|index| index.kind.is_some() && index.id.is_some()) else {
+        return Ok(None);
+    };
+    index.id = None;
+    Ok(Some(Typed::msgpack(message_bytes(PayloadRef::new(stored.codec, stored.data, Some(index)))?)))
+}
+
+/// Returns whether a payload is a message without an id.
+pub(crate) fn is_anonymous(stored: PayloadRef<'_>) -> bool {
+    stored.index.is_some_and(|index| index.kind.is_some() && index.id.is_none())
+}
+
 /// Returns the value of which a payload was made.
 pub(crate) fn typed(stored: PayloadRef<'_>) -> Result<Typed> {
     if stored.index.is_some_and(|index| index.kind.is_some()) {

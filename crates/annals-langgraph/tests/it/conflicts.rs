@@ -110,3 +110,15 @@ fn writes_that_come_before_their_checkpoint_wait_for_it() {
     let head = store.thread("t").unwrap().head().unwrap().unwrap();
     assert_eq!(Some(head.id().to_string()), second.checkpoint, "the checkpoint is in the log under its id");
 }
+
+#[test]
+fn a_thread_that_was_deleted_beside_the_saver_begins_anew() {
+    let store = Store::memory();
+    let saver = Saver::new(store.clone());
+    let first = saver.put(&Config::new("t", ""), checkpoint(&saver, 1), OnConflict::Branch).unwrap();
+    _ = store.delete_thread("t").unwrap();
+    let second = saver.put(&first, checkpoint(&saver, 2), OnConflict::Branch).unwrap();
+    let tuple = saver.tuple(&second).unwrap().unwrap();
+    assert_eq!(tuple.parent, Some(first.clone()), "the parent is remembered");
+    assert!(saver.tuple(&first).unwrap().is_none());
+}

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::store::Store;
+use annals::history::{Snapshot, diff};
+use annals::store::{Store, ThreadQuery};
 use annals_base::{Map, Value};
 use annals_langgraph::{
     Config, ListQuery, NewCheckpoint, NewValue, OnConflict, PendingWrite, Saver, StoredValue, Tuple, Typed,
@@ -156,6 +157,33 @@ fn every_row_comes_back_with_its_bytes() {
         let listed: Vec<Config> = saver.list(ListQuery::new()).unwrap().map(|tuple| tuple.unwrap().config).collect();
         assert_eq!(listed.len(), rows.len(), "{name}");
         assert!(listed.is_sorted_by(|a, b| a.checkpoint >= b.checkpoint), "{name}: the greatest id first");
+    }
+}
+
+#[test]
+fn the_engine_reads_what_the_saver_stored() {
+    for path in databases() {
+        let store = Store::memory();
+        let saver = Saver::new(store.clone());
+        rows(&path).iter().for_each(|row| put(&saver, row));
+        drop(saver);
+        let threads = store.threads_with(ThreadQuery::new()).unwrap();
+        assert!(!threads.is_empty(), "{path:?}");
+        for thread in threads {
+            let thread = store.thread(thread.id()).unwrap();
+            let snapshots: Vec<Snapshot> = thread.history().unwrap().map(Result::unwrap).collect();
+            for snapshot in &snapshots {
+                let channels = snapshot.channels().unwrap();
+                assert!(channels.iter().all(|channel| !channel.starts_with("__")), "{channels:?}");
+                let values = snapshot.values().unwrap();
+                assert!(values.len() <= channels.len());
+                snapshot.writes().unwrap().iter().for_each(|write| _ = write.to_value().unwrap());
+                snapshot.interrupts().unwrap();
+            }
+            for pair in snapshots.windows(2) {
+                diff(&pair[1], &pair[0]).unwrap();
+            }
+        }
     }
 }
 

@@ -46,3 +46,34 @@ fn a_message_whose_bytes_would_differ_is_stored_as_it_is() {
     let hits = store.search(annals::store::SearchQuery::new("found text")).unwrap();
     assert_eq!(hits.hits.len(), 1, "a message that is not exact is found by its text");
 }
+
+#[test]
+fn a_message_that_gets_its_id_after_it_was_written_is_stored_once() {
+    let store = Store::memory();
+    let saver = Saver::new(store.clone());
+    let (place, version) = (Config::new("t", ""), saver.next_version(None));
+    let mut first = NewCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+    first.versions = vec![("n".into(), version.clone())];
+    let first = saver.put(&place, first, OnConflict::Refuse).unwrap();
+
+    let text = "an answer of some length, which is not stored a second time, as a write and as an item";
+    let (unnamed, named) = (Message::ai(text), Message::ai(text).with_id("m1"));
+    let array = |items: &[&Message]| {
+        let items = items.iter().map(|message| message.to_ext().unwrap()).collect();
+        Typed::msgpack(Encoded::encode(&Value::List(items)).unwrap().bytes)
+    };
+    let other = Message::human("without an id in the checkpoint as well, and long enough for a reference");
+    let written = array(&[&unnamed, &other]);
+    let task = "00000000-0000-0000-0000-000000000007";
+    saver.put_writes(&first, task, "~__pregel_pull, model", vec![("messages".into(), written.clone())]).unwrap();
+    let mut second = NewCheckpoint::new("1f000000-0000-6001-8000-000000000002", "2026-01-01T00:00:02+00:00");
+    second.versions = vec![("messages".into(), version.clone()), ("n".into(), version)];
+    second.values = vec![("messages".into(), NewValue::Typed(array(&[&named, &other])))];
+    saver.put(&first, second, OnConflict::Refuse).unwrap();
+
+    let tuple = saver.tuple(&place).unwrap().unwrap();
+    let items = StoredValue::Items(vec![exact(&named), exact(&other)]);
+    assert_eq!(tuple.values, [("messages".to_owned(), items)]);
+    let [write] = &*saver.tuple(&first).unwrap().unwrap().writes else { panic!("one write") };
+    assert_eq!((&*write.task, &*write.path, &write.value), (task, "~__pregel_pull, model", &written));
+}
