@@ -16,8 +16,8 @@ use crate::{Result, SaverError};
 pub(crate) const ASIDE: &str = "langgraph:odd";
 /// How the ids of threads begin whose text the log does not admit.
 const THREAD: &str = "langgraph:thread:";
-/// The character before the id of a task in a stored path. At its beginning, the length of the path, the path and the id
-/// follow; else the 16 bytes of the id.
+/// The character before the id of a task in a stored path. At its beginning, the length of the path, the path and the
+/// id follow; else the 16 bytes of the id.
 const TASK: char = '\u{1}';
 /// The character before the messages that were written without an id, each by the index of its write and its number.
 const ANONYMOUS: char = '\u{2}';
@@ -26,12 +26,12 @@ const PULL: &str = "~__pregel_pull, ";
 
 /// A namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct SaverPlace {
     pub(crate) thread: ThreadId,
     pub(crate) namespace: Namespace,
 }
 
-impl Place {
+impl SaverPlace {
     pub(crate) fn new(thread: &str, namespace: &str) -> Result<Self> {
         if is_aside(namespace) {
             let reason = format!("{namespace:?} is reserved for this saver");
@@ -83,8 +83,8 @@ pub(crate) fn thread_text(thread: &ThreadId) -> String {
 
 /// The tasks of a checkpoint whose writes are stored.
 ///
-/// LangGraph makes the id of a task anew for each checkpoint, and the log names each id that it sees. So the writes of a
-/// node are stored under an id made of its path, which the log names once, and the path says the id of the task.
+/// LangGraph makes the id of a task anew for each checkpoint, and the log names each id that it sees. So the writes
+/// of a node are stored under an id made of its path, which the log names once, and the path says the id of the task.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     ids: HashMap<String, TaskId>,
@@ -244,6 +244,6 @@ mod tests {
         }
         assert!(thread_id(&"ü".repeat(600)).is_err(), "its escaped text is too long");
         assert!(aside_of("", &"x".repeat(5_000)).is_err());
-        assert!(Place::new("t", "langgraph:odd:1").is_err() && Place::new("t", "langgraph:oddly").is_ok());
+        assert!(SaverPlace::new("t", "langgraph:odd:1").is_err() && SaverPlace::new("t", "langgraph:oddly").is_ok());
     }
 }

@@ -6,36 +6,42 @@ use std::collections::HashSet;
 
 use annals::store::{ChannelValue, CheckpointRef, StoreError};
 
-use crate::aside::{Aside, Index};
-use crate::inner::{Found, Inner};
+use crate::aside::{Aside, AsideIndex};
+use crate::inner::{FoundPlace, SaverInner};
 use crate::notes::{Notes, plain_id};
-use crate::place::Place;
-use crate::state::{Loaded, load};
+use crate::place::SaverPlace;
+use crate::state::{LoadedCheckpoint, load};
 use crate::writes::pending;
-use crate::{Config, DeltaHistory, ListQuery, PendingWrite, Result, Saver, Tuple};
+use crate::{Config, DeltaHistory, ListQuery, Result, Saver, SaverWrite, Tuple};
 
 /// The ancestors of which the writes of a channel are still collected.
 struct Collected {
     history: DeltaHistory,
     /// The writes of each ancestor, the nearest first.
-    nearest_first: Vec<Vec<PendingWrite>>,
+    nearest_first: Vec<Vec<SaverWrite>>,
     is_done: bool,
 }
 
-impl Inner {
+impl SaverInner {
     /// Stores what is buffered of a thread and waits for what is submitted, so that a read sees it.
-    pub(crate) fn catch_up(&self, place: &Place) -> Result<()> {
+    pub(crate) fn catch_up(&self, place: &SaverPlace) -> Result<()> {
         self.flush(Some(&place.thread))?;
         self.settle(Some(&place.thread));
         Ok(())
     }
 
     /// Makes a tuple of a checkpoint that was read. `place` and `id` are those that LangGraph knows.
-    pub(crate) fn tuple(&self, config: Config, index: &Index, notes: Notes, loaded: Loaded) -> Result<Tuple> {
+    pub(crate) fn tuple(
+        &self,
+        config: Config,
+        index: &AsideIndex,
+        notes: Notes,
+        loaded: LoadedCheckpoint,
+    ) -> Result<Tuple> {
         let writes = pending(self.backend().writes(&loaded.record.point)?)?;
         let is_kept = |parent: &String| index.find(&config.namespace, parent) != Aside::Pruned;
         let parent = notes.parent.filter(is_kept).map(|parent| config.at(parent));
-        let Loaded { state, values, .. } = loaded;
+        let LoadedCheckpoint { state, values, .. } = loaded;
         Ok(Tuple {
             v: notes.v,
             ts: notes.ts,
@@ -52,7 +58,7 @@ impl Inner {
     }
 
     /// Reads a checkpoint that was found.
-    pub(crate) fn read(&self, config: Config, index: &Index, at: &CheckpointRef) -> Result<Option<Tuple>> {
+    pub(crate) fn read(&self, config: Config, index: &AsideIndex, at: &CheckpointRef) -> Result<Option<Tuple>> {
         let Some(loaded) = load(self.backend(), at)? else { return Ok(None) };
         let notes = Notes::read(&loaded.record, || loaded.updated.clone())?;
         self.tuple(config, index, notes, loaded).map(Some)
@@ -61,7 +67,12 @@ impl Inner {
 
 impl Saver {
     /// Returns the place of the newest checkpoint of a namespace, with its id.
-    fn newest(&self, config: &Config, place: &Place, index: &Index) -> Result<Option<(String, CheckpointRef)>> {
+    fn newest(
+        &self,
+        config: &Config,
+        place: &SaverPlace,
+        index: &AsideIndex,
+    ) -> Result<Option<(String, CheckpointRef)>> {
         let inner = self.inner();
         if index.is_empty() {
             let head = inner.stored_head(&place.thread, &place.namespace)?;
@@ -72,14 +83,14 @@ impl Saver {
         self.list(query)?.next_place()
     }
 
-    /// Returns the checkpoint with the id of the config, or the newest one of the namespace if it has none: the one with
-    /// the greatest id, unless an undo or a rewind moved the head. `None` if there is none.
+    /// Returns the checkpoint with the id of the config, or the newest one of the namespace if it has none: the one
+    /// with the greatest id, unless an undo or a rewind moved the head. `None` if there is none.
     ///
     /// # Errors
     /// [`SaverError::Store`](crate::SaverError::Store); an error of earlier writes of the thread.
     pub fn tuple(&self, config: &Config) -> Result<Option<Tuple>> {
         let inner = self.inner();
-        let place = Place::new(&config.thread, &config.namespace)?;
+        let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
         let index = inner.index(&place.thread)?;
         let Some(id) = config.checkpoint() else {
@@ -90,8 +101,8 @@ impl Saver {
         };
         inner.asked_for(&place, plain_id(id));
         match inner.find(&place, &index, id)? {
-            Found::At(at) => inner.read(config.clone(), &index, &at),
-            Found::Nowhere | Found::Deleted => Ok(None),
+            FoundPlace::At(at) => inner.read(config.clone(), &index, &at),
+            FoundPlace::Nowhere | FoundPlace::Deleted => Ok(None),
         }
     }
 
@@ -110,13 +121,13 @@ impl Saver {
             }
         }
         let inner = self.inner();
-        let place = Place::new(&config.thread, &config.namespace)?;
+        let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
         let index = inner.index(&place.thread)?;
         let target = match config.checkpoint() {
             Some(id) => match inner.find(&place, &index, id)? {
-                Found::At(at) => Some((id.to_owned(), at)),
-                Found::Nowhere | Found::Deleted => None,
+                FoundPlace::At(at) => Some((id.to_owned(), at)),
+                FoundPlace::Nowhere | FoundPlace::Deleted => None,
             },
             None => self.newest(config, &place, &index)?,
         };
@@ -129,7 +140,7 @@ impl Saver {
             if collected.iter().all(|channel| channel.is_done) {
                 break;
             }
-            let Found::At(at) = inner.find(&place, &index, &id)? else { break };
+            let FoundPlace::At(at) = inner.find(&place, &index, &id)? else { break };
             self.collect(&at, &mut collected)?;
             next = self.parent_of(&at)?;
         }

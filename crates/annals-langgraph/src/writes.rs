@@ -7,10 +7,10 @@ use annals::store::batch::{NewWrite, NewWrites, WriteRef, WriteValue};
 use annals::store::{Payload, WriteRecord};
 use annals_base::CheckpointId;
 
-use crate::change::{WritePlace, Written};
+use crate::change::{WritePlace, WrittenValues};
 use crate::place::{Tasks, admits_anonymous, split_anonymous, task_text, with_anonymous};
 use crate::typed::{anonymous, array_items, digest, is_anonymous, is_list, item_payload, joined, payload, typed};
-use crate::{PendingWrite, Result, SaverError, StoredValue, Typed};
+use crate::{Result, SaverError, SaverWrite, StoredValue, Typed};
 
 /// The channels whose writes are replaced, with their indexes.
 const SPECIAL: [(&str, i32); 4] = [("__error__", -1), ("__scheduled__", -2), ("__interrupt__", -3), ("__resume__", -4)];
@@ -88,8 +88,8 @@ pub(crate) fn moved(records: Vec<WriteRecord>, checkpoint: CheckpointId) -> Vec<
 }
 
 /// Returns the values that regular writes bring. Stored writes come first: the first write of an index stays.
-pub(crate) fn written(stored: &[WriteRecord], new: &[NewWrites]) -> Result<Written> {
-    let mut written = Written::default();
+pub(crate) fn written(stored: &[WriteRecord], new: &[NewWrites]) -> Result<WrittenValues> {
+    let mut written = WrittenValues::default();
     let mut known = HashSet::new();
     for record in stored.iter().filter(|record| record.index >= 0) {
         known.insert((record.task, record.index));
@@ -115,7 +115,7 @@ pub(crate) fn written(stored: &[WriteRecord], new: &[NewWrites]) -> Result<Writt
     Ok(written)
 }
 
-fn add(written: &mut Written, reference: WriteRef, value: &WriteValue) -> Result<()> {
+fn add(written: &mut WrittenValues, reference: WriteRef, value: &WriteValue) -> Result<()> {
     match value {
         WriteValue::Null | WriteValue::Delta(_) => {}
         WriteValue::One(payload) => {
@@ -164,13 +164,13 @@ fn write_value(value: &Typed) -> Result<WriteValue> {
 }
 
 /// Returns stored writes in LangGraph's order: path, task, index.
-pub(crate) fn pending(records: Vec<WriteRecord>) -> Result<Vec<PendingWrite>> {
+pub(crate) fn pending(records: Vec<WriteRecord>) -> Result<Vec<SaverWrite>> {
     let mut writes = records.into_iter().map(of_record).collect::<Result<Vec<_>>>()?;
     writes.sort_by(|a, b| (&a.path, &a.task, a.index).cmp(&(&b.path, &b.task, b.index)));
     Ok(writes)
 }
 
-fn of_record(record: WriteRecord) -> Result<PendingWrite> {
+fn of_record(record: WriteRecord) -> Result<SaverWrite> {
     let (task, path) = task_text(record.task, &record.path);
     let value = match &record.value {
         WriteValue::Null => Typed::new("null", Vec::new()),
@@ -188,5 +188,5 @@ fn of_record(record: WriteRecord) -> Result<PendingWrite> {
             return Err(SaverError::Unsupported { feature: "reading a write of a graph of annals", reason });
         }
     };
-    Ok(PendingWrite { task, path, index: record.index, channel: Arc::clone(&record.channel), value })
+    Ok(SaverWrite { task, path, index: record.index, channel: Arc::clone(&record.channel), value })
 }

@@ -6,7 +6,7 @@ use annals::history::{Snapshot, diff};
 use annals::store::{Store, ThreadQuery};
 use annals_base::{Map, Value};
 use annals_langgraph::{
-    Config, ListQuery, NewCheckpoint, NewValue, OnConflict, PendingWrite, Saver, StoredValue, Tuple, Typed,
+    Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverWrite, StoredValue, Tuple, Typed,
 };
 use rusqlite::{Connection, OpenFlags};
 
@@ -82,18 +82,18 @@ fn rows(path: &Path) -> Vec<Row> {
 
 fn put(saver: &Saver, row: &Row) {
     let id = row.config.checkpoint().unwrap();
-    let new = NewCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
+    let new = SaverCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
     let mut parent = row.config.clone();
     parent.checkpoint.clone_from(&row.parent);
-    saver.put(&parent, new, OnConflict::Branch).unwrap();
+    saver.put(&parent, new, LostRace::Branch).unwrap();
     let write = |write: &WriteRow| {
-        PendingWrite::new(&*write.task, &*write.path, write.index, &*write.channel, write.value.clone())
+        SaverWrite::new(&*write.task, &*write.path, write.index, &*write.channel, write.value.clone())
     };
     saver.put_indexed_writes(&row.config, row.writes.iter().map(write).collect()).unwrap();
 }
 
 /// Returns the bytes of the channels of a checkpoint, sorted.
-fn channels(new: NewCheckpoint) -> Vec<(String, Typed)> {
+fn channels(new: SaverCheckpoint) -> Vec<(String, Typed)> {
     let mut channels: Vec<(String, Typed)> = new
         .values
         .into_iter()
@@ -121,8 +121,8 @@ fn verify(row: &Row, tuple: &Tuple, place: &str) {
         .collect();
     assert_eq!(written, expected, "{place}");
     let id = row.config.checkpoint().unwrap();
-    let back = NewCheckpoint::from_value(id, tuple.to_value().unwrap(), row.metadata.clone());
-    let mut original = NewCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
+    let back = SaverCheckpoint::from_value(id, tuple.to_value().unwrap(), row.metadata.clone());
+    let mut original = SaverCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
     original.seen.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| a.0.cmp(&b.0)));
     original.seen.sort_by(|a, b| a.0.cmp(&b.0));
     original.versions.sort_by(|a, b| a.0.cmp(&b.0));

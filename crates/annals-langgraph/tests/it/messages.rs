@@ -2,7 +2,7 @@
 
 use annals::store::{ItemRange, Store};
 use annals_base::{Encoded, Value};
-use annals_langgraph::{Config, NewCheckpoint, NewItem, NewValue, OnConflict, Saver, StoredValue, Typed};
+use annals_langgraph::{Config, LostRace, NewValue, Saver, SaverCheckpoint, SaverItem, StoredValue, Typed};
 use annals_messages::Message;
 
 /// Returns the extension that LangGraph's serializer writes for a model.
@@ -30,11 +30,11 @@ fn a_message_whose_bytes_would_differ_is_stored_as_it_is() {
     let store = Store::memory();
     let saver = Saver::new(store.clone());
     let place = Config::new("t", "");
-    let mut new = NewCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+    let mut new = SaverCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
     new.versions = vec![("messages".into(), saver.next_version(None))];
-    let given = items.iter().cloned().map(NewItem::New).collect();
+    let given = items.iter().cloned().map(SaverItem::New).collect();
     new.values = vec![("messages".into(), NewValue::Items(given))];
-    saver.put(&place, new, OnConflict::Refuse).unwrap();
+    saver.put(&place, new, LostRace::Refuse).unwrap();
 
     let tuple = saver.tuple(&place).unwrap().unwrap();
     assert_eq!(tuple.values, [("messages".to_owned(), StoredValue::Items(items.to_vec()))]);
@@ -52,9 +52,9 @@ fn a_message_that_gets_its_id_after_it_was_written_is_stored_once() {
     let store = Store::memory();
     let saver = Saver::new(store.clone());
     let (place, version) = (Config::new("t", ""), saver.next_version(None));
-    let mut first = NewCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+    let mut first = SaverCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
     first.versions = vec![("n".into(), version.clone())];
-    let first = saver.put(&place, first, OnConflict::Refuse).unwrap();
+    let first = saver.put(&place, first, LostRace::Refuse).unwrap();
 
     let text = "an answer of some length, which is not stored a second time, as a write and as an item";
     let (unnamed, named) = (Message::ai(text), Message::ai(text).with_id("m1"));
@@ -66,10 +66,10 @@ fn a_message_that_gets_its_id_after_it_was_written_is_stored_once() {
     let written = array(&[&unnamed, &other]);
     let task = "00000000-0000-0000-0000-000000000007";
     saver.put_writes(&first, task, "~__pregel_pull, model", vec![("messages".into(), written.clone())]).unwrap();
-    let mut second = NewCheckpoint::new("1f000000-0000-6001-8000-000000000002", "2026-01-01T00:00:02+00:00");
+    let mut second = SaverCheckpoint::new("1f000000-0000-6001-8000-000000000002", "2026-01-01T00:00:02+00:00");
     second.versions = vec![("messages".into(), version.clone()), ("n".into(), version)];
     second.values = vec![("messages".into(), NewValue::Typed(array(&[&named, &other])))];
-    saver.put(&first, second, OnConflict::Refuse).unwrap();
+    saver.put(&first, second, LostRace::Refuse).unwrap();
 
     let tuple = saver.tuple(&place).unwrap().unwrap();
     let items = StoredValue::Items(vec![exact(&named), exact(&other)]);

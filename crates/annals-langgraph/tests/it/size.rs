@@ -4,7 +4,9 @@
 
 use annals::store::{OpenOptions, Store, Synchronous};
 use annals_base::{Encoded, Map, Value};
-use annals_langgraph::{Config, NewCheckpoint, NewItem, NewValue, OnConflict, Saver, Typed, UpdatedChannels, Version};
+use annals_langgraph::{
+    Config, LostRace, NewValue, Saver, SaverCheckpoint, SaverItem, SaverVersion, Typed, UpdatedChannels,
+};
 use annals_messages::Message;
 
 /// A chat as LangGraph runs it: of a turn the input, the step of `__start__`, and the step of the node.
@@ -13,8 +15,8 @@ struct Chat {
     at: Config,
     number: u64,
     step: i64,
-    versions: Vec<(String, Version)>,
-    seen: Vec<(String, Vec<(String, Version)>)>,
+    versions: Vec<(String, SaverVersion)>,
+    seen: Vec<(String, Vec<(String, SaverVersion)>)>,
     messages: Vec<Typed>,
     whole_lists: bool,
 }
@@ -39,7 +41,7 @@ fn list(items: &[Typed]) -> Typed {
 }
 
 impl Chat {
-    fn bump(&mut self, channel: &str) -> Version {
+    fn bump(&mut self, channel: &str) -> SaverVersion {
         let highest = self.versions.iter().map(|(_, version)| format!("{version:?}")).max();
         let current = self.versions.iter().find(|(_, version)| Some(format!("{version:?}")) == highest);
         let next = self.saver.next_version(current.map(|(_, version)| version));
@@ -53,14 +55,14 @@ impl Chat {
     fn put(&mut self, source: &str, values: Vec<(String, NewValue)>, updated: &[&str]) {
         let id = format!("1f000000-0000-6000-8000-{:012}", self.number);
         self.number += 1;
-        let mut new = NewCheckpoint::new(id, format!("2026-01-01T00:00:01.{:06}+00:00", self.number));
+        let mut new = SaverCheckpoint::new(id, format!("2026-01-01T00:00:01.{:06}+00:00", self.number));
         (new.versions, new.seen) = (self.versions.clone(), self.seen.clone());
         new.updated = UpdatedChannels::Names(updated.iter().map(|name| (*name).to_owned()).collect());
         new.values = values;
         let metadata = [("source", source.into()), ("step", self.step.into()), ("parents", Value::Map(Map::new()))];
         new.metadata = metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         self.step += 1;
-        self.at = self.saver.put(&self.at, new, OnConflict::Refuse).unwrap();
+        self.at = self.saver.put(&self.at, new, LostRace::Refuse).unwrap();
     }
 
     fn messages(&self, known: usize) -> NewValue {
@@ -68,8 +70,8 @@ impl Chat {
             return NewValue::Typed(list(&self.messages));
         }
         let item = |(at, item): (usize, &Typed)| match at < known {
-            true => NewItem::Same(at as u32),
-            false => NewItem::New(item.clone()),
+            true => SaverItem::Same(at as u32),
+            false => SaverItem::New(item.clone()),
         };
         NewValue::Items(self.messages.iter().enumerate().map(item).collect())
     }
@@ -79,7 +81,7 @@ impl Chat {
         self.saver.put_writes(&self.at, &task, &format!("~__pregel_pull, {node}"), writes).unwrap();
     }
 
-    fn see(&mut self, node: &str, channel: &str, version: Version) {
+    fn see(&mut self, node: &str, channel: &str, version: SaverVersion) {
         let versions = vec![(channel.to_owned(), version)];
         match self.seen.iter_mut().find(|(name, _)| name == node) {
             Some((_, seen)) => *seen = versions,
