@@ -113,8 +113,8 @@ fn rewrite(
 ) {
     delete(&old[next_old..], ops);
     let first = old.last().map_or(0, |slot| slot.position + 1);
-    for index in 0..wanted.len() {
-        let digest = match wanted[index] {
+    for (index, item) in wanted.iter().enumerate() {
+        let digest = match *item {
             Wanted::Old(old_index) => old[old_index].digest,
             Wanted::New(digest) => digest,
         };

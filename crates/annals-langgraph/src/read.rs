@@ -181,9 +181,8 @@ impl Saver {
                     || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
                 seeds = Some(loaded.ok_or_else(missing)?.values);
             }
-            let values = seeds.iter().flatten();
-            let seed = values.filter(|(name, _)| **name == *channel.history.channel).map(|(_, value)| value.clone());
-            channel.history.seed = seed.last();
+            let seed = seeds.iter().flatten().find(|(name, _)| **name == *channel.history.channel);
+            channel.history.seed = seed.map(|(_, value)| value.clone());
             channel.is_done = true;
         }
         Ok(())

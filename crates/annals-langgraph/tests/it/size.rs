@@ -158,7 +158,6 @@ fn bytes_per_turn(ends: &[usize], whole_lists: bool) -> Vec<u64> {
 }
 
 /// Returns how many turns a test makes: fewer in the test command, all with the variable `ANNALS_ALL_CASES`.
-#[allow(clippy::disallowed_methods, reason = "the test command has no other way to be told")]
 fn turns(few: usize, all: usize) -> usize {
     if std::env::var_os("ANNALS_ALL_CASES").is_some() { all } else { few }
 }
