@@ -14,12 +14,12 @@ use annals_base::limits::UPDATE_ATTEMPTS_MAX;
 use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp};
 
 use crate::aside::{Aside, AsideIndex};
-use crate::change::{Difference, difference};
+use crate::change::{Difference, WrittenValues, difference};
 use crate::inner::{FoundPlace, SaverInner};
 use crate::notes::{Notes, RecordColumns, plain_id};
 use crate::place::{SaverPlace, aside_of};
 use crate::state::{DigestState, LoadedCheckpoint, load};
-use crate::writes::{TaskWrites, moved, name, writes_of, written};
+use crate::writes::{TaskWrites, are_missing, moved, name, writes_of, written};
 use crate::{Config, LostRace, Result, SaverCheckpoint, SaverError};
 
 /// A put, with what it builds on.
@@ -36,12 +36,14 @@ struct PutDraft<'a> {
     buffered: Vec<TaskWrites>,
     /// The buffered writes of the checkpoint itself.
     early: Vec<TaskWrites>,
+    /// Whether values may be stored as references to writes of the parent.
+    refers: bool,
 }
 
 /// The outcome of one attempt.
 enum PutAttempt {
-    Stored,
-    /// With the buffered writes that it took along.
+    /// With the buffered writes that it took along, as a submitted one.
+    Stored(Vec<TaskWrites>),
     Submitted(CommitHandle, Vec<TaskWrites>),
     /// Another writer was faster.
     Again,
@@ -64,11 +66,18 @@ impl SaverInner {
         on_conflict: LostRace,
         waits: bool,
     ) -> Result<(CommitHandle, Vec<TaskWrites>)> {
+        let mut refers = true;
         for _ in 0..UPDATE_ATTEMPTS_MAX {
-            let put = self.begin(parent, new, on_conflict)?;
+            let put = self.begin(parent, new, on_conflict, refers)?;
             let (thread, is_cached) = (put.place.thread.clone(), self.has_states(&put.place.thread));
             match put.run(waits) {
-                Ok(PutAttempt::Stored) => return Ok((CommitHandle::settled(Ok(())), Vec::new())),
+                Ok(PutAttempt::Stored(writes)) => {
+                    if refers && self.were_overtaken(parent, &writes)? {
+                        refers = false;
+                        continue;
+                    }
+                    return Ok((CommitHandle::settled(Ok(())), Vec::new()));
+                }
                 Ok(PutAttempt::Submitted(handle, writes)) => return Ok((handle, writes)),
                 Ok(PutAttempt::Again) => {}
                 // Another program has deleted or pruned the parent.
@@ -86,6 +95,7 @@ impl SaverInner {
         parent: &'a Config,
         new: &'a SaverCheckpoint,
         on_conflict: LostRace,
+        refers: bool,
     ) -> Result<PutDraft<'a>> {
         if new.id.is_empty() {
             return Err(SaverError::invalid("checkpoint_id", "it is empty"));
@@ -98,7 +108,7 @@ impl SaverInner {
             _ => None,
         };
         if on_conflict == LostRace::Refuse {
-            self.verify_head(parent, &place, base.as_ref())?;
+            self.verify_head(parent, &place, base.as_ref(), plain_id(&new.id))?;
         }
         let state = match &base {
             Some(at) => self.state(at)?.unwrap_or_default(),
@@ -111,18 +121,37 @@ impl SaverInner {
             _ => Vec::new(),
         };
         let early = self.take_writes(&place, &new.id);
-        Ok(PutDraft { inner: self, place, index, new, parent_id, base, state, buffered, early })
+        Ok(PutDraft { inner: self, place, index, new, parent_id, base, state, buffered, early, refers })
+    }
+
+    /// Returns whether another process has stored other writes of a task, between the comparison of a put with the
+    /// writes that were stored and its commit: the put refers to the wrong values then, and is repeated without
+    /// references. LangGraph runs a task twice at a time only if two processes resume one thread.
+    pub(crate) fn were_overtaken(&self, parent: &Config, taken: &[TaskWrites]) -> Result<bool> {
+        let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
+        let Some(id) = parent.checkpoint().filter(|_| !taken.is_empty()) else { return Ok(false) };
+        match self.find(&place, &*self.index(&place.thread)?, id)? {
+            FoundPlace::At(at) => are_missing(taken, id, self.backend().writes(&at)?),
+            FoundPlace::Nowhere | FoundPlace::Deleted => Ok(false),
+        }
     }
 
     /// Refuses a put on a checkpoint that was handed out as the newest, if it is not the head any more.
-    fn verify_head(&self, parent: &Config, place: &SaverPlace, base: Option<&CheckpointRef>) -> Result<()> {
+    fn verify_head(
+        &self,
+        parent: &Config,
+        place: &SaverPlace,
+        base: Option<&CheckpointRef>,
+        new: Option<CheckpointId>,
+    ) -> Result<()> {
         let id = base.map(|at| at.checkpoint);
         let is_of_log = base.is_none_or(|at| at.namespace == place.namespace);
         if !is_of_log || parent.checkpoint().is_some() && id.is_none() || !self.was_handed_out(place, id) {
             return Ok(());
         }
         match self.head(place)? {
-            Some(head) if Some(head) != id => Err(SaverError::Conflict {
+            // The put itself may have been stored before.
+            Some(head) if Some(head) != id && Some(head) != new => Err(SaverError::Conflict {
                 thread: parent.thread.clone(),
                 namespace: parent.namespace.clone(),
                 parent: id.map_or_else(|| "none".into(), |id| id.to_string()),
@@ -209,7 +238,7 @@ impl PutDraft<'_> {
         if let Some(existing) = &existing
             && self.is_same(existing, &difference)?
         {
-            return Ok(PutAttempt::Stored);
+            return Ok(PutAttempt::Stored(Vec::new()));
         }
         let retained = match (&existing, own) {
             (Some(existing), _) => self.inner.backend().writes(&existing.record.point)?,
@@ -250,7 +279,7 @@ impl PutDraft<'_> {
 
     /// Commits batches as one, or submits them.
     fn commit(&mut self, batches: Vec<Batch>, at: &CheckpointRef, waits: bool) -> Result<PutAttempt> {
-        let Some(batch) = Batch::of_all(batches) else { return Ok(PutAttempt::Stored) };
+        let Some(batch) = Batch::of_all(batches) else { return Ok(PutAttempt::Stored(Vec::new())) };
         debug_assert!(batch.parts().any(|part| part.namespace == at.namespace), "the checkpoint is in the batch");
         if waits {
             match self.inner.store.commit(&batch) {
@@ -260,7 +289,10 @@ impl PutDraft<'_> {
         }
         let mut taken = std::mem::take(&mut self.buffered);
         taken.append(&mut self.early);
-        Ok(if waits { PutAttempt::Stored } else { PutAttempt::Submitted(self.inner.backend().submit(batch), taken) })
+        Ok(match waits {
+            true => PutAttempt::Stored(taken),
+            false => PutAttempt::Submitted(self.inner.backend().submit(batch), taken),
+        })
     }
 
     /// Compares the checkpoint with its parent. Returns the difference, and the buffered writes of the parent.
@@ -277,7 +309,7 @@ impl PutDraft<'_> {
             }
             None => (Vec::new(), Vec::new()),
         };
-        let written = written(&stored, &writes)?;
+        let written = if self.refers { written(&stored, &writes)? } else { WrittenValues::default() };
         let mut values_of = || {
             self.inner.settle(Some(&self.place.thread));
             let loaded = self.base.as_ref().map(|at| load(self.inner.backend(), at)).transpose()?.flatten();

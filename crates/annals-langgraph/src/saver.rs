@@ -166,7 +166,14 @@ impl PutHandle {
 
     /// Repeats a put whose commit was refused because the log had moved on.
     fn end(&mut self, outcome: Result<(), StoreError>) -> Result<Config> {
-        let Err(error) = outcome else { return Ok(self.config.clone()) };
+        let Err(error) = outcome else {
+            if let Some(put) = self.put.take()
+                && put.saver.0.were_overtaken(&put.parent, &put.writes)?
+            {
+                return put.saver.put(&put.parent, put.new, put.on_conflict);
+            }
+            return Ok(self.config.clone());
+        };
         let moved_on =
             matches!(error, StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::Duplicate { .. });
         let Some(put) = self.put.take() else { return Err(error.into()) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annals::store::batch::{NewWrite, NewWrites, WriteRef, WriteValue};
 use annals::store::{Payload, WriteRecord};
-use annals_base::CheckpointId;
+use annals_base::{CheckpointId, NULL_TASK};
 
 use crate::change::{WritePlace, WrittenValues};
 use crate::place::{Tasks, admits_anonymous, split_anonymous, task_text, with_anonymous};
@@ -76,6 +76,22 @@ pub(crate) fn writes_of(writes: &[TaskWrites], checkpoint: CheckpointId, stored:
     let mut tasks = Tasks::default();
     stored.iter().for_each(|record| tasks.add(record.task, &record.path));
     writes.iter().map(|writes| writes.of(checkpoint, &mut tasks)).collect()
+}
+
+/// Returns whether one of the regular writes of a checkpoint is not among the stored ones, as another one has its index.
+pub(crate) fn are_missing(writes: &[TaskWrites], checkpoint: &str, stored: Vec<WriteRecord>) -> Result<bool> {
+    let stored = pending(stored)?;
+    for of in writes.iter().filter(|of| of.checkpoint == checkpoint) {
+        for write in of.writes.iter().filter(|write| write.index >= 0) {
+            let record = WriteRecord::new(NULL_TASK, "", write.index, Arc::clone(&write.channel), write.value.clone());
+            let value = of_record(record)?.value;
+            let found = stored.iter().find(|other| other.task == of.task && other.index == write.index);
+            if found.is_none_or(|other| other.value != value) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Returns stored writes as writes of another checkpoint.

@@ -1,7 +1,7 @@
 //! Writers that race for a thread, and puts that are not waited for.
 
 use annals::store::Store;
-use annals_langgraph::{Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverError, Typed};
+use annals_langgraph::{Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverError, StoredValue, Typed};
 
 fn checkpoint(saver: &Saver, number: u64) -> SaverCheckpoint {
     let id = format!("1f000000-0000-6000-8000-{number:012}");
@@ -44,6 +44,34 @@ fn the_first_put_of_a_thread_that_another_saver_began_is_refused() {
     other.put(&place, checkpoint(&other, 1), LostRace::Refuse).unwrap();
     let refused = one.put(&place, checkpoint(&one, 2), LostRace::Refuse);
     assert!(matches!(refused, Err(SaverError::Conflict { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_put_that_is_repeated_changes_nothing() {
+    let store = Store::memory();
+    let saver = Saver::new(store.clone());
+    let first = saver.put(&Config::new("t", ""), checkpoint(&saver, 1), LostRace::Refuse).unwrap();
+    let second = saver.put(&first, checkpoint(&saver, 2), LostRace::Refuse).unwrap();
+    assert_eq!(saver.put(&first, checkpoint(&saver, 2), LostRace::Refuse).unwrap(), second);
+    assert_eq!(store.thread("t").unwrap().head().unwrap().map(|head| head.id().to_string()), second.checkpoint);
+    assert_eq!(store.backend().namespaces(store.thread("t").unwrap().id()).unwrap().len(), 1);
+}
+
+#[test]
+fn a_task_that_ran_in_another_process_too_keeps_the_value_of_its_first_write() {
+    let store = Store::memory();
+    let (one, other) = (Saver::new(store.clone()), Saver::new(store.clone()));
+    let first = one.put(&Config::new("t", ""), checkpoint(&one, 1), LostRace::Branch).unwrap();
+    let value = |byte: u8| Typed::new("bytes", vec![byte; 100]);
+    other.put_writes(&first, "task", "", vec![("n".into(), value(1))]).unwrap();
+    other.flush().unwrap();
+    one.put_writes(&first, "task", "", vec![("n".into(), value(2))]).unwrap();
+    let mut new = checkpoint(&one, 2);
+    new.values = vec![("n".into(), NewValue::Typed(value(2)))];
+    let second = one.put(&first, new, LostRace::Branch).unwrap();
+    let read = |config: &Config| other.tuple(config).unwrap().unwrap();
+    assert_eq!(read(&second).values, [("n".to_owned(), StoredValue::Typed(value(2)))]);
+    assert_eq!(read(&first).writes[0].value, value(1));
 }
 
 #[test]
