@@ -2,9 +2,11 @@
 //!
 //! *Absent:* listings.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use annals::store::{ChannelValue, CheckpointRef, StoreError};
+use annals::store::{ChannelValue, CheckpointRef, ItemRange, Payload, StoreError, WriteRecord, WriteValue};
+use annals_base::Encoded;
+use annals_base::limits::MAP_POSITION_MIN;
 
 use crate::aside::{Aside, AsideIndex};
 use crate::inner::{FoundPlace, SaverInner};
@@ -12,7 +14,7 @@ use crate::notes::{Notes, plain_id};
 use crate::place::SaverPlace;
 use crate::state::{LoadedCheckpoint, load};
 use crate::writes::pending;
-use crate::{Config, DeltaHistory, ListQuery, Result, Saver, SaverWrite, Tuple};
+use crate::{Config, DeltaHistory, ListQuery, Result, Saver, SaverWrite, StoredValue, Tuple, Typed};
 
 /// The ancestors of which the writes of a channel are still collected.
 struct Collected {
@@ -30,6 +32,25 @@ impl SaverInner {
         Ok(())
     }
 
+    /// Returns the writes of a checkpoint, with those whole that a graph of annals tells by a stored list.
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>> {
+        let mut records = self.backend().writes(at)?;
+        for record in &mut records {
+            let WriteValue::Delta(delta) = &record.value else { continue };
+            let list = CheckpointRef::new(at.thread.clone(), delta.of.namespace.clone(), delta.of.checkpoint);
+            let mut items: BTreeMap<u64, Payload> = BTreeMap::new();
+            self.backend().items(&list, &delta.of.channel, ItemRange::All, &mut |row| {
+                if !delta.removed.iter().any(|range| range.contains(&row.position)) {
+                    items.insert(row.position, row.payload.to_payload());
+                }
+                Ok(())
+            })?;
+            items.extend(delta.positions.iter().copied().zip(delta.items.iter().cloned()));
+            record.value = WriteValue::Items(items.into_values().collect());
+        }
+        Ok(records)
+    }
+
     /// Makes a tuple of a checkpoint that was read. `place` and `id` are those that LangGraph knows.
     pub(crate) fn tuple(
         &self,
@@ -38,10 +59,20 @@ impl SaverInner {
         notes: Notes,
         loaded: LoadedCheckpoint,
     ) -> Result<Tuple> {
-        let writes = pending(self.backend().writes(&loaded.record.point)?)?;
+        let writes = pending(self.writes(&loaded.record.point)?)?;
         let is_kept = |parent: &String| index.find(&config.namespace, parent) != Aside::Pruned;
         let parent = notes.parent.filter(is_kept).map(|parent| config.at(parent));
-        let LoadedCheckpoint { state, values, .. } = loaded;
+        let LoadedCheckpoint { record, state, mut values, .. } = loaded;
+        for (name, value) in &mut values {
+            let slots = state.channels.get(name).map(|channel| channel.content.slots()).unwrap_or_default();
+            if slots.last().is_some_and(|slot| slot.position >= MAP_POSITION_MIN) {
+                // The map or the text of a graph of annals, whose items are its entries or parts.
+                let thread = self.store.thread(&record.point.thread)?.with_namespace(record.point.namespace.clone());
+                let whole = thread.at(record.point.checkpoint)?.get(name)?.unwrap_or_default();
+                let encoded = Encoded::encode(&whole).map_err(StoreError::from)?;
+                *value = StoredValue::Typed(Typed::msgpack(encoded.bytes));
+            }
+        }
         Ok(Tuple {
             v: notes.v,
             ts: notes.ts,
@@ -162,7 +193,7 @@ impl Saver {
     /// Adds the writes of an ancestor, and its values.
     fn collect(&self, at: &CheckpointRef, collected: &mut [Collected]) -> Result<()> {
         let backend = self.inner().backend();
-        let writes = pending(backend.writes(at)?)?;
+        let writes = pending(self.inner().writes(at)?)?;
         let state = backend.state(at)?;
         let holds = |channel: &Collected| {
             let record = state.channels.iter().find(|record| *record.channel == *channel.history.channel);

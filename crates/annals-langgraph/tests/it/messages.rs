@@ -48,6 +48,42 @@ fn a_message_whose_bytes_would_differ_is_stored_as_it_is() {
 }
 
 #[test]
+fn a_thread_of_the_engine_is_read_and_continued() {
+    let store = Store::memory();
+    let thread = store.thread("t").unwrap();
+    let human = Message::human("hi").with_id("m1");
+    thread.append("messages", [human.clone()]).unwrap();
+    thread.put("votes", "anna", 3).unwrap();
+    thread.write().append_text("text", "once ").append_text("text", "upon").commit().unwrap();
+    thread.set("title", "greetings").unwrap();
+
+    let saver = Saver::new(store);
+    let place = Config::new("t", "");
+    let tuple = saver.tuple(&place).unwrap().unwrap();
+    let plain = |value: Value| StoredValue::Typed(Typed::msgpack(Encoded::encode(&value).unwrap().bytes));
+    let votes: annals_base::Map = [("anna".to_owned(), 3.into())].into_iter().collect();
+    let mut values = [
+        ("messages".to_owned(), StoredValue::Items(vec![exact(&human)])),
+        ("text".to_owned(), plain("once upon".into())),
+        ("title".to_owned(), plain("greetings".into())),
+        ("votes".to_owned(), plain(Value::Map(votes))),
+    ];
+    assert_eq!(tuple.values, values);
+
+    let mut new = SaverCheckpoint::new("3f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+    new.versions = tuple.versions.clone();
+    new.values = ["title", "text", "votes"].map(|name| (name.to_owned(), NewValue::Same)).to_vec();
+    let answer = exact(&Message::ai("hello").with_id("m2"));
+    let items = vec![SaverItem::Same(0), SaverItem::New(answer.clone())];
+    new.values.push(("messages".into(), NewValue::Items(items)));
+    saver.put(&tuple.config, new, LostRace::Refuse).unwrap();
+    values[0].1 = StoredValue::Items(vec![exact(&human), answer]);
+    assert_eq!(saver.tuple(&place).unwrap().unwrap().values, values);
+    let head = thread.head().unwrap().unwrap();
+    assert_eq!((head.len("messages").unwrap(), head.get("votes").unwrap().unwrap()["anna"].as_int()), (2, Some(3)));
+}
+
+#[test]
 fn a_message_that_gets_its_id_after_it_was_written_is_stored_once() {
     let store = Store::memory();
     let saver = Saver::new(store.clone());
