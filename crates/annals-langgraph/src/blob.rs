@@ -14,8 +14,8 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use crate::typed::{joined, map_entries, map_header};
 use crate::version::{seen_from_map, seen_to_value};
 use crate::{
-    MSGPACK, NewCheckpoint, NewValue, Result, SaverError, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels,
-    Version,
+    MSGPACK, NewValue, Result, SaverCheckpoint, SaverError, SaverVersion, SeenVersions, StoredValue, Tuple, Typed,
+    UpdatedChannels,
 };
 
 /// The channel of a checkpoint that could not be taken apart: it is encrypted, or written by a serializer of its own.
@@ -23,7 +23,7 @@ pub const WHOLE: &str = "__checkpoint__";
 /// The tag of checkpoints that releases before September 2024 wrote.
 pub(crate) const JSON: &str = "json";
 
-impl NewCheckpoint {
+impl SaverCheckpoint {
     /// Reads a checkpoint from one value, as the savers of LangGraph for SQLite store it, with the id of its row. A
     /// value that is encrypted, or not a checkpoint, becomes the value of the channel [`WHOLE`], which
     /// [`Tuple::to_value`] returns.
@@ -102,10 +102,10 @@ impl Tuple {
             let StoredValue::Typed(value) = value else { return None };
             values.insert(name.clone(), serde_json::from_str(text(value)?).ok()?);
         }
-        let version = |version: &Version| match version {
-            Version::Integer(number) => json!(number),
-            Version::Float(number) => json!(number),
-            Version::Text(text) => json!(text),
+        let version = |version: &SaverVersion| match version {
+            SaverVersion::Integer(number) => json!(number),
+            SaverVersion::Float(number) => json!(number),
+            SaverVersion::Text(text) => json!(text),
         };
         let versions =
             |of: &SeenVersions| -> Json { of.iter().map(|(name, of)| (name.clone(), version(of))).collect() };
@@ -126,13 +126,13 @@ fn encoded(value: &Value) -> Result<Vec<u8>> {
 }
 
 /// Reads a checkpoint; `None` if the value is not one that can be written again.
-fn parsed(id: &str, value: &Typed) -> Option<NewCheckpoint> {
+fn parsed(id: &str, value: &Typed) -> Option<SaverCheckpoint> {
     match &*value.tag {
         MSGPACK => {}
         JSON => return parsed_json(id, &value.bytes),
         _ => return None,
     }
-    let mut checkpoint = NewCheckpoint { v: None, ts: None, ..NewCheckpoint::new(id, "") };
+    let mut checkpoint = SaverCheckpoint { v: None, ts: None, ..SaverCheckpoint::new(id, "") };
     checkpoint.updated = UpdatedChannels::Absent;
     let (mut names, mut has_id, mut has_values) = (HashSet::new(), false, false);
     for (name, bytes) in map_entries(&value.bytes)? {
@@ -185,7 +185,7 @@ enum JsonVersion {
     Text(String),
 }
 
-impl From<JsonVersion> for Version {
+impl From<JsonVersion> for SaverVersion {
     fn from(version: JsonVersion) -> Self {
         match version {
             JsonVersion::Integer(number) => Self::Integer(number),
@@ -195,8 +195,8 @@ impl From<JsonVersion> for Version {
     }
 }
 /// Reads the members of a checkpoint in JSON, as releases before September 2024 wrote it.
-fn parsed_json(id: &str, bytes: &[u8]) -> Option<NewCheckpoint> {
-    let mut new = NewCheckpoint::new(id, "");
+fn parsed_json(id: &str, bytes: &[u8]) -> Option<SaverCheckpoint> {
+    let mut new = SaverCheckpoint::new(id, "");
     let typed = |(name, value): (String, &RawValue)| (name, Typed::new(JSON, value.get().as_bytes().to_vec()));
     let versions = |of: BTreeMap<String, JsonVersion>| of.into_iter().map(|(name, of)| (name, of.into())).collect();
     let mut members: BTreeMap<String, &RawValue> = serde_json::from_slice(bytes).ok()?;

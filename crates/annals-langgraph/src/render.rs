@@ -12,7 +12,7 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::blob::JSON;
 use crate::typed::length;
-use crate::{MSGPACK, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version};
+use crate::{MSGPACK, SaverVersion, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels};
 
 /// The depth of a value that is rendered; LangGraph's serializer writes no deeper one.
 const DEPTH_MAX: usize = 200;
@@ -260,10 +260,10 @@ impl Tuple {
     /// Returns the checkpoint as JSON: its ids, members, values and writes, with values as [`Typed::to_json`] gives
     /// them.
     pub fn to_json(&self) -> Json {
-        let version = |version: &Version| match version {
-            Version::Integer(number) => integer(i128::from(*number)),
-            Version::Float(number) => float(*number),
-            Version::Text(text) => json!(text),
+        let version = |version: &SaverVersion| match version {
+            SaverVersion::Integer(number) => integer(i128::from(*number)),
+            SaverVersion::Float(number) => float(*number),
+            SaverVersion::Text(text) => json!(text),
         };
         let versions =
             |of: &SeenVersions| -> Json { of.iter().map(|(name, of)| (name.clone(), version(of))).collect() };

@@ -16,7 +16,7 @@ use annals_import::SourceDatabase;
 use serde_json::Value as Json;
 
 use super::items;
-use crate::{Config, NewCheckpoint, OnConflict, PendingWrite, PutHandle, Result, Saver, SaverError, Typed};
+use crate::{Config, LostRace, PutHandle, Result, Saver, SaverCheckpoint, SaverError, SaverWrite, Typed};
 
 /// Puts that are under way at a time, so that many share a commit.
 const PUTS_MAX: usize = 512;
@@ -261,9 +261,9 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
                 return Ok(());
             }
         };
-        let new = NewCheckpoint::from_value(id, checkpoint, metadata);
+        let new = SaverCheckpoint::from_value(id, checkpoint, metadata);
         let from = Config { checkpoint: parent, ..place.clone() };
-        match self.saver.submit_put(&from, new, OnConflict::Branch) {
+        match self.saver.submit_put(&from, new, LostRace::Branch) {
             Ok(handle) => {
                 self.bytes_under_way += bytes;
                 self.under_way.push_back((handle, bytes, place_text("checkpoints", place)));
@@ -348,9 +348,9 @@ fn is_of_row(error: &SaverError) -> bool {
     }
 }
 
-fn pending_write(row: &Row<'_>) -> rusqlite::Result<PendingWrite> {
+fn pending_write(row: &Row<'_>) -> rusqlite::Result<SaverWrite> {
     let (task, path, channel): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(3)?);
-    Ok(PendingWrite::new(task, path, row.get(2)?, channel, typed(row, 4, 5)?))
+    Ok(SaverWrite::new(task, path, row.get(2)?, channel, typed(row, 4, 5)?))
 }
 
 fn typed(row: &Row<'_>, tag: usize, value: usize) -> rusqlite::Result<Typed> {

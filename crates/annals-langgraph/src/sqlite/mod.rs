@@ -1,6 +1,6 @@
 //! The databases of LangGraph's SQLite saver, read and written.
 //!
-//! *Absent:* the meaning of a checkpoint; rows become [`NewCheckpoint`](crate::NewCheckpoint)s and come from
+//! *Absent:* the meaning of a checkpoint; rows become [`SaverCheckpoint`](crate::SaverCheckpoint)s and come from
 //! [`Tuple`](crate::Tuple)s.
 
 mod export;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use annals::store::Store;
 use annals_langgraph::{
-    ImportSummary, ListQuery, NewCheckpoint, NewValue, Saver, StoredValue, Tuple, Typed, WHOLE, export_sqlite,
+    ImportSummary, ListQuery, NewValue, Saver, SaverCheckpoint, StoredValue, Tuple, Typed, WHOLE, export_sqlite,
     import_sqlite,
 };
 use data_encoding::HEXLOWER;
@@ -54,7 +54,7 @@ fn decrypted(mut tuple: Tuple) -> Tuple {
         && name == WHOLE
     {
         let id = tuple.config.checkpoint.as_deref().unwrap();
-        let new = NewCheckpoint::from_value(id, clear(whole), tuple.metadata.clone());
+        let new = SaverCheckpoint::from_value(id, clear(whole), tuple.metadata.clone());
         let value = |(name, value)| match value {
             NewValue::Typed(value) => (name, StoredValue::Typed(value)),
             other => panic!("{name}: {other:?}"),
