@@ -61,6 +61,11 @@ impl PartialMessage {
         Ok(NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::One(value.into())))
     }
 
+    /// Returns the message with `aborted: true` in its `response_metadata`, the mark of one that was cut off.
+    pub fn aborted(&self) -> Message {
+        self.message.clone().with_response_metadata("aborted", true)
+    }
+
     /// Returns the special write that clears it, which an executor commits with the end of the task.
     pub fn clearing() -> NewWrite {
         NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::Null)
@@ -86,8 +91,8 @@ impl PartialMessage {
 /// A partial message at the head of a thread, to keep or to discard. Returned by [`Thread::partial`].
 ///
 /// One that is neither kept nor discarded is not lost: the next append to its channel ([`Thread::append`],
-/// [`Thread::write`], [`Thread::update`], another streamed message) keeps it, before its own messages, and any other
-/// write takes it along to the new head.
+/// [`Thread::write`], [`Thread::update`], another streamed message) keeps it, before its own messages, as a
+/// run of a graph with an input does; any other write takes it along to the new head.
 #[derive(Clone)]
 pub struct Partial {
     thread: Thread,
@@ -137,7 +142,11 @@ impl Partial {
 
     /// Returns the message with the mark of one that was cut off.
     pub(super) fn aborted(&self) -> Message {
-        self.content.message.clone().with_response_metadata("aborted", true)
+        self.content.aborted()
+    }
+
+    pub(super) fn content(&self) -> &PartialMessage {
+        &self.content
     }
 
     /// Returns the id of the message.

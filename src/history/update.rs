@@ -17,11 +17,11 @@ use crate::span::span;
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, DynUpdate, IntoUpdate, Layout, Schema, State, StateRef, Writes};
 use crate::store::threads::ACTOR;
-use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, NewWrites, Parent, Source, StoreError};
+use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, NewWrites, Parent, Source, StoreError, StoredHead};
 
 use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
-use super::partial::Partial;
+use super::partial::{Partial, PartialMessage};
 use super::snapshot::Snapshot;
 use super::thread::Thread;
 
@@ -171,8 +171,8 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
         let writes = prepared(&self.thread, layout, change.into_writes())?;
         let mut attempt = 1;
         loop {
-            let newest = newest(&self.thread)?;
-            match commit(&self.thread, layout, self.key, writes.clone(), newest, with.clone()) {
+            let newest = newest_with_writes(&self.thread)?;
+            match commit(&self.thread, layout, self.key, writes.clone(), newest.as_ref(), with.clone()) {
                 Err(error) if error.is_conflict() && attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
                 done => return done,
             }
@@ -205,12 +205,13 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     pub fn update_at(&self, expected: Option<CheckpointId>, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
         let layout = &*self.schema;
         let writes = prepared(&self.thread, layout, change.into_writes())?;
-        let found = newest(&self.thread)?;
+        let newest = newest_with_writes(&self.thread)?;
+        let found = newest.as_ref().map(|head| head.checkpoint);
         if found != expected {
             let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
             return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
         }
-        commit(&self.thread, layout, self.key, writes, found, CommitExtras::default())
+        commit(&self.thread, layout, self.key, writes, newest.as_ref(), CommitExtras::default())
     }
 }
 
@@ -245,6 +246,13 @@ pub(super) fn prepared(thread: &Thread, layout: &dyn Layout, writes: Writes) -> 
 pub(super) fn newest(thread: &Thread) -> Result<Option<CheckpointId>, Error> {
     thread.store().settle_abandoned();
     Ok(thread.store().backend().head_id(thread.id(), thread.namespace())?)
+}
+
+/// Returns the head of a thread with its writes. The writer knows a head that it has stored last, and that has no
+/// writes, without a read.
+pub(super) fn newest_with_writes(thread: &Thread) -> Result<Option<StoredHead>, Error> {
+    thread.store().settle_abandoned();
+    Ok(thread.store().backend().head_with_writes(thread.id(), thread.namespace())?)
 }
 
 /// Returns the decoded head: from the cache if it is of the checkpoint `newest`, else from the file.
@@ -288,10 +296,11 @@ fn commit(
     layout: &dyn Layout,
     key: HeadKey,
     mut writes: Vec<(usize, BoxWrite)>,
-    newest: Option<CheckpointId>,
+    newest: Option<&StoredHead>,
     mut with: CommitExtras,
 ) -> Result<CheckpointId, Error> {
-    keep_partials(thread, layout, newest, &mut writes, &mut with)?;
+    keep_partials(thread, layout, newest, &mut writes, &mut with);
+    let newest = newest.map(|head| head.checkpoint);
     let mut head = head(thread, layout, key, newest)?;
     debug_assert_eq!(head.checkpoint, newest, "the state is that of the expected head");
     let id = commit_on(thread, layout, &mut head, writes, &with)?;
@@ -304,15 +313,12 @@ fn commit(
 fn keep_partials(
     thread: &Thread,
     layout: &dyn Layout,
-    head: Option<CheckpointId>,
+    head: Option<&StoredHead>,
     writes: &mut Vec<(usize, BoxWrite)>,
     with: &mut CommitExtras,
-) -> Result<(), Error> {
-    for partial in with.partials(thread, head)? {
-        let is_of_channel = |(field, _): &(usize, BoxWrite)| &**layout.name(*field) == partial.channel();
-        // A write that empties the list is a compaction: the kept message comes after it.
-        let emptied = writes.iter().rposition(|write| is_of_channel(write) && empties(layout, write));
-        let first = emptied.map(|at| at + 1).or_else(|| writes.iter().position(is_of_channel));
+) {
+    for partial in with.partials(thread, head) {
+        let first = partial.content().place_among(layout, writes);
         let kept =
             || prepared(thread, layout, DynUpdate::new().messages(partial.channel(), [partial.aborted()]).into());
         match first.map(|at| (at, kept())) {
@@ -323,7 +329,17 @@ fn keep_partials(
             Some((_, Err(_))) | None => with.moved.push(partial),
         }
     }
-    Ok(())
+}
+
+impl PartialMessage {
+    /// Returns the index at which the kept message is inserted into the writes of an update: before the others of its
+    /// channel, and after one that empties the list. Returns `None` if the channel is not written.
+    pub fn place_among(&self, layout: &dyn Layout, writes: &[(usize, BoxWrite)]) -> Option<usize> {
+        let is_of_channel = |(field, _): &(usize, BoxWrite)| **layout.name(*field) == *self.channel;
+        // A write that empties the list is a compaction: the kept message comes after it.
+        let emptied = writes.iter().rposition(|write| is_of_channel(write) && empties(layout, write));
+        emptied.map(|at| at + 1).or_else(|| writes.iter().position(is_of_channel))
+    }
 }
 
 /// Returns whether a write deletes all messages of its channel.
@@ -347,18 +363,14 @@ pub(super) struct CommitExtras {
 
 impl CommitExtras {
     /// Returns the partial messages at a head that the commit does not clear.
-    pub(super) fn partials(&self, thread: &Thread, head: Option<CheckpointId>) -> Result<Vec<Partial>, Error> {
-        let Some(head) = head else { return Ok(Vec::new()) };
-        // The writer knows without a read of a head that it has stored last, and that has no writes. If the head is
-        // another one by now, the commit is refused.
-        let stored = thread.store().backend().head_with_writes(thread.id(), thread.namespace())?;
-        let Some(stored) = stored.filter(|stored| stored.checkpoint == head) else { return Ok(Vec::new()) };
+    pub(super) fn partials(&self, thread: &Thread, head: Option<&StoredHead>) -> Vec<Partial> {
+        let Some(head) = head.filter(|head| !head.writes.is_empty()) else { return Vec::new() };
+        let at = head.checkpoint;
         // One that another program wrote in a form of its own stays where it is, and refuses no update.
-        let mut partials = thread.partials_among(head, &stored.writes).unwrap_or_default();
-        let clears =
-            |partial: &Partial| self.clears.iter().any(|of| (of.checkpoint, of.task) == (head, partial.task()));
+        let mut partials = thread.partials_among(at, &head.writes).unwrap_or_default();
+        let clears = |partial: &Partial| self.clears.iter().any(|of| (of.checkpoint, of.task) == (at, partial.task()));
         partials.retain(|partial| !clears(partial));
-        Ok(partials)
+        partials
     }
 
     /// Returns the metadata of the checkpoint as the text of a JSON object, with the actor of a handle.

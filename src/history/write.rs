@@ -16,12 +16,12 @@ use crate::channel::ListShape;
 use crate::error::Error;
 use crate::message::Message;
 use crate::state::{DynSchema, DynState, DynUpdate, Layout, Schema, Writes};
-use crate::store::{CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, NewWrites, StoreError};
+use crate::store::{CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, NewWrites, StoreError, StoredHead};
 
 use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
 use super::thread::Thread;
-use super::update::{CommitExtras, commit_on, newest, prepared};
+use super::update::{CommitExtras, commit_on, newest_with_writes, prepared};
 
 /// An item of a list that is written by name: a message, or a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -384,7 +384,8 @@ impl ThreadWrite {
         let own = CommitExtras { metadata, clears, on_conflict: on_stale, moved: Vec::new() };
         let mut attempt = 1;
         loop {
-            let head = newest(&thread)?;
+            let stored = newest_with_writes(&thread)?;
+            let head = stored.as_ref().map(|head| head.checkpoint);
             let mut found = head;
             if let Some(expected @ Some(_)) = expected
                 && on_conflict == OnConflict::Branch
@@ -397,7 +398,7 @@ impl ThreadWrite {
             }
             let (mut writes, mut with) = (own_writes.clone(), own.clone());
             if found == head {
-                keep_partials(&thread, found, &mut writes, &mut with)?;
+                keep_partials(&thread, stored.as_ref(), &mut writes, &mut with);
             }
             let wanted = written(&writes, &values)?;
             let mut named = named_head(&thread, &wanted, found)?;
@@ -421,12 +422,12 @@ impl ThreadWrite {
 /// along to the new head.
 fn keep_partials(
     thread: &Thread,
-    head: Option<CheckpointId>,
+    head: Option<&StoredHead>,
     writes: &mut [(String, Vec<NewItem>)],
     with: &mut CommitExtras,
-) -> Result<(), Error> {
+) {
     let is_message = |item: &NewItem| matches!(item, NewItem::Message(_));
-    for partial in with.partials(thread, head)? {
+    for partial in with.partials(thread, head) {
         let mut of_channel = writes.iter_mut().filter(|(name, _)| name == partial.channel());
         match of_channel.find(|(_, items)| items.iter().any(is_message)) {
             Some((_, items)) => {
@@ -439,7 +440,6 @@ fn keep_partials(
             None => with.moved.push(partial),
         }
     }
-    Ok(())
 }
 
 /// Returns the channels of a write.

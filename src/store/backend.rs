@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use crate::base::limits::{DELETED_THREADS_MAX, PAGE_ROWS_MAX, SPIN_BEFORE_PARK};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 
-use super::batch::{Batch, ListRef};
+use super::batch::{Batch, CommitChain, ListRef};
 use super::beside::Beside;
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::Key;
@@ -766,11 +766,18 @@ pub struct CommitHandle(
 
 #[derive(Debug, Default)]
 struct CommitState {
-    outcome: parking_lot::Mutex<Option<Result<(), StoreError>>>,
+    progress: parking_lot::Mutex<CommitProgress>,
     done: parking_lot::Condvar,
     settled: AtomicBool,
     awaited: AtomicBool,
     wakers: parking_lot::Mutex<Vec<Waker>>,
+}
+
+#[derive(Debug, Default)]
+struct CommitProgress {
+    outcome: Option<Result<(), StoreError>>,
+    /// The chain of a commit that waits for a lock, until a caller that waits has reported it.
+    waits_for_lock: Option<CommitChain>,
 }
 
 impl CommitHandle {
@@ -802,7 +809,7 @@ impl CommitHandle {
     pub fn wait(&self) -> Result<(), StoreError> {
         let Some(state) = &self.0 else { return Ok(()) };
         state.wait();
-        state.outcome.lock().take().unwrap_or(Ok(()))
+        state.progress.lock().outcome.take().unwrap_or(Ok(()))
     }
 
     /// Waits until the batch is durable or refused, and leaves the outcome to [`CommitHandle::wait`]. A backend that
@@ -821,13 +828,17 @@ impl Future for CommitHandle {
     fn poll(self: Pin<&mut Self>, waiting: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(state) = &self.0 else { return Poll::Ready(Ok(())) };
         state.awaited.store(true, Ordering::Release);
-        let mut outcome = state.outcome.lock();
+        let mut progress = state.progress.lock();
         if state.is_settled() {
-            return Poll::Ready(outcome.take().unwrap_or(Ok(())));
+            return Poll::Ready(progress.outcome.take().unwrap_or(Ok(())));
         }
         let mut wakers = state.wakers.lock();
         wakers.retain(|waker| !waker.will_wake(waiting.waker()));
         wakers.push(waiting.waker().clone());
+        drop(wakers);
+        let waits = progress.waits_for_lock.take();
+        drop(progress);
+        waits.iter().for_each(CommitChain::report_lock_wait);
         Poll::Pending
     }
 }
@@ -840,6 +851,16 @@ impl CommitSettler {
     /// Returns whether a caller waits for the outcome: a backend may delay a batch without one.
     pub fn is_awaited(&self) -> bool {
         self.0.as_ref().is_some_and(|state| state.awaited.load(Ordering::Acquire))
+    }
+
+    /// Lets a caller that waits report a lock wait to the chain of the batch
+    /// ([`CommitChain::report_lock_wait`]).
+    pub fn note_lock_wait(&self, chain: CommitChain) {
+        if let Some(state) = &self.0 {
+            state.progress.lock().waits_for_lock = Some(chain);
+            state.done.notify_all();
+            state.wakers.lock().drain(..).for_each(Waker::wake);
+        }
     }
 
     /// Settles the handle and wakes the callers that wait.
@@ -858,20 +879,23 @@ impl CommitState {
     fn wait(&self) {
         self.awaited.store(true, Ordering::Release);
         spin_until(SPIN_BEFORE_PARK, || self.is_settled());
-        let mut outcome = self.outcome.lock();
+        let mut progress = self.progress.lock();
         while !self.is_settled() {
-            self.done.wait(&mut outcome);
+            match progress.waits_for_lock.take() {
+                Some(chain) => parking_lot::MutexGuard::unlocked(&mut progress, || chain.report_lock_wait()),
+                None => self.done.wait(&mut progress),
+            }
         }
     }
 
     fn set(&self, outcome: Result<(), StoreError>) {
-        let mut slot = self.outcome.lock();
-        debug_assert!(slot.is_none(), "a commit has one outcome");
-        *slot = Some(outcome);
+        let mut progress = self.progress.lock();
+        debug_assert!(progress.outcome.is_none(), "a commit has one outcome");
+        progress.outcome = Some(outcome);
         // Stored under the lock, or a caller between its check and its park would miss the wake-up.
         self.settled.store(true, Ordering::Release);
         self.done.notify_all();
-        drop(slot);
+        drop(progress);
         self.wakers.lock().drain(..).for_each(Waker::wake);
     }
 }

@@ -47,17 +47,115 @@ use super::error::StoreError;
 #[derive(Clone, Debug, Default)]
 pub struct CommitChain(Arc<ChainState>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ChainState {
     failed: AtomicBool,
     /// The first error.
     error: Mutex<Option<StoreError>>,
+    /// The listener of a chain whose commits outwait locks.
+    on_lock_wait: Option<LockListener>,
+    lock_wait: Mutex<ChainWait>,
+}
+
+/// The wait of a chain for a lock.
+#[derive(Default)]
+enum ChainWait {
+    #[default]
+    Over,
+    /// The error of its first wait has not been reported yet.
+    Begun(StoreError),
+    Reported,
+}
+
+type LockListener = Arc<dyn Fn(&StoreError) + Send + Sync>;
+
+impl std::fmt::Debug for ChainState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChainState").field("error", &self.error).finish_non_exhaustive()
+    }
 }
 
 impl CommitChain {
     /// Begins an empty chain.
     pub fn begin() -> Self {
         Self::default()
+    }
+
+    /// Begins an empty chain whose commits outwait a lock of another program. One that finds the write lock taken for
+    /// [`OpenOptions::busy_timeout_ms`](super::OpenOptions::busy_timeout_ms) keeps its place and waits again, twelve
+    /// times at most ([`RUN_LOCK_WAITS_MAX`](crate::base::limits::RUN_LOCK_WAITS_MAX)); only then it is refused with
+    /// [`StoreError::Busy`]. A commit of another chain is refused after the first wait.
+    ///
+    /// `on_lock_wait` gets the error of the first wait. It is called on a thread that waits for a commit of the chain,
+    /// and again only after a commit of the chain was stored.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::base::{Namespace, ThreadId};
+    /// use annals::store::{Batch, CommitChain, NewCheckpoint, OpenOptions, Source, Store, StoreError};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("trips.db");
+    /// let store = Store::open_with(&path, OpenOptions::new().busy_timeout_ms(500))?;
+    /// let browser = annals::rusqlite::Connection::open(&path)?;
+    /// browser.execute_batch("BEGIN IMMEDIATE")?;
+    /// let browser = std::sync::Mutex::new(browser);
+    ///
+    /// let mut batch = Batch::new(ThreadId::new("trip")?, Namespace::root(), None);
+    /// let first = NewCheckpoint::new(store.mint_checkpoint(0, None), None, 0, Source::Update, store.now());
+    /// batch.checkpoints.push(first);
+    /// assert!(matches!(store.commit(&batch), Err(StoreError::Busy { waited_ms: 500, .. })));
+    ///
+    /// // The other program ends once the wait is known.
+    /// let chain = CommitChain::begin_outwaiting(move |_| browser.lock().unwrap().execute_batch("ROLLBACK").unwrap());
+    /// store.commit(&chain.append(batch))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin_outwaiting(on_lock_wait: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ChainState { on_lock_wait: Some(Arc::new(on_lock_wait)), ..ChainState::default() }))
+    }
+
+    /// Begins an empty chain that outwaits locks as this one does, with the same listener.
+    pub fn begin_another(&self) -> Self {
+        Self(Arc::new(ChainState { on_lock_wait: self.0.on_lock_wait.clone(), ..ChainState::default() }))
+    }
+
+    /// Returns whether the commits of the chain outwait locks. A backend retains the place of such a commit when it
+    /// finds a lock taken.
+    pub fn outwaits_locks(&self) -> bool {
+        self.0.on_lock_wait.is_some()
+    }
+
+    /// Notes that a commit of the chain waits for a lock, with the error of the wait. A backend calls this.
+    pub fn note_lock_wait(&self, busy: &StoreError) {
+        let mut wait = self.0.lock_wait.lock();
+        if matches!(*wait, ChainWait::Over) {
+            *wait = ChainWait::Begun(repeated(busy));
+        }
+    }
+
+    /// Notes that a commit of the chain was stored, which ends a lock wait. A backend calls this.
+    pub fn note_stored(&self) {
+        if self.outwaits_locks() {
+            *self.0.lock_wait.lock() = ChainWait::Over;
+        }
+    }
+
+    /// Calls the listener, if a lock wait has begun that was not reported. A caller that waits for a commit does so,
+    /// never the thread that writes: the listener may use the store.
+    pub fn report_lock_wait(&self) {
+        let Some(listener) = &self.0.on_lock_wait else { return };
+        let mut wait = self.0.lock_wait.lock();
+        if !matches!(*wait, ChainWait::Begun(_)) {
+            return;
+        }
+        let begun = std::mem::replace(&mut *wait, ChainWait::Reported);
+        drop(wait);
+        if let ChainWait::Begun(busy) = begun {
+            listener(&busy);
+        }
     }
 
     /// Appends a batch to the chain without handing it to a backend; a batch belongs to one chain at most.

@@ -31,7 +31,7 @@ fn the_page_of_workflows_states_the_limits_of_the_code() {
             CONTROL_INTERVAL,
             TRANSACTION_TIME_MAX,
             TRANSACTION_STATEMENTS_MAX,
-            TRANSACTION_ATTEMPTS_MAX,
+            RUN_LOCK_WAITS_MAX,
             TASKS_MAX,
             ATTEMPTS_STORED_MAX,
             ATTEMPT_ERROR_BYTES_MAX,

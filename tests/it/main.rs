@@ -16,6 +16,7 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod hostile_files;
 mod limits;
+mod locks;
 mod meaning;
 mod memory_backend;
 mod memory_threads;

@@ -93,9 +93,9 @@ pub const TASK_WRITES_MAX: usize = 10_000;
 pub const TASKS_MAX: usize = 100_000;
 /// Attempts of an update without a graph, each on the head that a faster writer left.
 pub const UPDATE_ATTEMPTS_MAX: usize = 64;
-/// Greatest number of times that a transaction of a task waits for the lock of the file, each time as long as the store
-/// waits.
-pub const TRANSACTION_ATTEMPTS_MAX: usize = 12;
+/// Waits of a commit of a run, or of a transaction of a task, for the lock of the file, each as long as that of another
+/// commit.
+pub const RUN_LOCK_WAITS_MAX: u32 = 12;
 /// Checkpoints in one batch.
 pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
 /// Bytes of one encoded value.

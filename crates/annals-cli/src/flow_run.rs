@@ -8,6 +8,7 @@ use std::path::Path;
 use annals::base::{Map, Value};
 use annals::store::{OpenOptions, Store};
 use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput};
+use annals_graph::{RunEvent, RunEventKind};
 use serde_json::{Value as Json, json};
 
 use crate::args::RunArgs;
@@ -22,7 +23,7 @@ use crate::progress::{self, ProgressLine};
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let flow = Flow::open(&args.file).map_err(failure)?;
+    let flow = Flow::open(&args.file).map_err(failure)?.on_event(note_lock_wait);
     let mut input = FlowInput::new().restart(args.again).control(&interrupt::control());
     if let Some(text) = &args.input {
         input = input.values(values(text)?);
@@ -83,6 +84,13 @@ pub(crate) fn open_beside(store: NamedStore<'_>, file: &Path) -> Result<Store, C
     let beside = file.with_extension("db");
     let store = if store.path.is_some() { store } else { store.at(&beside) };
     store.open_with(OpenOptions::new())
+}
+
+/// Says that a run waits for another program.
+fn note_lock_wait(event: &RunEvent) {
+    if matches!(event.kind, RunEventKind::LockWait { .. }) {
+        output::note(format!("the run is {}", event.kind));
+    }
 }
 
 /// Adds a node that starts to those that run, and removes one that has ended.

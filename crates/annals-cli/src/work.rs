@@ -1,8 +1,8 @@
 //! `annals work`: a worker for the workflows of files.
 //!
 //! JSON: lines `{"schema": 1, "event", "at", "thread", "workflow", "run", "node", "attempt", "wake_at", "error"}`,
-//! whose `event` is `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`, `failed`,
-//! `drained`, `cancelled`, `stopped` or `stuck`; then
+//! whose `event` is `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `lock_wait`, `waiting`, `done`,
+//! `failed`, `drained`, `cancelled`, `stopped` or `stuck`; then
 //! `{"schema": 1, "event": "ended", "continued", "failed", "stuck"}`. Members that an event does not have are null.
 //!
 //! Invariant: the events of one run are printed in their order, those of several runs as they happen.
@@ -101,6 +101,12 @@ fn show(event: &RunEvent, out: &mut Printer) -> Result<(), CommandFailure> {
         _ => {}
     }
     let (word, at) = (event.kind.as_str(), event.at.to_string());
+    if matches!(event.kind, RunEventKind::LockWait { .. }) {
+        output::note(format!("the run of {} is {}", escape(thread), event.kind));
+        if !out.is_json() {
+            return Ok(());
+        }
+    }
     if out.is_json() {
         out.json_line(&json!({
             "schema": 1, "event": word, "at": at, "thread": thread, "workflow": &*event.graph, "run": event.run.to_string(),

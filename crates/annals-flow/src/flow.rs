@@ -8,7 +8,7 @@ use annals_graph::annals::history::{Queue, Queued, Thread};
 use annals_graph::annals::state::DynState;
 use annals_graph::graph::{Command, CompiledGraph, Drawing};
 use annals_graph::task::{Interrupt, RunControl};
-use annals_graph::{Durability, Input, IntoInput, Outcome, StreamData, StreamMode};
+use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, StreamMode};
 
 use crate::error::{Error, Result};
 use crate::limits::{LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
@@ -243,6 +243,31 @@ impl Flow {
                 (None, None, None) => return Ok(FlowEnd::Interrupted { state, interrupts: open }),
             };
         }
+    }
+
+    /// Calls `listener` for each [`RunEvent`] of the runs of the workflow, as [`annals_graph::Run::on_event`] does.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_flow::{Flow, FlowInput};
+    /// use annals_graph::RunEventKind;
+    /// use annals_graph::prelude::*;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let text = "channels = { n = 'last' }\n[nodes.a]\nset = { n = 1 }";
+    /// let flow = Flow::parse("tell.toml", text)?.on_event(|event| {
+    ///     if let RunEventKind::LockWait { .. } = event.kind {
+    ///         eprintln!("{event}");
+    ///     }
+    /// });
+    /// flow.run(&Store::memory().thread("t")?, FlowInput::new(), &mut |_| {})?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_event(mut self, listener: impl Fn(&RunEvent) + Send + Sync + 'static) -> Self {
+        self.graph = self.graph.with_config(|run| run.on_event(listener));
+        self
     }
 
     /// Stores the input of a run without running anything: a worker with [`Flow::graph`] runs it. `values` replace the

@@ -100,7 +100,7 @@ impl Core {
     pub(super) fn new(mut conn: Connection, place: FilePlace) -> Res<Self> {
         let guard = SqlGuard::default();
         guard.install(&mut conn)?;
-        let log = LogFile::new(&place);
+        let log = LogFile::new(&place, &mut conn)?;
         let found_wal = fs::metadata(open::beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() > 0);
         Ok(Self {
             inherited_attempts: if found_wal { INHERITED_WAL_ATTEMPTS_MAX } else { 0 },
@@ -441,7 +441,7 @@ impl Core {
         }
         let mut conn = open::connect_writer(&self.place)?;
         self.guard.install(&mut conn)?;
-        self.log = LogFile::new(&self.place);
+        self.log = LogFile::new(&self.place, &mut conn)?;
         let old = std::mem::replace(&mut self.conn, conn);
         // If this is refused, the WAL is merely copied when the connection closes.
         _ = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);

@@ -2,16 +2,20 @@
 //!
 //! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have a
 //! background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came
-//! meanwhile.
+//! meanwhile. A job of a chain that outwaits locks keeps its place in the queue while another process holds the lock.
+//! The background thread has the role then, because callers report the lock wait, and a listener may commit.
 
 use super::fault::{Fault, Res};
 use super::group::{Core, Transacted, TransactionRun, Verdict, WalCopy};
 use super::job::{Job, JobRef};
 use super::open::FilePlace;
 use super::wal::Wal;
-use crate::base::limits::{GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QUEUE_BATCHES_MAX, SUBMIT_LINGER};
+use crate::base::limits::{
+    GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QUEUE_BATCHES_MAX, RUN_LOCK_WAITS_MAX, SUBMIT_LINGER,
+};
 use crate::base::{self, Namespace};
 use crate::store::backend::{CommitHandle, CommitSettler};
+use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
 use crate::store::record::StoredHead;
 use crate::store::spin::spin_until;
@@ -29,13 +33,13 @@ use std::thread::{JoinHandle, ThreadId};
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
     shared: Arc<WriterShared>,
-    background: Mutex<Option<JoinHandle<()>>>,
     wal: Wal,
 }
 
 #[derive(Debug)]
 struct WriterShared {
     core: Arc<Mutex<Core>>,
+    background: Mutex<Option<JoinHandle<()>>>,
     queue: Mutex<BatchQueue>,
     /// The background thread waits here for its turn.
     turn: Condvar,
@@ -67,6 +71,8 @@ struct BatchQueue {
 struct Waiting {
     job: Job,
     end: WaitingEnd,
+    /// The number of waits for a lock that it has outwaited.
+    waits: u32,
 }
 
 #[derive(Debug)]
@@ -78,8 +84,8 @@ enum WaitingEnd {
 /// The end of a group that was led.
 #[derive(Debug)]
 struct LedGroup {
-    /// The outcome of the job of the leader.
-    own: Option<Result<(), StoreError>>,
+    /// The end of the job of the leader.
+    own: Option<OwnEnd>,
     /// The reason for which the handle ended.
     closed: Option<String>,
     /// The other callers that were told.
@@ -88,33 +94,69 @@ struct LedGroup {
     has_begun: bool,
 }
 
+/// The end of the job of a leader.
+#[derive(Debug)]
+enum OwnEnd {
+    Done(Result<(), StoreError>),
+    /// It outwaits a lock in the queue.
+    Waits(Arc<Slot>),
+}
+
 /// The place at which a caller waits for its outcome or for the role.
 #[derive(Debug, Default)]
 struct Slot {
-    news: Mutex<Option<News>>,
+    state: Mutex<SlotState>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SlotState {
+    news: Option<News>,
+    waits_for_lock: bool,
 }
 
 #[derive(Debug)]
 enum News {
     Lead,
     Done(Result<(), StoreError>),
+    /// The job outwaits a lock.
+    LockWait,
 }
 
 impl Slot {
     fn tell(&self, news: News) {
-        *self.news.lock() = Some(news);
+        let mut state = self.state.lock();
+        match news {
+            News::LockWait => state.waits_for_lock = true,
+            news => state.news = Some(news),
+        }
         self.changed.notify_one();
     }
 
     fn wait(&self) -> News {
-        let mut slot = self.news.lock();
+        let mut state = self.state.lock();
         loop {
-            match slot.take() {
-                Some(news) => return news,
-                None => self.changed.wait(&mut slot),
+            if let Some(news) = state.news.take() {
+                return news;
             }
+            if std::mem::take(&mut state.waits_for_lock) {
+                return News::LockWait;
+            }
+            self.changed.wait(&mut state);
         }
+    }
+}
+
+impl Waiting {
+    /// Returns the job after a further wait for a lock, of which a caller reports the first one.
+    fn after_lock_wait(mut self) -> Self {
+        self.waits += 1;
+        match (&self.end, self.job.as_ref().chain()) {
+            (WaitingEnd::Caller(slot), _) => slot.tell(News::LockWait),
+            (WaitingEnd::CommitHandle(settle), Some(chain)) => settle.note_lock_wait(chain.clone()),
+            (WaitingEnd::CommitHandle(_), None) => {}
+        }
+        self
     }
 }
 
@@ -124,6 +166,7 @@ impl SqliteWriter {
         let core = Arc::new(Mutex::new(Core::new(conn, place.clone())?));
         let shared = WriterShared {
             core: Arc::clone(&core),
+            background: Mutex::default(),
             queue: Mutex::default(),
             turn: Condvar::new(),
             room: Condvar::new(),
@@ -132,7 +175,7 @@ impl SqliteWriter {
             transacts: AtomicBool::new(false),
             transacting: Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared), background: Mutex::default(), wal: Wal::new(place.clone(), core) })
+        Ok(Self { shared: Arc::new(shared), wal: Wal::new(place.clone(), core) })
     }
 
     /// Writes a job and returns when it is durable.
@@ -148,7 +191,11 @@ impl SqliteWriter {
             if !queue.led {
                 queue.led = true;
                 drop(queue);
-                return self.shared.lead(Some(job), &self.wal).unwrap_or(Ok(()));
+                match self.shared.lead(Some(job), &self.wal) {
+                    Some(OwnEnd::Waits(slot)) => break slot,
+                    Some(OwnEnd::Done(outcome)) => return outcome,
+                    None => return Ok(()),
+                }
             }
             match copy.take() {
                 // A leader on another thread needs a job of its own; it is copied outside the lock.
@@ -158,7 +205,7 @@ impl SqliteWriter {
                 }
                 Some(job) => {
                     let slot = Arc::new(Slot::default());
-                    queue.waiting.push_back(Waiting { job, end: WaitingEnd::Caller(Arc::clone(&slot)) });
+                    queue.waiting.push_back(Waiting { job, end: WaitingEnd::Caller(Arc::clone(&slot)), waits: 0 });
                     break slot;
                 }
             }
@@ -167,6 +214,7 @@ impl SqliteWriter {
             match slot.wait() {
                 News::Done(outcome) => return outcome,
                 News::Lead => _ = self.shared.lead(None, &self.wal),
+                News::LockWait => job.chain().into_iter().for_each(CommitChain::report_lock_wait),
             }
         }
     }
@@ -194,7 +242,7 @@ impl SqliteWriter {
         if let Err(error) = job.as_ref().validate().and_then(|()| self.shared.refuse_within()) {
             return CommitHandle::settled(Err(error));
         }
-        if self.start_background().is_err() {
+        if self.shared.start_background(&self.wal).is_err() {
             // Without a thread, the caller writes the batch.
             return CommitHandle::settled(self.commit(job.as_ref()));
         }
@@ -208,7 +256,7 @@ impl SqliteWriter {
             return handle;
         }
         queue.submitted += 1;
-        queue.waiting.push_back(Waiting { job, end: WaitingEnd::CommitHandle(settle) });
+        queue.waiting.push_back(Waiting { job, end: WaitingEnd::CommitHandle(settle), waits: 0 });
         if !queue.led {
             queue.led = true;
             queue.background_leads = true;
@@ -227,16 +275,6 @@ impl SqliteWriter {
             drop(queue);
             _ = self.shared.lead(None, &self.wal);
         }
-    }
-
-    fn start_background(&self) -> std::io::Result<()> {
-        let mut background = self.background.lock();
-        if background.is_none() {
-            let (shared, wal) = (Arc::clone(&self.shared), self.wal.clone());
-            let thread = std::thread::Builder::new().name("annals-writer".into());
-            *background = Some(thread.spawn(move || shared.run_background(&wal))?);
-        }
-        Ok(())
     }
 
     /// Calls `read` with the connection that writes; `None` if a thread uses it, or if it has written nothing yet.
@@ -320,7 +358,7 @@ impl Drop for SqliteWriter {
     fn drop(&mut self) {
         self.shared.queue.lock().closing = true;
         self.shared.turn.notify_all();
-        let background = self.background.lock().take();
+        let background = self.shared.background.lock().take();
         // A thread that panicked has settled its handles by dropping them.
         _ = background.map(JoinHandle::join);
         self.wal.close();
@@ -368,7 +406,17 @@ impl WriterShared {
         transacted
     }
 
-    fn run_background(&self, wal: &Wal) {
+    fn start_background(self: &Arc<Self>, wal: &Wal) -> std::io::Result<()> {
+        let mut background = self.background.lock();
+        if background.is_none() {
+            let (shared, wal) = (Arc::clone(self), wal.clone());
+            let thread = std::thread::Builder::new().name("annals-writer".into());
+            *background = Some(thread.spawn(move || shared.run_background(&wal))?);
+        }
+        Ok(())
+    }
+
+    fn run_background(self: &Arc<Self>, wal: &Wal) {
         loop {
             let mut queue = self.queue.lock();
             while !queue.background_leads {
@@ -399,12 +447,12 @@ impl WriterShared {
 
     /// Leads: writes the leader's own job and those that wait in one transaction, and then, a few times at most, what
     /// has come meanwhile. Waking another leader would cost as much as a commit, without work in the meantime. Returns
-    /// the outcome of the own job.
-    fn lead(&self, own: Option<JobRef<'_>>, wal: &Wal) -> Option<Result<(), StoreError>> {
-        let (mut next, mut outcome) = (own, None);
+    /// the end of the own job.
+    fn lead(self: &Arc<Self>, own: Option<JobRef<'_>>, wal: &Wal) -> Option<OwnEnd> {
+        let (mut next, mut end) = (own, None);
         for round in 1.. {
             let LedGroup { own, closed, told, has_begun } = self.lead_once(next.take(), wal);
-            outcome = outcome.or(own);
+            end = end.or(own);
             // A leader that was refused has waited its limit; with the next group it would wait once more.
             let is_last = round == LEADER_GROUPS_MAX || !has_begun || closed.is_some();
             if !is_last && told > 0 {
@@ -415,11 +463,11 @@ impl WriterShared {
                 break;
             }
         }
-        outcome
+        end
     }
 
     /// Writes one group and tells everybody in it.
-    fn lead_once(&self, own: Option<JobRef<'_>>, wal: &Wal) -> LedGroup {
+    fn lead_once(self: &Arc<Self>, own: Option<JobRef<'_>>, wal: &Wal) -> LedGroup {
         let mut core = self.core.lock();
         // Jobs that come while this waits for the write lock are taken along.
         let begun = core.check_wal().and_then(|()| core.begin());
@@ -443,15 +491,27 @@ impl WriterShared {
         }
         let Verdict { mut outcomes, closed } = verdict;
         debug_assert_eq!(outcomes.len(), jobs.len(), "each job of a group has an outcome");
-        for (job, outcome) in jobs.iter().zip(&outcomes) {
-            if let (Some(chain), Err(error)) = (job.chain(), outcome) {
-                chain.end(error);
+        let own_outcome = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
+        let (mut retained, mut ended) = (VecDeque::new(), Vec::new());
+        let own = own.zip(own_outcome).map(|(job, mut outcome)| {
+            if !self.outwaits(job, &mut outcome, 0, wal) {
+                return OwnEnd::Done(outcome);
+            }
+            let slot = Arc::new(Slot::default());
+            let end = WaitingEnd::Caller(Arc::clone(&slot));
+            retained.push_back(Waiting { job: job.to_job(), end, waits: 0 }.after_lock_wait());
+            OwnEnd::Waits(slot)
+        });
+        for (waiting, mut outcome) in waiting.into_iter().zip(outcomes) {
+            match self.outwaits(waiting.job.as_ref(), &mut outcome, waiting.waits, wal) {
+                true => retained.push_back(waiting.after_lock_wait()),
+                false => ended.push((waiting.end, outcome)),
             }
         }
-        let own = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
+        self.put_back(retained);
         let mut told = 0;
-        for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
-            match waiting.end {
+        for (end, outcome) in ended {
+            match end {
                 WaitingEnd::Caller(slot) => {
                     told += 1;
                     slot.tell(News::Done(outcome));
@@ -460,6 +520,45 @@ impl WriterShared {
             }
         }
         LedGroup { own, closed, told, has_begun }
+    }
+
+    /// Returns whether a job outwaits the lock that it found taken; else notes its outcome in its chain.
+    fn outwaits(
+        self: &Arc<Self>,
+        job: JobRef<'_>,
+        outcome: &mut Result<(), StoreError>,
+        waits: u32,
+        wal: &Wal,
+    ) -> bool {
+        let Some(chain) = job.chain() else { return false };
+        let Err(error) = outcome else {
+            chain.note_stored();
+            return false;
+        };
+        if matches!(error, StoreError::Busy { .. }) && chain.outwaits_locks() && !chain.has_ended() {
+            let may_wait = waits + 1 < RUN_LOCK_WAITS_MAX && !self.queue.lock().closing;
+            if may_wait && self.start_background(wal).is_ok() {
+                chain.note_lock_wait(error);
+                return true;
+            }
+        }
+        if let StoreError::Busy { waited_ms, .. } = error {
+            *waited_ms = waited_ms.saturating_mul(u64::from(waits + 1));
+        }
+        chain.end(error);
+        false
+    }
+
+    /// Puts jobs back to the front of the queue, in their order.
+    fn put_back(&self, jobs: VecDeque<Waiting>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        for waiting in jobs.into_iter().rev() {
+            queue.submitted += usize::from(matches!(waiting.end, WaitingEnd::CommitHandle(_)));
+            queue.waiting.push_front(waiting);
+        }
     }
 
     fn take_along(&self, count: usize) -> Vec<Waiting> {
@@ -474,7 +573,8 @@ impl WriterShared {
         taken
     }
 
-    /// Gives the role to a caller that waits, else to the background thread, else frees it.
+    /// Gives the role to a caller that waits, unless it has a lock wait to report, else to the background thread, else
+    /// frees it.
     fn hand_over(&self, closed: Option<String>) {
         let mut queue = self.queue.lock();
         debug_assert!(queue.led);
@@ -483,8 +583,8 @@ impl WriterShared {
             self.room.notify_all();
         }
         let caller = queue.waiting.iter().find_map(|waiting| match &waiting.end {
-            WaitingEnd::Caller(slot) => Some(slot),
-            WaitingEnd::CommitHandle(_) => None,
+            WaitingEnd::Caller(slot) if waiting.waits == 0 => Some(slot),
+            WaitingEnd::Caller(_) | WaitingEnd::CommitHandle(_) => None,
         });
         if let Some(slot) = caller {
             slot.tell(News::Lead);

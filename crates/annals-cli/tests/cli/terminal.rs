@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -262,63 +262,72 @@ fn ctrl_c_ends_a_command_with_130() {
     assert_eq!((document(&late.stderr)["error"]["code"].as_str(), code(&late)), (Some("timed_out"), 5));
 }
 
-/// An import that is interrupted anywhere leaves a store that is whole, and the next one goes on.
+/// Takes the write lock of a store between two commits of another program, once it has more than `threads` threads.
+fn locked_with_more(store: &Path, threads: u32) -> annals::rusqlite::Connection {
+    let conn = annals::rusqlite::Connection::open(store).unwrap();
+    conn.busy_timeout(PATIENCE).unwrap();
+    loop {
+        let found: u32 = conn.query_row("SELECT count(*) FROM thread", [], |row| row.get(0)).unwrap();
+        if found > threads {
+            conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+            return conn;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// An import that is interrupted before or between its commits leaves a store that is whole, and the next one goes on.
+/// The lock of another program holds it where it is.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the time of a command is measured")]
 fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
     let bench = Bench::new();
     // More threads than one commit takes.
     let files: u64 = 800;
-    fs::create_dir(bench.path("chats")).unwrap();
-    for file in 0..files {
+    let write = |path: &str, file: u64| {
         let line = |n: u64| json!({ "role": if n.is_multiple_of(2) { "user" } else { "assistant" }, "content": format!("{file} says {n}") });
         let text: String = (0..5).map(|n| format!("{}\n", line(n))).collect();
-        fs::write(bench.path(&format!("chats/{file}.jsonl")), text).unwrap();
-    }
-    // The count of the messages and of the threads of a store; none if the import had not begun it.
-    let counts = |store: &str| {
-        let check = bench.annals_on(store, &["check"]);
-        let is_begun = !stderr(&check).contains("does not exist") && !stderr(&check).contains("it is empty");
-        assert!(code(&check) == 0 || !is_begun, "{store}: {check:?}");
-        is_begun.then(|| {
-            let query = "select count(*), count(distinct thread) from v_messages";
-            let found = bench.annals_on(store, &["sql", query, "--json"]);
-            document(&found.stdout)["rows"][0].clone()
-        })
+        fs::write(bench.path(path), text).unwrap();
     };
-    let all = Some(json!([files * 5, files]));
-    let clock = Instant::now();
-    assert_eq!(shown(&bench, 80, "annals import chats --store whole.db").1, 0);
-    let mut whole = clock.elapsed();
-    assert_eq!(counts("whole.db"), all);
-    // Each import is interrupted after a part of the time that a whole one takes, which depends on what else the
-    // machine does.
-    let mut interrupted = 0;
-    for (attempt, eighths) in [3, 1, 5, 7].into_iter().cycle().take(40).enumerate() {
-        if attempt >= 4 && interrupted > 0 {
+    fs::create_dir(bench.path("chats")).unwrap();
+    (0..files).for_each(|file| write(&format!("chats/{file}.jsonl"), file));
+    write("first.jsonl", files);
+    // The count of the messages and of the threads of a store.
+    let counts = |store: &str| {
+        assert_eq!(code(&bench.annals_on(store, &["check"])), 0, "{store}");
+        let query = "select count(*), count(distinct thread) from v_messages";
+        let found = bench.annals_on(store, &["sql", query, "--json"]);
+        let counts = document(&found.stdout)["rows"][0].clone();
+        (counts[0].as_u64().unwrap(), counts[1].as_u64().unwrap())
+    };
+    let all = (5 * (files + 1), files + 1);
+    // Another program may come too late to hold an import between two of its commits.
+    let mut interrupted = [false; 2];
+    for (attempt, is_begun) in [false, true].into_iter().cycle().take(100).enumerate() {
+        if interrupted == [true; 2] {
             break;
         }
         let store = format!("{attempt}.db");
-        let mut terminal = Terminal::start(&bench, 80, &format!("echo ready; annals import chats --store {store}"));
-        terminal.wait_for("ready");
-        std::thread::sleep(whole * eighths / 8);
+        assert_eq!(code(&bench.annals_on(&store, &["import", "first.jsonl"])), 0);
+        let path = bench.path(&store);
+        let early = (!is_begun).then(|| locked_with_more(&path, 0));
+        let command = format!("echo ready; exec '{}' import chats --store {store}", env!("CARGO_BIN_EXE_annals"));
+        let mut terminal = Terminal::start(&bench, 80, &command);
+        let other = early.unwrap_or_else(|| locked_with_more(&path, 1));
+        // An import that waits for longer than half a second says what it does.
+        terminal.wait_for(if is_begun { "ready" } else { "files read" });
         terminal.press("\x03");
         let (text, exit) = terminal.end();
-        assert!(exit == 130 || exit == 0, "{exit}: {text}");
+        drop(other);
         let found = counts(&store);
-        if found == all {
-            whole /= 2;
-        } else if found.as_ref().is_none_or(|found| found[0] == 0) {
+        if found != all {
             assert_eq!(exit, 130, "{text}");
-            whole *= 2;
-        } else {
-            assert_eq!(exit, 130, "{text}");
-            interrupted += 1;
+            assert_eq!(found == (5, 1), !is_begun, "{found:?}");
+            interrupted[usize::from(is_begun)] = true;
         }
         assert_eq!(code(&bench.annals_on(&store, &["import", "chats"])), 0);
         assert_eq!(counts(&store), all, "the next import goes on");
     }
-    assert!(interrupted > 0, "no import was interrupted");
+    assert_eq!(interrupted, [true; 2], "before and between the commits");
 }
 
 /// A run that is interrupted ends with its command, and continues at the same node.

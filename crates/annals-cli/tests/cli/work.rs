@@ -252,7 +252,7 @@ fn a_worker_that_is_killed_is_replaced() {
                 after = 'first'\nrun = 'echo second >> ran.txt; [ -e go ] || sleep 60'\n";
     let bench = bench("two.toml", flow);
     bench.json(&["enqueue", "two.toml", "--thread", "k"]);
-    let child = worker(&bench, &["two.toml", "--lease", "4s"]);
+    let child = worker(&bench, &["two.toml"]);
     until("the second node", || lines_of(&bench.path("ran.txt")).len() == 2);
     let killed = end(child, "-KILL");
     fs::write(bench.path("go"), "").unwrap();
@@ -264,6 +264,37 @@ fn a_worker_that_is_killed_is_replaced() {
         (code(&output), lines_of(&bench.path("ran.txt"))),
         (0, vec!["first".into(), "second".into(), "second".into()])
     );
+}
+
+/// A run and a worker wait longer for the lock of another program than a commit does, and repeat no node.
+#[test]
+fn a_lock_of_another_program_is_outwaited() {
+    let flow = "name = 'held'\nchannels = { a = 'last' }\n[nodes.first]\nrun = 'echo first >> ran.txt; \
+                until [ -e held ]; do sleep 0.02; done'\n[nodes.second]\nafter = 'first'\nrun = 'echo second >> ran.txt'\n";
+    for arguments in [&["run", "held.toml"][..], &["work", "held.toml", "--once"]] {
+        let bench = bench("held.toml", flow);
+        let is_worker = arguments[0] == "work";
+        if is_worker {
+            bench.json(&["enqueue", "held.toml", "--thread", "held"]);
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command.args(arguments).args(["--store", "store.db", "--json"]).current_dir(bench.folder.path());
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("the first node", || lines_of(&bench.path("ran.txt")).len() == 1);
+        let other = annals::rusqlite::Connection::open(bench.path("store.db")).unwrap();
+        other.busy_timeout(PATIENCE).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        fs::write(bench.path("held"), "").unwrap();
+        let mut notes = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let told = notes.find(|line| line.contains("is waiting for the lock")).expect("the wait is told");
+        assert!(!cfg!(target_os = "linux") || told.contains(&format!("process {}", std::process::id())), "{told}");
+        other.execute_batch("ROLLBACK").unwrap();
+        assert!(!notes.any(|line| line.contains("is waiting for the lock")), "it is told once");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert_eq!(lines_of(&bench.path("ran.txt")), ["first", "second"]);
+        assert_eq!(events(&output).iter().any(|event| event["event"] == "lock_wait"), is_worker, "{output:?}");
+    }
 }
 
 #[test]

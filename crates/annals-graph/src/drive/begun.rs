@@ -77,7 +77,10 @@ impl Begun {
 
     /// Returns the batch that releases the lease of a run at its end, if its last commit has not done so.
     pub(super) fn release(&self) -> Option<Batch> {
-        self.renewal.as_ref().and_then(Renewal::release)
+        let batch = self.renewal.as_ref().and_then(Renewal::release)?;
+        // The chain of the run may have ended.
+        let chain = self.host.session.lock().chain().begin_another();
+        Some(chain.append(batch))
     }
 
     /// Tells the machine that the run was cancelled, if it was.

@@ -1,4 +1,4 @@
-//! Events of runs, for logs and metrics: one event for each begin, failed attempt, wait and end.
+//! Events of runs, for logs and metrics: one event for each begin, failed attempt, lock wait, wait and end.
 //!
 //! An event goes to the listener of the run and of its worker and, without the values of interrupts and the texts of
 //! errors, into the span of the run (feature `tracing`). Invariant: a run that began ends, also one that is dropped.
@@ -56,6 +56,15 @@ pub enum RunEventKind {
         /// The message of the error.
         error: Arc<str>,
     },
+    /// A commit of it waits for the lock of the file, which another program holds, for twelve times
+    /// [`busy_timeout_ms`](annals::store::OpenOptions::busy_timeout_ms) at most. No step that has ended runs again
+    /// meanwhile. The event is told once until a commit is stored.
+    LockWait {
+        /// The time since which it waits.
+        since: Timestamp,
+        /// The id of the process that holds the lock, if the operating system told it (Linux).
+        holder: Option<u32>,
+    },
     /// It has ended for now: its tasks wait for resume values, sleep, or stand at a breakpoint.
     Waiting {
         /// The open interrupts with their values, those of sleeping tasks included.
@@ -95,6 +104,10 @@ impl fmt::Display for RunEventKind {
             Self::AttemptFailed { node, attempt, error, .. } => {
                 write!(f, "attempt {attempt} of {node} failed: {error}")
             }
+            Self::LockWait { since, holder } => {
+                let holder = holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
+                write!(f, "waiting for the lock of the store since {since}: {holder} holds it")
+            }
             Self::Waiting { wake_at: Some(at), .. } => write!(f, "waiting until {at}"),
             Self::Waiting { interrupts, .. } => write!(f, "waiting at {} interrupts", interrupts.len()),
             Self::Ended { error: Some(error), .. } | Self::Stuck { error } => write!(f, "{}: {error}", self.as_str()),
@@ -120,8 +133,8 @@ pub enum RunEnd {
 }
 
 impl RunEventKind {
-    /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `waiting`, `done`,
-    /// `failed`, `drained`, `cancelled`, `stopped` or `stuck`.
+    /// Returns the name of the event: `started`, `continued`, `resumed`, `woken`, `attempt_failed`, `lock_wait`,
+    /// `waiting`, `done`, `failed`, `drained`, `cancelled`, `stopped` or `stuck`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -129,6 +142,7 @@ impl RunEventKind {
             Self::Resumed => "resumed",
             Self::Woken => "woken",
             Self::AttemptFailed { .. } => "attempt_failed",
+            Self::LockWait { .. } => "lock_wait",
             Self::Waiting { .. } => "waiting",
             Self::Ended { outcome: RunEnd::Done, .. } => "done",
             Self::Ended { outcome: RunEnd::Failed, .. } => "failed",
@@ -196,6 +210,14 @@ impl RunEvents {
         let thread = self.thread.as_ref().map(|thread| thread.id().clone());
         let event = RunEvent { thread, graph: Arc::clone(&self.graph), run: self.run, at, kind };
         tell(listener, &event);
+    }
+
+    /// Reports that a commit waits for the lock of the file, and for how long it has waited.
+    pub(super) fn report_lock_wait(&self, waited_ms: u64, holder: Option<u32>) {
+        let now = self.thread.as_ref().map_or_else(|| SystemClock.now(), |thread| thread.store().now());
+        let waited_us = i64::try_from(waited_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        let since = Timestamp::from_micros(now.as_micros().saturating_sub(waited_us));
+        self.report(RunEventKind::LockWait { since, holder });
     }
 
     #[cfg(feature = "tracing")]

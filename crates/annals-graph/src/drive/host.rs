@@ -14,7 +14,7 @@ use crate::graph::NodeResult;
 use crate::history::{OnConflict, PartialMessage, Thread};
 use crate::message::Message;
 use crate::run::Session;
-use crate::store::{Batch, NewWrites, StoreError};
+use crate::store::{Batch, CommitChain, NewWrites, StoreError};
 use crate::task::{Call, Called, Context, Host, LivePart, MessagePart};
 
 use super::commits::RunCommits;
@@ -56,6 +56,16 @@ pub(super) struct RunHost {
 }
 
 impl RunHost {
+    /// Lets the commits of the run outwait locks of other programs, which the reporter of the run is told.
+    pub(super) fn outwait_locks(&self) {
+        let events = self.events.clone();
+        self.session.lock().set_chain(CommitChain::begin_outwaiting(move |busy| {
+            if let (Some(events), StoreError::Busy { waited_ms, holder }) = (&events, busy) {
+                events.report_lock_wait(*waited_ms, *holder);
+            }
+        }));
+    }
+
     /// Returns whether reading a head may wait for a disk.
     pub(super) fn waits(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())

@@ -18,8 +18,8 @@ use crate::exec::RunStart;
 use crate::history::{ControlOrder, Thread};
 use crate::run::RunLease;
 use crate::store::{
-    Batch, CheckpointRef, CommitHandle, LeaseGroup, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store, StoreError,
-    validate_lease,
+    Batch, CheckpointRef, CommitChain, CommitHandle, LeaseGroup, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store,
+    StoreError, validate_lease,
 };
 use crate::task::RunControl;
 
@@ -219,6 +219,8 @@ impl Drop for Renewal {
         Renewer::remove(self.id);
         if let Some(batch) = self.release() {
             let store = &self.run.store;
+            // A lock of another program must not leave the lease to a run that has ended: its worker would wait for it.
+            let batch = CommitChain::begin_outwaiting(|_| ()).append(batch);
             store.abandon_commits([store.submit(batch)]);
         }
     }

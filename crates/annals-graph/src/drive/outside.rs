@@ -1,16 +1,19 @@
 //! Runs and the changes that come from outside: signals, resume values, cancels.
 //!
 //! Signals are given to the tasks of a thread before a run loads its head, and after a run has stored interrupts. A
-//! cancel is noticed by a run with a lease between two commits, and by any run when a commit is refused. *Absent:* the
-//! rules of these changes, which are those of `history`.
+//! cancel is noticed by a run with a lease between two commits, and by any run when a commit is refused. A streamed
+//! message that was cut off is kept by the next input. *Absent:* the rules of these changes, which are those of
+//! `history`.
 
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::exec::{Head, Machine, RunStart, given_of};
+use crate::exec::{Head, Machine, PendingWrites, RunStart, given_of};
 use crate::graph::{Command, Graph};
 use crate::history::Thread;
 use crate::run::Loaded;
+use crate::state::erased::resolve;
+use crate::state::{DynUpdate, Writes};
 use crate::store::{CheckpointRef, StoreError};
 use crate::task::Interrupt;
 
@@ -19,6 +22,7 @@ use super::load;
 use super::outcome::Outcome;
 use super::place::RunPlace;
 use super::run::RunSettings;
+use super::snapshot::partial_of;
 
 /// Gives signals to the tasks that wait for them at a loaded head, and loads the head again if there were any.
 pub(super) fn with_signals(
@@ -34,6 +38,32 @@ pub(super) fn with_signals(
         return Ok(loaded);
     }
     load::load(graph, thread, at)
+}
+
+/// Adds the partial messages at the head to an input, which abandons their tasks: they are kept with the mark of
+/// messages that were cut off, before those of the input. One of a channel that holds no messages in this graph stays
+/// at its checkpoint.
+pub(super) fn with_partials(graph: &Graph, start: RunStart, loaded: &Loaded, addressed: bool) -> RunStart {
+    let RunStart::Input(writes) = start else { return start };
+    let is_open = |of: &&PendingWrites| of.writes.iter().all(|write| write.index < 0);
+    // One that another program wrote in a form of its own refuses no run.
+    let pending = loaded.head.pending.iter().filter(|of| !addressed && is_open(of));
+    let partials = pending.filter_map(|of| partial_of(of).ok().flatten());
+    let mut partials = partials.peekable();
+    if partials.peek().is_none() {
+        return RunStart::Input(writes);
+    }
+    let mut list: Vec<_> = writes.into_iter().collect();
+    for partial in partials {
+        let kept = DynUpdate::new().messages(partial.channel.as_str(), [partial.aborted()]);
+        if let Ok(kept) = resolve(&*graph.layout, kept.into()) {
+            let at = partial.place_among(&*graph.layout, &list).unwrap_or(0);
+            list.splice(at..at, kept);
+        }
+    }
+    let mut writes = Writes::default();
+    list.into_iter().for_each(|(field, write)| writes.push_box(field, write));
+    RunStart::Input(writes)
 }
 
 /// Verifies that a run may continue a thread: not one that was cancelled, and with a resume value only one whose tasks

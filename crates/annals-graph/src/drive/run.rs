@@ -761,6 +761,7 @@ pub(super) fn begin(
             let loaded = outside::with_signals(graph, thread, at, &start, loaded)?;
             from = RootStart::new(named, earlier.is_some(), &loaded);
             start = verified_start(thread, start, settings, (run, earlier.as_ref(), named), &loaded)?;
+            start = outside::with_partials(graph, start, &loaded, from.addressed);
             given = outside::given(&loaded, from.addressed);
             verify_graph(graph, thread, &loaded.head, &start, (from.addressed, settings.allows_changes))?;
             let metadata = with_graph(settings.metadata.clone(), graph);
@@ -780,6 +781,7 @@ pub(super) fn begin(
     host.events = RunEvents::new(settings.listener.as_ref(), place.thread.as_ref(), &graph.name, run).map(Arc::new);
     let host = Arc::new(host);
     let begins = begin_kind(&start, host.events.is_some() && head.is_asleep());
+    host.outwait_locks();
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
     let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
     host.session.lock().begin(began, (from.replays(&start), matches!(start, RunStart::Input(_))), &place.named);

@@ -313,7 +313,7 @@ fn snapshot(
 }
 
 /// Returns the message that a task had streamed when it was stopped.
-fn partial_of(pending: &PendingWrites) -> Result<Option<PartialMessage>, Error> {
+pub(super) fn partial_of(pending: &PendingWrites) -> Result<Option<PartialMessage>, Error> {
     let mut partials = pending.writes.iter().map(|write| PartialMessage::of_write(write.index, &write.value));
     Ok(partials.find_map(Result::transpose).transpose()?)
 }

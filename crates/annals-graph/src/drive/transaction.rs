@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::base::limits::TRANSACTION_ATTEMPTS_MAX;
+use crate::base::limits::RUN_LOCK_WAITS_MAX;
 use crate::base::{Encoded, Payload, TaskId, WriteValue, decode_bytes};
 use crate::exec::RETURN;
 use crate::hash;
@@ -166,11 +166,16 @@ where
             }
         }
     };
-    let mut attempt = 1;
+    let mut waits = 1;
     let ended = loop {
         match host.transact(context, &of, &mut recorded) {
             // Another process holds the lock of the file, and this one has written nothing: the task has not failed.
-            Err(StoreError::Busy { .. }) if attempt < TRANSACTION_ATTEMPTS_MAX => attempt += 1,
+            Err(busy @ StoreError::Busy { .. }) if waits < RUN_LOCK_WAITS_MAX => {
+                waits += 1;
+                let chain = host.session.lock().chain().clone();
+                chain.note_lock_wait(&busy);
+                chain.report_lock_wait();
+            }
             ended => break ended,
         }
     };

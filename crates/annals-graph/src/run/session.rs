@@ -327,7 +327,17 @@ impl Session {
 
     /// Begins the commits of the run anew, after the work of one that was refused was stored elsewhere.
     pub(crate) fn restart_commits(&mut self) {
-        self.sequence = CommitChain::begin();
+        self.sequence = self.sequence.begin_another();
+    }
+
+    /// Sets the chain of the commits of a run that has none yet.
+    pub(crate) fn set_chain(&mut self, chain: CommitChain) {
+        self.sequence = chain;
+    }
+
+    /// Returns the chain of the commits of the run.
+    pub(crate) fn chain(&self) -> &CommitChain {
+        &self.sequence
     }
 
     /// Returns the error of the first commit of the run that was refused.

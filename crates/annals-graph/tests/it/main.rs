@@ -37,6 +37,7 @@ mod leases;
 mod limits;
 mod lineage_borders;
 mod lines;
+mod lock_waits;
 mod maps;
 mod nonblocking;
 mod outside;

@@ -85,6 +85,50 @@ fn a_message_of_a_node_that_fails_is_there_to_keep() {
     }
 }
 
+/// A graph whose node streams an answer that is cut off while it is offline, and else returns one.
+#[apply(each_backend)]
+fn an_input_keeps_a_message_that_was_cut_off() {
+    for (driver, durability) in EVERY_WAY {
+        let (thread, online) = (new_thread(), Arc::new(AtomicBool::new(false)));
+        let (seen, connected) = (thread.clone(), Arc::clone(&online));
+        let model = move |_: &Chat, ctx: &Context| {
+            if connected.load(Ordering::SeqCst) {
+                return Ok(Chat::update().messages([Message::ai("The Post")]));
+            }
+            ctx.message_stream().push("The Gasthof ");
+            if durability != Durability::Exit {
+                wait_for(&seen, "The Gasthof ");
+            }
+            Err("the line is dead".into())
+        };
+        let graph = StateGraph::<Chat>::new().node("model", model).edge(START, "model").compile().unwrap();
+        let run = || graph.run(&thread).durability(durability).persist_messages_every(Duration::ZERO);
+        run_on(driver, run(), ask()).unwrap_err();
+        online.store(true, Ordering::SeqCst);
+        let done = run_on(driver, run(), ask()).unwrap();
+        let messages = &done.state().messages;
+        if durability == Durability::Exit {
+            assert_eq!(texts(done.state()), ["hi", "hi", "The Post"], "{driver}: nothing was stored on the way");
+            continue;
+        }
+        assert_eq!(texts(done.state()), ["hi", "The Gasthof ", "hi", "The Post"], "{driver} {durability:?}");
+        let aborted: Vec<bool> =
+            messages.iter().map(|message| message.response_metadata.contains_key("aborted")).collect();
+        assert_eq!(aborted, [false, true, false, false]);
+        assert_eq!(partial_text(&thread), None);
+
+        // A message that was streamed without a graph, and an input that empties the list: a compaction.
+        let mut answer = thread.message_writer("messages", Duration::ZERO);
+        answer.push("half");
+        drop(answer);
+        assert_eq!(partial_text(&thread).as_deref(), Some("half"));
+        let input = Chat::update().messages([Message::remove_all(), Message::human("anew")]);
+        let done = run_on(driver, run(), IntoInput::<Chat, _>::into_input(input)).unwrap();
+        assert_eq!(texts(done.state()), ["anew", "half", "The Post"], "{driver} {durability:?}");
+        assert!(thread.store().check().unwrap().problems.is_empty());
+    }
+}
+
 /// Returns the special writes of partial messages at the checkpoints of a thread that were not cleared.
 fn left(thread: &Thread) -> usize {
     let history = thread.history().unwrap().map(|at| at.unwrap());

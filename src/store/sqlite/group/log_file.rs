@@ -4,21 +4,32 @@
 //! first commit is acknowledged: a file whose log was removed says so at the next open. *Absent:* the comparison at an
 //! open ([`wal_link`]).
 
+use crate::base::internal::Stopwatch;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::lock::LockWait;
 use crate::store::sqlite::open::{FilePlace, beside};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::system::{self, FileId, Stamp};
+use crate::store::sqlite::wal::FRAME_BYTES;
 use crate::store::sqlite::wal_link::{self, LogLink};
+use crate::store::sqlite::wal_tail::HEADER_BYTES;
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The place of the salts in the header of a log.
 const SALTS_AT: u64 = 16;
+
+/// The time after which the names of the log and of the shared memory are looked up again: a look costs 2 % of a
+/// commit that is not synced. A log without a name is seen at the next commit.
+const NAMES_TIME: Duration = Duration::from_millis(10);
 
 /// The knowledge of the writer about its log.
 #[derive(Debug, Default)]
@@ -32,8 +43,12 @@ pub(super) struct LogFile {
     shared: Option<FileId>,
     /// The salts of the log that is known to begin with a mark.
     salts: Option<[u8; 8]>,
-    /// The bytes of that log at the end of the last commit.
+    /// The bytes of that log up to the end of the last commit.
     bytes: u64,
+    /// The frames of the log after a commit of the connection, as SQLite counts them; 0 once they are taken.
+    frames: Arc<AtomicU64>,
+    /// Runs since the names were looked up.
+    names: Option<Stopwatch>,
     /// The file when it was last known that the log continues it.
     paired: Option<Stamp>,
     /// The bytes of the file.
@@ -56,27 +71,37 @@ pub(super) enum LogBegin {
 }
 
 impl LogFile {
-    /// Takes the files as they are now, which belong to a store that was verified.
-    pub(super) fn new(place: &FilePlace) -> Self {
+    /// Takes the files as they are now, which belong to a store that was verified, and the connection that writes.
+    pub(super) fn new(place: &FilePlace, conn: &mut Connection) -> Res<Self> {
+        let frames = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&frames);
+        conn.wal_hook(Some(move |_: &mut Wal, count: c_int| {
+            counted.store(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
         let (path, shared_path) = (beside(&place.path, "-wal"), beside(&place.path, "-shm"));
         let file = system::open_to_read(&path).ok();
         let id = file.as_ref().and_then(|file| file.metadata().ok()).and_then(|meta| system::id(&meta));
         let shared = id_of(&shared_path);
         let file_bytes = length(&place.path);
-        Self { path, shared_path, file, id, shared, file_bytes, may_begin: true, ..Self::default() }
+        Ok(Self { path, shared_path, file, id, shared, frames, file_bytes, may_begin: true, ..Self::default() })
     }
 
     /// Looks at the log before a transaction, under the write lock.
     pub(super) fn look(&mut self, place: &FilePlace) -> Res<LogBegin> {
-        let Some(bytes) = self.bytes_in_place() else {
+        let has_names = self.names.is_some_and(|names| names.elapsed() < NAMES_TIME);
+        let Some(bytes) = (if has_names { self.bytes_if_named() } else { self.bytes_in_place() }) else {
             return Err(replaced(place, "its write-ahead log was removed or replaced"));
         };
-        if id_of(&self.shared_path) != self.shared {
-            return Err(replaced(place, "its shared memory (-shm) was removed or replaced"));
+        if !has_names {
+            if id_of(&self.shared_path) != self.shared {
+                return Err(replaced(place, "its shared memory (-shm) was removed or replaced"));
+            }
+            self.names = Some(Stopwatch::start());
         }
         let salts = self.read_salts().map_err(|error| unread(&self.path, &error))?;
         let Some(salts) = salts else {
-            self.salts = None;
+            self.note_empty();
             return Ok(LogBegin::Empty);
         };
         if Some(salts) == self.salts {
@@ -89,7 +114,8 @@ impl LogFile {
             return Err(replaced(place, "its write-ahead log was emptied"));
         }
         // Another process has begun a new log.
-        (self.salts, self.bytes) = (None, bytes);
+        self.note_empty();
+        self.bytes = bytes;
         self.compare(place)?;
         if !wal_link::begins_with_mark(&place.path).map_err(|error| unread(&self.path, &error))? {
             return Ok(LogBegin::Unmarked);
@@ -115,10 +141,13 @@ impl LogFile {
         Ok(is_empty || self.ended.is_some() && self.ended == Some(data_version(conn)?))
     }
 
-    /// Notes how long the log is after a commit.
+    /// Notes how long the log is after a commit; one that changed nothing leaves it as it was.
     pub(super) fn note_commit(&mut self) {
         self.ended = None;
-        self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
+        let frames = self.frames.swap(0, Ordering::Relaxed);
+        if frames > 0 {
+            self.bytes = HEADER_BYTES as u64 + frames * FRAME_BYTES;
+        }
     }
 
     /// Notes that the log may have been copied whole, and the stamp of the file after that copy.
@@ -130,6 +159,7 @@ impl LogFile {
     /// Notes that the log was emptied.
     pub(super) fn note_empty(&mut self) {
         (self.salts, self.bytes) = (None, 0);
+        self.frames.store(0, Ordering::Relaxed);
     }
 
     /// Returns why a commit may not be in the file at the path, if so.
@@ -185,6 +215,12 @@ impl LogFile {
     fn bytes_in_place(&self) -> Option<u64> {
         let meta = fs::symlink_metadata(&self.path).ok()?;
         (system::id(&meta) == self.id).then_some(meta.len())
+    }
+
+    /// Returns the bytes of the log unless it has lost its name.
+    fn bytes_if_named(&self) -> Option<u64> {
+        let meta = self.file.as_ref()?.metadata().ok()?;
+        (system::links(&meta) > 0).then_some(meta.len())
     }
 
     fn read_salts(&self) -> io::Result<Option<[u8; 8]>> {

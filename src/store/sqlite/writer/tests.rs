@@ -98,7 +98,7 @@ fn queue(shared: &WriterShared, batch: &Batch, count: usize) -> Vec<Arc<Slot>> {
     queue.led = true;
     for slot in &slots {
         let end = WaitingEnd::Caller(Arc::clone(slot));
-        queue.waiting.push_back(Waiting { job: JobRef::Log(batch).to_job(), end });
+        queue.waiting.push_back(Waiting { job: JobRef::Log(batch).to_job(), end, waits: 0 });
     }
     drop(queue);
     slots
@@ -107,13 +107,13 @@ fn queue(shared: &WriterShared, batch: &Batch, count: usize) -> Vec<Arc<Slot>> {
 /// Returns how many of the first callers were told their outcome, all of them the same, and whether the next one
 /// was given the role.
 fn told(slots: &[Arc<Slot>], succeeded: bool) -> (usize, bool) {
-    let mut news = slots.iter().map(|slot| slot.news.lock().take());
+    let mut news = slots.iter().map(|slot| slot.state.lock().news.take());
     let mut count = 0;
     loop {
         match news.next().flatten() {
             Some(News::Done(outcome)) => assert_eq!(outcome.is_ok(), succeeded, "{count}: {outcome:?}"),
             Some(News::Lead) => return (count, true),
-            None => return (count, false),
+            Some(News::LockWait) | None => return (count, false),
         }
         count += 1;
     }
@@ -140,7 +140,7 @@ fn a_group_has_a_limit_with_the_job_of_its_leader() {
     let writer = writer(&bench);
     let slots = queue(&writer.shared, &batch, GROUP_BATCHES_MAX + 2);
     let led = writer.shared.lead_once(Some(JobRef::Log(&batch)), &writer.wal);
-    assert!(matches!(led, LedGroup { own: Some(Ok(())), closed: None, has_begun: true, .. }), "{led:?}");
+    assert!(matches!(led, LedGroup { own: Some(OwnEnd::Done(Ok(()))), closed: None, has_begun: true, .. }), "{led:?}");
     assert_eq!((led.told, writer.stats().last_group), (GROUP_BATCHES_MAX - 1, GROUP_BATCHES_MAX as u64));
     assert_eq!(told(&slots, true), (GROUP_BATCHES_MAX - 1, false));
     let led = writer.shared.lead_once(None, &writer.wal);
