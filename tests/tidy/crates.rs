@@ -37,7 +37,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
     Crate {
         name: "annals-langgraph",
         src: "crates/annals-langgraph/src/",
-        may_use: &["annals-base", "annals-messages", "annals"],
+        may_use: &["annals-base", "annals-messages", "annals", "annals-import"],
     },
     Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals"] },
     Crate { name: "annals-flow", src: "crates/annals-flow/src/", may_use: &["annals", "annals-graph"] },

@@ -1,10 +1,10 @@
-//! `annals import FILE --from langgraph` and `annals export --to langgraph-sqlite` or `langgraph-json`: the databases of
-//! LangGraph's SQLite saver.
+//! `annals import FILE --from langgraph`, and `annals export --to langgraph-sqlite` or `langgraph-json`: the databases
+//! of LangGraph's SQLite saver.
 //!
 //! `import` prints what was stored and the bytes before and after, and on stderr the rows that were not taken. It fails
 //! if no checkpoint was read. JSON: `{"schema": 1, "from": "langgraph", "threads", "checkpoints": {"new", "unchanged"},
-//! "writes", "items", "refused": {"count", "first": [{"place", "reason"}]}, "bytes": {"source", "before", "after"}}`. `export`
-//! writes a new file; JSON: `{"schema": 1, "path", "format", "threads", "checkpoints", "writes", "bytes"}`. As
+//! "writes", "items", "refused": {"count", "first": [{"place", "reason"}]}, "bytes": {"source", "before", "after"}}`.
+//! `export` writes a new file; JSON: `{"schema": 1, "path", "format", "threads", "checkpoints", "writes", "bytes"}`. As
 //! `langgraph-json` it prints `{"schema": 1, "threads": {id: {"namespaces", "tuples"}}}`, the greatest id first.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use annals::store::Store;
 use annals_import::SourceDatabase;
-use annals_langgraph::{ImportSummary, ListQuery, Saver, SaverError, export_sqlite, import_sqlite, is_langgraph};
+use annals_langgraph::{DatabaseImport, ListQuery, Saver, SaverError, export_sqlite, import_sqlite, is_langgraph};
 use serde_json::json;
 
 use crate::args::{self, LangGraphForm};
@@ -36,7 +36,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
     }
     let source = file_bytes(&args.file);
     let before = store.path.map_or(0, file_bytes);
-    let say = |summary: &ImportSummary| progress::say(|| said(summary));
+    let say = |summary: &DatabaseImport| progress::say(|| said(summary));
     // The store is closed at the end, and its log copied.
     let summary = import_sqlite(&args.file, &Saver::new(point::open_or_make(store)?), say)?;
     progress::clear();
@@ -73,7 +73,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
     }
 }
 
-fn said(summary: &ImportSummary) -> String {
+fn said(summary: &DatabaseImport) -> String {
     let mut text = format!(
         "{}: {} new, {} unchanged; {}",
         counted(summary.threads, "thread"),

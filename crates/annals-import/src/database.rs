@@ -38,7 +38,7 @@ pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 const LOG_VERSIONS_AT: usize = 18;
 
 /// A database of another program, opened without writing to it or beside it: of a file with a write-ahead log that no
-/// program has open, a copy is read. Views, triggers and functions of its schema do not run, and its queries are bounded.
+/// program has open, a copy is read. Views, triggers and functions of its schema do not run; queries are bounded.
 pub struct SourceDatabase {
     connection: Connection,
     /// The file and its stamp, if it was opened without locks.

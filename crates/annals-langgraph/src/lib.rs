@@ -74,4 +74,4 @@ pub use model::{
     SaverVersion, SaverWrite, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels,
 };
 pub use saver::{PutHandle, Saver};
-pub use sqlite::{ExportSummary, ImportSummary, RefusedRow, export_sqlite, import_sqlite, is_langgraph};
+pub use sqlite::{DatabaseExport, DatabaseImport, RefusedRow, export_sqlite, import_sqlite, is_langgraph};

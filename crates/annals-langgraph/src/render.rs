@@ -15,9 +15,9 @@ use crate::typed::length;
 use crate::{MSGPACK, SaverVersion, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels};
 
 /// The depth of a value that is rendered; LangGraph's serializer writes no deeper one.
-const DEPTH_MAX: usize = 200;
+const DEPTH: usize = 200;
 /// The greatest integer that every reader of JSON keeps.
-const INTEGER_MAX: u64 = (1 << 53) - 1;
+const EXACT_INTEGER: u64 = (1 << 53) - 1;
 
 impl Typed {
     /// Returns the value as JSON: what JSON lacks is an object with one member whose name begins with `$`.
@@ -99,7 +99,7 @@ fn text(text: &[u8]) -> Option<Json> {
 }
 
 fn integer(number: i128) -> Json {
-    match number.unsigned_abs() <= u128::from(INTEGER_MAX) {
+    match number.unsigned_abs() <= u128::from(EXACT_INTEGER) {
         true => json!(number as i64),
         false => json!({ "$int": number.to_string() }),
     }
@@ -114,7 +114,7 @@ fn float(number: f64) -> Json {
 }
 
 fn list(count: usize, mut rest: &[u8], depth: usize) -> Option<Json> {
-    (depth < DEPTH_MAX).then_some(())?;
+    (depth < DEPTH).then_some(())?;
     let mut items = Vec::new();
     for _ in 0..count {
         let (item, after) = read(rest, depth + 1)?;
@@ -136,7 +136,7 @@ fn map(count: usize, rest: &[u8], depth: usize) -> Option<Json> {
 
 /// Renders an object by the module and class that it names.
 fn extension(code: i8, payload: &[u8], depth: usize) -> Option<Json> {
-    (depth < DEPTH_MAX).then_some(())?;
+    (depth < DEPTH).then_some(())?;
     let known = rendered(payload, depth + 1).and_then(|payload| object(code, &payload));
     Some(known.unwrap_or_else(|| json!({ "$ext": [code, BASE64.encode(payload)] })))
 }

@@ -23,7 +23,7 @@ const SCHEMA: &str = "
 /// What an export has written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ExportSummary {
+pub struct DatabaseExport {
     /// Threads with a checkpoint.
     pub threads: u64,
     /// Checkpoints.
@@ -42,8 +42,8 @@ pub fn export_sqlite<'t>(
     saver: &Saver,
     threads: impl IntoIterator<Item = &'t str>,
     path: &Path,
-    progress: impl FnMut(&ExportSummary),
-) -> Result<ExportSummary> {
+    progress: impl FnMut(&DatabaseExport),
+) -> Result<DatabaseExport> {
     let failed = |error: &dyn std::fmt::Display| SaverError::Target { path: path.into(), reason: error.to_string() };
     // The name is taken before anything is written under it.
     fs::File::create_new(path).map_err(|error| failed(&error))?;
@@ -58,14 +58,14 @@ fn write<'t>(
     saver: &Saver,
     threads: impl IntoIterator<Item = &'t str>,
     path: &Path,
-    mut progress: impl FnMut(&ExportSummary),
+    mut progress: impl FnMut(&DatabaseExport),
     failed: &dyn Fn(&dyn std::fmt::Display) -> SaverError,
-) -> Result<ExportSummary> {
+) -> Result<DatabaseExport> {
     let mut connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|e| failed(&e))?;
     let transaction = connection.transaction().map_err(|error| failed(&error))?;
     transaction.execute_batch(SCHEMA).map_err(|error| failed(&error))?;
-    let mut summary = ExportSummary::default();
+    let mut summary = DatabaseExport::default();
     for thread in threads {
         let before = summary.checkpoints;
         for tuple in saver.list(ListQuery::of_thread(thread))? {

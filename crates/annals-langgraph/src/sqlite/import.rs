@@ -1,8 +1,8 @@
 //! Reads a database of `langgraph-checkpoint-sqlite` into a store.
 //!
-//! The source is not written to, and one row of it is in memory besides the last checkpoint of each channel. What is
-//! stored already is not stored again, so an import that ended early is run again. A row that cannot be taken is counted
-//! with its place, and the import goes on. *Absent:* similarity indexes, which an embedder makes anew.
+//! The source is not written to, and one row of it is in memory besides the puts that are under way. What is stored
+//! already is not stored again, so an import that ended early is run again. A row that cannot be taken is counted with
+//! its place, and the import goes on. *Absent:* similarity indexes, which an embedder makes anew.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
@@ -19,18 +19,18 @@ use super::items;
 use crate::{Config, LostRace, PutHandle, Result, Saver, SaverCheckpoint, SaverError, SaverWrite, Typed};
 
 /// Puts that are under way at a time, so that many share a commit.
-const PUTS_MAX: usize = 512;
+const PUTS_UNDER_WAY: usize = 512;
 /// Bytes of puts that are under way at a time.
-const PUT_BYTES_MAX: usize = 16 << 20;
+const BYTES_UNDER_WAY: usize = 16 << 20;
 /// Changes of the key-value memory in a commit.
-const ITEMS_MAX: usize = 500;
+const ITEMS_OF_COMMIT: usize = 500;
 /// Rows that are named in a summary.
-const REFUSED_MAX: usize = 100;
+const REFUSED_NAMED: usize = 100;
 
 /// What an import has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ImportSummary {
+pub struct DatabaseImport {
     /// Threads of the source.
     pub threads: u64,
     /// Checkpoints that were stored.
@@ -69,8 +69,8 @@ fn has_checkpoints(database: &SourceDatabase) -> bool {
     has("checkpoints", "checkpoint_ns") && has("checkpoints", "parent_checkpoint_id") && has("writes", "task_id")
 }
 
-/// Reads all threads of a database, and its key-value memory, into the store of a saver. `progress` is told the summary so far after each
-/// checkpoint.
+/// Reads all threads of a database, and its key-value memory, into the store of a saver. `progress` is told the
+/// summary so far after each checkpoint.
 ///
 /// # Errors
 /// [`SaverError::Source`] if the file is no such database or is damaged; [`SaverError::Store`]. What was stored before
@@ -86,7 +86,7 @@ fn has_checkpoints(database: &SourceDatabase) -> bool {
 /// println!("{} checkpoints of {} threads", summary.checkpoints, summary.threads);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&ImportSummary)) -> Result<ImportSummary> {
+pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&DatabaseImport)) -> Result<DatabaseImport> {
     let broken = |reason: String| SaverError::Source { path: path.into(), reason };
     fs::metadata(path).map_err(|error| broken(error.to_string()))?;
     let database = SourceDatabase::open_path(path).map_err(|error| broken(error.to_string()))?;
@@ -96,13 +96,13 @@ pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&ImportSum
         ));
     }
     let has_path = database.columns("writes").iter().any(|name| name == "task_path");
-    let mut import = Import {
+    let mut import = RowImport {
         saver,
         database: &database,
         has_path,
         under_way: VecDeque::new(),
         bytes_under_way: 0,
-        summary: ImportSummary::default(),
+        summary: DatabaseImport::default(),
         progress,
     };
     let ended = import.all();
@@ -132,18 +132,18 @@ impl From<SaverError> for ImportFault {
     }
 }
 
-struct Import<'i, P> {
+struct RowImport<'i, P> {
     saver: &'i Saver,
     database: &'i SourceDatabase,
     /// False for a database of an older release, whose writes have no paths.
     has_path: bool,
     under_way: VecDeque<(PutHandle, usize, String)>,
     bytes_under_way: usize,
-    summary: ImportSummary,
+    summary: DatabaseImport,
     progress: P,
 }
 
-impl<P: FnMut(&ImportSummary)> Import<'_, P> {
+impl<P: FnMut(&DatabaseImport)> RowImport<'_, P> {
     fn all(&mut self) -> Result<(), ImportFault> {
         let connection = self.database.connection();
         // One state of the database, while the program that writes goes on.
@@ -186,7 +186,7 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
                     count += 1;
                 }
             }
-            if changes.len() >= ITEMS_MAX {
+            if changes.len() >= ITEMS_OF_COMMIT {
                 backend.beside().commit_kv(&changes).map_err(SaverError::from)?;
                 changes.clear();
                 self.summary.items += std::mem::take(&mut count);
@@ -267,7 +267,7 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
             Ok(handle) => {
                 self.bytes_under_way += bytes;
                 self.under_way.push_back((handle, bytes, place_text("checkpoints", place)));
-                self.settle(PUTS_MAX).map_err(ImportFault::from)
+                self.settle(PUTS_UNDER_WAY).map_err(ImportFault::from)
             }
             Err(error) => self.refuse_or_end("checkpoints", place, error),
         }
@@ -302,7 +302,7 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
 
     /// Waits until no more than `limit` puts are under way.
     fn settle(&mut self, limit: usize) -> Result<()> {
-        while self.under_way.len() > limit || (self.bytes_under_way > PUT_BYTES_MAX && !self.under_way.is_empty()) {
+        while self.under_way.len() > limit || (self.bytes_under_way > BYTES_UNDER_WAY && !self.under_way.is_empty()) {
             let Some((handle, bytes, place)) = self.under_way.pop_front() else { break };
             self.bytes_under_way -= bytes;
             match handle.wait() {
@@ -328,7 +328,7 @@ impl<P: FnMut(&ImportSummary)> Import<'_, P> {
 
     fn note(&mut self, place: String, reason: &dyn std::fmt::Display) {
         self.summary.refused += 1;
-        if self.summary.refused_rows.len() < REFUSED_MAX {
+        if self.summary.refused_rows.len() < REFUSED_NAMED {
             self.summary.refused_rows.push(RefusedRow { place, reason: reason.to_string() });
         }
     }

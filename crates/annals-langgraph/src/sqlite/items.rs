@@ -9,7 +9,7 @@ use annals_import::SourceDatabase;
 use serde_json::Value as Json;
 
 /// An item of the memory, as the changes that store it.
-pub(super) struct Item {
+pub(super) struct MemoryItem {
     pub(super) place: String,
     pub(super) bytes: usize,
     /// Empty if the item cannot be taken.
@@ -25,7 +25,7 @@ pub(super) fn is_in(database: &SourceDatabase) -> bool {
 /// Gives the items to a function, in the order of their updates.
 pub(super) fn each<E: From<rusqlite::Error>>(
     database: &SourceDatabase,
-    mut take: impl FnMut(Item) -> Result<(), E>,
+    mut take: impl FnMut(MemoryItem) -> Result<(), E>,
 ) -> Result<(), E> {
     let has_lifetimes = database.columns("store").iter().any(|name| name == "ttl_minutes");
     let lifetimes = if has_lifetimes { "expires_at, ttl_minutes" } else { "NULL, NULL" };
@@ -38,13 +38,13 @@ pub(super) fn each<E: From<rusqlite::Error>>(
     Ok(())
 }
 
-fn item(row: &Row<'_>) -> rusqlite::Result<Item> {
+fn item(row: &Row<'_>) -> rusqlite::Result<MemoryItem> {
     let (prefix, key): (String, String) = (row.get(0)?, row.get(1)?);
     let text = super::import::bytes(row.get_ref(2)?);
     let times = [row.get(3)?, row.get(4)?, row.get(5)?];
     let minutes = row.get(6)?;
     let place = format!("store: namespace {prefix:?}, key {key:?}");
-    Ok(Item { place, bytes: text.len(), changes: changes(&prefix, &key, text, times, minutes) })
+    Ok(MemoryItem { place, bytes: text.len(), changes: changes(&prefix, &key, text, times, minutes) })
 }
 
 fn changes(

@@ -7,5 +7,5 @@ mod export;
 mod import;
 mod items;
 
-pub use export::{ExportSummary, export_sqlite};
-pub use import::{ImportSummary, RefusedRow, import_sqlite, is_langgraph};
+pub use export::{DatabaseExport, export_sqlite};
+pub use import::{DatabaseImport, RefusedRow, import_sqlite, is_langgraph};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use annals::store::Store;
 use annals_langgraph::{
-    ImportSummary, ListQuery, NewValue, Saver, SaverCheckpoint, StoredValue, Tuple, Typed, WHOLE, export_sqlite,
+    DatabaseImport, ListQuery, NewValue, Saver, SaverCheckpoint, StoredValue, Tuple, Typed, WHOLE, export_sqlite,
     import_sqlite,
 };
 use data_encoding::HEXLOWER;
@@ -29,7 +29,7 @@ fn fixture(name: &str, ending: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity/checkpoint").join(format!("{name}.{ending}"))
 }
 
-fn import(path: &Path, store: &Store) -> (Saver, ImportSummary) {
+fn import(path: &Path, store: &Store) -> (Saver, DatabaseImport) {
     let saver = Saver::new(store.clone());
     let summary = import_sqlite(path, &saver, |_| {}).unwrap();
     assert_eq!(summary.refused_rows, []);
