@@ -14,7 +14,6 @@
 //! | 130, 143 | ended by Ctrl-C, by SIGTERM |
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use annals::store::{SchemaChange, StoreError};
 use annals_graph::ErrorKind;
@@ -59,10 +58,10 @@ impl CommandFailure {
     }
 
     /// Prints the failure on stderr and returns the exit code.
-    pub(crate) fn report(self, json: bool) -> ExitCode {
-        let Self::Error { exit, code, message, hint } = self else { return ExitCode::SUCCESS };
+    pub(crate) fn report(self, json: bool) -> u8 {
+        let Self::Error { exit, code, message, hint } = self else { return 0 };
         print_error(json, code, &message, hint.as_deref());
-        ExitCode::from(exit)
+        exit
     }
 }
 
@@ -83,10 +82,10 @@ fn print_error(json: bool, code: &str, message: &str, hint: Option<&str>) {
 }
 
 /// Prints the output of clap: help and version as data, all else as an error.
-pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, json: bool) -> u8 {
     if !error.use_stderr() {
         _ = error.print();
-        return ExitCode::SUCCESS;
+        return 0;
     }
     // The text repeats arguments, which are data.
     let text = error.render().to_string();
@@ -98,7 +97,7 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
         let mut err = io::stderr().lock();
         safe_lines(&text).for_each(|line| _ = writeln!(err, "{line}"));
     }
-    ExitCode::from(2)
+    2
 }
 
 impl From<io::Error> for CommandFailure {

@@ -27,7 +27,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
     }
     let store = point::open_or_make(store)?;
     let mut importer = Importer::new(&store);
-    if let Some(source) = args.from {
+    if let Some(args::ImportSource::Histories(source)) = args.from {
         importer = importer.only(source);
     }
     let importer = importer.progress(|done, found| progress::say(|| format!("{done} of {found} files read")));

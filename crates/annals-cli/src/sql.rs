@@ -6,6 +6,8 @@
 //! are read, so the document of a query that fails after the first of them is not whole; the exit code tells. With
 //! `--csv` the rows are comma-separated values (RFC 4180).
 
+use std::path::Path;
+
 use annals::base::Value;
 use annals::base::limits::{STATEMENT_BYTES_MAX, VALUE_BYTES_MAX};
 use annals::rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -36,7 +38,7 @@ pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer
     // The store compares the schema with that of the format, so no view or trigger of a stranger runs. It is closed
     // last, as its reader removes the files beside the store.
     let store = point::open_to_read(named)?;
-    let connection = connect(named, &store)?;
+    let connection = connect_to_read(point::named(named)?, &store).map_err(refused)?;
     let Some(query) = &args.query else { return list_views(&connection, out) };
     let mut statement = connection.prepare(query).map_err(refused)?;
     if statement.expanded_sql().is_none() {
@@ -82,16 +84,20 @@ fn list_views(connection: &Connection, out: &mut Printer) -> Result<u8, CommandF
     Ok(0)
 }
 
-/// Opens a second connection for reading, which can reach no other file.
-fn connect(named: NamedStore<'_>, store: &Store) -> Result<Connection, CommandFailure> {
+/// Opens a second connection to the file of a store, for reading, which can reach no other file. It has the views and
+/// functions of `annals sql`. A statement may still be one that would write: SQLite refuses it when it is run.
+///
+/// # Errors
+/// Those of SQLite: the file cannot be opened.
+pub fn connect_to_read(path: &Path, store: &Store) -> Result<Connection, SqlError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(point::named(named)?, flags).map_err(refused)?;
+    let connection = Connection::open_with_flags(path, flags)?;
     for (limit, most) in SQLITE_LIMITS {
-        connection.set_limit(limit, most).map_err(refused)?;
+        connection.set_limit(limit, most)?;
     }
     let mut connection = connection;
-    sql_views::add(&connection, store).map_err(refused)?;
-    connection.authorizer(Some(decide)).map_err(refused)?;
+    sql_views::add(&connection, store)?;
+    connection.authorizer(Some(decide))?;
     Ok(connection)
 }
 

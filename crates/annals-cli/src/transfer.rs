@@ -19,10 +19,11 @@ use annals::message::{LangChainFormat, MessageFormat};
 use annals::store::Store;
 use serde_json::{Value as Json, json};
 
-use crate::args::{self, ExportFormat, TranscriptFormat};
+use crate::args::{self, ExportFormat, ImportSource, TranscriptFormat};
 use crate::errors::CommandFailure;
 use crate::histories;
 use crate::key::NamedStore;
+use crate::langgraph;
 use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
 use crate::thread_file;
@@ -40,9 +41,14 @@ pub(crate) fn export(
 ) -> Result<u8, CommandFailure> {
     let lines: Arc<dyn MessageFormat> = Arc::new(LangChainFormat);
     let (format, point) = match (&args.format, &args.point) {
+        (ExportFormat::LangGraph(form), _) => return langgraph::export(args, *form, store, out),
+        (_, None) if args.out.is_some() => return Err(CommandFailure::usage("--all prints, and has no --out")),
         (ExportFormat::Turns, None) => return histories::export(store, out),
         (ExportFormat::Turns, Some(_)) => return Err(CommandFailure::usage("--format turns-json needs --all")),
-        (_, None) => return Err(CommandFailure::usage("--all needs --format turns-json")),
+        (_, None) => {
+            let message = "--all needs --format turns-json, langgraph-sqlite or langgraph-json";
+            return Err(CommandFailure::usage(message));
+        }
         (ExportFormat::Thread, Some(point)) => return thread_file::export(args, point, store, named, out),
         (ExportFormat::Transcript(format), Some(point)) => return transcript(args, *format, point, store, out),
         (ExportFormat::Lines, Some(point)) => (&lines, point),
@@ -182,7 +188,13 @@ fn import_any(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer)
     if args.from.is_none() && thread_file::is_store(&args.file) {
         return thread_file::import(args, store, out);
     }
-    let Some(name) = &args.name else { return histories::import(args, store, out) };
+    let Some(name) = &args.name else {
+        let is_langgraph = args.from == Some(ImportSource::LangGraph);
+        return match is_langgraph || args.from.is_none() && langgraph::is_database(&args.file) {
+            true => langgraph::import(args, store, out),
+            false => histories::import(args, store, out),
+        };
+    };
     let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {

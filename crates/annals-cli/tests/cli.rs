@@ -20,6 +20,8 @@ mod histories;
 mod hostile;
 #[path = "cli/key.rs"]
 mod key;
+#[path = "cli/langgraph.rs"]
+mod langgraph;
 #[path = "cli/listings.rs"]
 mod listings;
 #[path = "cli/maps.rs"]

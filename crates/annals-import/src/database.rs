@@ -9,10 +9,10 @@
 //! was read.
 
 use std::cell::Cell;
-use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fmt, fs};
 
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -37,8 +37,9 @@ pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 /// The position in the head of a database of the two bytes that are 2 if it has a write-ahead log.
 const LOG_VERSIONS_AT: usize = 18;
 
-/// A database that is open for reading.
-pub(crate) struct SourceDatabase {
+/// A database of another program, opened without writing to it or beside it: of a file with a write-ahead log that no
+/// program has open, a copy is read. Views, triggers and functions of its schema do not run; queries are bounded.
+pub struct SourceDatabase {
     connection: Connection,
     /// The file and its stamp, if it was opened without locks.
     unlocked: Option<(PathBuf, FileStamp)>,
@@ -72,7 +73,29 @@ enum FileAccess {
     Copy,
 }
 
+impl fmt::Debug for SourceDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceDatabase").finish_non_exhaustive()
+    }
+}
+
 impl SourceDatabase {
+    /// Opens a database.
+    ///
+    /// # Errors
+    /// [`ImportError::Io`] if the file is not a database, is damaged, locked, or a write to it was interrupted.
+    pub fn open_path(path: &Path) -> Result<Self, ImportError> {
+        Self::open(path).map_err(|fault| ImportError::Io {
+            path: path.to_owned(),
+            source: io::Error::new(io::ErrorKind::InvalidData, fault.to_string()),
+        })
+    }
+
+    /// Returns the connection that reads.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Opens a database.
     ///
     /// # Errors
@@ -164,7 +187,7 @@ impl SourceDatabase {
 
     /// Returns the names of the columns of a table. The list is empty if no table has the name.
     #[allow(clippy::useless_conversion, reason = "the names are a list in rusqlite 0.39 and an iterator in 0.41")]
-    pub(crate) fn columns(&self, table: &str) -> Vec<String> {
+    pub fn columns(&self, table: &str) -> Vec<String> {
         debug_assert!(is_own_name(table), "a name of this crate");
         let sql = "SELECT type FROM pragma_table_list(?1) WHERE schema = 'main'";
         let kind = self.connection.query_row(sql, [table], |row| row.get::<_, String>(0));

@@ -1,7 +1,7 @@
 //! The errors of reading a source and of writing it into a store.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 /// A part of a source that exceeds a limit of the importers. It is counted as `too_large`, and the import goes on
 /// behind it.
@@ -49,6 +49,16 @@ impl SourceFault {
             Self::Frame(_) => "broken_frame",
             Self::Unreadable(_) => "unreadable",
             Self::TooLarge(_) => "too_large",
+        }
+    }
+}
+
+impl fmt::Display for SourceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson => f.write_str("it is not JSON"),
+            Self::Frame(reason) | Self::Unreadable(reason) => f.write_str(reason),
+            Self::TooLarge(limit) => limit.fmt(f),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | [`export_turns`] | the imported threads as one JSON document |
 //! | [`read_sessions`], [`SessionSink`] | reads a file or folder into plain data, without a store |
 //! | [`SourceSession`], [`SessionMessage`], [`SessionBranch`], [`ParentLink`] | a session: its lines of messages, and the facts about it |
+//! | [`SourceDatabase`] | a SQLite database of another program, read without a trace |
 //! | [`UnknownRecord`], [`SourceLimit`] | a record that was not understood, or is larger than a limit |
 //!
 //! Files are recognised by their content, and are those of strangers. Invariants: a source is not written to; of a file
@@ -85,6 +86,7 @@ mod walk;
 mod zed;
 mod zstd;
 
+pub use database::SourceDatabase;
 pub use error::{ImportError, SourceLimit};
 pub use model::{
     ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, is_summary,

@@ -28,7 +28,7 @@ pub(crate) use read::{
     BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
     SqlArgs, StatsArgs, StatsField, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
 };
-pub(crate) use transfer::{ExportArgs, ExportFormat, ImportArgs, TranscriptFormat};
+pub(crate) use transfer::{ExportArgs, ExportFormat, ImportArgs, ImportSource, LangGraphForm, TranscriptFormat};
 
 const EXAMPLES: &str = "\
 Points:

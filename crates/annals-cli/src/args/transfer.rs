@@ -12,12 +12,14 @@ pub(crate) struct ExportArgs {
     /// THREAD[@POINT]
     #[arg(required_unless_present = "all")]
     pub(crate) point: Option<String>,
-    /// All imported threads, as one document; needs --format turns-json
-    #[arg(long, conflicts_with_all = ["point", "lines", "channel", "damaged", "out"])]
+    /// All threads: of imported histories as one document with --format turns-json, or with --to langgraph-sqlite or
+    /// langgraph-json
+    #[arg(long, conflicts_with_all = ["point", "lines", "channel", "damaged"])]
     pub(crate) all: bool,
     /// Format of each message: langchain (also json, and jsonl with lines), openai or pydantic-ai; markdown or html
-    /// for a transcript; thread for the whole thread as a store file, which import takes back; with --all: turns-json
-    #[arg(long, value_name = "FORMAT", value_parser = export_format, default_value = "langchain")]
+    /// for a transcript; thread for the whole thread as a store file, which import takes back; langgraph-sqlite for a
+    /// database that LangGraph continues, langgraph-json for its checkpoints; with --all: turns-json
+    #[arg(long, visible_alias = "to", value_name = "FORMAT", value_parser = export_format, default_value = "langchain")]
     pub(crate) format: ExportFormat,
     /// Write one JSON object per line in place of a JSON list
     #[arg(long)]
@@ -38,9 +40,10 @@ pub(crate) struct ImportArgs {
     /// File or folder with histories of another program, or a store file with one thread; with --name a file
     /// (-: stdin) with a JSON list of messages, an object with such a list as "messages", or JSON objects in sequence
     pub(crate) file: PathBuf,
-    /// Program of the histories: codex, claude-code, goose, opencode, zed or chat [default: recognised by the content]
-    #[arg(long, value_name = "KIND", conflicts_with = "name")]
-    pub(crate) from: Option<SourceKind>,
+    /// Program of the histories: codex, claude-code, goose, opencode, zed or chat; langgraph for a database of its
+    /// SQLite saver [default: recognised by the content]
+    #[arg(long, value_name = "KIND", conflicts_with = "name", value_parser = import_source)]
+    pub(crate) from: Option<ImportSource>,
     /// Id of the new thread for a file of messages
     #[arg(long, value_name = "NEW")]
     pub(crate) name: Option<String>,
@@ -58,6 +61,35 @@ pub(crate) struct ImportArgs {
     pub(crate) lenient: bool,
 }
 
+/// The program that wrote what is imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImportSource {
+    /// A program with histories of conversations.
+    Histories(SourceKind),
+    /// LangGraph's SQLite saver.
+    LangGraph,
+}
+
+/// Returns the program with a name.
+fn import_source(name: &str) -> Result<ImportSource, String> {
+    match name {
+        "langgraph" => Ok(ImportSource::LangGraph),
+        name => match name.parse() {
+            Ok(kind) => Ok(ImportSource::Histories(kind)),
+            Err(error) => Err(format!("{error}, and langgraph")),
+        },
+    }
+}
+
+/// The form in which LangGraph's checkpoints are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LangGraphForm {
+    /// A database of its SQLite saver.
+    Sqlite,
+    /// One JSON document.
+    Json,
+}
+
 /// The format of an export.
 #[derive(Clone, Debug)]
 pub(crate) enum ExportFormat {
@@ -71,6 +103,8 @@ pub(crate) enum ExportFormat {
     Thread,
     /// All imported threads with their turns and branches.
     Turns,
+    /// The checkpoints as LangGraph has them.
+    LangGraph(LangGraphForm),
 }
 
 /// The format of a transcript.
@@ -85,13 +119,18 @@ fn export_format(name: &str) -> Result<ExportFormat, String> {
     match name {
         "turns-json" => Ok(ExportFormat::Turns),
         "thread" => Ok(ExportFormat::Thread),
+        "langgraph-sqlite" => Ok(ExportFormat::LangGraph(LangGraphForm::Sqlite)),
+        "langgraph-json" => Ok(ExportFormat::LangGraph(LangGraphForm::Json)),
         "json" => Ok(ExportFormat::Messages(Arc::new(LangChainFormat))),
         "jsonl" => Ok(ExportFormat::Lines),
         "markdown" => Ok(ExportFormat::Transcript(TranscriptFormat::Markdown)),
         "html" => Ok(ExportFormat::Transcript(TranscriptFormat::Html)),
-        name => message_format(name)
-            .map(ExportFormat::Messages)
-            .map_err(|error| format!("{error}, json, jsonl, markdown, html, thread, turns-json")),
+        name => message_format(name).map(ExportFormat::Messages).map_err(|error| {
+            format!(
+                "{error}, json, jsonl, markdown, html, thread, turns-json, langgraph-sqlite, \
+                 langgraph-json"
+            )
+        }),
     }
 }
 

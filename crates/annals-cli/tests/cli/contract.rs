@@ -183,6 +183,13 @@ fn every_document_has_its_documented_shape() {
     let imported = Bench::new();
     compare("import PATH", &imported.json(&["import", histories]));
     compare("export --all", &imported.json(&["export", "--all", "--format", "turns-json"]));
+    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/parity/checkpoint/forks.sqlite");
+    compare("import langgraph", &imported.json(&["import", database]));
+    compare("export langgraph-json", &imported.json(&["export", "fork", "--to", "langgraph-json"]));
+    compare(
+        "export langgraph-sqlite",
+        &imported.json(&["export", "fork", "--to", "langgraph-sqlite", "-o", "f.sqlite"]),
+    );
     let other = trip();
     let found = run(other.folder.path(), &["bisect", "trip", "--json", "--store", "store.db", "--", "false"]);
     compare("bisect", &document(&found.stdout));

@@ -1,8 +1,8 @@
 //! The command `annals`: run, inspect, compare and fork the histories in an annals store.
 //!
-//! The command is a client of the libraries' public API. Data is printed on stdout, messages on stderr; every command
-//! that only reads opens the file for reading only. Each command has a file of its own; failures and exit codes are in
-//! [`errors`].
+//! The program `annals` calls [`run_command`], and so does `python -m annals`. The command is a client of the
+//! libraries' public API. Data is printed on stdout, messages on stderr; every command that only reads opens the file
+//! for reading only. Each command has a file of its own; failures and exit codes are in [`errors`].
 
 mod args;
 mod backup;
@@ -27,6 +27,7 @@ mod heads;
 mod histories;
 mod interrupt;
 mod key;
+mod langgraph;
 mod lineage;
 mod lines;
 mod links;
@@ -65,7 +66,7 @@ mod update;
 mod words;
 mod work;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use annals::base::{Clock as _, SystemClock};
 use clap::Parser;
@@ -75,10 +76,17 @@ use errors::CommandFailure;
 use key::NamedStore;
 use output::Printer;
 
-fn main() -> ExitCode {
+pub use sql::connect_to_read;
+
+/// Runs the command with these arguments, of which the first is the name of the program, and returns its exit code:
+/// 0 if it did what it was asked, else one of those that `annals --help` lists. Data is written to stdout, messages to
+/// stderr. The process is left to the command until it returns: it listens to SIGINT and SIGTERM.
+#[doc(alias = "main")]
+pub fn run_command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
     // Searched by hand, because a usage error is reported before the arguments are parsed.
-    let json = std::env::args_os().any(|arg| arg == "--json" || arg == "--jsonl");
-    let args = match Args::try_parse() {
+    let json = arguments.iter().any(|arg| arg == "--json" || arg == "--jsonl");
+    let args = match Args::try_parse_from(&arguments) {
         Ok(args) => args,
         Err(error) => return errors::usage(&error, json),
     };
@@ -102,7 +110,7 @@ fn main() -> ExitCode {
         output::note(format!("the command{store} took {:.1?}", SystemClock.elapsed() - started));
     }
     match result {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(failure) => interrupt::failure(args.timeout).unwrap_or(failure).report(json),
     }
 }

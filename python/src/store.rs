@@ -1,0 +1,435 @@
+//! A file of threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use annals::base::{Clock, SystemClock, Timestamp, Value};
+use annals::history::diff;
+use annals::rusqlite::types::ValueRef;
+use annals::rusqlite::{Error as SqlError, ErrorCode, params_from_iter, types::Value as SqlValue};
+use annals::store::{
+    Key, OpenOptions, SearchOptions, SearchQuery, Store, StoreError, Synchronous, ThreadQuery,
+};
+use parking_lot::RwLock;
+use pyo3::prelude::*;
+use pyo3::types::{PyDateTime, PyDict, PyList, PyTuple};
+
+use crate::cache::PyCache;
+use crate::diff::PyDiff;
+use crate::errors::{BusyError, CorruptError, InvalidError, StorageError, invalid, raise};
+use crate::html::{cell, table};
+use crate::iterators::{self, PyReadIterator};
+use crate::kv::PyKv;
+use crate::records::PyCheckReport;
+use crate::snapshot::{PySnapshot, data_frame};
+use crate::thread::PyThread;
+use crate::values::{datetime, from_python, timestamp, to_python};
+
+/// Rows of a query that a notebook shows.
+const SHOWN_ROWS: usize = 50;
+
+/// A clock for tests: it stands still until it is advanced.
+#[pyclass(frozen, name = "ManualClock", module = "annals")]
+#[derive(Clone, Debug)]
+pub(crate) struct PyManualClock(Arc<AtomicI64>);
+
+#[pymethods]
+impl PyManualClock {
+    #[new]
+    #[pyo3(signature = (start = None))]
+    fn new(start: Option<&Bound<'_, PyDateTime>>) -> PyResult<Self> {
+        let start = start.map_or_else(|| Ok(SystemClock.now()), timestamp)?;
+        Ok(Self(Arc::new(AtomicI64::new(start.as_micros()))))
+    }
+
+    fn advance(&self, seconds: f64) {
+        self.0.fetch_add((seconds * 1e6).round() as i64, Ordering::Relaxed);
+    }
+
+    fn now<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        datetime(py, Clock::now(self))
+    }
+}
+
+impl Clock for PyManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// One file of threads, or a store in memory.
+#[pyclass(frozen, name = "Store", module = "annals")]
+pub(crate) struct PyStore {
+    /// `None` once it is closed.
+    store: RwLock<Option<Store>>,
+    path: Option<PathBuf>,
+}
+
+impl PyStore {
+    /// Returns the store, if it is not closed.
+    pub(crate) fn open(&self) -> PyResult<Store> {
+        let closed = || InvalidError::new_err(("the store is closed", "STORE_CLOSED"));
+        self.store.read().clone().ok_or_else(closed)
+    }
+}
+
+fn options(clock: Option<&Bound<'_, PyManualClock>>, actor: Option<String>) -> OpenOptions {
+    let options = OpenOptions::new();
+    let options = clock.into_iter().fold(options, |options, clock| options.clock(clock.get().clone()));
+    actor.into_iter().fold(options, OpenOptions::actor)
+}
+
+#[pymethods]
+impl PyStore {
+    #[new]
+    #[pyo3(signature = (path, *, key = None, read_only = false, create = true, busy_timeout = 5.0, durable = true, migrate = true, network_file_system = false, actor = None, clock = None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        key: Option<&[u8]>,
+        read_only: bool,
+        create: bool,
+        busy_timeout: f64,
+        durable: bool,
+        migrate: bool,
+        network_file_system: bool,
+        actor: Option<String>,
+        clock: Option<&Bound<'_, PyManualClock>>,
+    ) -> PyResult<Self> {
+        let busy_timeout = Duration::try_from_secs_f64(busy_timeout)
+            .map_err(|_| invalid(format!("busy_timeout: {busy_timeout} is not a number of seconds")))?;
+        let mut options = options(clock, actor)
+            .read_only(read_only)
+            .create(create)
+            .busy_timeout_ms(u64::try_from(busy_timeout.as_millis()).unwrap_or(u64::MAX))
+            .synchronous(if durable { Synchronous::Full } else { Synchronous::Normal })
+            .migrate(migrate)
+            .network_file_system(network_file_system);
+        if let Some(key) = key {
+            let bytes: [u8; 32] =
+                key.try_into().map_err(|_| invalid(format!("key: it has {} bytes, not 32", key.len())))?;
+            options = options.key(Key::new(bytes));
+        }
+        let store = py.detach(|| Store::open_with(&path, options)).map_err(raise)?;
+        Ok(Self { store: RwLock::new(Some(store)), path: Some(path) })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (*, actor = None, clock = None))]
+    fn memory(actor: Option<String>, clock: Option<&Bound<'_, PyManualClock>>) -> Self {
+        let backend = Arc::new(annals::store::MemoryBackend::new());
+        let store = Store::with_backend(backend, options(clock, actor));
+        Self { store: RwLock::new(Some(store)), path: None }
+    }
+
+    #[getter]
+    fn path(&self) -> Option<PathBuf> {
+        self.path.clone()
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let store = self.store.write().take();
+        py.detach(|| drop(store));
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn thread(&self, id: &str) -> PyResult<PyThread> {
+        self.open()?.thread(id).map(PyThread::new).map_err(raise)
+    }
+
+    #[pyo3(signature = (*, status = None, project = None, label = None, title = None, graph = None, archived = None, pinned = None, trashed = None, since = None, by_id = false))]
+    fn threads(
+        &self,
+        status: Option<&str>,
+        project: Option<String>,
+        label: Option<String>,
+        title: Option<String>,
+        graph: Option<String>,
+        archived: Option<bool>,
+        pinned: Option<bool>,
+        trashed: Option<bool>,
+        since: Option<&Bound<'_, PyDateTime>>,
+        by_id: bool,
+    ) -> PyResult<PyReadIterator> {
+        let mut query = ThreadQuery::new();
+        if let Some(name) = status {
+            let known = "done, running, interrupted, failed, sleeping, cancelled and stuck";
+            let status: annals::store::StatusKind =
+                name.parse().map_err(|_| invalid(format!("status: {name:?} is not one of {known}")))?;
+            query = query.status(status);
+        }
+        query = project.into_iter().fold(query, ThreadQuery::project);
+        query = label.into_iter().fold(query, ThreadQuery::label);
+        query = title.into_iter().fold(query, ThreadQuery::title_contains);
+        query = graph.into_iter().fold(query, ThreadQuery::graph);
+        query = archived.into_iter().fold(query, ThreadQuery::archived);
+        query = pinned.into_iter().fold(query, ThreadQuery::pinned);
+        query = trashed.into_iter().fold(query, ThreadQuery::trashed);
+        if let Some(since) = since {
+            query = query.since(timestamp(since)?);
+        }
+        if by_id {
+            query = query.by_id();
+        }
+        Ok(PyReadIterator::new(iterators::threads(self.open()?, query)))
+    }
+
+    fn at(&self, py: Python<'_>, point: &str) -> PyResult<PySnapshot> {
+        let store = self.open()?;
+        py.detach(|| store.point(point)).map(PySnapshot::new).map_err(raise)
+    }
+
+    fn diff(&self, py: Python<'_>, range: &str) -> PyResult<PyDiff> {
+        let store = self.open()?;
+        let compare = || store.range(range).and_then(|(before, after)| diff(&before, &after));
+        py.detach(compare).map(PyDiff::new).map_err(raise)
+    }
+
+    #[pyo3(signature = (text, *, thread = None, role = None, node = None, channel = None, since = None, until = None, on_head = false, limit = None))]
+    fn search(
+        &self,
+        text: &str,
+        thread: Option<String>,
+        role: Option<String>,
+        node: Option<String>,
+        channel: Option<String>,
+        since: Option<&Bound<'_, PyDateTime>>,
+        until: Option<&Bound<'_, PyDateTime>>,
+        on_head: bool,
+        limit: Option<usize>,
+    ) -> PyResult<PyReadIterator> {
+        let mut query = SearchQuery::new(text);
+        query = thread.into_iter().fold(query, SearchQuery::thread);
+        query = role.into_iter().fold(query, SearchQuery::role);
+        query = node.into_iter().fold(query, SearchQuery::node);
+        query = channel.into_iter().fold(query, SearchQuery::channel);
+        if let Some(since) = since {
+            query = query.since(timestamp(since)?);
+        }
+        if let Some(until) = until {
+            query = query.until(timestamp(until)?);
+        }
+        if on_head {
+            query = query.on_head();
+        }
+        Ok(PyReadIterator::new(iterators::hits(self.open()?, query, limit)))
+    }
+
+    fn enable_search(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.open()?;
+        py.detach(|| store.enable_search(SearchOptions::new())).map_err(raise)
+    }
+
+    fn disable_search(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.open()?;
+        py.detach(|| store.disable_search()).map_err(raise)
+    }
+
+    #[pyo3(signature = (query, parameters = None))]
+    fn sql(&self, py: Python<'_>, query: &str, parameters: Option<&Bound<'_, PyAny>>) -> PyResult<PyTable> {
+        let store = self.open()?;
+        let Some(path) = self.path.as_deref() else {
+            return Err(invalid("sql: a store in memory has no tables"));
+        };
+        let parameters = parameters.map(sql_parameters).transpose()?.unwrap_or_default();
+        py.detach(|| rows_of(&store, path, query, parameters)).map_err(sql_error)
+    }
+
+    #[pyo3(signature = (since = None))]
+    fn check(&self, py: Python<'_>, since: Option<&str>) -> PyResult<PyCheckReport> {
+        let store = self.open()?;
+        let since = since.map(str::parse).transpose().map_err(|error: StoreError| raise(error))?;
+        let check = || match since {
+            Some(point) => store.check_since(&point),
+            None => store.check(),
+        };
+        py.detach(check).map(PyCheckReport::new).map_err(raise)
+    }
+
+    fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let store = self.open()?;
+        py.detach(|| store.backup(path)).map_err(raise)
+    }
+
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.open()?;
+        py.detach(|| store.compact()).map(|_| ()).map_err(raise)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let store = self.open()?;
+        let stats = py.detach(|| store.stats()).map_err(raise)?;
+        let dict = PyDict::new(py);
+        dict.set_item("format", stats.format)?;
+        dict.set_item("page_bytes", stats.page_bytes)?;
+        dict.set_item("file_bytes", stats.file_bytes)?;
+        dict.set_item("wal_bytes", stats.wal_bytes)?;
+        dict.set_item("erasing", stats.erasing)?;
+        Ok(dict)
+    }
+
+    #[pyo3(signature = (*, index = None, default_ttl = None, refresh_on_read = false, retain_expired = false))]
+    fn kv(
+        &self,
+        index: Option<&Bound<'_, PyDict>>,
+        default_ttl: Option<f64>,
+        refresh_on_read: bool,
+        retain_expired: bool,
+    ) -> PyResult<PyKv> {
+        PyKv::new(self.open()?.kv(), index, default_ttl, refresh_on_read, retain_expired)
+    }
+
+    fn cache(&self) -> PyResult<PyCache> {
+        Ok(PyCache::new(self.open()?.cache()))
+    }
+
+    fn __repr__(&self) -> String {
+        let path = self.path.as_ref().map_or_else(|| ".memory()".to_owned(), |path| format!("({:?})", path.display()));
+        format!("Store{path}")
+    }
+}
+
+/// An error of a query, before it is known to Python.
+enum QueryError {
+    Sql(SqlError),
+    Writes,
+    Empty,
+}
+
+impl From<SqlError> for QueryError {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}
+
+fn sql_error(error: QueryError) -> PyErr {
+    let error = match error {
+        QueryError::Empty => return invalid("query: it holds no statement"),
+        QueryError::Writes => return invalid("query: it would write, and a query only reads"),
+        QueryError::Sql(error) => error,
+    };
+    let message = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => BusyError::new_err((message, "BUSY")),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => CorruptError::new_err((message, "CORRUPT")),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::DiskFull | ErrorCode::OutOfMemory) => {
+            StorageError::new_err((message, "READ_FAILED"))
+        }
+        _ => InvalidError::new_err((format!("query: {message}"), "SQL_FAILED")),
+    }
+}
+
+fn sql_parameters(parameters: &Bound<'_, PyAny>) -> PyResult<Vec<SqlValue>> {
+    let Value::List(values) = from_python("parameters", parameters)? else {
+        return Err(invalid("parameters: expected a list or a tuple"));
+    };
+    let parameter = |(at, value)| {
+        Ok(match value {
+            Value::Null => SqlValue::Null,
+            Value::Bool(truth) => SqlValue::Integer(truth.into()),
+            Value::Int(number) => SqlValue::Integer(number),
+            Value::Float(number) => SqlValue::Real(number),
+            Value::Str(text) => SqlValue::Text(text),
+            Value::Bytes(bytes) => SqlValue::Blob(bytes),
+            other => return Err(invalid(format!("parameters[{at}]: a {} is not a value of SQL", other.kind()))),
+        })
+    };
+    values.into_iter().enumerate().map(parameter).collect()
+}
+
+fn rows_of(store: &Store, path: &Path, query: &str, parameters: Vec<SqlValue>) -> Result<PyTable, QueryError> {
+    let connection = annals_cli::connect_to_read(path, store)?;
+    let mut statement = connection.prepare(query)?;
+    if statement.expanded_sql().is_none() {
+        return Err(QueryError::Empty);
+    }
+    if !statement.readonly() {
+        return Err(QueryError::Writes);
+    }
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut found = statement.query(params_from_iter(parameters))?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        let cells = (0..columns.len()).map(|at| row.get_ref(at).map(sql_value));
+        rows.push(cells.collect::<Result<Vec<_>, _>>()?);
+    }
+    drop(found);
+    drop(statement);
+    Ok(PyTable { columns, rows })
+}
+
+fn sql_value(cell: ValueRef<'_>) -> Value {
+    match cell {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Int(number),
+        ValueRef::Real(number) => Value::Float(number),
+        ValueRef::Text(text) => Value::from(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+    }
+}
+
+/// The rows of a query.
+#[pyclass(frozen, name = "Table", module = "annals")]
+#[derive(Debug)]
+pub(crate) struct PyTable {
+    columns: Vec<String>,
+    rows: Vec<Vec<Value>>,
+}
+
+#[pymethods]
+impl PyTable {
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.columns.clone()
+    }
+
+    #[getter]
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let row = |row: &Vec<Value>| {
+            let cells = row.iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>()?;
+            PyTuple::new(py, cells)
+        };
+        self.rows.iter().map(row).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyList::new(py, self.rows(py)?)?.try_iter()?.into_any())
+    }
+
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rows = PyList::empty(py);
+        for row in self.rows(py)? {
+            let record = PyDict::new(py);
+            for (name, value) in self.columns.iter().zip(row.iter()) {
+                record.set_item(name, value)?;
+            }
+            rows.append(record)?;
+        }
+        data_frame(py, rows.into_any())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Table({} rows of {})", self.rows.len(), self.columns.join(", "))
+    }
+
+    fn _repr_html_(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        let rows: Vec<Vec<String>> =
+            self.rows.iter().take(SHOWN_ROWS).map(|row| row.iter().map(cell).collect()).collect();
+        table(&format!("{} rows", self.rows.len()), &names, &rows)
+    }
+}

@@ -1,0 +1,536 @@
+//! The history of a thread, and writes to it.
+
+use std::path::PathBuf;
+
+use annals::base::{CheckpointId, Map, Value};
+use annals::history::{History, HistoryFilter, ImportOptions, ModelUsage, NewItem, OnConflict, Operation, Thread, ThreadWrite};
+use annals::message::{LangChainFormat, Message, MessageLike, OpenAiFormat, any_message, convert_to_messages};
+use annals_pydantic_ai::PydanticAiFormat;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use crate::errors::{CallError, invalid, raise};
+use crate::html::table;
+use crate::iterators::{PyReadIterator, ReadItem};
+use crate::records::{PyOperation, PyThreadInfo, minute};
+use crate::snapshot::{PySnapshot, data_frame};
+use crate::values::{from_python, map_from_python};
+
+/// Rows of a history that a notebook shows.
+const SHOWN_ROWS: usize = 20;
+
+/// The head that a write expects.
+pub(crate) enum ExpectedHead {
+    /// Any: the write is applied to the head that it finds.
+    Any,
+    /// No checkpoint at all.
+    None,
+    /// This one.
+    Checkpoint(CheckpointId),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for ExpectedHead {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if object.is(object.py().Ellipsis()) {
+            return Ok(Self::Any);
+        }
+        if object.is_none() {
+            return Ok(Self::None);
+        }
+        if let Ok(snapshot) = object.cast::<PySnapshot>() {
+            return Ok(Self::Checkpoint(snapshot.get().0.id()));
+        }
+        let text: String =
+            object.extract().map_err(|_| invalid("expect: it must be a Snapshot, the id of a checkpoint, or None"))?;
+        text.parse().map(Self::Checkpoint).map_err(|error| raise(annals::store::StoreError::from(error)))
+    }
+}
+
+/// The history of one conversation or workflow.
+#[pyclass(frozen, name = "Thread", module = "annals")]
+#[derive(Debug)]
+pub(crate) struct PyThread(pub(crate) Thread);
+
+impl PyThread {
+    pub(crate) fn new(thread: Thread) -> Self {
+        Self(thread)
+    }
+
+    /// Commits a write without the interpreter.
+    fn commit(
+        &self,
+        py: Python<'_>,
+        write: ThreadWrite,
+        expect: ExpectedHead,
+        metadata: Option<Map>,
+        on_conflict: &str,
+    ) -> PyResult<String> {
+        let write = match expect {
+            ExpectedHead::Any => write,
+            ExpectedHead::None => write.on_head(None),
+            ExpectedHead::Checkpoint(id) => write.on_head(Some(id)),
+        };
+        let write = match on_conflict {
+            "error" => write,
+            "branch" => write.on_conflict(OnConflict::Branch),
+            _ => return Err(invalid(format!("on_conflict: {on_conflict:?} is not one of error and branch"))),
+        };
+        let write = metadata.into_iter().flatten().fold(write, |write, (name, value)| write.metadata(name, value));
+        py.detach(|| write.commit()).map(|id| id.to_string()).map_err(raise)
+    }
+}
+
+#[pymethods]
+impl PyThread {
+    #[getter]
+    fn id(&self) -> &str {
+        self.0.id().as_str()
+    }
+
+    #[getter]
+    fn namespace(&self) -> &str {
+        self.0.namespace().as_str()
+    }
+
+    #[getter]
+    fn actor(&self) -> Option<&str> {
+        self.0.actor()
+    }
+
+    fn by(&self, actor: &str) -> Self {
+        Self(self.0.by(actor))
+    }
+
+    fn in_namespace(&self, path: &str) -> PyResult<Self> {
+        self.0.in_namespace(path).map(Self).map_err(raise)
+    }
+
+    fn exists(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(py.detach(|| self.0.head()).map_err(raise)?.is_some())
+    }
+
+    fn head(&self, py: Python<'_>) -> PyResult<Option<PySnapshot>> {
+        Ok(py.detach(|| self.0.head()).map_err(raise)?.map(PySnapshot::new))
+    }
+
+    fn at(&self, py: Python<'_>, point: &str) -> PyResult<PySnapshot> {
+        py.detach(|| self.0.at(point)).map(PySnapshot::new).map_err(raise)
+    }
+
+    fn info(&self, py: Python<'_>) -> PyResult<PyThreadInfo> {
+        py.detach(|| self.0.info()).map(PyThreadInfo::new).map_err(raise)
+    }
+
+    #[pyo3(signature = (*, before = None, limit = None, source = None, step = None, metadata = None))]
+    fn history(
+        &self,
+        before: Option<&str>,
+        limit: Option<usize>,
+        source: Option<&str>,
+        step: Option<i64>,
+        metadata: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyHistory> {
+        let mut filter = HistoryFilter::new();
+        if let Some(before) = before {
+            filter = filter.before(before.parse().map_err(|error| raise(annals::store::StoreError::from(error)))?);
+        }
+        if let Some(limit) = limit {
+            filter = filter.limit(limit);
+        }
+        if let Some(source) = source {
+            let known = "input, loop, update and fork";
+            let parsed = source.parse().map_err(|_| invalid(format!("source: {source:?} is not one of {known}")))?;
+            filter = filter.source(parsed);
+        }
+        if let Some(step) = step {
+            filter = filter.step(step);
+        }
+        if let Some(metadata) = metadata {
+            let members = map_from_python("metadata", metadata)?;
+            filter = members.into_iter().fold(filter, |filter, (name, value)| filter.metadata(name, value));
+        }
+        Ok(PyHistory { thread: self.0.clone(), filter })
+    }
+
+    #[pyo3(signature = (channel, items, *, expect = ExpectedHead::Any, metadata = None, on_conflict = "error"))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        channel: &str,
+        items: &Bound<'_, PyAny>,
+        expect: ExpectedHead,
+        metadata: Option<&Bound<'_, PyAny>>,
+        on_conflict: &str,
+    ) -> PyResult<String> {
+        let write = self.0.write().append(channel, values("items", items)?);
+        self.commit(py, write, expect, members(metadata)?, on_conflict)
+    }
+
+    #[pyo3(signature = (messages, *, channel = "messages", expect = ExpectedHead::Any, metadata = None, usage = None, on_conflict = "error"))]
+    fn append_messages(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        channel: &str,
+        expect: ExpectedHead,
+        metadata: Option<&Bound<'_, PyAny>>,
+        usage: Option<&Bound<'_, PyDict>>,
+        on_conflict: &str,
+    ) -> PyResult<String> {
+        let mut write = self.0.write().append(channel, messages_of("messages", messages)?);
+        if let Some(usage) = usage {
+            write = write.usage(usage_of(usage)?);
+        }
+        self.commit(py, write, expect, members(metadata)?, on_conflict)
+    }
+
+    #[pyo3(signature = (channel, value, *, expect = ExpectedHead::Any, metadata = None, on_conflict = "error"))]
+    fn set(
+        &self,
+        py: Python<'_>,
+        channel: &str,
+        value: &Bound<'_, PyAny>,
+        expect: ExpectedHead,
+        metadata: Option<&Bound<'_, PyAny>>,
+        on_conflict: &str,
+    ) -> PyResult<String> {
+        let write = self.0.write().set(channel, from_python("value", value)?);
+        self.commit(py, write, expect, members(metadata)?, on_conflict)
+    }
+
+    #[pyo3(signature = (*, set = None, append = None, messages = None, put = None, remove = None, text = None, expect = ExpectedHead::Any, metadata = None, on_conflict = "error"))]
+    fn update(
+        &self,
+        py: Python<'_>,
+        set: Option<&Bound<'_, PyDict>>,
+        append: Option<&Bound<'_, PyDict>>,
+        messages: Option<&Bound<'_, PyDict>>,
+        put: Option<&Bound<'_, PyDict>>,
+        remove: Option<&Bound<'_, PyDict>>,
+        text: Option<&Bound<'_, PyDict>>,
+        expect: ExpectedHead,
+        metadata: Option<&Bound<'_, PyAny>>,
+        on_conflict: &str,
+    ) -> PyResult<String> {
+        let mut write = self.0.write();
+        for (channel, value) in channels(set)? {
+            write = write.set(&channel, from_python(&format!("set[{channel:?}]"), &value)?);
+        }
+        for (channel, items) in channels(append)? {
+            write = write.append(&channel, values(&format!("append[{channel:?}]"), &items)?);
+        }
+        for (channel, items) in channels(messages)? {
+            write = write.append(&channel, messages_of(&format!("messages[{channel:?}]"), &items)?);
+        }
+        for (channel, entries) in channels(put)? {
+            for (key, value) in map_from_python(&format!("put[{channel:?}]"), &entries)? {
+                write = write.put(&channel, &key, value);
+            }
+        }
+        for (channel, keys) in channels(remove)? {
+            for key in keys.extract::<Vec<String>>()? {
+                write = write.remove(&channel, &key);
+            }
+        }
+        for (channel, part) in channels(text)? {
+            write = write.append_text(&channel, part.extract::<String>()?);
+        }
+        self.commit(py, write, expect, members(metadata)?, on_conflict)
+    }
+
+    fn undo(&self, py: Python<'_>) -> PyResult<Option<PyOperation>> {
+        Ok(py.detach(|| self.0.undo()).map_err(raise)?.map(PyOperation::new))
+    }
+
+    fn redo(&self, py: Python<'_>) -> PyResult<Option<PyOperation>> {
+        Ok(py.detach(|| self.0.redo()).map_err(raise)?.map(PyOperation::new))
+    }
+
+    fn operations(&self, py: Python<'_>) -> PyResult<PyReadIterator> {
+        let operations = py.detach(|| self.0.operations()).map_err(raise)?;
+        let item = |operation: Result<Operation, _>| -> annals::Result<ReadItem> {
+            Ok(ReadItem::Operation(Box::new(operation.map_err(annals::Error::from)?)))
+        };
+        Ok(PyReadIterator::new(operations.map(item)))
+    }
+
+    fn rewind(&self, py: Python<'_>, to: &Bound<'_, PySnapshot>) -> PyResult<()> {
+        let to = &to.get().0;
+        py.detach(|| self.0.rewind_to(to)).map_err(raise)
+    }
+
+    fn branches(&self, py: Python<'_>) -> PyResult<Vec<(Option<String>, PySnapshot, bool)>> {
+        let branches = py.detach(|| self.0.branches()).map_err(raise)?;
+        let shown = branches.into_iter().map(|branch| {
+            (branch.name().map(str::to_owned), PySnapshot::new(branch.last().clone()), branch.is_current())
+        });
+        Ok(shown.collect())
+    }
+
+    fn fork(&self, py: Python<'_>, thread: &str) -> PyResult<Self> {
+        py.detach(|| self.0.at("@").and_then(|head| head.fork_to(thread))).map(Self).map_err(raise)
+    }
+
+    fn copy(&self, py: Python<'_>, thread: &str) -> PyResult<Self> {
+        py.detach(|| self.0.copy_to(thread)).map(Self).map_err(raise)
+    }
+
+    fn delete(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.store().delete_thread(self.0.id().as_str())).map(|_| ()).map_err(raise)
+    }
+
+    #[pyo3(signature = (*, title = None, project = None, add_labels = None, remove_labels = None, archived = None, pinned = None))]
+    fn set_facts(
+        &self,
+        py: Python<'_>,
+        title: Option<String>,
+        project: Option<String>,
+        add_labels: Option<Vec<String>>,
+        remove_labels: Option<Vec<String>>,
+        archived: Option<bool>,
+        pinned: Option<bool>,
+    ) -> PyResult<()> {
+        let mut facts = self.0.facts();
+        facts = match title {
+            Some(title) if title.is_empty() => facts.remove_title(),
+            Some(title) => facts.title(title),
+            None => facts,
+        };
+        facts = match project {
+            Some(project) if project.is_empty() => facts.remove_project(),
+            Some(project) => facts.project(project),
+            None => facts,
+        };
+        facts = add_labels.into_iter().flatten().fold(facts, |facts, label| facts.label(label));
+        facts = remove_labels.into_iter().flatten().fold(facts, |facts, label| facts.remove_label(label));
+        facts = match archived {
+            Some(true) => facts.archive(),
+            Some(false) => facts.unarchive(),
+            None => facts,
+        };
+        facts = match pinned {
+            Some(true) => facts.pin(),
+            Some(false) => facts.unpin(),
+            None => facts,
+        };
+        py.detach(|| facts.save()).map_err(raise)
+    }
+
+    #[pyo3(signature = (source, format = "langchain", *, channel = "messages"))]
+    fn import_messages(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        format: &str,
+        channel: &str,
+    ) -> PyResult<u64> {
+        let options = ImportOptions::new().channel(channel);
+        let options = match format {
+            "langchain" => options.format(LangChainFormat),
+            "openai" => options.format(OpenAiFormat),
+            "pydantic-ai" => options.format(PydanticAiFormat),
+            _ => {
+                return Err(invalid(format!("format: {format:?} is not one of langchain, openai and pydantic-ai")));
+            }
+        };
+        let bytes: Option<Vec<u8>> = match source.cast::<PyString>() {
+            Ok(text) => Some(text.to_str()?.as_bytes().to_vec()),
+            Err(_) => source.extract().ok(),
+        };
+        let path = if bytes.is_none() { Some(source.extract::<PathBuf>()?) } else { None };
+        py.detach(|| -> Result<u64, CallError> {
+            let report = match (bytes, path) {
+                (Some(bytes), _) => self.0.import_messages(&options, &*bytes)?,
+                (None, Some(path)) => {
+                    self.0.import_messages(&options, std::fs::File::open(path).map_err(PyErr::from)?)?
+                }
+                (None, None) => return Err(invalid("source: it must be a text, bytes or a path").into()),
+            };
+            Ok(report.messages)
+        })
+        .map_err(PyErr::from)
+    }
+
+    #[pyo3(signature = (document, *, channel = "messages", expect = ExpectedHead::Any, metadata = None, on_conflict = "error"))]
+    fn _append_pydantic_ai(
+        &self,
+        py: Python<'_>,
+        document: &[u8],
+        channel: &str,
+        expect: ExpectedHead,
+        metadata: Option<&Bound<'_, PyAny>>,
+        on_conflict: &str,
+    ) -> PyResult<String> {
+        let write = self.0.write().append(channel, pydantic_messages(&self.0, document)?);
+        self.commit(py, write, expect, members(metadata)?, on_conflict)
+    }
+
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PyHistory { thread: self.0.clone(), filter: HistoryFilter::new() }.to_pandas(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Thread({:?})", self.id())
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let caption = format!("thread {}", self.id());
+        if !self.exists(py)? {
+            return Ok(table(&caption, &["status"], &[vec!["no checkpoints".to_owned()]]));
+        }
+        let info = py.detach(|| self.0.info()).map_err(raise)?;
+        let messages = info.counts().map_or_else(String::new, |counts| counts.messages.to_string());
+        let row = vec![
+            info.title().unwrap_or_default().to_owned(),
+            info.status().as_str().to_owned(),
+            info.record().step.to_string(),
+            messages,
+            minute(info.updated_at()),
+        ];
+        Ok(table(&caption, &["title", "status", "step", "messages", "updated at"], &[row]))
+    }
+}
+
+/// The checkpoints of a thread, newest first: each iteration reads them anew, page by page.
+#[pyclass(frozen, name = "History", module = "annals")]
+#[derive(Debug)]
+pub(crate) struct PyHistory {
+    thread: Thread,
+    filter: HistoryFilter,
+}
+
+impl PyHistory {
+    fn read(&self, py: Python<'_>) -> PyResult<History> {
+        py.detach(|| self.thread.history_with(self.filter.clone())).map_err(raise)
+    }
+}
+
+#[pymethods]
+impl PyHistory {
+    fn __iter__(&self, py: Python<'_>) -> PyResult<PyReadIterator> {
+        let item = |snapshot: Result<annals::history::Snapshot, _>| -> annals::Result<ReadItem> {
+            Ok(ReadItem::Snapshot(snapshot.map_err(annals::Error::from)?))
+        };
+        Ok(PyReadIterator::new(self.read(py)?.map(item)))
+    }
+
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let history = self.read(py)?;
+        let snapshots = py.detach(|| history.collect::<Result<Vec<_>, _>>()).map_err(raise)?;
+        let rows = snapshots.into_iter().map(|at| PySnapshot::new(at).record(py)).collect::<PyResult<Vec<_>>>()?;
+        data_frame(py, PyList::new(py, rows)?.into_any())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("History({:?})", self.thread.id().as_str())
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let history = self.read(py)?;
+        let shown = py.detach(|| history.take(SHOWN_ROWS + 1).collect::<Result<Vec<_>, _>>()).map_err(raise)?;
+        let more = if shown.len() > SHOWN_ROWS { format!(", the newest {SHOWN_ROWS}") } else { String::new() };
+        let rows: Vec<_> = shown.into_iter().take(SHOWN_ROWS).map(|at| PySnapshot::new(at).row()).collect();
+        Ok(table(&format!("history of {}{more}", self.thread.id()), &PySnapshot::ROW, &rows))
+    }
+}
+
+/// Returns the channels of an argument that has a value for each.
+fn channels<'py>(given: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+    let Some(given) = given else { return Ok(Vec::new()) };
+    given.iter().map(|(channel, value)| Ok((channel.extract()?, value))).collect()
+}
+
+fn members(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Map>> {
+    given.map(|given| map_from_python("metadata", given)).transpose()
+}
+
+/// Reads the items of a list. A text is not a list of letters.
+fn values(field: &str, items: &Bound<'_, PyAny>) -> PyResult<Vec<NewItem>> {
+    let items = iterable(field, items)?;
+    let item = |(at, item): (usize, PyResult<Bound<'_, PyAny>>)| {
+        Ok(NewItem::Value(from_python(&format!("{field}[{at}]"), &item?)?))
+    };
+    items.enumerate().map(item).collect()
+}
+
+fn messages_of(field: &str, items: &Bound<'_, PyAny>) -> PyResult<Vec<NewItem>> {
+    let items = iterable(field, items)?;
+    let item = |(at, item): (usize, PyResult<Bound<'_, PyAny>>)| {
+        Ok(NewItem::Message(message(&format!("{field}[{at}]"), &item?)?))
+    };
+    items.enumerate().map(item).collect()
+}
+
+fn iterable<'py>(
+    field: &str,
+    items: &Bound<'py, PyAny>,
+) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyAny>>> + use<'py>> {
+    if items.is_instance_of::<PyString>() || items.is_instance_of::<PyDict>() {
+        return Err(invalid(format!("{field}: expected a list of items")));
+    }
+    items.try_iter()
+}
+
+/// Reads a message: an object of LangChain, a dict in its format or in that of OpenAI, a pair of role and text, or a
+/// text, which is that of a human.
+fn message(field: &str, item: &Bound<'_, PyAny>) -> PyResult<Message> {
+    let refused = |error: annals::message::MessageError| invalid(format!("{field}: {error}; nothing was written"));
+    if item.hasattr("model_dump")? {
+        let dumped = item.call_method0("model_dump")?;
+        return of_dump(from_python(field, &dumped)?).map_err(refused);
+    }
+    if let Ok(pair) = item.cast::<PyTuple>() {
+        let parts = pair.iter().map(|part| from_python(field, &part).map(MessageLike::Value));
+        let like = MessageLike::Tuple(parts.collect::<PyResult<Vec<_>>>()?);
+        return only(convert_to_messages([like])).map_err(refused);
+    }
+    let value = from_python(field, item)?;
+    let is_dump = Message::is_dump(&value) || value.get("type").is_some_and(|kind| kind.as_str() == Some("remove"));
+    if is_dump { of_dump(value) } else { only(convert_to_messages([MessageLike::Value(value)])) }.map_err(refused)
+}
+
+fn of_dump(value: Value) -> Result<Message, annals::message::MessageError> {
+    match (value.get("type").and_then(Value::as_str), value.get("id").and_then(Value::as_str)) {
+        (Some("remove"), Some(id)) => Ok(Message::remove(id)),
+        _ => any_message(MessageLike::Value(value)),
+    }
+}
+
+fn only(
+    messages: Result<Vec<Message>, annals::message::MessageError>,
+) -> Result<Message, annals::message::MessageError> {
+    let mut messages = messages?;
+    debug_assert_eq!(messages.len(), 1, "one value is one message");
+    messages.pop().ok_or_else(|| annals::message::MessageError::value("it is not a message".to_owned()))
+}
+
+/// Reads requests and responses of PydanticAI as messages.
+fn pydantic_messages(thread: &Thread, document: &[u8]) -> PyResult<Vec<NewItem>> {
+    use annals::base::{DefaultSource, IdSource, SystemClock};
+    let refused = |error: String| invalid(format!("{error}; nothing was written"));
+    let mut ids = IdSource::from_seed(thread.store().mint_seed());
+    let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
+    let history = annals_pydantic_ai::load(document, &mut defaults).map_err(|error| refused(error.to_string()))?;
+    let messages = annals_pydantic_ai::to_langchain(&history, false).map_err(|error| refused(error.to_string()))?;
+    Ok(messages.into_iter().map(NewItem::Message).collect())
+}
+
+fn usage_of(usage: &Bound<'_, PyDict>) -> PyResult<ModelUsage> {
+    let (mut input, mut output, mut cost, mut model) = (0, 0, None, None);
+    for (name, value) in usage.iter() {
+        match &*name.extract::<String>()? {
+            "input_tokens" => input = value.extract()?,
+            "output_tokens" => output = value.extract()?,
+            "cost_usd" => cost = value.extract::<Option<f64>>()?,
+            "model" => model = value.extract::<Option<String>>()?,
+            other => {
+                let known = "input_tokens, output_tokens, cost_usd and model";
+                return Err(invalid(format!("usage: {other:?} is not one of {known}")));
+            }
+        }
+    }
+    let usage = cost.into_iter().fold(ModelUsage::new(input, output), ModelUsage::cost_usd);
+    Ok(model.into_iter().fold(usage, ModelUsage::model))
+}
