@@ -57,6 +57,7 @@ impl fmt::Display for SourceFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotJson => f.write_str("it is not JSON"),
+            Self::NumberRange => f.write_str("a number is too large to be stored"),
             Self::Frame(reason) | Self::Unreadable(reason) => f.write_str(reason),
             Self::TooLarge(limit) => limit.fmt(f),
         }

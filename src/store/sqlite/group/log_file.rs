@@ -5,6 +5,7 @@
 //! open ([`wal_link`]).
 
 use crate::base::internal::Stopwatch;
+use crate::base::limits::LOG_NAMES_TIME;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::lock::LockWait;
@@ -26,10 +27,6 @@ use std::time::Duration;
 
 /// The place of the salts in the header of a log.
 const SALTS_AT: u64 = 16;
-
-/// The time after which the names of the log and of the shared memory are looked up again: a look costs 2 % of a
-/// commit that is not synced. A log without a name is seen at the next commit.
-const NAMES_TIME: Duration = Duration::from_millis(10);
 
 /// The knowledge of the writer about its log.
 #[derive(Debug, Default)]
@@ -89,7 +86,7 @@ impl LogFile {
 
     /// Looks at the log before a transaction, under the write lock.
     pub(super) fn look(&mut self, place: &FilePlace) -> Res<LogBegin> {
-        let has_names = self.names.is_some_and(|names| names.elapsed() < NAMES_TIME);
+        let has_names = self.names.is_some_and(|names| names.elapsed() < LOG_NAMES_TIME);
         let Some(bytes) = (if has_names { self.bytes_if_named() } else { self.bytes_in_place() }) else {
             return Err(replaced(place, "its write-ahead log was removed or replaced"));
         };
