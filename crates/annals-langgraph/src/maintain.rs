@@ -155,8 +155,8 @@ impl Saver {
         Ok(Checkpoints(found))
     }
 
-    /// Removes checkpoints of a thread: those that the engine cannot prune, and the parents of kept ones, are listed in
-    /// the index as gone; the others are pruned.
+    /// Removes checkpoints of a thread: those that the engine cannot prune, and the parents of kept ones, are listed
+    /// in the index as gone; the others are pruned.
     fn remove(
         &self,
         thread: &ThreadId,

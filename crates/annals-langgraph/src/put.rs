@@ -1,7 +1,7 @@
 //! Puts of checkpoints, and the storing of writes.
 //!
-//! Invariant: a put is one commit: the checkpoint, the buffered writes of its parent, and the entry of the index if the
-//! checkpoint does not fit the order of ids. *Absent:* reads.
+//! Invariant: a put is one commit: the checkpoint, the buffered writes of its parent, and the entry of the index if
+//! the checkpoint does not fit the order of ids. *Absent:* reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -139,8 +139,8 @@ impl SaverInner {
         }
     }
 
-    /// Refuses a put on a checkpoint that was handed out as the newest, if it is not the head any more. `head` is not the
-    /// put itself, which may have been stored before.
+    /// Refuses a put on a checkpoint that was handed out as the newest, if it is not the head any more. `head` is not
+    /// the put itself, which may have been stored before.
     fn verify_head(
         &self,
         parent: &Config,

@@ -78,7 +78,8 @@ pub(crate) fn writes_of(writes: &[TaskWrites], checkpoint: CheckpointId, stored:
     writes.iter().map(|writes| writes.of(checkpoint, &mut tasks)).collect()
 }
 
-/// Returns whether one of the regular writes of a checkpoint is not among the stored ones, as another one has its index.
+/// Returns whether one of the regular writes of a checkpoint is not among the stored ones, as another one has its
+/// index.
 pub(crate) fn are_missing(writes: &[TaskWrites], checkpoint: &str, stored: Vec<WriteRecord>) -> Result<bool> {
     let stored = pending(stored)?;
     for of in writes.iter().filter(|of| of.checkpoint == checkpoint) {
