@@ -412,7 +412,14 @@ impl SaverInner {
             let batch = match self.find(&place, &index, &first.checkpoint)? {
                 FoundPlace::At(at) => {
                     let head = self.stored_head(thread, &at.namespace)?;
-                    let stored = self.backend().writes(&at)?;
+                    let stored = match self.backend().writes(&at) {
+                        // It was deleted meanwhile.
+                        Err(StoreError::CheckpointNotFound { .. } | StoreError::CheckpointPruned { .. }) => {
+                            self.forget(thread);
+                            continue;
+                        }
+                        stored => stored?,
+                    };
                     let mut batch = Batch::new(thread.clone(), at.namespace, head);
                     batch.writes = writes_of(group, at.checkpoint, &stored);
                     batch
@@ -421,6 +428,7 @@ impl SaverInner {
             };
             match self.store.commit(&batch) {
                 Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) => {}
+                Err(StoreError::Invalid { field: "writes.checkpoint", .. }) => self.forget(thread),
                 outcome => return Ok(outcome?),
             }
         }
