@@ -137,9 +137,9 @@ impl Saver {
         }
     }
 
-    /// Returns for each channel the writes of the ancestors of a checkpoint, back to the nearest one that holds a value
-    /// of the channel. The writes of the checkpoint itself are not among them; a channel that is named twice counts
-    /// once.
+    /// Returns for each channel the writes of the ancestors of a checkpoint, back to the nearest one that holds a
+    /// value of the channel. The writes of the checkpoint itself are not among them; a channel that is named twice
+    /// counts once.
     ///
     /// # Errors
     /// As [`Saver::tuple`].
