@@ -7,6 +7,30 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, Final, TypeAlias, final
 
+__all__ = [
+    "Blame",
+    "Cache",
+    "CheckReport",
+    "Diff",
+    "Extension",
+    "History",
+    "Kv",
+    "KvItem",
+    "ManualClock",
+    "Operation",
+    "SearchHit",
+    "Snapshot",
+    "Store",
+    "Table",
+    "TextChange",
+    "Thread",
+    "ThreadInfo",
+    "ValueVersion",
+    "_Iterator",
+    "__version__",
+    "run_command",
+]
+
 _Expected: TypeAlias = Snapshot | str | EllipsisType | None
 
 __version__: Final[str]
@@ -131,7 +155,8 @@ class Store:
         retain_expired: bool = False,
     ) -> Kv:
         """Returns the key-value memory. `index` makes searches by meaning: a dict with `dims`, `embed`, a
-        function of a list of texts, and perhaps `fields`. `default_ttl` is in seconds.
+        function of a list of texts, and perhaps
+        `fields` and `embed_query`, a function of a text. `default_ttl` is in seconds.
         """
     def cache(self) -> Cache:
         """Returns the cache."""
