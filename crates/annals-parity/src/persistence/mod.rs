@@ -1,11 +1,12 @@
-//! The persistence vectors: operations of the key-value memory and of the cache, with the outcomes of the reference.
+//! The persistence vectors: operations of the saver, of the key-value memory and of the cache, with the outcomes of
+//! the reference.
 //!
-//! Every case runs on both backends, which must report the same outcomes. *Absent:* the vectors of the saver. They
-//! write checkpoints under ids that the caller chooses, and replace and prune them, which the log of `annals` does not
-//! do.
+//! Every case runs on both backends, which must report the same outcomes. *Absent:* the mapping of the saver, which is
+//! `annals-langgraph`.
 
 mod cache;
 mod compare;
+mod saver;
 mod store;
 mod values;
 
@@ -22,7 +23,7 @@ use crate::program::Failure;
 use crate::{RunnerResult, files};
 
 /// The kinds of vectors that are run, which are the names of their folders.
-const KINDS: [&str; 2] = ["cache", "store"];
+const KINDS: [&str; 3] = ["cache", "saver", "store"];
 /// The time at which every case begins: 2026-01-01T00:00:00Z.
 const BEGIN: i64 = 1_767_225_600_000_000;
 
@@ -98,25 +99,35 @@ fn cases(folder: &Path) -> RunnerResult<Vec<(String, Json)>> {
 
 /// Returns the outcomes of a case on the backend in memory, and on a file.
 fn both(file: &str, case: &Json) -> RunnerResult<(Vec<Json>, Vec<Json>)> {
-    let memory = outcomes(file, case, |options| Ok(Store::with_backend(Arc::new(MemoryBackend::new()), options)))?;
+    // A store in memory has nothing to open again: a new runner is on the same one.
+    let memory = outcomes(file, case, |store, options| {
+        Ok(store.unwrap_or_else(|| Store::with_backend(Arc::new(MemoryBackend::new()), options)))
+    })?;
     let folder = tempfile::tempdir()?;
     let path: PathBuf = folder.path().join("case.annals");
-    let sqlite = outcomes(file, case, |options| Store::open_with(&path, options.synchronous(Synchronous::Normal)))?;
+    let sqlite = outcomes(file, case, |store, options| {
+        drop(store);
+        Store::open_with(&path, options.synchronous(Synchronous::Normal))
+    })?;
     Ok((memory, sqlite))
 }
 
 fn outcomes(
     file: &str,
     case: &Json,
-    open: impl FnOnce(OpenOptions) -> Result<Store, StoreError>,
+    open: impl Fn(Option<Store>, OpenOptions) -> Result<Store, StoreError>,
 ) -> RunnerResult<Vec<Json>> {
     let clock = CaseClock::new();
-    let store = open(OpenOptions::new().clock(clock.clone()))?;
+    let mut store = open(None, OpenOptions::new().clock(clock.clone()))?;
     let is_store = file.starts_with("store/");
-    let mut runner: Box<dyn CaseRunner> = match is_store {
-        true => Box::new(store::StoreRunner::new(&store, &case["store"])?),
-        false => Box::new(cache::CacheRunner::new(&store)),
+    let runner = |store: &Store| -> RunnerResult<Box<dyn CaseRunner>> {
+        Ok(match file.split('/').next() {
+            Some("store") => Box::new(store::StoreRunner::new(store, &case["store"])?),
+            Some("saver") => Box::new(saver::SaverRunner::new(store)),
+            _ => Box::new(cache::CacheRunner::new(store)),
+        })
     };
+    let mut running = runner(&store)?;
     let tick = if is_store { case["tick"].as_f64().unwrap_or(1.0) } else { 0.0 };
     let mut outcomes = Vec::new();
     for op in case["ops"].as_array().into_iter().flatten() {
@@ -125,13 +136,20 @@ fn outcomes(
             outcomes.push(json!({"ok": null}));
             continue;
         }
-        outcomes.push(match runner.run(op) {
+        if op["op"] == "reopen" {
+            drop(running);
+            store = open(Some(store), OpenOptions::new().clock(clock.clone()))?;
+            running = runner(&store)?;
+            outcomes.push(json!({"ok": null}));
+            continue;
+        }
+        outcomes.push(match running.run(op) {
             Ok(value) => json!({"ok": value}),
             Err(failure) => json!({"error": {"class": failure.class, "message": failure.message}}),
         });
         clock.advance(tick);
     }
-    drop(runner);
+    drop(running);
     let problems = store.check()?.problems;
     if let Some(problem) = problems.first() {
         return Err(format!("{file}: {}: the store is damaged: {problem}", case["name"]).into());
@@ -157,7 +175,7 @@ mod tests {
     fn every_case_has_the_required_outcomes_on_both_backends() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity/persistence");
         let (count, failed) = verify(&folder).expect("the vectors are readable");
-        assert_eq!(count, 222, "cases were added or removed");
+        assert_eq!(count, 556, "cases were added or removed");
         assert!(failed.is_empty(), "{failed}");
     }
 

@@ -1,0 +1,350 @@
+//! What the clones of a saver share: the store, caches of newest states, and the buffer of writes.
+//!
+//! Invariant: a cached state is that of a checkpoint that was committed or submitted; what fails is taken out again.
+//! *Absent:* the operations.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use annals::store::{Backend, CheckpointRef, CommitHandle, Store};
+use annals_base::{CheckpointId, Namespace, ThreadId};
+use parking_lot::{Condvar, Mutex};
+
+use crate::aside::{Aside, Index};
+use crate::notes::plain_id;
+use crate::place::{Place, aside_of};
+use crate::state::{State, load};
+use crate::writes::TaskWrites;
+use crate::{Result, SaverError};
+
+/// How long writes wait for the put that takes them along.
+const WRITES_LINGER: Duration = Duration::from_millis(3);
+/// Namespaces of which a state is cached; past it the cache is emptied.
+const CACHED_MAX: usize = 256;
+/// Checkpoints of a namespace of which the saver knows that it handed them out as the newest.
+const HANDED_OUT_MAX: usize = 16;
+
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    caches: Mutex<Caches>,
+    buffer: Mutex<Buffer>,
+    /// Held while buffered writes are on their way to the store, so that a read waits for them.
+    flushing: Mutex<()>,
+    signal: Arc<Signal>,
+}
+
+/// Tells the thread that flushes about buffered writes, and about the end of the saver.
+#[derive(Default)]
+struct Signal {
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Told {
+    has_writes: bool,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct Caches {
+    states: HashMap<Place, (CheckpointId, Arc<State>)>,
+    indexes: HashMap<ThreadId, Arc<Index>>,
+    /// The checkpoints that were handed out as the newest of a namespace; `None` if it had none.
+    handed_out: HashMap<Place, Vec<Option<CheckpointId>>>,
+    submitted: HashMap<Place, (CheckpointId, CommitHandle)>,
+}
+
+#[derive(Default)]
+struct Buffer {
+    writes: HashMap<ThreadId, Vec<TaskWrites>>,
+    errors: HashMap<ThreadId, SaverError>,
+    has_thread: bool,
+}
+
+/// Where a checkpoint is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Found {
+    Nowhere,
+    /// It was deleted, or pruned.
+    Deleted,
+    At(CheckpointRef),
+}
+
+impl Inner {
+    pub(crate) fn new(store: Store) -> Self {
+        Self {
+            store,
+            caches: Mutex::default(),
+            buffer: Mutex::default(),
+            flushing: Mutex::default(),
+            signal: Arc::default(),
+        }
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &**self.store.backend()
+    }
+
+    /// Returns the index of the checkpoints of a thread that do not stand in the log under their ids.
+    pub(crate) fn index(&self, thread: &ThreadId) -> Result<Arc<Index>> {
+        let known = self.caches.lock().indexes.get(thread).cloned();
+        let index = Index::read(self.backend(), thread, known)?;
+        if !index.is_empty() {
+            let mut caches = self.caches.lock();
+            if caches.indexes.len() >= CACHED_MAX {
+                caches.indexes.clear();
+            }
+            caches.indexes.insert(thread.clone(), Arc::clone(&index));
+        }
+        Ok(index)
+    }
+
+    /// Returns the head of a namespace, submitted ones included.
+    pub(crate) fn head(&self, place: &Place) -> Result<Option<CheckpointId>> {
+        let submitted = self.caches.lock().submitted.get(place).cloned();
+        match submitted {
+            Some((id, handle)) if !handle.is_settled() => Ok(Some(id)),
+            _ => self.stored_head(&place.thread, &place.namespace),
+        }
+    }
+
+    pub(crate) fn stored_head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>> {
+        Ok(self.backend().head_id(thread, namespace)?)
+    }
+
+    /// Finds a checkpoint by its text.
+    pub(crate) fn find(&self, place: &Place, index: &Index, id: &str) -> Result<Found> {
+        match index.find(place.namespace.as_str(), id) {
+            Aside::Deleted | Aside::Pruned => return Ok(Found::Deleted),
+            Aside::Stored => {
+                let namespace = aside_of(place.namespace.as_str(), id)?;
+                let head = self.stored_head(&place.thread, &namespace)?;
+                let at = |head| Found::At(CheckpointRef::new(place.thread.clone(), namespace, head));
+                return Ok(head.map_or(Found::Nowhere, at));
+            }
+            Aside::Nowhere | Aside::Awaited => {}
+        }
+        let Some(id) = plain_id(id) else { return Ok(Found::Nowhere) };
+        let at = place.at(id);
+        if self.caches.lock().states.get(place).is_some_and(|(cached, _)| *cached == id) {
+            return Ok(Found::At(at));
+        }
+        Ok(match self.backend().checkpoint(&at)? {
+            None => Found::Nowhere,
+            Some(record) if record.pruned => Found::Deleted,
+            Some(_) => Found::At(at),
+        })
+    }
+
+    /// Returns the state at a checkpoint that is stored or submitted.
+    pub(crate) fn state(&self, at: &CheckpointRef) -> Result<Option<Arc<State>>> {
+        let place = Place { thread: at.thread.clone(), namespace: at.namespace.clone() };
+        let cached = self.caches.lock().states.get(&place).cloned();
+        if let Some((_, state)) = cached.filter(|(id, _)| *id == at.checkpoint) {
+            return Ok(Some(state));
+        }
+        Ok(load(self.backend(), at)?.map(|loaded| Arc::new(loaded.state)))
+    }
+
+    /// Caches the newest state of a namespace.
+    pub(crate) fn remember(&self, at: &CheckpointRef, state: Arc<State>) {
+        let place = Place { thread: at.thread.clone(), namespace: at.namespace.clone() };
+        let mut caches = self.caches.lock();
+        if caches.states.len() >= CACHED_MAX {
+            caches.states.clear();
+        }
+        caches.states.insert(place, (at.checkpoint, state));
+    }
+
+    /// Notes a checkpoint as submitted.
+    pub(crate) fn submitted(&self, place: &Place, id: CheckpointId, handle: CommitHandle) {
+        let mut caches = self.caches.lock();
+        if caches.submitted.len() >= CACHED_MAX {
+            caches.submitted.retain(|_, (_, handle)| !handle.is_settled());
+        }
+        caches.submitted.insert(place.clone(), (id, handle));
+    }
+
+    /// Waits for the submitted puts of a thread, or of all.
+    pub(crate) fn settle(&self, thread: Option<&ThreadId>) {
+        let caches = self.caches.lock();
+        let of_thread = caches.submitted.iter().filter(|(place, _)| thread.is_none_or(|id| place.thread == *id));
+        let handles: Vec<CommitHandle> = of_thread.map(|(_, (_, handle))| handle.clone()).collect();
+        drop(caches);
+        if handles.iter().any(|handle| !handle.is_settled()) {
+            self.backend().write_submitted();
+            handles.iter().for_each(CommitHandle::wait_until_settled);
+        }
+    }
+
+    /// Forgets what is cached of a thread.
+    pub(crate) fn forget(&self, thread: &ThreadId) {
+        let mut caches = self.caches.lock();
+        caches.states.retain(|place, _| place.thread != *thread);
+        caches.submitted.retain(|place, _| place.thread != *thread);
+        caches.handed_out.retain(|place, _| place.thread != *thread);
+        caches.indexes.remove(thread);
+    }
+
+    /// Forgets a checkpoint whose commit was refused.
+    pub(crate) fn forget_put(&self, place: &Place, id: &str) {
+        let Some(id) = plain_id(id) else { return };
+        let mut caches = self.caches.lock();
+        if caches.states.get(place).is_some_and(|(cached, _)| *cached == id) {
+            caches.states.remove(place);
+        }
+        if caches.submitted.get(place).is_some_and(|(submitted, _)| *submitted == id) {
+            caches.submitted.remove(place);
+        }
+        if let Some(ids) = caches.handed_out.get_mut(place) {
+            ids.retain(|other| *other != Some(id));
+        }
+    }
+
+    /// Notes the newest checkpoint of a namespace as handed out.
+    pub(crate) fn hand_out(&self, place: &Place, id: Option<CheckpointId>) {
+        let mut caches = self.caches.lock();
+        if caches.handed_out.len() >= CACHED_MAX && !caches.handed_out.contains_key(place) {
+            caches.handed_out.clear();
+        }
+        let ids = caches.handed_out.entry(place.clone()).or_default();
+        ids.retain(|other| *other != id);
+        ids.push(id);
+        if ids.len() > HANDED_OUT_MAX {
+            ids.remove(0);
+        }
+    }
+
+    /// Notes that a checkpoint was asked for by its id: a put on it is time travel.
+    pub(crate) fn asked_for(&self, place: &Place, id: Option<CheckpointId>) {
+        if let Some(ids) = self.caches.lock().handed_out.get_mut(place) {
+            ids.retain(|other| *other != id);
+        }
+    }
+
+    pub(crate) fn was_handed_out(&self, place: &Place, id: Option<CheckpointId>) -> bool {
+        self.caches.lock().handed_out.get(place).is_some_and(|ids| ids.contains(&id))
+    }
+
+    /// Buffers writes. Returns an error of earlier ones of the thread.
+    pub(crate) fn buffer(self: &Arc<Self>, thread: ThreadId, writes: TaskWrites) -> Result<()> {
+        let mut buffer = self.buffer.lock();
+        if let Some(error) = buffer.errors.remove(&thread) {
+            return Err(error);
+        }
+        buffer.writes.entry(thread).or_default().push(writes);
+        if !buffer.has_thread {
+            let (weak, signal) = (Arc::downgrade(self), Arc::clone(&self.signal));
+            let flusher = std::thread::Builder::new().name("annals-writes".into());
+            buffer.has_thread = flusher.spawn(move || flush_late(&weak, &signal)).is_ok();
+        }
+        let has_thread = buffer.has_thread;
+        drop(buffer);
+        // Without a thread that flushes, each call stores its own writes.
+        if !has_thread {
+            return self.flush(None);
+        }
+        self.signal.told.lock().has_writes = true;
+        self.signal.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes the buffered writes of a checkpoint.
+    pub(crate) fn take_writes(&self, place: &Place, checkpoint: &str) -> Vec<TaskWrites> {
+        let mut buffer = self.buffer.lock();
+        let Some(writes) = buffer.writes.get_mut(&place.thread) else { return Vec::new() };
+        let is_of =
+            |writes: &mut TaskWrites| writes.checkpoint == checkpoint && writes.namespace == place.namespace.as_str();
+        writes.extract_if(.., is_of).collect()
+    }
+
+    /// Puts writes back that a put had taken.
+    pub(crate) fn put_back(&self, thread: &ThreadId, mut writes: Vec<TaskWrites>) {
+        if !writes.is_empty() {
+            let mut buffer = self.buffer.lock();
+            let later = buffer.writes.entry(thread.clone()).or_default();
+            writes.append(later);
+            *later = writes;
+        }
+    }
+
+    /// Drops the buffered writes and errors of a thread.
+    pub(crate) fn drop_writes(&self, thread: &ThreadId) {
+        let mut buffer = self.buffer.lock();
+        buffer.writes.remove(thread);
+        buffer.errors.remove(thread);
+    }
+
+    /// Stores the buffered writes of a thread, or of all, and returns an error of them.
+    pub(crate) fn flush(&self, thread: Option<&ThreadId>) -> Result<()> {
+        self.store_buffered(thread);
+        let mut buffer = self.buffer.lock();
+        let failed = thread.cloned().or_else(|| buffer.errors.keys().next().cloned());
+        failed.and_then(|thread| buffer.errors.remove(&thread)).map_or(Ok(()), Err)
+    }
+
+    /// Stores the buffered writes of a thread, or of all. Errors are retained for the next call of their thread.
+    fn store_buffered(&self, thread: Option<&ThreadId>) {
+        let _flushing = self.flushing.lock();
+        let taken: Vec<(ThreadId, Vec<TaskWrites>)> = {
+            let mut buffer = self.buffer.lock();
+            match thread {
+                Some(thread) => buffer.writes.remove_entry(thread).into_iter().collect(),
+                None => buffer.writes.drain().collect(),
+            }
+        };
+        for (thread, writes) in taken {
+            for group in groups(writes) {
+                if let Err(error) = self.store_writes(&thread, &group) {
+                    self.buffer.lock().errors.entry(thread.clone()).or_insert(error);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.signal.told.lock().is_closed = true;
+        self.signal.changed.notify_all();
+        // Nobody is left to whom an error could be told.
+        self.store_buffered(None);
+    }
+}
+
+/// The body of the thread that stores buffered writes once they have waited.
+fn flush_late(saver: &Weak<Inner>, signal: &Signal) {
+    loop {
+        let mut told = signal.told.lock();
+        while !told.has_writes && !told.is_closed {
+            signal.changed.wait(&mut told);
+        }
+        if !told.is_closed {
+            signal.changed.wait_for(&mut told, WRITES_LINGER);
+        }
+        told.has_writes = false;
+        let is_closed = told.is_closed;
+        drop(told);
+        match saver.upgrade() {
+            Some(saver) if !is_closed => saver.store_buffered(None),
+            _ => return,
+        }
+    }
+}
+
+/// Joins writes of one checkpoint, in their order.
+fn groups(writes: Vec<TaskWrites>) -> Vec<Vec<TaskWrites>> {
+    let mut groups: Vec<Vec<TaskWrites>> = Vec::new();
+    for one in writes {
+        let is_same = |group: &&mut Vec<TaskWrites>| {
+            group.first().is_some_and(|f| f.checkpoint == one.checkpoint && f.namespace == one.namespace)
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}

@@ -1,0 +1,196 @@
+//! The change of a stored list that makes it another one.
+//!
+//! Invariant: an item that stays keeps its position and is not stored again. *Absent:* payloads, which the caller asks
+//! for by index.
+
+use std::collections::HashMap;
+
+use crate::typed::Digest;
+
+/// An item of a stored list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) position: u64,
+    pub(crate) digest: Digest,
+}
+
+/// An item of the new list: the index of an item of the old one, or another value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Old(usize),
+    New(Digest),
+}
+
+/// An operation on the old list. Range deletes come before the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotOp {
+    DeleteRange {
+        from: u64,
+        end: u64,
+    },
+    Delete {
+        position: u64,
+    },
+    /// Puts the item with this index in the new list.
+    Put {
+        position: u64,
+        index: usize,
+    },
+}
+
+/// The positions of a list end here.
+pub(crate) const POSITION_END: u64 = i64::MAX.cast_unsigned();
+
+/// Compares a list with its predecessor, item by item.
+pub(crate) fn matched(old: &[Slot], new: &[Digest]) -> Vec<Wanted> {
+    let same_start = old.iter().zip(new).take_while(|(slot, digest)| slot.digest == **digest).count();
+    let rest = old.len().min(new.len()) - same_start;
+    let same_end =
+        old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(slot, digest)| slot.digest == **digest).count();
+    let (old_middle, new_middle) = (same_start..old.len() - same_end, same_start..new.len() - same_end);
+    let mut places: HashMap<Digest, Vec<usize>> = HashMap::new();
+    for at in old_middle.clone().rev() {
+        places.entry(old[at].digest).or_default().push(at);
+    }
+    let mut cursor = old_middle.start;
+    let mut wanted: Vec<Wanted> = (0..same_start).map(Wanted::Old).collect();
+    for digest in &new[new_middle] {
+        let found = places.get_mut(digest).and_then(|places| {
+            while places.pop_if(|at| *at < cursor).is_some() {}
+            places.pop()
+        });
+        cursor = found.map_or(cursor, |at| at + 1);
+        wanted.push(found.map_or(Wanted::New(*digest), Wanted::Old));
+    }
+    wanted.extend((old.len() - same_end..old.len()).map(Wanted::Old));
+    debug_assert_eq!(wanted.len(), new.len(), "each new item is wanted once");
+    wanted
+}
+
+/// Returns the operations that make a list of another, and the slots after them. The indexes of old items ascend.
+pub(crate) fn change(old: &[Slot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<Slot>) {
+    let (mut ops, mut slots) = (Vec::new(), Vec::with_capacity(wanted.len()));
+    let (mut at, mut next_old) = (0, 0);
+    while at < wanted.len() || next_old < old.len() {
+        // The new items before the next one that stays, and the old ones that go there.
+        let stays = wanted[at..].iter().position(|wanted| matches!(wanted, Wanted::Old(_)));
+        let gap_end = stays.map_or(wanted.len(), |stays| at + stays);
+        let old_end = match wanted.get(gap_end) {
+            Some(Wanted::Old(index)) => *index,
+            _ => old.len(),
+        };
+        let free = &old[next_old..old_end];
+        let (count, reused) = (gap_end - at, free.len().min(gap_end - at));
+        let after = free[..reused].last().or(old[..next_old].last()).map_or(0, |slot| slot.position + 1);
+        let fresh = slots.last().map_or(0, |slot: &Slot| slot.position + 1).max(after);
+        let room = old.get(old_end).map_or(POSITION_END, |slot| slot.position) - fresh;
+        if ((count - reused) as u64) > room {
+            rewrite(old, &wanted[at..], (at, next_old), &mut ops, &mut slots);
+            return (ops, slots);
+        }
+        for index in 0..count {
+            let position = free.get(index).map_or(fresh + (index - reused.min(index)) as u64, |slot| slot.position);
+            put(at + index, position, wanted, old, &mut ops, &mut slots);
+        }
+        delete(&free[reused..], &mut ops);
+        (at, next_old) = (gap_end, old_end);
+        if let Some(Wanted::Old(_)) = wanted.get(at) {
+            slots.push(old[next_old]);
+            (at, next_old) = (at + 1, next_old + 1);
+        }
+    }
+    debug_assert!(slots.is_sorted_by(|a, b| a.position < b.position), "positions ascend");
+    (ops, slots)
+}
+
+/// Deletes the old items from `next_old` on, and puts all that follow behind them: there is no room between two items.
+fn rewrite(
+    old: &[Slot],
+    wanted: &[Wanted],
+    (at, next_old): (usize, usize),
+    ops: &mut Vec<SlotOp>,
+    slots: &mut Vec<Slot>,
+) {
+    delete(&old[next_old..], ops);
+    let first = old.last().map_or(0, |slot| slot.position + 1);
+    for index in 0..wanted.len() {
+        let digest = match wanted[index] {
+            Wanted::Old(old_index) => old[old_index].digest,
+            Wanted::New(digest) => digest,
+        };
+        let position = first + index as u64;
+        ops.push(SlotOp::Put { position, index: at + index });
+        slots.push(Slot { position, digest });
+    }
+}
+
+fn put(index: usize, position: u64, wanted: &[Wanted], old: &[Slot], ops: &mut Vec<SlotOp>, slots: &mut Vec<Slot>) {
+    let digest = match wanted[index] {
+        Wanted::Old(old_index) => old[old_index].digest,
+        Wanted::New(digest) => digest,
+    };
+    ops.push(SlotOp::Put { position, index });
+    slots.push(Slot { position, digest });
+}
+
+fn delete(slots: &[Slot], ops: &mut Vec<SlotOp>) {
+    match slots {
+        [] => {}
+        [one] => ops.push(SlotOp::Delete { position: one.position }),
+        [first, .., last] => ops.push(SlotOp::DeleteRange { from: first.position, end: last.position + 1 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn digest(n: u8) -> Digest {
+        [n; 16]
+    }
+
+    /// Applies the operations as the log does, and returns the list.
+    fn applied(old: &[Slot], ops: &[SlotOp], new: &[u8]) -> Vec<u8> {
+        let mut list: BTreeMap<u64, u8> = old.iter().map(|slot| (slot.position, slot.digest[0])).collect();
+        for op in ops {
+            if let SlotOp::DeleteRange { from, end } = op {
+                list.retain(|position, _| !(from..end).contains(&position));
+            }
+        }
+        for op in ops {
+            match op {
+                SlotOp::Put { position, index } => _ = list.insert(*position, new[*index]),
+                SlotOp::Delete { position } => assert!(list.remove(position).is_some()),
+                SlotOp::DeleteRange { .. } => {}
+            }
+        }
+        list.into_values().collect()
+    }
+
+    #[test]
+    fn a_change_makes_the_new_list_and_keeps_what_stays() {
+        let mut slots: Vec<Slot> = Vec::new();
+        for (new, puts) in [
+            (&[1, 2, 3][..], 3),
+            (&[1, 2, 3, 4], 1),
+            (&[1, 2, 3, 4], 0),
+            (&[1, 9, 3, 4], 1),
+            (&[3, 4, 5], 1),
+            (&[4, 5], 0),
+            (&[6, 4, 5, 7], 2),
+            (&[4, 6, 5, 7], 1),
+            (&[4, 6, 8, 8, 8, 5, 7], 5),
+            (&[], 0),
+            (&[1, 1, 1], 3),
+            (&[1, 2, 1], 1),
+        ] {
+            let digests: Vec<Digest> = new.iter().map(|n| digest(*n)).collect();
+            let (ops, after) = change(&slots, &matched(&slots, &digests));
+            assert_eq!(applied(&slots, &ops, new), new, "{slots:?}");
+            assert_eq!(after.iter().map(|slot| slot.digest[0]).collect::<Vec<_>>(), new);
+            assert_eq!(ops.iter().filter(|op| matches!(op, SlotOp::Put { .. })).count(), puts, "{new:?} {ops:?}");
+            slots = after;
+        }
+    }
+}

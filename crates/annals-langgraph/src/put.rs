@@ -1,0 +1,391 @@
+//! Puts of checkpoints, and the storing of writes.
+//!
+//! Invariant: a put is one commit: the checkpoint, the buffered writes of its parent, and the entry of the index if the
+//! checkpoint does not fit the order of ids. *Absent:* reads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use annals::store::batch::NewWrites;
+use annals::store::{
+    Batch, CheckpointRef, CommitHandle, NewCheckpoint as LogCheckpoint, Parent, Source, StoreError, WriteRecord,
+};
+use annals_base::limits::UPDATE_ATTEMPTS_MAX;
+use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp};
+
+use crate::aside::{Aside, Index};
+use crate::change::{Difference, difference};
+use crate::inner::{Found, Inner};
+use crate::notes::{Columns, Notes, plain_id};
+use crate::place::{Place, aside_of};
+use crate::state::{Loaded, State, load};
+use crate::writes::{TaskWrites, moved, written};
+use crate::{Config, NewCheckpoint, OnConflict, Result, SaverError};
+
+/// A put, with what it builds on.
+struct Put<'a> {
+    inner: &'a Inner,
+    place: Place,
+    index: Arc<Index>,
+    new: &'a NewCheckpoint,
+    parent_id: Option<&'a str>,
+    /// The parent, if it is stored.
+    base: Option<CheckpointRef>,
+    state: Arc<State>,
+    /// The buffered writes of the parent; they go back into the buffer unless the put takes them along.
+    buffered: Vec<TaskWrites>,
+    /// The buffered writes of the checkpoint itself.
+    early: Vec<TaskWrites>,
+}
+
+/// The outcome of one attempt.
+enum Attempt {
+    Stored,
+    /// With the buffered writes that it took along.
+    Submitted(CommitHandle, Vec<TaskWrites>),
+    /// Another writer was faster.
+    Again,
+}
+
+impl Drop for Put<'_> {
+    fn drop(&mut self) {
+        let mut writes = std::mem::take(&mut self.buffered);
+        writes.append(&mut self.early);
+        self.inner.put_back(&self.place.thread, writes);
+    }
+}
+
+impl Inner {
+    /// Stores a checkpoint, or submits it. Returns the handle of the commit, with the buffered writes that go along.
+    pub(crate) fn put(
+        &self,
+        parent: &Config,
+        new: &NewCheckpoint,
+        on_conflict: OnConflict,
+        waits: bool,
+    ) -> Result<(CommitHandle, Vec<TaskWrites>)> {
+        for _ in 0..UPDATE_ATTEMPTS_MAX {
+            let put = self.begin(parent, new, on_conflict)?;
+            match put.run(waits)? {
+                Attempt::Stored => return Ok((CommitHandle::settled(Ok(())), Vec::new())),
+                Attempt::Submitted(handle, writes) => return Ok((handle, writes)),
+                Attempt::Again => {}
+            }
+        }
+        Err(StoreError::Busy { waited_ms: 0, holder: None }.into())
+    }
+
+    fn begin<'a>(&'a self, parent: &'a Config, new: &'a NewCheckpoint, on_conflict: OnConflict) -> Result<Put<'a>> {
+        if new.id.is_empty() {
+            return Err(SaverError::invalid("checkpoint_id", "it is empty"));
+        }
+        let place = Place::new(&parent.thread, &parent.namespace)?;
+        let index = self.index(&place.thread)?;
+        let parent_id = parent.checkpoint();
+        let base = match parent_id.map(|id| self.find(&place, &index, id)).transpose()? {
+            Some(Found::At(at)) => Some(at),
+            _ => None,
+        };
+        if on_conflict == OnConflict::Refuse {
+            self.verify_head(parent, &place, base.as_ref())?;
+        }
+        let state = match &base {
+            Some(at) => self.state(at)?.unwrap_or_default(),
+            None => Arc::default(),
+        };
+        let buffered = match (&base, parent_id) {
+            (Some(_), Some(id)) => self.take_writes(&place, id),
+            _ => Vec::new(),
+        };
+        let early = self.take_writes(&place, &new.id);
+        Ok(Put { inner: self, place, index, new, parent_id, base, state, buffered, early })
+    }
+
+    /// Refuses a put on a checkpoint that was handed out as the newest, if it is not the head any more.
+    fn verify_head(&self, parent: &Config, place: &Place, base: Option<&CheckpointRef>) -> Result<()> {
+        let id = base.map(|at| at.checkpoint);
+        let is_of_log = base.is_none_or(|at| at.namespace == place.namespace);
+        if !is_of_log || parent.checkpoint().is_some() && id.is_none() || !self.was_handed_out(place, id) {
+            return Ok(());
+        }
+        match self.head(place)? {
+            Some(head) if Some(head) != id => Err(SaverError::Conflict {
+                thread: parent.thread.clone(),
+                namespace: parent.namespace.clone(),
+                parent: id.map_or_else(|| "none".into(), |id| id.to_string()),
+                head: head.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Put<'_> {
+    fn run(mut self, waits: bool) -> Result<Attempt> {
+        let own = self.index.find(self.place.namespace.as_str(), &self.new.id);
+        let is_above = |id: &CheckpointId| match &self.base {
+            Some(at) if at.namespace == self.place.namespace => at.checkpoint < *id,
+            _ => true,
+        };
+        let id = plain_id(&self.new.id).filter(is_above);
+        match (id, own) {
+            (Some(id), Aside::Nowhere | Aside::Awaited) => match self.in_order(id, own, waits) {
+                Err(SaverError::Store(StoreError::StaleId { .. } | StoreError::Duplicate { .. })) => self.aside(own),
+                other => other,
+            },
+            _ => self.aside(own),
+        }
+    }
+
+    /// Puts the checkpoint into the log under its id.
+    fn in_order(&mut self, id: CheckpointId, own: Aside, waits: bool) -> Result<Attempt> {
+        let head = self.inner.head(&self.place)?;
+        let is_local = self.base.as_ref().is_some_and(|at| at.namespace == self.place.namespace);
+        let (difference, writes) = self.difference()?;
+        let stored_parent = self.base.as_ref().filter(|_| is_local).map(|at| at.checkpoint.to_string());
+        let columns = self.columns(&difference, stored_parent.as_deref(), id)?;
+        let parent = self.base.clone().map(|at| if is_local { Parent::Local(at.checkpoint) } else { Parent::Fork(at) });
+        let Difference { changes, seen, state, .. } = difference;
+        let mut batch = Batch::new(self.place.thread.clone(), self.place.namespace.clone(), head);
+        batch.checkpoints.push(checkpoint(id, parent, columns, changes, seen));
+        let mut batches = Vec::new();
+        match &self.base {
+            Some(_) if is_local => batch.writes = writes,
+            Some(at) if !writes.is_empty() => batches.push(self.writes_batch(&at.namespace, at.checkpoint, writes)),
+            _ => {}
+        }
+        batches.push(batch);
+        let waiting = match own {
+            Aside::Awaited => self.stored_aside()?.map(|(_, writes)| writes).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let mut later = moved(waiting, id);
+        later.extend(self.early.iter().map(|writes| writes.of(id)));
+        if !later.is_empty() {
+            let namespace = self.place.namespace.clone();
+            batches.push(self.writes_batch(&namespace, id, later));
+        }
+        if own == Aside::Awaited {
+            batches.push(self.entry(Aside::Nowhere)?);
+        }
+        let at = self.place.at(id);
+        let attempt = self.commit(batches, &at, waits)?;
+        if !matches!(attempt, Attempt::Again) {
+            self.inner.remember(&at, Arc::new(state));
+            self.inner.hand_out(&self.place, Some(id));
+        }
+        if let Attempt::Submitted(handle, _) = &attempt {
+            self.inner.submitted(&self.place, id, handle.clone());
+        }
+        Ok(attempt)
+    }
+
+    /// Puts the checkpoint into a namespace of its own, unless it is stored as it is.
+    fn aside(&mut self, own: Aside) -> Result<Attempt> {
+        let existing = match self.inner.find(&self.place, &self.index, &self.new.id)? {
+            Found::At(at) => load(self.inner.backend(), &at)?,
+            _ => None,
+        };
+        let namespace = aside_of(self.place.namespace.as_str(), &self.new.id)?;
+        if self.base.as_ref().is_some_and(|at| at.namespace == namespace) {
+            // Its own parent: the log begins with nothing then.
+            (self.base, self.state) = (None, Arc::default());
+        }
+        let (difference, writes) = self.difference()?;
+        if let Some(existing) = &existing
+            && self.is_same(existing, &difference)?
+        {
+            return Ok(Attempt::Stored);
+        }
+        let retained = match (&existing, own) {
+            (Some(existing), _) => self.inner.backend().writes(&existing.record.point)?,
+            (None, Aside::Awaited) => self.stored_aside()?.map(|(_, writes)| writes).unwrap_or_default(),
+            (None, _) => Vec::new(),
+        };
+        let head = self.inner.stored_head(&self.place.thread, &namespace)?;
+        let id = self.inner.store.mint_checkpoint(0, head.as_ref());
+        let columns = self.columns(&difference, None, id)?;
+        let mut batches = Vec::new();
+        if let Some(at) = self.base.as_ref().filter(|_| !writes.is_empty()) {
+            batches.push(self.writes_batch(&at.namespace, at.checkpoint, writes));
+        }
+        let Difference { changes, seen, state, .. } = difference;
+        let mut batch = Batch::new(self.place.thread.clone(), namespace.clone(), head);
+        batch.checkpoints.push(checkpoint(id, self.base.clone().map(Parent::Fork), columns, changes, seen));
+        batches.push(batch);
+        let mut later = moved(retained, id);
+        later.extend(self.early.iter().map(|writes| writes.of(id)));
+        if !later.is_empty() {
+            batches.push(self.writes_batch(&namespace, id, later));
+        }
+        if own != Aside::Stored {
+            batches.push(self.entry(Aside::Stored)?);
+        }
+        let at = CheckpointRef::new(self.place.thread.clone(), namespace, id);
+        let attempt = self.commit(batches, &at, true)?;
+        if !matches!(attempt, Attempt::Again) {
+            self.inner.remember(&at, Arc::new(state));
+        }
+        Ok(attempt)
+    }
+
+    /// Commits batches as one, or submits them.
+    fn commit(&mut self, batches: Vec<Batch>, at: &CheckpointRef, waits: bool) -> Result<Attempt> {
+        let Some(batch) = Batch::of_all(batches) else { return Ok(Attempt::Stored) };
+        debug_assert!(batch.parts().any(|part| part.namespace == at.namespace), "the checkpoint is in the batch");
+        if waits {
+            match self.inner.store.commit(&batch) {
+                Err(StoreError::Conflict { .. }) => return Ok(Attempt::Again),
+                outcome => outcome?,
+            }
+        }
+        let mut taken = std::mem::take(&mut self.buffered);
+        taken.append(&mut self.early);
+        Ok(if waits { Attempt::Stored } else { Attempt::Submitted(self.inner.backend().submit(batch), taken) })
+    }
+
+    /// Compares the checkpoint with its parent. Returns the difference, and the buffered writes of the parent.
+    fn difference(&self) -> Result<(Difference, Vec<NewWrites>)> {
+        let (stored, writes): (Vec<WriteRecord>, Vec<NewWrites>) = match &self.base {
+            Some(at) => {
+                let stored = match self.inner.backend().writes(at) {
+                    // The parent is submitted and not yet stored.
+                    Err(StoreError::CheckpointNotFound { .. }) => Vec::new(),
+                    stored => stored?,
+                };
+                (stored, self.buffered.iter().map(|writes| writes.of(at.checkpoint)).collect())
+            }
+            None => (Vec::new(), Vec::new()),
+        };
+        let written = written(&stored, &writes)?;
+        let mut values_of = || {
+            self.inner.settle(Some(&self.place.thread));
+            let loaded = self.base.as_ref().map(|at| load(self.inner.backend(), at)).transpose()?.flatten();
+            Ok(loaded.map(|loaded| loaded.values.into_iter().collect()).unwrap_or_else(HashMap::new))
+        };
+        Ok((difference(&self.state, self.new, &written, &mut values_of)?, writes))
+    }
+
+    fn notes(&self, difference: &Difference) -> Notes {
+        Notes {
+            v: self.new.v,
+            ts: self.new.ts.clone(),
+            updated: self.new.updated.clone(),
+            extra: self.new.extra.clone(),
+            metadata: self.new.metadata.clone(),
+            parent: self.parent_id.map(ToOwned::to_owned),
+            form: difference.form,
+        }
+    }
+
+    /// `id` tells the time of a checkpoint whose `ts` does not.
+    fn columns(&self, difference: &Difference, stored_parent: Option<&str>, id: CheckpointId) -> Result<Columns> {
+        let time = plain_id(&self.new.id).unwrap_or(id).ticks() / 10;
+        let fallback = Timestamp::from_micros(time.cast_signed() - UUID_EPOCH_MICROS);
+        self.notes(difference).columns(stored_parent, &difference.updated, fallback)
+    }
+
+    /// Returns whether a stored checkpoint is the one to be put.
+    fn is_same(&self, stored: &Loaded, difference: &Difference) -> Result<bool> {
+        let notes = Notes::read(&stored.record, || stored.updated.clone())?;
+        let (new, form) = (self.notes(difference), difference.form);
+        Ok(notes.v == new.v
+            && notes.ts == new.ts
+            && notes.updated == new.updated
+            && notes.extra == new.extra
+            && notes.parent == new.parent
+            && notes.metadata == new.metadata
+            && stored.state.versions(notes.form) == difference.state.versions(form)
+            && stored.state.seen(notes.form) == difference.state.seen(form)
+            && stored.state.holds_same(&difference.state))
+    }
+
+    /// Returns the head of the namespace of the checkpoint alone, with its writes.
+    fn stored_aside(&self) -> Result<Option<(CheckpointRef, Vec<WriteRecord>)>> {
+        let namespace = aside_of(self.place.namespace.as_str(), &self.new.id)?;
+        let Some(head) = self.inner.stored_head(&self.place.thread, &namespace)? else { return Ok(None) };
+        let at = CheckpointRef::new(self.place.thread.clone(), namespace, head);
+        let writes = self.inner.backend().writes(&at)?;
+        Ok(Some((at, writes)))
+    }
+
+    fn writes_batch(&self, namespace: &Namespace, head: CheckpointId, writes: Vec<NewWrites>) -> Batch {
+        let mut batch = Batch::new(self.place.thread.clone(), namespace.clone(), Some(head));
+        batch.writes = writes;
+        batch
+    }
+
+    fn entry(&self, aside: Aside) -> Result<Batch> {
+        let entry = (self.place.namespace.as_str().to_owned(), self.new.id.clone(), aside);
+        self.index.change(&self.inner.store, &self.place.thread, [entry])
+    }
+}
+
+/// Microseconds between the epoch of UUIDs and that of timestamps.
+const UUID_EPOCH_MICROS: i64 = 12_219_292_800_000_000;
+
+fn checkpoint(
+    id: CheckpointId,
+    parent: Option<Parent>,
+    columns: Columns,
+    changes: Vec<annals::store::batch::Change>,
+    seen: Vec<annals::store::batch::Seen>,
+) -> LogCheckpoint {
+    let mut checkpoint = LogCheckpoint::new(id, parent, columns.step, columns.source, columns.created_at);
+    checkpoint.run = columns.run;
+    checkpoint.metadata = columns.metadata;
+    checkpoint.parents = columns.parents.into();
+    checkpoint.changes = changes;
+    checkpoint.seen = seen;
+    checkpoint
+}
+
+impl Inner {
+    /// Stores writes of one checkpoint. If it is not stored, they wait for it in a namespace of its own.
+    pub(crate) fn store_writes(&self, thread: &ThreadId, group: &[TaskWrites]) -> Result<()> {
+        let Some(first) = group.first() else { return Ok(()) };
+        let place = Place { thread: thread.clone(), namespace: Namespace::new(&first.namespace)? };
+        self.settle(Some(thread));
+        for _ in 0..UPDATE_ATTEMPTS_MAX {
+            let index = self.index(thread)?;
+            let batch = match self.find(&place, &index, &first.checkpoint)? {
+                Found::At(at) => {
+                    let head = self.stored_head(thread, &at.namespace)?;
+                    let mut batch = Batch::new(thread.clone(), at.namespace, head);
+                    batch.writes = group.iter().map(|writes| writes.of(at.checkpoint)).collect();
+                    batch
+                }
+                Found::Nowhere | Found::Deleted => self.awaited(&place, &index, &first.checkpoint, group)?,
+            };
+            match self.store.commit(&batch) {
+                Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+        Err(StoreError::Busy { waited_ms: 0, holder: None }.into())
+    }
+
+    /// Returns the batch of writes that come before their checkpoint.
+    fn awaited(&self, place: &Place, index: &Index, id: &str, group: &[TaskWrites]) -> Result<Batch> {
+        let namespace = aside_of(place.namespace.as_str(), id)?;
+        let head = self.stored_head(&place.thread, &namespace)?;
+        let is_awaited = index.find(place.namespace.as_str(), id) == Aside::Awaited;
+        let mut batches = Vec::new();
+        let at = match head.filter(|_| is_awaited) {
+            Some(head) => head,
+            None => {
+                let at = self.store.mint_checkpoint(0, head.as_ref());
+                let mut batch = Batch::new(place.thread.clone(), namespace.clone(), head);
+                batch.checkpoints.push(LogCheckpoint::new(at, None, 0, Source::Update, self.store.now()));
+                batches.push(batch);
+                let entry = (place.namespace.as_str().to_owned(), id.to_owned(), Aside::Awaited);
+                batches.push(index.change(&self.store, &place.thread, [entry])?);
+                at
+            }
+        };
+        let mut batch = Batch::new(place.thread.clone(), namespace, Some(at));
+        batch.writes = group.iter().map(|writes| writes.of(at)).collect();
+        batches.push(batch);
+        Batch::of_all(batches).ok_or_else(|| SaverError::invalid("writes", "there are none"))
+    }
+}

@@ -1,0 +1,180 @@
+//! The handle of a saver, and of a put.
+//!
+//! *Absent:* the reads and the maintenance, which are in modules of their own.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use annals::store::{CommitHandle, Store, StoreError};
+
+use crate::inner::Inner;
+use crate::place::Place;
+use crate::writes::TaskWrites;
+use crate::{Config, NewCheckpoint, OnConflict, Result, SaverError, Typed, Version, version};
+
+/// The operations of LangGraph's `BaseCheckpointSaver` on a store. Cheap to clone; all clones share caches and
+/// buffered writes, which the last one stores when it is dropped.
+#[derive(Clone)]
+pub struct Saver(Arc<Inner>);
+
+/// A put that was submitted. Await it, or wait for it: a put that lost a race is repeated then, or refused.
+#[must_use = "a put that is not waited for may be refused unseen"]
+pub struct PutHandle {
+    config: Config,
+    handle: CommitHandle,
+    /// The put, to be repeated if the log has moved on meanwhile.
+    put: Option<Box<SubmittedPut>>,
+}
+
+struct SubmittedPut {
+    saver: Saver,
+    parent: Config,
+    new: NewCheckpoint,
+    on_conflict: OnConflict,
+    /// The buffered writes that went along.
+    writes: Vec<TaskWrites>,
+}
+
+impl Saver {
+    /// Makes a saver on a store.
+    pub fn new(store: Store) -> Self {
+        Self(Arc::new(Inner::new(store)))
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Stores a checkpoint under its id and returns its config when it is durable. The `checkpoint` of `parent` is the
+    /// parent, which need not be stored. A checkpoint that is stored under the id is replaced, and its writes are
+    /// retained.
+    ///
+    /// # Errors
+    /// [`SaverError::Conflict`] if the parent was handed out as the newest checkpoint and is not the head any more;
+    /// [`SaverError::Invalid`]; [`SaverError::Store`].
+    pub fn put(&self, parent: &Config, new: NewCheckpoint, on_conflict: OnConflict) -> Result<Config> {
+        self.0.put(parent, &new, on_conflict, true)?;
+        Ok(parent.at(new.id))
+    }
+
+    /// Stores a checkpoint as [`Saver::put`], without waiting for the disk. The next put can build on it at once.
+    ///
+    /// # Errors
+    /// As [`Saver::put`]; those of the commit come from the handle.
+    pub fn submit_put(&self, parent: &Config, new: NewCheckpoint, on_conflict: OnConflict) -> Result<PutHandle> {
+        let (handle, writes) = self.0.put(parent, &new, on_conflict, false)?;
+        let config = parent.at(new.id.clone());
+        let put = SubmittedPut { saver: self.clone(), parent: parent.clone(), new, on_conflict, writes };
+        Ok(PutHandle { config, handle, put: Some(Box::new(put)) })
+    }
+
+    /// Stores writes of a task of a checkpoint, each a channel with a value. Regular writes that are stored stay,
+    /// those to special channels (`__error__`, `__scheduled__`, `__interrupt__`, `__resume__`) are replaced. The
+    /// checkpoint need not be stored yet.
+    ///
+    /// The writes are buffered for some milliseconds at most, so that the put of the next checkpoint takes them along;
+    /// every read through this saver sees them.
+    ///
+    /// # Errors
+    /// [`SaverError::Invalid`]; an error of earlier writes of the thread.
+    pub fn put_writes(&self, config: &Config, task: &str, path: &str, writes: Vec<(String, Typed)>) -> Result<()> {
+        let place = Place::new(&config.thread, &config.namespace)?;
+        let Some(checkpoint) = config.checkpoint() else {
+            return Err(SaverError::invalid("checkpoint_id", "writes need the checkpoint of their task"));
+        };
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let writes = TaskWrites::new(&config.namespace, checkpoint, task, path, writes)?;
+        self.0.buffer(place.thread, writes)
+    }
+
+    /// Stores the buffered writes, and returns when they are durable.
+    ///
+    /// # Errors
+    /// An error of buffered writes that no call has returned.
+    pub fn flush(&self) -> Result<()> {
+        self.0.flush(None)
+    }
+
+    /// Returns the version after another one: 32 digits, a point and a suffix that is always the same.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::store::Store;
+    /// use annals_langgraph::{Saver, Version};
+    ///
+    /// let saver = Saver::new(Store::memory());
+    /// let first = saver.next_version(None);
+    /// assert_eq!(first, Version::Text("00000000000000000000000000000001.0".into()));
+    /// assert_eq!(saver.next_version(Some(&first)), saver.next_version(Some(&Version::Integer(1))));
+    /// ```
+    pub fn next_version(&self, current: Option<&Version>) -> Version {
+        version::next(current)
+    }
+}
+
+impl fmt::Debug for Saver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Saver").field("store", &self.0.store).finish_non_exhaustive()
+    }
+}
+
+impl PutHandle {
+    /// Returns the config of the checkpoint.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns whether the commit was written or refused.
+    pub fn is_settled(&self) -> bool {
+        self.handle.is_settled()
+    }
+
+    /// Waits until the checkpoint is durable.
+    ///
+    /// # Errors
+    /// As [`Saver::put`].
+    pub fn wait(mut self) -> Result<Config> {
+        let outcome = self.handle.wait();
+        self.end(outcome)
+    }
+
+    /// Repeats a put whose commit was refused because the log had moved on.
+    fn end(&mut self, outcome: Result<(), StoreError>) -> Result<Config> {
+        let Err(error) = outcome else { return Ok(self.config.clone()) };
+        let moved_on =
+            matches!(error, StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::Duplicate { .. });
+        let Some(put) = self.put.take() else { return Err(error.into()) };
+        let SubmittedPut { saver, parent, new, on_conflict, writes } = *put;
+        let place = Place::new(&parent.thread, &parent.namespace)?;
+        saver.0.forget_put(&place, &new.id);
+        saver.0.put_back(&place.thread, writes);
+        if moved_on { saver.put(&parent, new, on_conflict) } else { Err(error.into()) }
+    }
+}
+
+/// Awaits the outcome of [`PutHandle::wait`].
+impl Future for PutHandle {
+    type Output = Result<Config>;
+
+    fn poll(mut self: Pin<&mut Self>, waiting: &mut Context<'_>) -> Poll<Self::Output> {
+        match Pin::new(&mut self.handle).poll(waiting) {
+            Poll::Ready(outcome) => Poll::Ready(self.end(outcome)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl fmt::Debug for PutHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PutHandle").field("config", &self.config).field("handle", &self.handle).finish_non_exhaustive()
+    }
+}

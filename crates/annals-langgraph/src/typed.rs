@@ -1,0 +1,195 @@
+//! Values of LangGraph's serializer as payloads of the log.
+//!
+//! MessagePack that the engine can read is stored as it is, a chat message in the format of the engine, and everything
+//! else verbatim behind a header with its tag. Invariant: a payload gives the bytes of which it was made; a message
+//! whose bytes would differ is stored as MessagePack. *Absent:* the execution of anything in a value.
+
+use annals::store::{Payload, StoreError};
+use annals_base::{Codec, ItemIndex, PayloadRef, decode_value};
+use annals_messages::{Message, MessageLike, checkpoint_loads};
+
+use crate::{MSGPACK, Result, SaverError, StoredValue, Typed};
+
+/// The codec of values that are stored behind their tag: a byte with the length of the tag, the tag, the bytes.
+const TAGGED: Codec = Codec::Foreign(1);
+/// The encoding of null.
+const NIL: u8 = 0xc0;
+/// The extension for objects that are made of their fields, messages above all.
+const MODEL: u8 = 5;
+/// An array of fewer bytes is stored as one value, unless it has a message.
+const LIST_BYTES_MIN: usize = 128;
+
+/// The hash by which values are compared.
+pub(crate) type Digest = [u8; 16];
+
+/// Hashes a value with its tag.
+pub(crate) fn digest(tag: &str, bytes: &[u8]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[tag.len().min(255) as u8]).update(tag.as_bytes()).update(bytes);
+    let mut digest = Digest::default();
+    hasher.finalize_xof().fill(&mut digest);
+    digest
+}
+
+/// Returns the payload of a value.
+pub(crate) fn payload(value: &Typed) -> Result<Payload> {
+    match &*value.tag {
+        "null" if value.bytes.is_empty() => Ok(Payload::new(vec![NIL])),
+        MSGPACK if decode_value(Codec::MsgPack, &value.bytes).is_ok() => Ok(Payload::new(value.bytes.clone())),
+        tag => {
+            let length = u8::try_from(tag.len()).map_err(|_| {
+                SaverError::invalid("tag of a value", format!("it has {} bytes, the limit is 255", tag.len()))
+            })?;
+            let data = [&[length], tag.as_bytes(), &value.bytes].concat();
+            Ok(Payload::new(data).with_codec(TAGGED))
+        }
+    }
+}
+
+/// Returns the payload of an item of a list: a message has an index, by which it is found and shown.
+pub(crate) fn item_payload(item: &Typed) -> Result<Payload> {
+    if !is_model(item) {
+        return payload(item);
+    }
+    let Ok(MessageLike::Message(message)) = checkpoint_loads(MSGPACK, &item.bytes) else { return payload(item) };
+    if let Ok(stored) = message.to_payload()
+        && message_bytes(stored.as_ref()).is_ok_and(|bytes| bytes == item.bytes)
+    {
+        return Ok(stored);
+    }
+    // Without a type in the index the item is not read as a message, but its text is found.
+    let mut index = ItemIndex::default();
+    index.id = message.id.as_deref().map(Into::into);
+    index.text = Some(message.text().to_string());
+    Ok(payload(item)?.with_index(index))
+}
+
+fn is_model(item: &Typed) -> bool {
+    let at = match item.bytes.first() {
+        Some(0xc7) => 2,
+        Some(0xc8) => 3,
+        Some(0xc9) => 5,
+        _ => return false,
+    };
+    item.tag == MSGPACK && item.bytes.get(at) == Some(&MODEL)
+}
+
+fn message_bytes(stored: PayloadRef<'_>) -> Result<Vec<u8>> {
+    let corrupt = |reason: String| StoreError::Corrupt { place: "message".into(), reason };
+    let message = Message::from_payload(stored).map_err(|error| corrupt(error.to_string()))?;
+    let model = message.to_ext().map_err(|error| corrupt(error.to_string()))?;
+    Ok(annals_base::Encoded::encode(&model).map_err(StoreError::from)?.bytes)
+}
+
+/// Returns the value of which a payload was made.
+pub(crate) fn typed(stored: PayloadRef<'_>) -> Result<Typed> {
+    if stored.index.is_some_and(|index| index.kind.is_some()) {
+        return Ok(Typed::msgpack(message_bytes(stored)?));
+    }
+    let tagged = || {
+        let (length, rest) = stored.data.split_first()?;
+        let (tag, bytes) = rest.split_at_checked(usize::from(*length))?;
+        let tag = std::str::from_utf8(tag).ok()?;
+        Some(match tag {
+            MSGPACK => Typed::msgpack(bytes.to_vec()),
+            tag => Typed::new(tag.to_owned(), bytes.to_vec()),
+        })
+    };
+    match stored.codec {
+        Codec::MsgPack => Ok(Typed::msgpack(stored.data.to_vec())),
+        TAGGED => tagged().ok_or_else(|| {
+            StoreError::Corrupt { place: "value of LangGraph".into(), reason: "its header is cut".into() }.into()
+        }),
+        codec => {
+            let reason = format!("{codec:?} is not a codec of LangGraph's values");
+            Err(SaverError::Unsupported { feature: "reading a value", reason })
+        }
+    }
+}
+
+/// Returns the items of a `msgpack` array, if the array is exactly what its items make again.
+pub(crate) fn array_items(value: &Typed) -> Option<Vec<&[u8]>> {
+    if value.tag != MSGPACK {
+        return None;
+    }
+    let (first, rest) = value.bytes.split_first()?;
+    let (count, mut rest) = match first {
+        0x90..=0x9f => (usize::from(first & 0x0f), rest),
+        0xdc => (usize::from(u16::from_be_bytes(*rest.first_chunk()?)), &rest[2..]),
+        0xdd => (usize::try_from(u32::from_be_bytes(*rest.first_chunk()?)).ok()?, &rest[4..]),
+        _ => return None,
+    };
+    let mut items = Vec::new();
+    for _ in 0..count {
+        let (item, after) = rest.split_at_checked(length(rest)?)?;
+        items.push(item);
+        rest = after;
+    }
+    let header = array_header(count);
+    (rest.is_empty() && value.bytes.starts_with(&header)).then_some(items)
+}
+
+/// Returns whether an array is worth a row for each item.
+pub(crate) fn is_list(value: &Typed, items: &[&[u8]]) -> bool {
+    let is_message = |item: &&[u8]| matches!(item.first(), Some(0xc7..=0xc9));
+    value.bytes.len() >= LIST_BYTES_MIN || items.iter().any(is_message)
+}
+
+/// Returns the value of a stored value as one: of a list its array.
+pub(crate) fn joined(value: StoredValue) -> Typed {
+    match value {
+        StoredValue::Typed(value) => value,
+        StoredValue::Items(items) => {
+            let mut bytes = array_header(items.len());
+            items.iter().for_each(|item| bytes.extend_from_slice(&item.bytes));
+            Typed::msgpack(bytes)
+        }
+    }
+}
+
+fn array_header(count: usize) -> Vec<u8> {
+    match count {
+        0..=15 => vec![0x90 | count as u8],
+        16..=0xffff => [&[0xdc][..], &(count as u16).to_be_bytes()].concat(),
+        _ => [&[0xdd][..], &(count as u32).to_be_bytes()].concat(),
+    }
+}
+
+/// Returns the number of bytes of the MessagePack value with which `bytes` begin; `None` if it is cut.
+fn length(bytes: &[u8]) -> Option<usize> {
+    let (mut at, mut open) = (0_usize, 1_u64);
+    while open > 0 {
+        let marker = *bytes.get(at)?;
+        at += 1;
+        open -= 1;
+        let number = |width: usize| -> Option<usize> {
+            let digits = bytes.get(at..at + width)?;
+            Some(digits.iter().fold(0, |number, digit| number << 8 | usize::from(*digit)))
+        };
+        let (skipped, inside) = match marker {
+            0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => (0, 0),
+            0x80..=0x8f => (0, 2 * u64::from(marker & 0x0f)),
+            0x90..=0x9f => (0, u64::from(marker & 0x0f)),
+            0xa0..=0xbf => (usize::from(marker & 0x1f), 0),
+            0xc1 => return None,
+            0xc4 | 0xd9 => (1 + number(1)?, 0),
+            0xc5 | 0xda => (2 + number(2)?, 0),
+            0xc6 | 0xdb => (4 + number(4)?, 0),
+            0xc7 => (2 + number(1)?, 0),
+            0xc8 => (3 + number(2)?, 0),
+            0xc9 => (5 + number(4)?, 0),
+            0xca | 0xce | 0xd2 => (4, 0),
+            0xcb | 0xcf | 0xd3 => (8, 0),
+            0xcc | 0xd0 => (1, 0),
+            0xcd | 0xd1 => (2, 0),
+            0xd4..=0xd8 => (1 + (1 << (marker - 0xd4)), 0),
+            0xdc => (2, number(2)? as u64),
+            0xdd => (4, number(4)? as u64),
+            0xde => (2, 2 * number(2)? as u64),
+            0xdf => (4, 2 * number(4)? as u64),
+        };
+        at = at.checked_add(skipped).filter(|at| *at <= bytes.len())?;
+        open += inside;
+    }
+    Some(at)
+}
