@@ -65,6 +65,6 @@ pub use error::{Result, SaverError};
 pub use listing::Listing;
 pub use model::{
     Config, DeltaHistory, ListQuery, MSGPACK, NewCheckpoint, NewItem, NewValue, OnConflict, PendingWrite,
-    PruneStrategy, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version,
+    PruneStrategy, Reread, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version,
 };
 pub use saver::{PutHandle, Saver};

@@ -12,7 +12,7 @@ use crate::notes::{Notes, plain_id};
 use crate::place::Place;
 use crate::state::{Loaded, load};
 use crate::writes::pending;
-use crate::{Config, DeltaHistory, ListQuery, PendingWrite, Result, Saver, Tuple};
+use crate::{Config, DeltaHistory, ListQuery, PendingWrite, Reread, Result, Saver, Tuple};
 
 /// The ancestors of which the writes of a channel are still collected.
 struct Collected {
@@ -93,6 +93,39 @@ impl Saver {
             Found::At(at) => inner.read(config.clone(), &index, &at),
             Found::Nowhere | Found::Deleted => Ok(None),
         }
+    }
+
+    /// Reads a checkpoint as [`Saver::tuple`], unless it is the one with the id `known`, of which the pending writes alone
+    /// are read: for a caller that caches the newest checkpoint.
+    ///
+    /// # Errors
+    /// As [`Saver::tuple`].
+    pub fn reread(&self, config: &Config, known: &str) -> Result<Reread> {
+        let inner = self.inner();
+        let place = Place::new(&config.thread, &config.namespace)?;
+        inner.catch_up(&place)?;
+        let index = inner.index(&place.thread)?;
+        let found = match config.checkpoint() {
+            None => {
+                let newest = self.newest(config, &place, &index)?;
+                inner.hand_out(&place, newest.as_ref().and_then(|(id, _)| plain_id(id)));
+                newest
+            }
+            Some(id) => {
+                inner.asked_for(&place, plain_id(id));
+                match inner.find(&place, &index, id)? {
+                    Found::At(at) => Some((id.to_owned(), at)),
+                    Found::Nowhere | Found::Deleted => None,
+                }
+            }
+        };
+        let Some((id, at)) = found else { return Ok(Reread::Absent) };
+        // A checkpoint that is stored aside may be another one under the same id.
+        if id == known && at.namespace == place.namespace {
+            return Ok(Reread::Known(pending(inner.backend().writes(&at)?)?));
+        }
+        let tuple = inner.read(config.at(id), &index, &at)?;
+        Ok(tuple.map_or(Reread::Absent, |tuple| Reread::Other(Box::new(tuple))))
     }
 
     /// Returns for each channel the writes of the ancestors of a checkpoint, back to the nearest one that holds a value

@@ -27,6 +27,9 @@ __all__ = [
     "ThreadInfo",
     "ValueVersion",
     "_Iterator",
+    "_Listing",
+    "_Put",
+    "_Saver",
     "__version__",
     "run_command",
 ]
@@ -783,3 +786,74 @@ class _Iterator:
     """An iterator over what is read."""
     def __iter__(self) -> _Iterator: ...
     def __next__(self) -> Any: ...
+
+@final
+class _Listing:
+    def __iter__(self) -> _Listing: ...
+    def __next__(self) -> Any: ...
+
+@final
+class _Put:
+    def poll(self) -> bool: ...
+
+@final
+class _Saver:
+    def __new__(
+        cls,
+        store: Store,
+        serde: Any,
+        splits_lists: bool,
+        frozen: Sequence[type],
+        models: Sequence[type],
+        on_conflict: str,
+    ) -> _Saver: ...
+    def with_serde(self, serde: Any, splits_lists: bool) -> _Saver: ...
+    def put(
+        self,
+        thread: str,
+        namespace: str,
+        parent: str | None,
+        checkpoint: dict[str, Any],
+        metadata: Any,
+        new_versions: dict[str, Any],
+    ) -> None: ...
+    def submit_put(
+        self,
+        thread: str,
+        namespace: str,
+        parent: str | None,
+        checkpoint: dict[str, Any],
+        metadata: Any,
+        new_versions: dict[str, Any],
+        wake: Callable[[], object],
+    ) -> _Put: ...
+    def get(
+        self, thread: str, namespace: str, checkpoint: str | None
+    ) -> tuple[str, dict[str, Any], dict[str, Any], str | None, list[tuple[str, str, Any]]] | None: ...
+    def list(
+        self,
+        thread: str | None,
+        namespace: str | None,
+        checkpoint: str | None,
+        filter: dict[str, Any] | None,
+        before: str | None,
+        limit: int | None,
+    ) -> _Listing: ...
+    def delta_history(
+        self, thread: str, namespace: str, checkpoint: str | None, channels: Sequence[str]
+    ) -> Sequence[tuple[str, Sequence[tuple[str, str, Any]], Sequence[Any]]]: ...
+    def put_writes(
+        self,
+        thread: str,
+        namespace: str,
+        checkpoint: str,
+        writes: Sequence[tuple[str, Any]],
+        task: str,
+        path: str,
+    ) -> None: ...
+    def flush(self) -> None: ...
+    def delete_thread(self, thread: str) -> None: ...
+    def copy_thread(self, source: str, target: str) -> None: ...
+    def delete_for_runs(self, runs: Sequence[str]) -> None: ...
+    def prune(self, threads: Sequence[str], strategy: str) -> None: ...
+    def next_version(self, current: Any) -> Any: ...
