@@ -251,6 +251,11 @@ impl Inner {
         Ok(())
     }
 
+    /// Waits for buffered writes that are on their way to the store.
+    pub(crate) fn wait_for_flush(&self) {
+        drop(self.flushing.lock());
+    }
+
     /// Takes the buffered writes of a checkpoint.
     pub(crate) fn take_writes(&self, place: &Place, checkpoint: &str) -> Vec<TaskWrites> {
         let mut buffer = self.buffer.lock();

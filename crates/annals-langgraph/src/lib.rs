@@ -44,6 +44,7 @@
 //! ```
 
 mod aside;
+mod blob;
 mod change;
 mod error;
 mod inner;

@@ -227,6 +227,19 @@ pub struct PendingWrite {
     pub value: Typed,
 }
 
+impl PendingWrite {
+    /// Makes a write of a task.
+    pub fn new(
+        task: impl Into<String>,
+        path: impl Into<String>,
+        index: i32,
+        channel: impl Into<Arc<str>>,
+        value: Typed,
+    ) -> Self {
+        Self { task: task.into(), path: path.into(), index, channel: channel.into(), value }
+    }
+}
+
 /// A listing of checkpoints, the greatest id first.
 #[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]

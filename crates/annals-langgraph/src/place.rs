@@ -3,9 +3,12 @@
 //! Invariant: every text has an id of the log, and the id gives the text again. A text that the log admits stands for
 //! itself.
 
+use std::collections::HashMap;
+
 use annals::store::CheckpointRef;
 use annals_base::limits::{NAMESPACE_BYTES_MAX, THREAD_ID_BYTES_MAX};
 use annals_base::{CheckpointId, Namespace, TaskId, ThreadId};
+use data_encoding::BASE64_NOPAD;
 
 use crate::{Result, SaverError};
 
@@ -13,8 +16,11 @@ use crate::{Result, SaverError};
 pub(crate) const ASIDE: &str = "langgraph:odd";
 /// How the ids of threads begin whose text the log does not admit.
 const THREAD: &str = "langgraph:thread:";
-/// How the path of a task begins whose id is not a UUID: with the length of the path, which is followed by the id.
+/// The character before the id of a task in a stored path. At its beginning, the length of the path, the path and the id
+/// follow; else the 16 bytes of the id.
 const TASK: char = '\u{1}';
+/// How the paths of the tasks of nodes begin.
+const PULL: &str = "~__pregel_pull, ";
 
 /// A namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,27 +79,69 @@ pub(crate) fn thread_text(thread: &ThreadId) -> String {
     }
 }
 
-/// Returns the id of a task, and the path under which its writes are stored.
-pub(crate) fn task_id(task: &str, path: &str) -> (TaskId, String) {
-    let plain = task.parse().ok().filter(|id: &TaskId| id.to_string() == task);
-    if let Some(id) = plain.filter(|_| !path.starts_with(TASK)) {
-        return (id, path.to_owned());
+/// The tasks of a checkpoint whose writes are stored.
+///
+/// LangGraph makes the id of a task anew for each checkpoint, and the log names each id that it sees. So the writes of a
+/// node are stored under an id made of its path, which the log names once, and the path says the id of the task.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    ids: HashMap<String, TaskId>,
+    texts: HashMap<TaskId, String>,
+}
+
+impl Tasks {
+    /// Adds a stored write.
+    pub(crate) fn add(&mut self, id: TaskId, path: &str) {
+        let (task, _) = task_text(id, path);
+        self.texts.entry(id).or_insert_with(|| task.clone());
+        self.ids.entry(task).or_insert(id);
     }
+
+    /// Returns the id under which writes of a task are stored, and their path.
+    pub(crate) fn place(&mut self, task: &str, path: &str) -> (TaskId, String) {
+        let plain = task.parse().ok().filter(|id: &TaskId| id.to_string() == task);
+        let is_of_node = plain.is_some() && path.starts_with(PULL) && !path.contains(TASK);
+        let mut id = *self.ids.entry(task.to_owned()).or_insert_with(|| match plain {
+            Some(plain) if !is_of_node => plain,
+            _ => hashed(if is_of_node { path } else { task }),
+        });
+        if self.texts.get(&id).is_some_and(|other| other != task) {
+            // Two tasks of one path, which LangGraph does not make.
+            id = plain.unwrap_or_else(|| hashed(task));
+            self.ids.insert(task.to_owned(), id);
+        }
+        self.texts.entry(id).or_insert_with(|| task.to_owned());
+        let stored = match plain {
+            Some(plain) if plain == id && !path.contains(TASK) => path.to_owned(),
+            Some(plain) if !path.contains(TASK) => {
+                format!("{path}{TASK}{}", BASE64_NOPAD.encode(plain.as_bytes()))
+            }
+            _ => format!("{TASK}{}:{path}{task}", path.len()),
+        };
+        (id, stored)
+    }
+}
+
+/// Returns the id that is made of a text.
+fn hashed(text: &str) -> TaskId {
     let mut bytes = [0; 16];
-    blake3::Hasher::new().update(task.as_bytes()).finalize_xof().fill(&mut bytes);
-    (TaskId::from_bytes(bytes), format!("{TASK}{}:{path}{task}", path.len()))
+    blake3::Hasher::new().update(text.as_bytes()).finalize_xof().fill(&mut bytes);
+    TaskId::from_bytes(bytes)
 }
 
 /// Returns the text and the path of a task.
 pub(crate) fn task_text(id: TaskId, path: &str) -> (String, String) {
     let parts = || {
-        let (length, rest) = path.strip_prefix(TASK)?.split_once(':')?;
-        rest.split_at_checked(length.parse().ok()?)
+        let (before, after) = path.split_once(TASK)?;
+        if !before.is_empty() {
+            let bytes = BASE64_NOPAD.decode(after.as_bytes()).ok()?;
+            return Some((TaskId::from_bytes(bytes.try_into().ok()?).to_string(), before.to_owned()));
+        }
+        let (length, rest) = after.split_once(':')?;
+        let (path, task) = rest.split_at_checked(length.parse().ok()?)?;
+        Some((task.to_owned(), path.to_owned()))
     };
-    match parts() {
-        Some((path, task)) => (task.to_owned(), path.to_owned()),
-        None => (id.to_string(), path.to_owned()),
-    }
+    parts().unwrap_or_else(|| (id.to_string(), path.to_owned()))
 }
 
 fn escaped(text: &str) -> String {
@@ -130,15 +178,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_task_keeps_its_id_and_shares_it_with_no_other() {
+        let mut tasks = Tasks::default();
+        let [one, two] = ["00000384-0001-4000-8000-00000000189c", "00000384-0001-4000-8000-00000000189d"];
+        let (id, stored) = tasks.place(one, "~__pregel_pull, node");
+        assert_ne!(id.to_string(), one, "it is made of the path");
+        assert_eq!(tasks.place(one, "other").0, id);
+        assert_eq!(tasks.place(two, "~__pregel_pull, node").0.to_string(), two);
+
+        let mut later = Tasks::default();
+        later.add(id, &stored);
+        assert_eq!(later.place(one, "").0, id);
+        assert_eq!(later.place(two, "~__pregel_pull, node").0.to_string(), two);
+    }
+
+    #[test]
     fn every_text_comes_back() {
         for text in ["", "alice", "a\0b", "langgraph:thread:x", "ü%41 |:", "10"] {
             assert_eq!(thread_text(&thread_id(text).unwrap()), text);
-            for path in ["", "~__pregel_pull, node", "\u{1}3:x"] {
-                let (id, stored) = task_id(text, path);
-                assert_eq!(task_text(id, &stored), (text.to_owned(), path.to_owned()));
+        }
+        let uuid = "00000384-0001-4000-8000-00000000189c";
+        for task in ["", "task", "a\u{1}", uuid, &uuid.to_uppercase()] {
+            for path in ["", "~__pregel_pull, node", "\u{1}3:x", "~__pregel_pull, \u{1}"] {
+                let (id, stored) = Tasks::default().place(task, path);
+                assert_eq!(task_text(id, &stored), (task.to_owned(), path.to_owned()), "{stored:?}");
             }
         }
-        assert!(thread_id(&"ü".repeat(400)).is_err(), "its escaped text is too long");
+        assert!(thread_id(&"ü".repeat(600)).is_err(), "its escaped text is too long");
         assert!(aside_of("", &"x".repeat(5_000)).is_err());
         assert!(Place::new("t", "langgraph:odd:1").is_err() && Place::new("t", "langgraph:oddly").is_ok());
     }

@@ -19,7 +19,7 @@ use crate::inner::{Found, Inner};
 use crate::notes::{Columns, Notes, plain_id};
 use crate::place::{Place, aside_of};
 use crate::state::{Loaded, State, load};
-use crate::writes::{TaskWrites, moved, written};
+use crate::writes::{TaskWrites, moved, writes_of, written};
 use crate::{Config, NewCheckpoint, OnConflict, Result, SaverError};
 
 /// A put, with what it builds on.
@@ -93,6 +93,8 @@ impl Inner {
             Some(at) => self.state(at)?.unwrap_or_default(),
             None => Arc::default(),
         };
+        // Writes that are on their way to the store are no longer in the buffer.
+        self.wait_for_flush();
         let buffered = match (&base, parent_id) {
             (Some(_), Some(id)) => self.take_writes(&place, id),
             _ => Vec::new(),
@@ -159,8 +161,9 @@ impl Put<'_> {
             Aside::Awaited => self.stored_aside()?.map(|(_, writes)| writes).unwrap_or_default(),
             _ => Vec::new(),
         };
+        let early = writes_of(&self.early, id, &waiting);
         let mut later = moved(waiting, id);
-        later.extend(self.early.iter().map(|writes| writes.of(id)));
+        later.extend(early);
         if !later.is_empty() {
             let namespace = self.place.namespace.clone();
             batches.push(self.writes_batch(&namespace, id, later));
@@ -207,14 +210,19 @@ impl Put<'_> {
         let columns = self.columns(&difference, None, id)?;
         let mut batches = Vec::new();
         if let Some(at) = self.base.as_ref().filter(|_| !writes.is_empty()) {
-            batches.push(self.writes_batch(&at.namespace, at.checkpoint, writes));
+            let head = match at.namespace == self.place.namespace {
+                true => self.inner.head(&self.place)?.unwrap_or(at.checkpoint),
+                false => at.checkpoint,
+            };
+            batches.push(self.writes_batch(&at.namespace, head, writes));
         }
         let Difference { changes, seen, state, .. } = difference;
         let mut batch = Batch::new(self.place.thread.clone(), namespace.clone(), head);
         batch.checkpoints.push(checkpoint(id, self.base.clone().map(Parent::Fork), columns, changes, seen));
         batches.push(batch);
+        let early = writes_of(&self.early, id, &retained);
         let mut later = moved(retained, id);
-        later.extend(self.early.iter().map(|writes| writes.of(id)));
+        later.extend(early);
         if !later.is_empty() {
             batches.push(self.writes_batch(&namespace, id, later));
         }
@@ -253,7 +261,8 @@ impl Put<'_> {
                     Err(StoreError::CheckpointNotFound { .. }) => Vec::new(),
                     stored => stored?,
                 };
-                (stored, self.buffered.iter().map(|writes| writes.of(at.checkpoint)).collect())
+                let writes = writes_of(&self.buffered, at.checkpoint, &stored);
+                (stored, writes)
             }
             None => (Vec::new(), Vec::new()),
         };
@@ -351,8 +360,9 @@ impl Inner {
             let batch = match self.find(&place, &index, &first.checkpoint)? {
                 Found::At(at) => {
                     let head = self.stored_head(thread, &at.namespace)?;
+                    let stored = self.backend().writes(&at)?;
                     let mut batch = Batch::new(thread.clone(), at.namespace, head);
-                    batch.writes = group.iter().map(|writes| writes.of(at.checkpoint)).collect();
+                    batch.writes = writes_of(group, at.checkpoint, &stored);
                     batch
                 }
                 Found::Nowhere | Found::Deleted => self.awaited(&place, &index, &first.checkpoint, group)?,
@@ -371,8 +381,13 @@ impl Inner {
         let head = self.stored_head(&place.thread, &namespace)?;
         let is_awaited = index.find(place.namespace.as_str(), id) == Aside::Awaited;
         let mut batches = Vec::new();
+        let mut stored = Vec::new();
         let at = match head.filter(|_| is_awaited) {
-            Some(head) => head,
+            Some(head) => {
+                let at = CheckpointRef::new(place.thread.clone(), namespace.clone(), head);
+                stored = self.backend().writes(&at)?;
+                head
+            }
             None => {
                 let at = self.store.mint_checkpoint(0, head.as_ref());
                 let mut batch = Batch::new(place.thread.clone(), namespace.clone(), head);
@@ -384,7 +399,7 @@ impl Inner {
             }
         };
         let mut batch = Batch::new(place.thread.clone(), namespace, Some(at));
-        batch.writes = group.iter().map(|writes| writes.of(at)).collect();
+        batch.writes = writes_of(group, at, &stored);
         batches.push(batch);
         Batch::of_all(batches).ok_or_else(|| SaverError::invalid("writes", "there are none"))
     }

@@ -146,17 +146,18 @@ impl Saver {
         let place = Place::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
         let index = inner.index(&place.thread)?;
-        let mut next = match config.checkpoint() {
+        let target = match config.checkpoint() {
             Some(id) => match inner.find(&place, &index, id)? {
-                Found::At(at) => self.parent_of(&at)?,
+                Found::At(at) => Some((id.to_owned(), at)),
                 Found::Nowhere | Found::Deleted => None,
             },
-            None => match self.newest(config, &place, &index)? {
-                Some((_, at)) => self.parent_of(&at)?,
-                None => None,
-            },
+            None => self.newest(config, &place, &index)?,
         };
-        let mut visited = HashSet::new();
+        let (mut visited, mut next) = (HashSet::new(), None);
+        if let Some((id, at)) = target {
+            visited.insert(id);
+            next = self.parent_of(&at)?;
+        }
         while let Some(id) = next.filter(|id| visited.insert(id.clone())) {
             if collected.iter().all(|channel| channel.is_done) {
                 break;

@@ -12,7 +12,7 @@ use annals::store::{CommitHandle, Store, StoreError};
 use crate::inner::Inner;
 use crate::place::Place;
 use crate::writes::TaskWrites;
-use crate::{Config, NewCheckpoint, OnConflict, Result, SaverError, Typed, Version, version};
+use crate::{Config, NewCheckpoint, OnConflict, PendingWrite, Result, SaverError, Typed, Version, version};
 
 /// The operations of LangGraph's `BaseCheckpointSaver` on a store. Cheap to clone; all clones share caches and
 /// buffered writes, which the last one stores when it is dropped.
@@ -85,15 +85,24 @@ impl Saver {
     /// # Errors
     /// [`SaverError::Invalid`]; an error of earlier writes of the thread.
     pub fn put_writes(&self, config: &Config, task: &str, path: &str, writes: Vec<(String, Typed)>) -> Result<()> {
-        let place = Place::new(&config.thread, &config.namespace)?;
-        let Some(checkpoint) = config.checkpoint() else {
-            return Err(SaverError::invalid("checkpoint_id", "writes need the checkpoint of their task"));
-        };
         if writes.is_empty() {
             return Ok(());
         }
-        let writes = TaskWrites::new(&config.namespace, checkpoint, task, path, writes)?;
-        self.0.buffer(place.thread, writes)
+        let (place, checkpoint) = place_of_writes(config)?;
+        self.0.buffer(place.thread, TaskWrites::new(&config.namespace, checkpoint, task, path, writes)?)
+    }
+
+    /// Stores writes under the indexes that they had in another saver, as [`Saver::put_writes`].
+    ///
+    /// # Errors
+    /// As [`Saver::put_writes`].
+    pub fn put_indexed_writes(&self, config: &Config, writes: Vec<PendingWrite>) -> Result<()> {
+        let (place, checkpoint) = place_of_writes(config)?;
+        for PendingWrite { task, path, index, channel, value } in writes {
+            let write = TaskWrites::indexed(&config.namespace, checkpoint, &task, &path, [(index, channel, value)])?;
+            self.0.buffer(place.thread.clone(), write)?;
+        }
+        Ok(())
     }
 
     /// Stores the buffered writes, and returns when they are durable.
@@ -118,6 +127,14 @@ impl Saver {
     /// ```
     pub fn next_version(&self, current: Option<&Version>) -> Version {
         version::next(current)
+    }
+}
+
+fn place_of_writes(config: &Config) -> Result<(Place, &str)> {
+    let place = Place::new(&config.thread, &config.namespace)?;
+    match config.checkpoint() {
+        Some(checkpoint) => Ok((place, checkpoint)),
+        None => Err(SaverError::invalid("checkpoint_id", "writes need the checkpoint of their task")),
     }
 }
 

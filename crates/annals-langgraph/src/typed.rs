@@ -5,7 +5,7 @@
 //! whose bytes would differ is stored as MessagePack. *Absent:* the execution of anything in a value.
 
 use annals::store::{Payload, StoreError};
-use annals_base::{Codec, ItemIndex, PayloadRef, decode_value};
+use annals_base::{Codec, ItemIndex, PayloadRef, Value, decode_value};
 use annals_messages::{Message, MessageLike, checkpoint_loads};
 
 use crate::{MSGPACK, Result, SaverError, StoredValue, Typed};
@@ -152,6 +152,34 @@ fn array_header(count: usize) -> Vec<u8> {
         0..=15 => vec![0x90 | count as u8],
         16..=0xffff => [&[0xdc][..], &(count as u16).to_be_bytes()].concat(),
         _ => [&[0xdd][..], &(count as u32).to_be_bytes()].concat(),
+    }
+}
+
+/// Returns the members of a `msgpack` map, in their order; `None` if a name is not a text.
+pub(crate) fn map_entries(bytes: &[u8]) -> Option<Vec<(String, &[u8])>> {
+    let (first, rest) = bytes.split_first()?;
+    let (count, mut rest) = match first {
+        0x80..=0x8f => (usize::from(first & 0x0f), rest),
+        0xde => (usize::from(u16::from_be_bytes(*rest.first_chunk()?)), &rest[2..]),
+        0xdf => (usize::try_from(u32::from_be_bytes(*rest.first_chunk()?)).ok()?, &rest[4..]),
+        _ => return None,
+    };
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let (name, after) = rest.split_at_checked(length(rest)?)?;
+        let (value, after) = after.split_at_checked(length(after)?)?;
+        let Ok(Value::Str(name)) = decode_value(Codec::MsgPack, name) else { return None };
+        entries.push((name, value));
+        rest = after;
+    }
+    rest.is_empty().then_some(entries)
+}
+
+pub(crate) fn map_header(count: usize) -> Vec<u8> {
+    match count {
+        0..=15 => vec![0x80 | count as u8],
+        16..=0xffff => [&[0xde][..], &(count as u16).to_be_bytes()].concat(),
+        _ => [&[0xdf][..], &(count as u32).to_be_bytes()].concat(),
     }
 }
 

@@ -7,7 +7,7 @@ use annals::store::batch::{NewWrite, NewWrites, WriteRef, WriteValue};
 use annals_base::CheckpointId;
 
 use crate::change::Written;
-use crate::place::{task_id, task_text};
+use crate::place::{Tasks, task_text};
 use crate::typed::{array_items, digest, is_list, item_payload, joined, payload, typed};
 use crate::{PendingWrite, Result, SaverError, StoredValue, Typed};
 
@@ -26,6 +26,7 @@ pub(crate) struct TaskWrites {
 }
 
 impl TaskWrites {
+    /// Makes the writes of a task from its channels with their values: the position of a regular one is its index.
     pub(crate) fn new(
         namespace: &str,
         checkpoint: &str,
@@ -33,10 +34,24 @@ impl TaskWrites {
         path: &str,
         writes: Vec<(String, Typed)>,
     ) -> Result<Self> {
-        let mut new: Vec<NewWrite> = Vec::with_capacity(writes.len());
-        for (at, (channel, value)) in writes.into_iter().enumerate() {
+        let indexed = writes.into_iter().enumerate().map(|(at, (channel, value))| {
             let special = SPECIAL.iter().find(|(name, _)| *name == channel);
             let index = special.map_or(i32::try_from(at).unwrap_or(i32::MAX), |(_, index)| *index);
+            (index, channel.into(), value)
+        });
+        Self::indexed(namespace, checkpoint, task, path, indexed)
+    }
+
+    /// Makes the writes of a task from indexes, channels and values.
+    pub(crate) fn indexed(
+        namespace: &str,
+        checkpoint: &str,
+        task: &str,
+        path: &str,
+        writes: impl IntoIterator<Item = (i32, Arc<str>, Typed)>,
+    ) -> Result<Self> {
+        let mut new: Vec<NewWrite> = Vec::new();
+        for (index, channel, value) in writes {
             let write = NewWrite::new(index, channel, write_value(&value)?);
             // Two writes to one special channel have the same index: the last one counts.
             match new.iter_mut().find(|other| other.index == index) {
@@ -44,20 +59,22 @@ impl TaskWrites {
                 None => new.push(write),
             }
         }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            checkpoint: checkpoint.to_owned(),
-            task: task.to_owned(),
-            path: path.to_owned(),
-            writes: new,
-        })
+        let (namespace, checkpoint) = (namespace.to_owned(), checkpoint.to_owned());
+        Ok(Self { namespace, checkpoint, task: task.to_owned(), path: path.to_owned(), writes: new })
     }
 
-    /// Returns the writes for a checkpoint of the log.
-    pub(crate) fn of(&self, checkpoint: CheckpointId) -> NewWrites {
-        let (task, path) = task_id(&self.task, &self.path);
+    /// Returns the writes for a checkpoint of the log whose stored writes are of `tasks`.
+    fn of(&self, checkpoint: CheckpointId, tasks: &mut Tasks) -> NewWrites {
+        let (task, path) = tasks.place(&self.task, &self.path);
         NewWrites::new(checkpoint, task, path).with(self.writes.clone())
     }
+}
+
+/// Returns writes for a checkpoint of the log.
+pub(crate) fn writes_of(writes: &[TaskWrites], checkpoint: CheckpointId, stored: &[WriteRecord]) -> Vec<NewWrites> {
+    let mut tasks = Tasks::default();
+    stored.iter().for_each(|record| tasks.add(record.task, &record.path));
+    writes.iter().map(|writes| writes.of(checkpoint, &mut tasks)).collect()
 }
 
 /// Returns stored writes as writes of another checkpoint.

@@ -65,7 +65,10 @@ impl SaverRunner {
             new.values.push((channel.clone(), NewValue::Typed(typed(value)?)));
         }
         new.metadata = metadata(&op["metadata"], &op["config"]);
-        Ok(shown_config(&self.saver.put(&parent, new, OnConflict::Branch).map_err(failure)?))
+        let mut shown = shown_config(&self.saver.put(&parent, new, OnConflict::Branch).map_err(failure)?);
+        // The reference returns the id of the thread as it was given, a number too.
+        shown["configurable"]["thread_id"] = op["config"]["configurable"]["thread_id"].clone();
+        Ok(shown)
     }
 
     fn put_writes(&self, op: &Json) -> Result<Json, Failure> {
