@@ -816,6 +816,7 @@ class _Saver:
         checkpoint: dict[str, Any],
         metadata: Any,
         new_versions: dict[str, Any],
+        is_asked: bool,
     ) -> None: ...
     def submit_put(
         self,
@@ -825,6 +826,7 @@ class _Saver:
         checkpoint: dict[str, Any],
         metadata: Any,
         new_versions: dict[str, Any],
+        is_asked: bool,
         wake: Callable[[], object],
     ) -> _Put: ...
     def get(

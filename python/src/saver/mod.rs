@@ -62,6 +62,12 @@ pub(crate) fn saver_error(error: SaverError) -> PyErr {
 }
 
 impl PySaver {
+    /// Returns what a put does that lost a race. A parent that was asked for, and not handed out as the newest checkpoint,
+    /// is one that the caller goes back to: then there is no race.
+    fn on_conflict(&self, is_asked: bool) -> OnConflict {
+        if is_asked { OnConflict::Branch } else { self.on_conflict }
+    }
+
     /// Encodes a value.
     fn encode(&self, value: &Bound<'_, PyAny>) -> PyResult<Typed> {
         let py = value.py();
@@ -138,7 +144,7 @@ impl PySaver {
     }
 
     /// Stores a checkpoint, and returns when it is on the disk.
-    #[pyo3(signature = (thread, namespace, parent, checkpoint, metadata, new_versions))]
+    #[pyo3(signature = (thread, namespace, parent, checkpoint, metadata, new_versions, is_asked))]
     fn put(
         &self,
         py: Python<'_>,
@@ -148,10 +154,11 @@ impl PySaver {
         checkpoint: &Bound<'_, PyDict>,
         metadata: &Bound<'_, PyAny>,
         new_versions: &Bound<'_, PyDict>,
+        is_asked: bool,
     ) -> PyResult<()> {
         let ready = self.ready(thread, namespace, parent, checkpoint, metadata, new_versions)?;
         let ReadyPut { parent, new, head, place } = ready;
-        let stored = py.detach(|| self.saver.put(&parent, new, self.on_conflict));
+        let stored = py.detach(|| self.saver.put(&parent, new, self.on_conflict(is_asked)));
         match stored {
             Ok(_) => drop(self.heads.insert(place, head)),
             Err(error) => {
@@ -163,7 +170,7 @@ impl PySaver {
     }
 
     /// Submits a checkpoint. Returns the put, which is ended when `wake` was called.
-    #[pyo3(signature = (thread, namespace, parent, checkpoint, metadata, new_versions, wake))]
+    #[pyo3(signature = (thread, namespace, parent, checkpoint, metadata, new_versions, is_asked, wake))]
     fn submit_put(
         &self,
         py: Python<'_>,
@@ -173,11 +180,12 @@ impl PySaver {
         checkpoint: &Bound<'_, PyDict>,
         metadata: &Bound<'_, PyAny>,
         new_versions: &Bound<'_, PyDict>,
+        is_asked: bool,
         wake: Py<PyAny>,
     ) -> PyResult<PyPut> {
         let ready = self.ready(thread, namespace, parent, checkpoint, metadata, new_versions)?;
         let ReadyPut { parent, new, head, place } = ready;
-        match py.detach(|| self.saver.submit_put(&parent, new, self.on_conflict)) {
+        match py.detach(|| self.saver.submit_put(&parent, new, self.on_conflict(is_asked))) {
             Ok(handle) => {
                 drop(self.heads.insert(place.clone(), head));
                 Ok(PyPut::new(handle, wake, Arc::clone(&self.heads), place))

@@ -66,6 +66,15 @@ _MESSAGES: list[type] = [
 ]
 
 
+class _AskedId(str):
+    """The id of a checkpoint that was handed out as a parent or in a listing, and not as the newest one.
+
+    A put on it goes back in time, and has not lost a race. LangGraph copies configs, and with them this object.
+    """
+
+    __slots__ = ()
+
+
 class AnnalsSaver(BaseCheckpointSaver[str]):
     """Keeps the checkpoints of LangGraph's threads in a file of `annals`.
 
@@ -155,7 +164,15 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
         """Stores a checkpoint, and returns its config when it is on the disk."""
         thread, namespace, parent = _place(config)
         made = get_checkpoint_metadata(config, metadata)
-        self._saver.put(thread, namespace, parent, cast("dict[str, Any]", checkpoint), made, new_versions)
+        self._saver.put(
+            thread,
+            namespace,
+            parent,
+            cast("dict[str, Any]", checkpoint),
+            made,
+            new_versions,
+            isinstance(parent, _AskedId),
+        )
         return _config(thread, namespace, checkpoint["id"])
 
     def put_writes(
@@ -167,7 +184,9 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Stores writes of a task. They wait some milliseconds at most for the checkpoint that takes them along."""
         thread, namespace, checkpoint = _place(config)
-        self._saver.put_writes(thread, namespace, checkpoint or "", writes, task_id, task_path)
+        # Writes that come out of the cache are lists in a deque.
+        given = [(channel, value) for channel, value in writes]
+        self._saver.put_writes(thread, namespace, checkpoint or "", given, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes a thread with everything in it."""
@@ -250,6 +269,7 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
             cast("dict[str, Any]", checkpoint),
             made,
             new_versions,
+            isinstance(parent, _AskedId),
             lambda: loop.call_soon_threadsafe(stored.set),
         )
         await _ended(put, stored)
@@ -340,11 +360,11 @@ def _tuple(
         config,
         cast(Checkpoint, checkpoint),
         cast(CheckpointMetadata, metadata),
-        _config(thread, namespace, parent) if parent else None,
+        _config(thread, namespace, _AskedId(parent)) if parent else None,
         writes,
     )
 
 
 def _listed(found: Any) -> CheckpointTuple:
     thread, namespace, id, checkpoint, metadata, parent, writes = found
-    return _tuple(_config(thread, namespace, id), thread, namespace, checkpoint, metadata, parent, writes)
+    return _tuple(_config(thread, namespace, _AskedId(id)), thread, namespace, checkpoint, metadata, parent, writes)
