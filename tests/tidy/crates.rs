@@ -34,6 +34,11 @@ pub(crate) const LIBRARIES: &[Crate] = &[
         src: "crates/annals-import/src/",
         may_use: &["annals-base", "annals-messages", "annals"],
     },
+    Crate {
+        name: "annals-langgraph",
+        src: "crates/annals-langgraph/src/",
+        may_use: &["annals-base", "annals-messages", "annals"],
+    },
     Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals"] },
     Crate { name: "annals-flow", src: "crates/annals-flow/src/", may_use: &["annals", "annals-graph"] },
 ];

@@ -39,7 +39,7 @@ const KINDS: [Aside; 5] = [Aside::Nowhere, Aside::Stored, Aside::Deleted, Aside:
 
 /// The index of a thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct AsideIndex {
     head: Option<CheckpointId>,
     version: u64,
     next_position: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Index {
     entries: BTreeMap<(String, String), (u64, Aside)>,
 }
 
-impl Index {
+impl AsideIndex {
     /// Reads the index of a thread, or returns `known` if that is still the newest.
     pub(crate) fn read(backend: &dyn Backend, thread: &ThreadId, known: Option<Arc<Self>>) -> Result<Arc<Self>> {
         let namespace = Namespace::new(ASIDE)?;

@@ -10,12 +10,12 @@ use annals_base::{Codec, Encoded, Map, Value, decode_value};
 
 use crate::typed::{joined, map_entries, map_header};
 use crate::version::{seen_from_map, seen_to_value};
-use crate::{MSGPACK, NewCheckpoint, NewValue, Result, SaverError, Tuple, Typed, UpdatedChannels};
+use crate::{MSGPACK, NewValue, Result, SaverCheckpoint, SaverError, Tuple, Typed, UpdatedChannels};
 
 /// The channel of a checkpoint that is not understood.
 const WHOLE: &str = "__checkpoint__";
 
-impl NewCheckpoint {
+impl SaverCheckpoint {
     /// Reads a checkpoint from one value, as the savers of LangGraph for SQLite store it, with the id of its row. A
     /// value that is encrypted, of an older serializer, or not a checkpoint, becomes a checkpoint that
     /// [`Tuple::to_value`] turns into the same value.
@@ -87,11 +87,11 @@ fn encoded(value: &Value) -> Result<Vec<u8>> {
 }
 
 /// Reads a checkpoint; `None` if the value is not one that can be written again.
-fn parsed(id: &str, value: &Typed) -> Option<NewCheckpoint> {
+fn parsed(id: &str, value: &Typed) -> Option<SaverCheckpoint> {
     if value.tag != MSGPACK {
         return None;
     }
-    let mut checkpoint = NewCheckpoint { v: None, ts: None, ..NewCheckpoint::new(id, "") };
+    let mut checkpoint = SaverCheckpoint { v: None, ts: None, ..SaverCheckpoint::new(id, "") };
     checkpoint.updated = UpdatedChannels::Absent;
     let (mut names, mut has_id, mut has_values) = (HashSet::new(), false, false);
     for (name, bytes) in map_entries(&value.bytes)? {

@@ -11,35 +11,43 @@ use annals_base::Encoded;
 
 use crate::list::{SlotOp, Wanted, change as list_change, matched};
 use crate::notes::CHANNEL;
-use crate::state::{Channel, Content, Exception, State};
-use crate::typed::{Digest, array_items, digest, is_list, item_payload, payload};
+use crate::state::{ChannelDigest, ContentDigest, DigestState, Exception};
+use crate::typed::{Digest, anonymous, array_items, digest, is_list, item_payload, payload};
 use crate::version::VersionForm;
-use crate::{NewCheckpoint, NewItem, NewValue, Result, SaverError, StoredValue, Typed, Version};
+use crate::{NewValue, Result, SaverCheckpoint, SaverError, SaverItem, SaverVersion, StoredValue, Typed};
 
 /// Values up to this size are stored again rather than as a reference to the write that brought them.
 const REFERENCE_BYTES_MIN: usize = 64;
 
 /// The values that writes of the parent's tasks brought.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenValues {
     pub(crate) ones: HashMap<Digest, WriteRef>,
     pub(crate) items: HashMap<Digest, WriteRef>,
+    /// Messages without an id that are not stored yet, with the places of their writes. A reducer gives a message its
+    /// id after it was written: the write is stored with the id then, and says that it had none.
+    pub(crate) anonymous: HashMap<Digest, (WriteRef, WritePlace)>,
 }
+
+/// The place of a value among new writes: the task, the write, and the part of its list.
+pub(crate) type WritePlace = (usize, usize, usize);
 
 /// What a checkpoint changes.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) changes: Vec<Change>,
     pub(crate) seen: Vec<Seen>,
-    pub(crate) state: State,
+    pub(crate) state: DigestState,
     /// The channels that change and hold something, sorted.
     pub(crate) updated: Vec<String>,
     pub(crate) form: VersionForm,
+    /// New writes whose messages are stored with the id that they have in the checkpoint.
+    pub(crate) named: Vec<(WritePlace, Payload)>,
 }
 
 /// The new content of a channel, before it has a version.
 struct NewContent {
-    content: Content,
+    content: ContentDigest,
     value: ContentValue,
 }
 
@@ -53,12 +61,13 @@ enum ContentValue {
 
 /// Compares a checkpoint with its parent, whose values `values_of` reads if they are needed.
 pub(crate) fn difference(
-    parent: &State,
-    new: &NewCheckpoint,
-    written: &Written,
+    parent: &DigestState,
+    new: &SaverCheckpoint,
+    written: &WrittenValues,
     values_of: &mut dyn FnMut() -> Result<HashMap<Arc<str>, StoredValue>>,
 ) -> Result<Difference> {
-    let versions: BTreeMap<&str, &Version> = new.versions.iter().map(|(name, version)| (&**name, version)).collect();
+    let versions: BTreeMap<&str, &SaverVersion> =
+        new.versions.iter().map(|(name, version)| (&**name, version)).collect();
     let mut values: BTreeMap<&str, &NewValue> = BTreeMap::new();
     for (name, value) in &new.values {
         if values.insert(name, value).is_some() {
@@ -69,7 +78,8 @@ pub(crate) fn difference(
         return Err(SaverError::invalid("channel_values", format!("the name {CHANNEL:?} is reserved")));
     }
     let form = form_of(new);
-    let mut builder = Builder { parent, written, values_of, changes: Vec::new(), state: parent.clone() };
+    let (changes, named, state) = (Vec::new(), Vec::new(), parent.clone());
+    let mut builder = Builder { parent, written, values_of, changes, named, state };
     let known = parent.channels.keys().map(|name| &**name).filter(|name| *name != CHANNEL);
     let names: BTreeSet<&str> = known.chain(versions.keys().copied()).chain(values.keys().copied()).collect();
     for name in names {
@@ -81,21 +91,21 @@ pub(crate) fn difference(
     let seen = seen_changes(parent, new, form);
     let exceptions = exceptions(&builder.state, parent, new, &versions, form);
     builder.exceptions(exceptions)?;
-    let Builder { changes, mut state, .. } = builder;
+    let Builder { changes, mut state, named, .. } = builder;
     for seen in &seen {
         state.seen.insert(Arc::clone(&seen.node), seen.versions.iter().cloned().collect());
     }
-    Ok(Difference { changes, seen, state, updated, form })
+    Ok(Difference { changes, seen, state, updated, form, named })
 }
 
-fn form_of(new: &NewCheckpoint) -> VersionForm {
+fn form_of(new: &SaverCheckpoint) -> VersionForm {
     let seen = new.seen.iter().flat_map(|(_, versions)| versions);
-    let is_integer = |(_, version): &(String, Version)| matches!(version, Version::Integer(_));
+    let is_integer = |(_, version): &(String, SaverVersion)| matches!(version, SaverVersion::Integer(_));
     if new.versions.iter().chain(seen).any(is_integer) { VersionForm::Integer } else { VersionForm::Text }
 }
 
 /// Returns the nodes whose numbers differ from those at the parent.
-fn seen_changes(parent: &State, new: &NewCheckpoint, form: VersionForm) -> Vec<Seen> {
+fn seen_changes(parent: &DigestState, new: &SaverCheckpoint, form: VersionForm) -> Vec<Seen> {
     let mut changed = Vec::new();
     for (node, versions) in &new.seen {
         let numbers: Option<BTreeMap<Arc<str>, u64>> =
@@ -111,10 +121,10 @@ fn seen_changes(parent: &State, new: &NewCheckpoint, form: VersionForm) -> Vec<S
 
 /// Returns what the numbers do not say, in the order of the parent's exceptions; new ones come last.
 fn exceptions(
-    state: &State,
-    parent: &State,
-    new: &NewCheckpoint,
-    versions: &BTreeMap<&str, &Version>,
+    state: &DigestState,
+    parent: &DigestState,
+    new: &SaverCheckpoint,
+    versions: &BTreeMap<&str, &SaverVersion>,
     form: VersionForm,
 ) -> Vec<Exception> {
     let mut found: BTreeMap<(bool, String), Exception> = BTreeMap::new();
@@ -148,11 +158,12 @@ fn exceptions(
 }
 
 struct Builder<'a> {
-    parent: &'a State,
-    written: &'a Written,
+    parent: &'a DigestState,
+    written: &'a WrittenValues,
     values_of: &'a mut dyn FnMut() -> Result<HashMap<Arc<str>, StoredValue>>,
     changes: Vec<Change>,
-    state: State,
+    named: Vec<(WritePlace, Payload)>,
+    state: DigestState,
 }
 
 impl Builder<'_> {
@@ -163,7 +174,9 @@ impl Builder<'_> {
         let before = old.map_or(0, |channel| channel.version);
         let is_changed = match (&new.value, old) {
             (ContentValue::Same, _) => false,
-            (ContentValue::Items(ops, _), Some(Channel { content: Content::List(_), .. })) => !ops.is_empty(),
+            (ContentValue::Items(ops, _), Some(ChannelDigest { content: ContentDigest::List(_), .. })) => {
+                !ops.is_empty()
+            }
             (_, Some(old)) => old.content != new.content,
             (_, None) => true,
         };
@@ -179,17 +192,17 @@ impl Builder<'_> {
             ContentValue::Items(ops, items) => ChangeValue::Items(self.item_changes(&ops, &items)?),
         };
         self.changes.push(Change::new(name, version, value));
-        self.state.channels.insert(name.into(), Channel { version, content: new.content });
+        self.state.channels.insert(name.into(), ChannelDigest { version, content: new.content });
         Ok(())
     }
 
     fn content(&mut self, name: &str, value: Option<&NewValue>) -> Result<NewContent> {
         let old = self.parent.channels.get(name).map(|channel| &channel.content);
-        let slots = old.map(Content::slots).unwrap_or_default();
+        let slots = old.map(ContentDigest::slots).unwrap_or_default();
         match value {
-            None => Ok(NewContent { content: Content::Empty, value: ContentValue::Empty }),
+            None => Ok(NewContent { content: ContentDigest::Empty, value: ContentValue::Empty }),
             Some(NewValue::Same) => match old {
-                Some(content) if *content != Content::Empty => {
+                Some(content) if *content != ContentDigest::Empty => {
                     Ok(NewContent { content: content.clone(), value: ContentValue::Same })
                 }
                 _ => {
@@ -198,28 +211,28 @@ impl Builder<'_> {
                 }
             },
             Some(NewValue::Typed(value)) => {
-                let is_list_already = matches!(old, Some(Content::List(_)));
+                let is_list_already = matches!(old, Some(ContentDigest::List(_)));
                 let items = array_items(value).filter(|items| is_list_already || is_list(value, items));
                 let Some(items) = items else {
-                    let content = Content::One(digest(&value.tag, &value.bytes));
+                    let content = ContentDigest::One(digest(&value.tag, &value.bytes));
                     return Ok(NewContent { content, value: ContentValue::One(value.clone()) });
                 };
                 let items: Vec<Typed> = items.into_iter().map(|item| Typed::msgpack(item.to_vec())).collect();
                 let digests: Vec<Digest> = items.iter().map(|item| digest(&item.tag, &item.bytes)).collect();
                 let (ops, slots) = list_change(slots, &matched(slots, &digests));
-                Ok(NewContent { content: Content::List(slots), value: ContentValue::Items(ops, items) })
+                Ok(NewContent { content: ContentDigest::List(slots), value: ContentValue::Items(ops, items) })
             }
             Some(NewValue::Items(items)) => self.items(name, items),
         }
     }
 
     /// Returns the content of a list that is given item by item.
-    fn items(&mut self, name: &str, items: &[NewItem]) -> Result<NewContent> {
+    fn items(&mut self, name: &str, items: &[SaverItem]) -> Result<NewContent> {
         let old = self.parent.channels.get(name).map(|channel| channel.content.slots()).unwrap_or_default();
         let (mut wanted, mut next) = (Vec::with_capacity(items.len()), 0);
         for item in items {
             wanted.push(match item {
-                NewItem::Same(index) => {
+                SaverItem::Same(index) => {
                     let index = *index as usize;
                     if index < next || index >= old.len() {
                         let reason = format!(
@@ -232,7 +245,7 @@ impl Builder<'_> {
                     next = index + 1;
                     Wanted::Old(index)
                 }
-                NewItem::New(value) => Wanted::New(digest(&value.tag, &value.bytes)),
+                SaverItem::New(value) => Wanted::New(digest(&value.tag, &value.bytes)),
             });
         }
         let (ops, slots) = list_change(old, &wanted);
@@ -243,17 +256,19 @@ impl Builder<'_> {
             Some(StoredValue::Items(items)) => items,
             _ => Vec::new(),
         };
-        let value = |item: &NewItem| match item {
-            NewItem::New(value) => value.clone(),
-            NewItem::Same(index) => stored.get(*index as usize).cloned().unwrap_or_else(|| Typed::msgpack(Vec::new())),
+        let value = |item: &SaverItem| match item {
+            SaverItem::New(value) => value.clone(),
+            SaverItem::Same(index) => {
+                stored.get(*index as usize).cloned().unwrap_or_else(|| Typed::msgpack(Vec::new()))
+            }
         };
         let values = items.iter().map(value).collect();
-        Ok(NewContent { content: Content::List(slots), value: ContentValue::Items(ops, values) })
+        Ok(NewContent { content: ContentDigest::List(slots), value: ContentValue::Items(ops, values) })
     }
 
     /// Returns the change of a channel whose version rises and whose value stays.
-    fn same(&mut self, name: &str, content: &Content) -> Result<ChangeValue> {
-        if matches!(content, Content::List(_)) {
+    fn same(&mut self, name: &str, content: &ContentDigest) -> Result<ChangeValue> {
+        if matches!(content, ContentDigest::List(_)) {
             return Ok(ChangeValue::Items(Vec::new()));
         }
         match (self.values_of)()?.remove(name) {
@@ -262,7 +277,7 @@ impl Builder<'_> {
         }
     }
 
-    fn item_changes(&self, ops: &[SlotOp], items: &[Typed]) -> Result<Vec<ItemChange>> {
+    fn item_changes(&mut self, ops: &[SlotOp], items: &[Typed]) -> Result<Vec<ItemChange>> {
         let change = |op: &SlotOp| {
             let (position, op) = match *op {
                 SlotOp::DeleteRange { from, end } => (from, ItemOp::DeleteRange { end }),
@@ -275,14 +290,26 @@ impl Builder<'_> {
     }
 
     /// Returns the bytes of a value, or the write that has them.
-    fn data(&self, value: &Typed, is_item: bool) -> Result<Data> {
+    fn data(&mut self, value: &Typed, is_item: bool) -> Result<Data> {
         let written = if is_item { &self.written.items } else { &self.written.ones };
         if value.bytes.len() >= REFERENCE_BYTES_MIN
             && let Some(write) = written.get(&digest(&value.tag, &value.bytes))
         {
             return Ok(Data::OfWrite(write.clone()));
         }
-        Ok(Data::New(if is_item { item_payload(value)? } else { payload(value)? }))
+        if !is_item {
+            return Ok(Data::New(payload(value)?));
+        }
+        let item = item_payload(value)?;
+        let without_id = if self.written.anonymous.is_empty() { None } else { anonymous(item.as_ref())? };
+        let found = without_id.and_then(|value| self.written.anonymous.get(&digest(&value.tag, &value.bytes)));
+        match found.filter(|(_, place)| self.named.iter().all(|(other, _)| other != place)) {
+            Some((write, place)) => {
+                self.named.push((*place, item));
+                Ok(Data::OfWrite(write.clone()))
+            }
+            None => Ok(Data::New(item)),
+        }
     }
 
     /// Adds the change of the channel of exceptions, if they differ from those of the parent.
@@ -308,7 +335,7 @@ impl Builder<'_> {
         };
         let version = old.map_or(0, |channel| channel.version) + 1;
         self.changes.push(Change::new(CHANNEL, version, ChangeValue::Items(ops.iter().map(change).collect())));
-        self.state.channels.insert(CHANNEL.into(), Channel { version, content: Content::List(slots) });
+        self.state.channels.insert(CHANNEL.into(), ChannelDigest { version, content: ContentDigest::List(slots) });
         self.state.exceptions = exceptions;
         Ok(())
     }

@@ -48,7 +48,8 @@ impl SaverError {
         Self::Invalid { field, reason: reason.into() }
     }
 
-    /// Returns the name of the class of Python's exceptions that a caller expects: `ValueError`, `OperationalError`, ...
+    /// Returns the name of the class of Python's exceptions that a caller expects: `ValueError`, `OperationalError`,
+    /// ...
     pub fn class(&self) -> &'static str {
         match self {
             Self::Invalid { .. } => "ValueError",

@@ -5,55 +5,48 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use annals::store::{Backend, CheckpointRef, CommitHandle, Store};
 use annals_base::{CheckpointId, Namespace, ThreadId};
 use parking_lot::{Condvar, Mutex};
 
-use crate::aside::{Aside, Index};
+use crate::aside::{Aside, AsideIndex};
+use crate::limits::{CACHED_MAX, HANDED_OUT_MAX, WRITES_LINGER};
 use crate::notes::plain_id;
-use crate::place::{Place, aside_of};
-use crate::state::{State, load};
+use crate::place::{SaverPlace, aside_of};
+use crate::state::{DigestState, load};
 use crate::writes::TaskWrites;
 use crate::{Result, SaverError};
 
-/// How long writes wait for the put that takes them along.
-const WRITES_LINGER: Duration = Duration::from_millis(3);
-/// Namespaces of which a state is cached; past it the cache is emptied.
-const CACHED_MAX: usize = 256;
-/// Checkpoints of a namespace of which the saver knows that it handed them out as the newest.
-const HANDED_OUT_MAX: usize = 16;
-
-pub(crate) struct Inner {
+pub(crate) struct SaverInner {
     pub(crate) store: Store,
-    caches: Mutex<Caches>,
+    caches: Mutex<SaverCaches>,
     buffer: Mutex<Buffer>,
     /// Held while buffered writes are on their way to the store, so that a read waits for them.
     flushing: Mutex<()>,
-    signal: Arc<Signal>,
+    signal: Arc<FlushSignal>,
 }
 
 /// Tells the thread that flushes about buffered writes, and about the end of the saver.
 #[derive(Default)]
-struct Signal {
-    told: Mutex<Told>,
+struct FlushSignal {
+    told: Mutex<FlushState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Told {
+struct FlushState {
     has_writes: bool,
     is_closed: bool,
 }
 
 #[derive(Default)]
-struct Caches {
-    states: HashMap<Place, (CheckpointId, Arc<State>)>,
-    indexes: HashMap<ThreadId, Arc<Index>>,
+struct SaverCaches {
+    states: HashMap<SaverPlace, (CheckpointId, Arc<DigestState>)>,
+    indexes: HashMap<ThreadId, Arc<AsideIndex>>,
     /// The checkpoints that were handed out as the newest of a namespace; `None` if it had none.
-    handed_out: HashMap<Place, Vec<Option<CheckpointId>>>,
-    submitted: HashMap<Place, (CheckpointId, CommitHandle)>,
+    handed_out: HashMap<SaverPlace, Vec<Option<CheckpointId>>>,
+    submitted: HashMap<SaverPlace, (CheckpointId, CommitHandle)>,
 }
 
 #[derive(Default)]
@@ -65,14 +58,14 @@ struct Buffer {
 
 /// Where a checkpoint is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum FoundPlace {
     Nowhere,
     /// It was deleted, or pruned.
     Deleted,
     At(CheckpointRef),
 }
 
-impl Inner {
+impl SaverInner {
     pub(crate) fn new(store: Store) -> Self {
         Self {
             store,
@@ -88,9 +81,9 @@ impl Inner {
     }
 
     /// Returns the index of the checkpoints of a thread that do not stand in the log under their ids.
-    pub(crate) fn index(&self, thread: &ThreadId) -> Result<Arc<Index>> {
+    pub(crate) fn index(&self, thread: &ThreadId) -> Result<Arc<AsideIndex>> {
         let known = self.caches.lock().indexes.get(thread).cloned();
-        let index = Index::read(self.backend(), thread, known)?;
+        let index = AsideIndex::read(self.backend(), thread, known)?;
         if !index.is_empty() {
             let mut caches = self.caches.lock();
             if caches.indexes.len() >= CACHED_MAX {
@@ -102,7 +95,7 @@ impl Inner {
     }
 
     /// Returns the head of a namespace, submitted ones included.
-    pub(crate) fn head(&self, place: &Place) -> Result<Option<CheckpointId>> {
+    pub(crate) fn head(&self, place: &SaverPlace) -> Result<Option<CheckpointId>> {
         let submitted = self.caches.lock().submitted.get(place).cloned();
         match submitted {
             Some((id, handle)) if !handle.is_settled() => Ok(Some(id)),
@@ -115,32 +108,32 @@ impl Inner {
     }
 
     /// Finds a checkpoint by its text.
-    pub(crate) fn find(&self, place: &Place, index: &Index, id: &str) -> Result<Found> {
+    pub(crate) fn find(&self, place: &SaverPlace, index: &AsideIndex, id: &str) -> Result<FoundPlace> {
         match index.find(place.namespace.as_str(), id) {
-            Aside::Deleted | Aside::Pruned => return Ok(Found::Deleted),
+            Aside::Deleted | Aside::Pruned => return Ok(FoundPlace::Deleted),
             Aside::Stored => {
                 let namespace = aside_of(place.namespace.as_str(), id)?;
                 let head = self.stored_head(&place.thread, &namespace)?;
-                let at = |head| Found::At(CheckpointRef::new(place.thread.clone(), namespace, head));
-                return Ok(head.map_or(Found::Nowhere, at));
+                let at = |head| FoundPlace::At(CheckpointRef::new(place.thread.clone(), namespace, head));
+                return Ok(head.map_or(FoundPlace::Nowhere, at));
             }
             Aside::Nowhere | Aside::Awaited => {}
         }
-        let Some(id) = plain_id(id) else { return Ok(Found::Nowhere) };
+        let Some(id) = plain_id(id) else { return Ok(FoundPlace::Nowhere) };
         let at = place.at(id);
         if self.caches.lock().states.get(place).is_some_and(|(cached, _)| *cached == id) {
-            return Ok(Found::At(at));
+            return Ok(FoundPlace::At(at));
         }
         Ok(match self.backend().checkpoint(&at)? {
-            None => Found::Nowhere,
-            Some(record) if record.pruned => Found::Deleted,
-            Some(_) => Found::At(at),
+            None => FoundPlace::Nowhere,
+            Some(record) if record.pruned => FoundPlace::Deleted,
+            Some(_) => FoundPlace::At(at),
         })
     }
 
     /// Returns the state at a checkpoint that is stored or submitted.
-    pub(crate) fn state(&self, at: &CheckpointRef) -> Result<Option<Arc<State>>> {
-        let place = Place { thread: at.thread.clone(), namespace: at.namespace.clone() };
+    pub(crate) fn state(&self, at: &CheckpointRef) -> Result<Option<Arc<DigestState>>> {
+        let place = SaverPlace { thread: at.thread.clone(), namespace: at.namespace.clone() };
         let cached = self.caches.lock().states.get(&place).cloned();
         if let Some((_, state)) = cached.filter(|(id, _)| *id == at.checkpoint) {
             return Ok(Some(state));
@@ -148,9 +141,14 @@ impl Inner {
         Ok(load(self.backend(), at)?.map(|loaded| Arc::new(loaded.state)))
     }
 
+    /// Returns whether states of a thread are cached.
+    pub(crate) fn has_states(&self, thread: &ThreadId) -> bool {
+        self.caches.lock().states.keys().any(|place| place.thread == *thread)
+    }
+
     /// Caches the newest state of a namespace.
-    pub(crate) fn remember(&self, at: &CheckpointRef, state: Arc<State>) {
-        let place = Place { thread: at.thread.clone(), namespace: at.namespace.clone() };
+    pub(crate) fn remember(&self, at: &CheckpointRef, state: Arc<DigestState>) {
+        let place = SaverPlace { thread: at.thread.clone(), namespace: at.namespace.clone() };
         let mut caches = self.caches.lock();
         if caches.states.len() >= CACHED_MAX {
             caches.states.clear();
@@ -159,7 +157,7 @@ impl Inner {
     }
 
     /// Notes a checkpoint as submitted.
-    pub(crate) fn submitted(&self, place: &Place, id: CheckpointId, handle: CommitHandle) {
+    pub(crate) fn submitted(&self, place: &SaverPlace, id: CheckpointId, handle: CommitHandle) {
         let mut caches = self.caches.lock();
         if caches.submitted.len() >= CACHED_MAX {
             caches.submitted.retain(|_, (_, handle)| !handle.is_settled());
@@ -189,7 +187,7 @@ impl Inner {
     }
 
     /// Forgets a checkpoint whose commit was refused.
-    pub(crate) fn forget_put(&self, place: &Place, id: &str) {
+    pub(crate) fn forget_put(&self, place: &SaverPlace, id: &str) {
         let Some(id) = plain_id(id) else { return };
         let mut caches = self.caches.lock();
         if caches.states.get(place).is_some_and(|(cached, _)| *cached == id) {
@@ -204,7 +202,7 @@ impl Inner {
     }
 
     /// Notes the newest checkpoint of a namespace as handed out.
-    pub(crate) fn hand_out(&self, place: &Place, id: Option<CheckpointId>) {
+    pub(crate) fn hand_out(&self, place: &SaverPlace, id: Option<CheckpointId>) {
         let mut caches = self.caches.lock();
         if caches.handed_out.len() >= CACHED_MAX && !caches.handed_out.contains_key(place) {
             caches.handed_out.clear();
@@ -218,13 +216,13 @@ impl Inner {
     }
 
     /// Notes that a checkpoint was asked for by its id: a put on it is time travel.
-    pub(crate) fn asked_for(&self, place: &Place, id: Option<CheckpointId>) {
+    pub(crate) fn asked_for(&self, place: &SaverPlace, id: Option<CheckpointId>) {
         if let Some(ids) = self.caches.lock().handed_out.get_mut(place) {
             ids.retain(|other| *other != id);
         }
     }
 
-    pub(crate) fn was_handed_out(&self, place: &Place, id: Option<CheckpointId>) -> bool {
+    pub(crate) fn was_handed_out(&self, place: &SaverPlace, id: Option<CheckpointId>) -> bool {
         self.caches.lock().handed_out.get(place).is_some_and(|ids| ids.contains(&id))
     }
 
@@ -257,7 +255,7 @@ impl Inner {
     }
 
     /// Takes the buffered writes of a checkpoint.
-    pub(crate) fn take_writes(&self, place: &Place, checkpoint: &str) -> Vec<TaskWrites> {
+    pub(crate) fn take_writes(&self, place: &SaverPlace, checkpoint: &str) -> Vec<TaskWrites> {
         let mut buffer = self.buffer.lock();
         let Some(writes) = buffer.writes.get_mut(&place.thread) else { return Vec::new() };
         let is_of =
@@ -310,7 +308,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for SaverInner {
     fn drop(&mut self) {
         self.signal.told.lock().is_closed = true;
         self.signal.changed.notify_all();
@@ -320,7 +318,7 @@ impl Drop for Inner {
 }
 
 /// The body of the thread that stores buffered writes once they have waited.
-fn flush_late(saver: &Weak<Inner>, signal: &Signal) {
+fn flush_late(saver: &Weak<SaverInner>, signal: &FlushSignal) {
     loop {
         let mut told = signal.told.lock();
         while !told.has_writes && !told.is_closed {

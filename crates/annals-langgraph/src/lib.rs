@@ -3,8 +3,8 @@
 //! | type | meaning |
 //! | --- | --- |
 //! | [`Saver`] | the operations of `BaseCheckpointSaver` on a store |
-//! | [`Config`], [`NewCheckpoint`], [`Tuple`] | the place of a checkpoint, a checkpoint to be stored, a stored one |
-//! | [`Typed`], [`NewValue`], [`NewItem`], [`StoredValue`] | values as LangGraph's serializer gives them |
+//! | [`Config`], [`SaverCheckpoint`], [`Tuple`] | the place of a checkpoint, a checkpoint to be stored, a stored one |
+//! | [`Typed`], [`NewValue`], [`SaverItem`], [`StoredValue`] | values as LangGraph's serializer gives them |
 //! | [`PutHandle`] | a put that was submitted and not awaited |
 //! | [`ListQuery`], [`Listing`], [`DeltaHistory`] | listings, and the writes of delta channels |
 //!
@@ -15,7 +15,7 @@
 //! # Recipe: a turn of a chat
 //! ```
 //! use annals::store::Store;
-//! use annals_langgraph::{Config, NewCheckpoint, NewItem, NewValue, OnConflict, Saver, StoredValue, Typed};
+//! use annals_langgraph::{Config, SaverCheckpoint, SaverItem, NewValue, LostRace, Saver, StoredValue, Typed};
 //!
 //! # fn main() -> Result<(), annals_langgraph::SaverError> {
 //! let saver = Saver::new(Store::memory());
@@ -23,17 +23,17 @@
 //! let text = |text: &str| Typed::msgpack([&[0xa0 + text.len() as u8], text.as_bytes()].concat());
 //!
 //! let version = saver.next_version(None);
-//! let mut first = NewCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+//! let mut first = SaverCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
 //! first.versions = vec![("lines".into(), version.clone())];
-//! first.values = vec![("lines".into(), NewValue::Items(vec![NewItem::New(text("hi"))]))];
-//! let first = saver.put(&chat, first, OnConflict::Refuse)?;
+//! first.values = vec![("lines".into(), NewValue::Items(vec![SaverItem::New(text("hi"))]))];
+//! let first = saver.put(&chat, first, LostRace::Refuse)?;
 //!
 //! saver.put_writes(&first, "task", "~__pregel_pull, model", vec![("lines".into(), text("hello"))])?;
 //!
-//! let mut second = NewCheckpoint::new("1f000000-0000-6001-8000-000000000002", "2026-01-01T00:00:02+00:00");
+//! let mut second = SaverCheckpoint::new("1f000000-0000-6001-8000-000000000002", "2026-01-01T00:00:02+00:00");
 //! second.versions = vec![("lines".into(), saver.next_version(Some(&version)))];
-//! second.values = vec![("lines".into(), NewValue::Items(vec![NewItem::Same(0), NewItem::New(text("hello"))]))];
-//! saver.put(&first, second, OnConflict::Refuse)?;
+//! second.values = vec![("lines".into(), NewValue::Items(vec![SaverItem::Same(0), SaverItem::New(text("hello"))]))];
+//! saver.put(&first, second, LostRace::Refuse)?;
 //!
 //! let tuple = saver.tuple(&chat)?.expect("it was put");
 //! assert_eq!(tuple.parent, Some(first.clone()));
@@ -48,6 +48,7 @@ mod blob;
 mod change;
 mod error;
 mod inner;
+mod limits;
 mod list;
 mod listing;
 mod maintain;
@@ -65,7 +66,7 @@ mod writes;
 pub use error::{Result, SaverError};
 pub use listing::Listing;
 pub use model::{
-    Config, DeltaHistory, ListQuery, MSGPACK, NewCheckpoint, NewItem, NewValue, OnConflict, PendingWrite,
-    PruneStrategy, Reread, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version,
+    Config, DeltaHistory, ListQuery, LostRace, MSGPACK, NewValue, PruneStrategy, Reread, SaverCheckpoint, SaverItem,
+    SaverVersion, SaverWrite, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels,
 };
 pub use saver::{PutHandle, Saver};

@@ -9,7 +9,7 @@ use crate::typed::Digest;
 
 /// An item of a stored list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct ListSlot {
     pub(crate) position: u64,
     pub(crate) digest: Digest,
 }
@@ -42,7 +42,7 @@ pub(crate) enum SlotOp {
 pub(crate) const POSITION_END: u64 = i64::MAX.cast_unsigned();
 
 /// Compares a list with its predecessor, item by item.
-pub(crate) fn matched(old: &[Slot], new: &[Digest]) -> Vec<Wanted> {
+pub(crate) fn matched(old: &[ListSlot], new: &[Digest]) -> Vec<Wanted> {
     let same_start = old.iter().zip(new).take_while(|(slot, digest)| slot.digest == **digest).count();
     let rest = old.len().min(new.len()) - same_start;
     let same_end =
@@ -68,7 +68,7 @@ pub(crate) fn matched(old: &[Slot], new: &[Digest]) -> Vec<Wanted> {
 }
 
 /// Returns the operations that make a list of another, and the slots after them. The indexes of old items ascend.
-pub(crate) fn change(old: &[Slot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<Slot>) {
+pub(crate) fn change(old: &[ListSlot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<ListSlot>) {
     let (mut ops, mut slots) = (Vec::new(), Vec::with_capacity(wanted.len()));
     let (mut at, mut next_old) = (0, 0);
     while at < wanted.len() || next_old < old.len() {
@@ -82,7 +82,7 @@ pub(crate) fn change(old: &[Slot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<Slot>
         let free = &old[next_old..old_end];
         let (count, reused) = (gap_end - at, free.len().min(gap_end - at));
         let after = free[..reused].last().or(old[..next_old].last()).map_or(0, |slot| slot.position + 1);
-        let fresh = slots.last().map_or(0, |slot: &Slot| slot.position + 1).max(after);
+        let fresh = slots.last().map_or(0, |slot: &ListSlot| slot.position + 1).max(after);
         let room = old.get(old_end).map_or(POSITION_END, |slot| slot.position) - fresh;
         if ((count - reused) as u64) > room {
             rewrite(old, &wanted[at..], (at, next_old), &mut ops, &mut slots);
@@ -105,35 +105,42 @@ pub(crate) fn change(old: &[Slot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<Slot>
 
 /// Deletes the old items from `next_old` on, and puts all that follow behind them: there is no room between two items.
 fn rewrite(
-    old: &[Slot],
+    old: &[ListSlot],
     wanted: &[Wanted],
     (at, next_old): (usize, usize),
     ops: &mut Vec<SlotOp>,
-    slots: &mut Vec<Slot>,
+    slots: &mut Vec<ListSlot>,
 ) {
     delete(&old[next_old..], ops);
     let first = old.last().map_or(0, |slot| slot.position + 1);
-    for index in 0..wanted.len() {
-        let digest = match wanted[index] {
+    for (index, item) in wanted.iter().enumerate() {
+        let digest = match *item {
             Wanted::Old(old_index) => old[old_index].digest,
             Wanted::New(digest) => digest,
         };
         let position = first + index as u64;
         ops.push(SlotOp::Put { position, index: at + index });
-        slots.push(Slot { position, digest });
+        slots.push(ListSlot { position, digest });
     }
 }
 
-fn put(index: usize, position: u64, wanted: &[Wanted], old: &[Slot], ops: &mut Vec<SlotOp>, slots: &mut Vec<Slot>) {
+fn put(
+    index: usize,
+    position: u64,
+    wanted: &[Wanted],
+    old: &[ListSlot],
+    ops: &mut Vec<SlotOp>,
+    slots: &mut Vec<ListSlot>,
+) {
     let digest = match wanted[index] {
         Wanted::Old(old_index) => old[old_index].digest,
         Wanted::New(digest) => digest,
     };
     ops.push(SlotOp::Put { position, index });
-    slots.push(Slot { position, digest });
+    slots.push(ListSlot { position, digest });
 }
 
-fn delete(slots: &[Slot], ops: &mut Vec<SlotOp>) {
+fn delete(slots: &[ListSlot], ops: &mut Vec<SlotOp>) {
     match slots {
         [] => {}
         [one] => ops.push(SlotOp::Delete { position: one.position }),
@@ -151,7 +158,7 @@ mod tests {
     }
 
     /// Applies the operations as the log does, and returns the list.
-    fn applied(old: &[Slot], ops: &[SlotOp], new: &[u8]) -> Vec<u8> {
+    fn applied(old: &[ListSlot], ops: &[SlotOp], new: &[u8]) -> Vec<u8> {
         let mut list: BTreeMap<u64, u8> = old.iter().map(|slot| (slot.position, slot.digest[0])).collect();
         for op in ops {
             if let SlotOp::DeleteRange { from, end } = op {
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_change_makes_the_new_list_and_keeps_what_stays() {
-        let mut slots: Vec<Slot> = Vec::new();
+        let mut slots: Vec<ListSlot> = Vec::new();
         for (new, puts) in [
             (&[1, 2, 3][..], 3),
             (&[1, 2, 3, 4], 1),

@@ -11,10 +11,10 @@ use annals::store::{CheckpointQuery, CheckpointRecord, CheckpointRef};
 use annals_base::limits::{HISTORY_PAGE_ROWS, PAGE_ROWS_MAX};
 use annals_base::{CheckpointId, Map, Namespace, ThreadId, Value};
 
-use crate::aside::{Aside, Index};
-use crate::inner::Found;
+use crate::aside::{Aside, AsideIndex};
+use crate::inner::FoundPlace;
 use crate::notes::{Notes, plain_id};
-use crate::place::{Place, is_aside, thread_id, thread_text};
+use crate::place::{SaverPlace, is_aside, thread_id, thread_text};
 use crate::state::load;
 use crate::{Config, ListQuery, Result, Saver, Tuple};
 
@@ -33,7 +33,7 @@ pub struct Listing {
 #[derive(Debug)]
 struct ThreadSource {
     thread: ThreadId,
-    index: Arc<Index>,
+    index: Arc<AsideIndex>,
     namespace: Option<Namespace>,
     before: Option<CheckpointId>,
     page: VecDeque<CheckpointRecord>,
@@ -67,7 +67,7 @@ impl Saver {
         };
         let mut sources = Vec::new();
         for thread in threads {
-            let place = Place::new(&thread_text(&thread), query.namespace.as_deref().unwrap_or_default())?;
+            let place = SaverPlace::new(&thread_text(&thread), query.namespace.as_deref().unwrap_or_default())?;
             inner.catch_up(&place)?;
             let index = inner.index(&thread)?;
             let is_wanted = |namespace: &str, id: &str| {
@@ -176,11 +176,11 @@ impl Listing {
             return Ok(record.map(|record| Candidate { namespace, id, at: record.point }));
         }
         source.aside.pop();
-        let place = Place { thread: source.thread.clone(), namespace: Namespace::new(&namespace)? };
+        let place = SaverPlace { thread: source.thread.clone(), namespace: Namespace::new(&namespace)? };
         let index = Arc::clone(&source.index);
         match self.saver.inner().find(&place, &index, &id)? {
-            Found::At(at) => Ok(Some(Candidate { namespace, id, at })),
-            Found::Nowhere | Found::Deleted => self.candidate(),
+            FoundPlace::At(at) => Ok(Some(Candidate { namespace, id, at })),
+            FoundPlace::Nowhere | FoundPlace::Deleted => self.candidate(),
         }
     }
 
@@ -222,7 +222,7 @@ impl Listing {
     /// Notes a namespace without a checkpoint before some id as asked for: a put without a parent goes back to there.
     fn note_empty(&self) -> Result<()> {
         if let (Some(thread), Some(namespace)) = (&self.query.thread, &self.query.namespace) {
-            self.saver.inner().asked_for(&Place::new(thread, namespace)?, None);
+            self.saver.inner().asked_for(&SaverPlace::new(thread, namespace)?, None);
         }
         Ok(())
     }

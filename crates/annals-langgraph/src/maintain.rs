@@ -10,9 +10,9 @@ use annals_base::ThreadId;
 use annals_base::limits::{PAGE_ROWS_MAX, UPDATE_ATTEMPTS_MAX};
 
 use crate::aside::Aside;
-use crate::inner::Found;
+use crate::inner::FoundPlace;
 use crate::notes::Notes;
-use crate::place::{Place, is_aside, thread_id, thread_text};
+use crate::place::{SaverPlace, is_aside, thread_id, thread_text};
 use crate::{PruneStrategy, Result, Saver, SaverError};
 
 /// The metadata of threads with delta channels.
@@ -77,8 +77,8 @@ impl Saver {
         Ok(())
     }
 
-    /// Prunes threads. Unknown ones are passed over. The parent of a checkpoint that [`PruneStrategy::KeepLatest`] keeps
-    /// is gone from its tuple.
+    /// Prunes threads. Unknown ones are passed over. The parent of a checkpoint that [`PruneStrategy::KeepLatest`]
+    /// keeps is gone from its tuple.
     ///
     /// # Errors
     /// [`SaverError::Unsupported`] for [`PruneStrategy::KeepLatest`] if a thread has delta channels, whose histories
@@ -145,8 +145,8 @@ impl Saver {
             }
         }
         for (namespace, id) in index.stored() {
-            let place = Place { thread: thread.clone(), namespace: annals_base::Namespace::new(namespace)? };
-            if let Found::At(at) = inner.find(&place, &index, id)?
+            let place = SaverPlace { thread: thread.clone(), namespace: annals_base::Namespace::new(namespace)? };
+            if let FoundPlace::At(at) = inner.find(&place, &index, id)?
                 && let Some(record) = inner.backend().checkpoint(&at)?
             {
                 found.push((namespace.to_owned(), id.to_owned(), record));

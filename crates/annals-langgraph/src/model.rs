@@ -66,7 +66,7 @@ impl Config {
 
 /// The version of a channel.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Version {
+pub enum SaverVersion {
     /// A number, as `BaseCheckpointSaver.get_next_version` counts.
     Integer(i64),
     /// A text, as savers count: 32 digits, a point and a suffix.
@@ -88,12 +88,12 @@ pub enum UpdatedChannels {
 }
 
 /// What a node has seen: each channel with its version (`versions_seen`).
-pub type SeenVersions = Vec<(String, Version)>;
+pub type SeenVersions = Vec<(String, SaverVersion)>;
 
 /// A checkpoint to be stored.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct NewCheckpoint {
+pub struct SaverCheckpoint {
     /// `id`.
     pub id: String,
     /// `v`; `None` if the checkpoint has no such member.
@@ -101,7 +101,7 @@ pub struct NewCheckpoint {
     /// `ts`; `None` if the checkpoint has no such member.
     pub ts: Option<String>,
     /// `channel_versions`.
-    pub versions: Vec<(String, Version)>,
+    pub versions: Vec<(String, SaverVersion)>,
     /// `versions_seen`, by node.
     pub seen: Vec<(String, SeenVersions)>,
     /// `updated_channels`.
@@ -114,7 +114,7 @@ pub struct NewCheckpoint {
     pub metadata: Map,
 }
 
-/// The value of a channel in a [`NewCheckpoint`].
+/// The value of a channel in a [`SaverCheckpoint`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewValue {
     /// The value is that of the parent.
@@ -122,19 +122,19 @@ pub enum NewValue {
     /// A value. If it is a `msgpack` array, its items are compared with those of the parent.
     Typed(Typed),
     /// A list, item by item.
-    Items(Vec<NewItem>),
+    Items(Vec<SaverItem>),
 }
 
-/// An item of a list in a [`NewCheckpoint`].
+/// An item of a list in a [`SaverCheckpoint`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum NewItem {
+pub enum SaverItem {
     /// The item that stands at this index of the parent's list. Such indexes ascend in a list.
     Same(u32),
     /// An item that the parent's list does not have.
     New(Typed),
 }
 
-impl NewCheckpoint {
+impl SaverCheckpoint {
     /// Starts a checkpoint of format 4 without channels and metadata.
     pub fn new(id: impl Into<String>, ts: impl Into<String>) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl NewCheckpoint {
 
 /// Whether a put may start a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnConflict {
+pub enum LostRace {
     /// A put on a parent that this saver handed out as the newest checkpoint, and that is not the head any more, is
     /// refused with [`SaverError::Conflict`](crate::SaverError::Conflict). A put on a parent that was asked for by its
     /// id is a branch.
@@ -174,7 +174,7 @@ pub struct Tuple {
     /// `ts`, as it was put.
     pub ts: Option<String>,
     /// `channel_versions`, sorted by channel.
-    pub versions: Vec<(String, Version)>,
+    pub versions: Vec<(String, SaverVersion)>,
     /// `versions_seen`, sorted by node, and of each by channel.
     pub seen: Vec<(String, SeenVersions)>,
     /// `updated_channels`, as it was put.
@@ -188,7 +188,7 @@ pub struct Tuple {
     /// The parent, which need not be stored.
     pub parent: Option<Config>,
     /// `pending_writes`, in the order of path, task and index.
-    pub writes: Vec<PendingWrite>,
+    pub writes: Vec<SaverWrite>,
 }
 
 /// The result of [`Saver::reread`](crate::Saver::reread).
@@ -197,7 +197,7 @@ pub enum Reread {
     /// There is no such checkpoint.
     Absent,
     /// It is the known one; its pending writes.
-    Known(Vec<PendingWrite>),
+    Known(Vec<SaverWrite>),
     /// It is another one.
     Other(Box<Tuple>),
 }
@@ -214,7 +214,7 @@ pub enum StoredValue {
 /// A write of a task of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct PendingWrite {
+pub struct SaverWrite {
     /// The task.
     pub task: String,
     /// The path of the task.
@@ -227,7 +227,7 @@ pub struct PendingWrite {
     pub value: Typed,
 }
 
-impl PendingWrite {
+impl SaverWrite {
     /// Makes a write of a task.
     pub fn new(
         task: impl Into<String>,
@@ -283,7 +283,7 @@ pub struct DeltaHistory {
     /// The channel.
     pub channel: String,
     /// The writes of the ancestors, the oldest first.
-    pub writes: Vec<PendingWrite>,
+    pub writes: Vec<SaverWrite>,
     /// The value of the nearest ancestor that has one.
     pub seed: Option<StoredValue>,
 }

@@ -36,7 +36,7 @@ pub(crate) struct Notes {
 
 /// The columns of a record that notes fill.
 #[derive(Debug)]
-pub(crate) struct Columns {
+pub(crate) struct RecordColumns {
     pub(crate) step: i64,
     pub(crate) source: Source,
     pub(crate) created_at: Timestamp,
@@ -53,7 +53,7 @@ impl Notes {
         stored_parent: Option<&str>,
         updated: &[String],
         fallback: Timestamp,
-    ) -> Result<Columns> {
+    ) -> Result<RecordColumns> {
         let mut member = serde_json::Map::new();
         if self.v != Some(FORMAT) {
             member.insert("v".into(), json!(self.v));
@@ -82,9 +82,15 @@ impl Notes {
     }
 
     /// Returns the columns of the metadata.
-    fn with_metadata(&self, created_at: Timestamp, mut member: serde_json::Map<String, Json>) -> Result<Columns> {
-        let mut columns =
-            Columns { step: 0, source: Source::Update, created_at, run: None, parents: Vec::new(), metadata: None };
+    fn with_metadata(&self, created_at: Timestamp, mut member: serde_json::Map<String, Json>) -> Result<RecordColumns> {
+        let mut columns = RecordColumns {
+            step: 0,
+            source: Source::Update,
+            created_at,
+            run: None,
+            parents: Vec::new(),
+            metadata: None,
+        };
         let mut rest = self.metadata.clone();
         if let Some(Value::Int(step)) = rest.get("step")
             && step.unsigned_abs() < 1 << 53

@@ -16,20 +16,22 @@ use crate::{Result, SaverError};
 pub(crate) const ASIDE: &str = "langgraph:odd";
 /// How the ids of threads begin whose text the log does not admit.
 const THREAD: &str = "langgraph:thread:";
-/// The character before the id of a task in a stored path. At its beginning, the length of the path, the path and the id
-/// follow; else the 16 bytes of the id.
+/// The character before the id of a task in a stored path. At its beginning, the length of the path, the path and the
+/// id follow; else the 16 bytes of the id.
 const TASK: char = '\u{1}';
+/// The character before the messages that were written without an id, each by the index of its write and its number.
+const ANONYMOUS: char = '\u{2}';
 /// How the paths of the tasks of nodes begin.
 const PULL: &str = "~__pregel_pull, ";
 
 /// A namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct SaverPlace {
     pub(crate) thread: ThreadId,
     pub(crate) namespace: Namespace,
 }
 
-impl Place {
+impl SaverPlace {
     pub(crate) fn new(thread: &str, namespace: &str) -> Result<Self> {
         if is_aside(namespace) {
             let reason = format!("{namespace:?} is reserved for this saver");
@@ -81,8 +83,8 @@ pub(crate) fn thread_text(thread: &ThreadId) -> String {
 
 /// The tasks of a checkpoint whose writes are stored.
 ///
-/// LangGraph makes the id of a task anew for each checkpoint, and the log names each id that it sees. So the writes of a
-/// node are stored under an id made of its path, which the log names once, and the path says the id of the task.
+/// LangGraph makes the id of a task anew for each checkpoint, and the log names each id that it sees. So the writes
+/// of a node are stored under an id made of its path, which the log names once, and the path says the id of the task.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     ids: HashMap<String, TaskId>,
@@ -100,7 +102,8 @@ impl Tasks {
     /// Returns the id under which writes of a task are stored, and their path.
     pub(crate) fn place(&mut self, task: &str, path: &str) -> (TaskId, String) {
         let plain = task.parse().ok().filter(|id: &TaskId| id.to_string() == task);
-        let is_of_node = plain.is_some() && path.starts_with(PULL) && !path.contains(TASK);
+        let is_plain = !path.contains([TASK, ANONYMOUS]);
+        let is_of_node = plain.is_some() && path.starts_with(PULL) && is_plain;
         let mut id = *self.ids.entry(task.to_owned()).or_insert_with(|| match plain {
             Some(plain) if !is_of_node => plain,
             _ => hashed(if is_of_node { path } else { task }),
@@ -112,13 +115,42 @@ impl Tasks {
         }
         self.texts.entry(id).or_insert_with(|| task.to_owned());
         let stored = match plain {
-            Some(plain) if plain == id && !path.contains(TASK) => path.to_owned(),
-            Some(plain) if !path.contains(TASK) => {
+            Some(plain) if plain == id && is_plain => path.to_owned(),
+            Some(plain) if is_plain && !path.is_empty() => {
                 format!("{path}{TASK}{}", BASE64_NOPAD.encode(plain.as_bytes()))
             }
             _ => format!("{TASK}{}:{path}{task}", path.len()),
         };
         (id, stored)
+    }
+}
+
+/// Adds to a stored path which messages were written without an id, by index and number. `None` if it has no place for
+/// them.
+pub(crate) fn with_anonymous(path: &str, parts: &[(i32, u32)]) -> Option<String> {
+    if path.starts_with(TASK) {
+        return None;
+    }
+    let parts: Vec<String> = parts.iter().map(|(index, part)| format!("{index}.{part}")).collect();
+    Some(format!("{path}{ANONYMOUS}{}", parts.join(",")))
+}
+
+/// Returns whether a stored path can say which messages were written without an id.
+pub(crate) fn admits_anonymous(path: &str) -> bool {
+    !path.starts_with(TASK)
+}
+
+/// Splits a stored path from the messages that were written without an id.
+pub(crate) fn split_anonymous(path: &str) -> (&str, Vec<(i32, u32)>) {
+    match path.split_once(ANONYMOUS).filter(|_| admits_anonymous(path)) {
+        Some((path, parts)) => {
+            let part = |part: &str| {
+                let (index, part) = part.split_once('.')?;
+                Some((index.parse().ok()?, part.parse().ok()?))
+            };
+            (path, parts.split(',').filter_map(part).collect())
+        }
+        None => (path, Vec::new()),
     }
 }
 
@@ -131,6 +163,7 @@ fn hashed(text: &str) -> TaskId {
 
 /// Returns the text and the path of a task.
 pub(crate) fn task_text(id: TaskId, path: &str) -> (String, String) {
+    let (path, _) = split_anonymous(path);
     let parts = || {
         let (before, after) = path.split_once(TASK)?;
         if !before.is_empty() {
@@ -188,7 +221,8 @@ mod tests {
 
         let mut later = Tasks::default();
         later.add(id, &stored);
-        assert_eq!(later.place(one, "").0, id);
+        let (same, stored) = later.place(one, "");
+        assert_eq!((same, task_text(id, &stored)), (id, (one.to_owned(), String::new())));
         assert_eq!(later.place(two, "~__pregel_pull, node").0.to_string(), two);
     }
 
@@ -199,13 +233,17 @@ mod tests {
         }
         let uuid = "00000384-0001-4000-8000-00000000189c";
         for task in ["", "task", "a\u{1}", uuid, &uuid.to_uppercase()] {
-            for path in ["", "~__pregel_pull, node", "\u{1}3:x", "~__pregel_pull, \u{1}"] {
+            for path in ["", "~__pregel_pull, node", "\u{1}3:x", "~__pregel_pull, \u{1}", "\u{2}"] {
                 let (id, stored) = Tasks::default().place(task, path);
                 assert_eq!(task_text(id, &stored), (task.to_owned(), path.to_owned()), "{stored:?}");
+                if let Some(marked) = with_anonymous(&stored, &[(0, 1), (3, 0)]) {
+                    assert_eq!(split_anonymous(&marked), (&*stored, vec![(0, 1), (3, 0)]));
+                    assert_eq!(task_text(id, &marked), (task.to_owned(), path.to_owned()));
+                }
             }
         }
         assert!(thread_id(&"ü".repeat(600)).is_err(), "its escaped text is too long");
         assert!(aside_of("", &"x".repeat(5_000)).is_err());
-        assert!(Place::new("t", "langgraph:odd:1").is_err() && Place::new("t", "langgraph:oddly").is_ok());
+        assert!(SaverPlace::new("t", "langgraph:odd:1").is_err() && SaverPlace::new("t", "langgraph:oddly").is_ok());
     }
 }

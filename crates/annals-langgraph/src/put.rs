@@ -13,41 +13,43 @@ use annals::store::{
 use annals_base::limits::UPDATE_ATTEMPTS_MAX;
 use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp};
 
-use crate::aside::{Aside, Index};
-use crate::change::{Difference, difference};
-use crate::inner::{Found, Inner};
-use crate::notes::{Columns, Notes, plain_id};
-use crate::place::{Place, aside_of};
-use crate::state::{Loaded, State, load};
-use crate::writes::{TaskWrites, moved, writes_of, written};
-use crate::{Config, NewCheckpoint, OnConflict, Result, SaverError};
+use crate::aside::{Aside, AsideIndex};
+use crate::change::{Difference, WrittenValues, difference};
+use crate::inner::{FoundPlace, SaverInner};
+use crate::notes::{Notes, RecordColumns, plain_id};
+use crate::place::{SaverPlace, aside_of};
+use crate::state::{DigestState, LoadedCheckpoint, load};
+use crate::writes::{TaskWrites, are_missing, moved, name, writes_of, written};
+use crate::{Config, LostRace, Result, SaverCheckpoint, SaverError};
 
 /// A put, with what it builds on.
-struct Put<'a> {
-    inner: &'a Inner,
-    place: Place,
-    index: Arc<Index>,
-    new: &'a NewCheckpoint,
+struct PutDraft<'a> {
+    inner: &'a SaverInner,
+    place: SaverPlace,
+    index: Arc<AsideIndex>,
+    new: &'a SaverCheckpoint,
     parent_id: Option<&'a str>,
     /// The parent, if it is stored.
     base: Option<CheckpointRef>,
-    state: Arc<State>,
+    state: Arc<DigestState>,
     /// The buffered writes of the parent; they go back into the buffer unless the put takes them along.
     buffered: Vec<TaskWrites>,
     /// The buffered writes of the checkpoint itself.
     early: Vec<TaskWrites>,
+    /// Whether values may be stored as references to writes of the parent.
+    refers: bool,
 }
 
 /// The outcome of one attempt.
-enum Attempt {
-    Stored,
-    /// With the buffered writes that it took along.
+enum PutAttempt {
+    /// With the buffered writes that it took along, as a submitted one.
+    Stored(Vec<TaskWrites>),
     Submitted(CommitHandle, Vec<TaskWrites>),
     /// Another writer was faster.
     Again,
 }
 
-impl Drop for Put<'_> {
+impl Drop for PutDraft<'_> {
     fn drop(&mut self) {
         let mut writes = std::mem::take(&mut self.buffered);
         writes.append(&mut self.early);
@@ -55,39 +57,58 @@ impl Drop for Put<'_> {
     }
 }
 
-impl Inner {
+impl SaverInner {
     /// Stores a checkpoint, or submits it. Returns the handle of the commit, with the buffered writes that go along.
     pub(crate) fn put(
         &self,
         parent: &Config,
-        new: &NewCheckpoint,
-        on_conflict: OnConflict,
+        new: &SaverCheckpoint,
+        on_conflict: LostRace,
         waits: bool,
     ) -> Result<(CommitHandle, Vec<TaskWrites>)> {
+        let mut refers = true;
         for _ in 0..UPDATE_ATTEMPTS_MAX {
-            let put = self.begin(parent, new, on_conflict)?;
-            match put.run(waits)? {
-                Attempt::Stored => return Ok((CommitHandle::settled(Ok(())), Vec::new())),
-                Attempt::Submitted(handle, writes) => return Ok((handle, writes)),
-                Attempt::Again => {}
+            let put = self.begin(parent, new, on_conflict, refers)?;
+            let (thread, is_cached) = (put.place.thread.clone(), self.has_states(&put.place.thread));
+            match put.run(waits) {
+                Ok(PutAttempt::Stored(writes)) => {
+                    if refers && self.were_overtaken(parent, &writes)? {
+                        refers = false;
+                        continue;
+                    }
+                    return Ok((CommitHandle::settled(Ok(())), Vec::new()));
+                }
+                Ok(PutAttempt::Submitted(handle, writes)) => return Ok((handle, writes)),
+                Ok(PutAttempt::Again) => {}
+                // Another program has deleted or pruned the parent.
+                Err(SaverError::Store(
+                    StoreError::Invalid { field: "checkpoint.parent", .. } | StoreError::CheckpointPruned { .. },
+                )) if is_cached => self.forget(&thread),
+                Err(error) => return Err(error),
             }
         }
         Err(StoreError::Busy { waited_ms: 0, holder: None }.into())
     }
 
-    fn begin<'a>(&'a self, parent: &'a Config, new: &'a NewCheckpoint, on_conflict: OnConflict) -> Result<Put<'a>> {
+    fn begin<'a>(
+        &'a self,
+        parent: &'a Config,
+        new: &'a SaverCheckpoint,
+        on_conflict: LostRace,
+        refers: bool,
+    ) -> Result<PutDraft<'a>> {
         if new.id.is_empty() {
             return Err(SaverError::invalid("checkpoint_id", "it is empty"));
         }
-        let place = Place::new(&parent.thread, &parent.namespace)?;
+        let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
         let index = self.index(&place.thread)?;
         let parent_id = parent.checkpoint();
         let base = match parent_id.map(|id| self.find(&place, &index, id)).transpose()? {
-            Some(Found::At(at)) => Some(at),
+            Some(FoundPlace::At(at)) => Some(at),
             _ => None,
         };
-        if on_conflict == OnConflict::Refuse {
-            self.verify_head(parent, &place, base.as_ref())?;
+        if on_conflict == LostRace::Refuse {
+            self.verify_head(parent, &place, base.as_ref(), plain_id(&new.id))?;
         }
         let state = match &base {
             Some(at) => self.state(at)?.unwrap_or_default(),
@@ -100,18 +121,37 @@ impl Inner {
             _ => Vec::new(),
         };
         let early = self.take_writes(&place, &new.id);
-        Ok(Put { inner: self, place, index, new, parent_id, base, state, buffered, early })
+        Ok(PutDraft { inner: self, place, index, new, parent_id, base, state, buffered, early, refers })
+    }
+
+    /// Returns whether another process has stored other writes of a task, between the comparison of a put with the
+    /// writes that were stored and its commit: the put refers to the wrong values then, and is repeated without
+    /// references. LangGraph runs a task twice at a time only if two processes resume one thread.
+    pub(crate) fn were_overtaken(&self, parent: &Config, taken: &[TaskWrites]) -> Result<bool> {
+        let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
+        let Some(id) = parent.checkpoint().filter(|_| !taken.is_empty()) else { return Ok(false) };
+        match self.find(&place, &*self.index(&place.thread)?, id)? {
+            FoundPlace::At(at) => are_missing(taken, id, self.backend().writes(&at)?),
+            FoundPlace::Nowhere | FoundPlace::Deleted => Ok(false),
+        }
     }
 
     /// Refuses a put on a checkpoint that was handed out as the newest, if it is not the head any more.
-    fn verify_head(&self, parent: &Config, place: &Place, base: Option<&CheckpointRef>) -> Result<()> {
+    fn verify_head(
+        &self,
+        parent: &Config,
+        place: &SaverPlace,
+        base: Option<&CheckpointRef>,
+        new: Option<CheckpointId>,
+    ) -> Result<()> {
         let id = base.map(|at| at.checkpoint);
         let is_of_log = base.is_none_or(|at| at.namespace == place.namespace);
         if !is_of_log || parent.checkpoint().is_some() && id.is_none() || !self.was_handed_out(place, id) {
             return Ok(());
         }
         match self.head(place)? {
-            Some(head) if Some(head) != id => Err(SaverError::Conflict {
+            // The put itself may have been stored before.
+            Some(head) if Some(head) != id && Some(head) != new => Err(SaverError::Conflict {
                 thread: parent.thread.clone(),
                 namespace: parent.namespace.clone(),
                 parent: id.map_or_else(|| "none".into(), |id| id.to_string()),
@@ -122,8 +162,8 @@ impl Inner {
     }
 }
 
-impl Put<'_> {
-    fn run(mut self, waits: bool) -> Result<Attempt> {
+impl PutDraft<'_> {
+    fn run(mut self, waits: bool) -> Result<PutAttempt> {
         let own = self.index.find(self.place.namespace.as_str(), &self.new.id);
         let is_above = |id: &CheckpointId| match &self.base {
             Some(at) if at.namespace == self.place.namespace => at.checkpoint < *id,
@@ -140,7 +180,7 @@ impl Put<'_> {
     }
 
     /// Puts the checkpoint into the log under its id.
-    fn in_order(&mut self, id: CheckpointId, own: Aside, waits: bool) -> Result<Attempt> {
+    fn in_order(&mut self, id: CheckpointId, own: Aside, waits: bool) -> Result<PutAttempt> {
         let head = self.inner.head(&self.place)?;
         let is_local = self.base.as_ref().is_some_and(|at| at.namespace == self.place.namespace);
         let (difference, writes) = self.difference()?;
@@ -173,20 +213,20 @@ impl Put<'_> {
         }
         let at = self.place.at(id);
         let attempt = self.commit(batches, &at, waits)?;
-        if !matches!(attempt, Attempt::Again) {
+        if !matches!(attempt, PutAttempt::Again) {
             self.inner.remember(&at, Arc::new(state));
             self.inner.hand_out(&self.place, Some(id));
         }
-        if let Attempt::Submitted(handle, _) = &attempt {
+        if let PutAttempt::Submitted(handle, _) = &attempt {
             self.inner.submitted(&self.place, id, handle.clone());
         }
         Ok(attempt)
     }
 
     /// Puts the checkpoint into a namespace of its own, unless it is stored as it is.
-    fn aside(&mut self, own: Aside) -> Result<Attempt> {
+    fn aside(&mut self, own: Aside) -> Result<PutAttempt> {
         let existing = match self.inner.find(&self.place, &self.index, &self.new.id)? {
-            Found::At(at) => load(self.inner.backend(), &at)?,
+            FoundPlace::At(at) => load(self.inner.backend(), &at)?,
             _ => None,
         };
         let namespace = aside_of(self.place.namespace.as_str(), &self.new.id)?;
@@ -198,7 +238,7 @@ impl Put<'_> {
         if let Some(existing) = &existing
             && self.is_same(existing, &difference)?
         {
-            return Ok(Attempt::Stored);
+            return Ok(PutAttempt::Stored(Vec::new()));
         }
         let retained = match (&existing, own) {
             (Some(existing), _) => self.inner.backend().writes(&existing.record.point)?,
@@ -231,25 +271,28 @@ impl Put<'_> {
         }
         let at = CheckpointRef::new(self.place.thread.clone(), namespace, id);
         let attempt = self.commit(batches, &at, true)?;
-        if !matches!(attempt, Attempt::Again) {
+        if !matches!(attempt, PutAttempt::Again) {
             self.inner.remember(&at, Arc::new(state));
         }
         Ok(attempt)
     }
 
     /// Commits batches as one, or submits them.
-    fn commit(&mut self, batches: Vec<Batch>, at: &CheckpointRef, waits: bool) -> Result<Attempt> {
-        let Some(batch) = Batch::of_all(batches) else { return Ok(Attempt::Stored) };
+    fn commit(&mut self, batches: Vec<Batch>, at: &CheckpointRef, waits: bool) -> Result<PutAttempt> {
+        let Some(batch) = Batch::of_all(batches) else { return Ok(PutAttempt::Stored(Vec::new())) };
         debug_assert!(batch.parts().any(|part| part.namespace == at.namespace), "the checkpoint is in the batch");
         if waits {
             match self.inner.store.commit(&batch) {
-                Err(StoreError::Conflict { .. }) => return Ok(Attempt::Again),
+                Err(StoreError::Conflict { .. }) => return Ok(PutAttempt::Again),
                 outcome => outcome?,
             }
         }
         let mut taken = std::mem::take(&mut self.buffered);
         taken.append(&mut self.early);
-        Ok(if waits { Attempt::Stored } else { Attempt::Submitted(self.inner.backend().submit(batch), taken) })
+        Ok(match waits {
+            true => PutAttempt::Stored(taken),
+            false => PutAttempt::Submitted(self.inner.backend().submit(batch), taken),
+        })
     }
 
     /// Compares the checkpoint with its parent. Returns the difference, and the buffered writes of the parent.
@@ -266,13 +309,16 @@ impl Put<'_> {
             }
             None => (Vec::new(), Vec::new()),
         };
-        let written = written(&stored, &writes)?;
+        let written = if self.refers { written(&stored, &writes)? } else { WrittenValues::default() };
         let mut values_of = || {
             self.inner.settle(Some(&self.place.thread));
             let loaded = self.base.as_ref().map(|at| load(self.inner.backend(), at)).transpose()?.flatten();
             Ok(loaded.map(|loaded| loaded.values.into_iter().collect()).unwrap_or_else(HashMap::new))
         };
-        Ok((difference(&self.state, self.new, &written, &mut values_of)?, writes))
+        let mut difference = difference(&self.state, self.new, &written, &mut values_of)?;
+        let mut writes = writes;
+        name(&mut writes, std::mem::take(&mut difference.named));
+        Ok((difference, writes))
     }
 
     fn notes(&self, difference: &Difference) -> Notes {
@@ -288,14 +334,14 @@ impl Put<'_> {
     }
 
     /// `id` tells the time of a checkpoint whose `ts` does not.
-    fn columns(&self, difference: &Difference, stored_parent: Option<&str>, id: CheckpointId) -> Result<Columns> {
+    fn columns(&self, difference: &Difference, stored_parent: Option<&str>, id: CheckpointId) -> Result<RecordColumns> {
         let time = plain_id(&self.new.id).unwrap_or(id).ticks() / 10;
         let fallback = Timestamp::from_micros(time.cast_signed() - UUID_EPOCH_MICROS);
         self.notes(difference).columns(stored_parent, &difference.updated, fallback)
     }
 
     /// Returns whether a stored checkpoint is the one to be put.
-    fn is_same(&self, stored: &Loaded, difference: &Difference) -> Result<bool> {
+    fn is_same(&self, stored: &LoadedCheckpoint, difference: &Difference) -> Result<bool> {
         let notes = Notes::read(&stored.record, || stored.updated.clone())?;
         let (new, form) = (self.notes(difference), difference.form);
         Ok(notes.v == new.v
@@ -336,7 +382,7 @@ const UUID_EPOCH_MICROS: i64 = 12_219_292_800_000_000;
 fn checkpoint(
     id: CheckpointId,
     parent: Option<Parent>,
-    columns: Columns,
+    columns: RecordColumns,
     changes: Vec<annals::store::batch::Change>,
     seen: Vec<annals::store::batch::Seen>,
 ) -> LogCheckpoint {
@@ -349,23 +395,23 @@ fn checkpoint(
     checkpoint
 }
 
-impl Inner {
+impl SaverInner {
     /// Stores writes of one checkpoint. If it is not stored, they wait for it in a namespace of its own.
     pub(crate) fn store_writes(&self, thread: &ThreadId, group: &[TaskWrites]) -> Result<()> {
         let Some(first) = group.first() else { return Ok(()) };
-        let place = Place { thread: thread.clone(), namespace: Namespace::new(&first.namespace)? };
+        let place = SaverPlace { thread: thread.clone(), namespace: Namespace::new(&first.namespace)? };
         self.settle(Some(thread));
         for _ in 0..UPDATE_ATTEMPTS_MAX {
             let index = self.index(thread)?;
             let batch = match self.find(&place, &index, &first.checkpoint)? {
-                Found::At(at) => {
+                FoundPlace::At(at) => {
                     let head = self.stored_head(thread, &at.namespace)?;
                     let stored = self.backend().writes(&at)?;
                     let mut batch = Batch::new(thread.clone(), at.namespace, head);
                     batch.writes = writes_of(group, at.checkpoint, &stored);
                     batch
                 }
-                Found::Nowhere | Found::Deleted => self.awaited(&place, &index, &first.checkpoint, group)?,
+                FoundPlace::Nowhere | FoundPlace::Deleted => self.awaited(&place, &index, &first.checkpoint, group)?,
             };
             match self.store.commit(&batch) {
                 Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) => {}
@@ -376,7 +422,7 @@ impl Inner {
     }
 
     /// Returns the batch of writes that come before their checkpoint.
-    fn awaited(&self, place: &Place, index: &Index, id: &str, group: &[TaskWrites]) -> Result<Batch> {
+    fn awaited(&self, place: &SaverPlace, index: &AsideIndex, id: &str, group: &[TaskWrites]) -> Result<Batch> {
         let namespace = aside_of(place.namespace.as_str(), id)?;
         let head = self.stored_head(&place.thread, &namespace)?;
         let is_awaited = index.find(place.namespace.as_str(), id) == Aside::Awaited;

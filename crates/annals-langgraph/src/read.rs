@@ -2,40 +2,77 @@
 //!
 //! *Absent:* listings.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use annals::store::{ChannelValue, CheckpointRef, StoreError};
+use annals::store::{ChannelValue, CheckpointRef, ItemRange, Payload, StoreError, WriteRecord, WriteValue};
+use annals_base::Encoded;
+use annals_base::limits::MAP_POSITION_MIN;
 
-use crate::aside::{Aside, Index};
-use crate::inner::{Found, Inner};
+use crate::aside::{Aside, AsideIndex};
+use crate::inner::{FoundPlace, SaverInner};
 use crate::notes::{Notes, plain_id};
-use crate::place::Place;
-use crate::state::{Loaded, load};
+use crate::place::SaverPlace;
+use crate::state::{LoadedCheckpoint, load};
 use crate::writes::pending;
-use crate::{Config, DeltaHistory, ListQuery, PendingWrite, Reread, Result, Saver, Tuple};
+use crate::{Config, DeltaHistory, ListQuery, Reread, Result, Saver, SaverWrite, StoredValue, Tuple, Typed};
 
 /// The ancestors of which the writes of a channel are still collected.
 struct Collected {
     history: DeltaHistory,
     /// The writes of each ancestor, the nearest first.
-    nearest_first: Vec<Vec<PendingWrite>>,
+    nearest_first: Vec<Vec<SaverWrite>>,
     is_done: bool,
 }
 
-impl Inner {
+impl SaverInner {
     /// Stores what is buffered of a thread and waits for what is submitted, so that a read sees it.
-    pub(crate) fn catch_up(&self, place: &Place) -> Result<()> {
+    pub(crate) fn catch_up(&self, place: &SaverPlace) -> Result<()> {
         self.flush(Some(&place.thread))?;
         self.settle(Some(&place.thread));
         Ok(())
     }
 
+    /// Returns the writes of a checkpoint, with those whole that a graph of annals tells by a stored list.
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>> {
+        let mut records = self.backend().writes(at)?;
+        for record in &mut records {
+            let WriteValue::Delta(delta) = &record.value else { continue };
+            let list = CheckpointRef::new(at.thread.clone(), delta.of.namespace.clone(), delta.of.checkpoint);
+            let mut items: BTreeMap<u64, Payload> = BTreeMap::new();
+            self.backend().items(&list, &delta.of.channel, ItemRange::All, &mut |row| {
+                if !delta.removed.iter().any(|range| range.contains(&row.position)) {
+                    items.insert(row.position, row.payload.to_payload());
+                }
+                Ok(())
+            })?;
+            items.extend(delta.positions.iter().copied().zip(delta.items.iter().cloned()));
+            record.value = WriteValue::Items(items.into_values().collect());
+        }
+        Ok(records)
+    }
+
     /// Makes a tuple of a checkpoint that was read. `place` and `id` are those that LangGraph knows.
-    pub(crate) fn tuple(&self, config: Config, index: &Index, notes: Notes, loaded: Loaded) -> Result<Tuple> {
-        let writes = pending(self.backend().writes(&loaded.record.point)?)?;
+    pub(crate) fn tuple(
+        &self,
+        config: Config,
+        index: &AsideIndex,
+        notes: Notes,
+        loaded: LoadedCheckpoint,
+    ) -> Result<Tuple> {
+        let writes = pending(self.writes(&loaded.record.point)?)?;
         let is_kept = |parent: &String| index.find(&config.namespace, parent) != Aside::Pruned;
         let parent = notes.parent.filter(is_kept).map(|parent| config.at(parent));
-        let Loaded { state, values, .. } = loaded;
+        let LoadedCheckpoint { record, state, mut values, .. } = loaded;
+        for (name, value) in &mut values {
+            let slots = state.channels.get(name).map(|channel| channel.content.slots()).unwrap_or_default();
+            if slots.last().is_some_and(|slot| slot.position >= MAP_POSITION_MIN) {
+                // The map or the text of a graph of annals, whose items are its entries or parts.
+                let thread = self.store.thread(&record.point.thread)?.with_namespace(record.point.namespace.clone());
+                let whole = thread.at(record.point.checkpoint)?.get(name)?.unwrap_or_default();
+                let encoded = Encoded::encode(&whole).map_err(StoreError::from)?;
+                *value = StoredValue::Typed(Typed::msgpack(encoded.bytes));
+            }
+        }
         Ok(Tuple {
             v: notes.v,
             ts: notes.ts,
@@ -52,7 +89,7 @@ impl Inner {
     }
 
     /// Reads a checkpoint that was found.
-    pub(crate) fn read(&self, config: Config, index: &Index, at: &CheckpointRef) -> Result<Option<Tuple>> {
+    pub(crate) fn read(&self, config: Config, index: &AsideIndex, at: &CheckpointRef) -> Result<Option<Tuple>> {
         let Some(loaded) = load(self.backend(), at)? else { return Ok(None) };
         let notes = Notes::read(&loaded.record, || loaded.updated.clone())?;
         self.tuple(config, index, notes, loaded).map(Some)
@@ -61,7 +98,12 @@ impl Inner {
 
 impl Saver {
     /// Returns the place of the newest checkpoint of a namespace, with its id.
-    fn newest(&self, config: &Config, place: &Place, index: &Index) -> Result<Option<(String, CheckpointRef)>> {
+    fn newest(
+        &self,
+        config: &Config,
+        place: &SaverPlace,
+        index: &AsideIndex,
+    ) -> Result<Option<(String, CheckpointRef)>> {
         let inner = self.inner();
         if index.is_empty() {
             let head = inner.stored_head(&place.thread, &place.namespace)?;
@@ -72,14 +114,14 @@ impl Saver {
         self.list(query)?.next_place()
     }
 
-    /// Returns the checkpoint with the id of the config, or the newest one of the namespace if it has none: the one with
-    /// the greatest id, unless an undo or a rewind moved the head. `None` if there is none.
+    /// Returns the checkpoint with the id of the config, or the newest one of the namespace if it has none: the one
+    /// with the greatest id, unless an undo or a rewind moved the head. `None` if there is none.
     ///
     /// # Errors
     /// [`SaverError::Store`](crate::SaverError::Store); an error of earlier writes of the thread.
     pub fn tuple(&self, config: &Config) -> Result<Option<Tuple>> {
         let inner = self.inner();
-        let place = Place::new(&config.thread, &config.namespace)?;
+        let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
         let index = inner.index(&place.thread)?;
         let Some(id) = config.checkpoint() else {
@@ -90,8 +132,8 @@ impl Saver {
         };
         inner.asked_for(&place, plain_id(id));
         match inner.find(&place, &index, id)? {
-            Found::At(at) => inner.read(config.clone(), &index, &at),
-            Found::Nowhere | Found::Deleted => Ok(None),
+            FoundPlace::At(at) => inner.read(config.clone(), &index, &at),
+            FoundPlace::Nowhere | FoundPlace::Deleted => Ok(None),
         }
     }
 
@@ -102,7 +144,7 @@ impl Saver {
     /// As [`Saver::tuple`].
     pub fn reread(&self, config: &Config, known: &str) -> Result<Reread> {
         let inner = self.inner();
-        let place = Place::new(&config.thread, &config.namespace)?;
+        let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
         let index = inner.index(&place.thread)?;
         let found = match config.checkpoint() {
@@ -114,8 +156,8 @@ impl Saver {
             Some(id) => {
                 inner.asked_for(&place, plain_id(id));
                 match inner.find(&place, &index, id)? {
-                    Found::At(at) => Some((id.to_owned(), at)),
-                    Found::Nowhere | Found::Deleted => None,
+                    FoundPlace::At(at) => Some((id.to_owned(), at)),
+                    FoundPlace::Nowhere | FoundPlace::Deleted => None,
                 }
             }
         };
@@ -143,13 +185,13 @@ impl Saver {
             }
         }
         let inner = self.inner();
-        let place = Place::new(&config.thread, &config.namespace)?;
+        let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
         let index = inner.index(&place.thread)?;
         let target = match config.checkpoint() {
             Some(id) => match inner.find(&place, &index, id)? {
-                Found::At(at) => Some((id.to_owned(), at)),
-                Found::Nowhere | Found::Deleted => None,
+                FoundPlace::At(at) => Some((id.to_owned(), at)),
+                FoundPlace::Nowhere | FoundPlace::Deleted => None,
             },
             None => self.newest(config, &place, &index)?,
         };
@@ -162,7 +204,7 @@ impl Saver {
             if collected.iter().all(|channel| channel.is_done) {
                 break;
             }
-            let Found::At(at) = inner.find(&place, &index, &id)? else { break };
+            let FoundPlace::At(at) = inner.find(&place, &index, &id)? else { break };
             self.collect(&at, &mut collected)?;
             next = self.parent_of(&at)?;
         }
@@ -184,7 +226,7 @@ impl Saver {
     /// Adds the writes of an ancestor, and its values.
     fn collect(&self, at: &CheckpointRef, collected: &mut [Collected]) -> Result<()> {
         let backend = self.inner().backend();
-        let writes = pending(backend.writes(at)?)?;
+        let writes = pending(self.inner().writes(at)?)?;
         let state = backend.state(at)?;
         let holds = |channel: &Collected| {
             let record = state.channels.iter().find(|record| *record.channel == *channel.history.channel);
@@ -203,9 +245,8 @@ impl Saver {
                     || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
                 seeds = Some(loaded.ok_or_else(missing)?.values);
             }
-            let values = seeds.iter().flatten();
-            let seed = values.filter(|(name, _)| **name == *channel.history.channel).map(|(_, value)| value.clone());
-            channel.history.seed = seed.last();
+            let seed = seeds.iter().flatten().find(|(name, _)| **name == *channel.history.channel);
+            channel.history.seed = seed.map(|(_, value)| value.clone());
             channel.is_done = true;
         }
         Ok(())

@@ -9,15 +9,15 @@ use std::task::{Context, Poll};
 
 use annals::store::{CommitHandle, Store, StoreError};
 
-use crate::inner::Inner;
-use crate::place::Place;
+use crate::inner::SaverInner;
+use crate::place::SaverPlace;
 use crate::writes::TaskWrites;
-use crate::{Config, NewCheckpoint, OnConflict, PendingWrite, Result, SaverError, Typed, Version, version};
+use crate::{Config, LostRace, Result, SaverCheckpoint, SaverError, SaverVersion, SaverWrite, Typed, version};
 
 /// The operations of LangGraph's `BaseCheckpointSaver` on a store. Cheap to clone; all clones share caches and
 /// buffered writes, which the last one stores when it is dropped.
 #[derive(Clone)]
-pub struct Saver(Arc<Inner>);
+pub struct Saver(Arc<SaverInner>);
 
 /// A put that was submitted. Await it, or wait for it: a put that lost a race is repeated then, or refused.
 #[must_use = "a put that is not waited for may be refused unseen"]
@@ -31,8 +31,8 @@ pub struct PutHandle {
 struct SubmittedPut {
     saver: Saver,
     parent: Config,
-    new: NewCheckpoint,
-    on_conflict: OnConflict,
+    new: SaverCheckpoint,
+    on_conflict: LostRace,
     /// The buffered writes that went along.
     writes: Vec<TaskWrites>,
 }
@@ -40,7 +40,7 @@ struct SubmittedPut {
 impl Saver {
     /// Makes a saver on a store.
     pub fn new(store: Store) -> Self {
-        Self(Arc::new(Inner::new(store)))
+        Self(Arc::new(SaverInner::new(store)))
     }
 
     /// Returns the store.
@@ -48,7 +48,7 @@ impl Saver {
         &self.0.store
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &SaverInner {
         &self.0
     }
 
@@ -59,7 +59,7 @@ impl Saver {
     /// # Errors
     /// [`SaverError::Conflict`] if the parent was handed out as the newest checkpoint and is not the head any more;
     /// [`SaverError::Invalid`]; [`SaverError::Store`].
-    pub fn put(&self, parent: &Config, new: NewCheckpoint, on_conflict: OnConflict) -> Result<Config> {
+    pub fn put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<Config> {
         self.0.put(parent, &new, on_conflict, true)?;
         Ok(parent.at(new.id))
     }
@@ -68,7 +68,7 @@ impl Saver {
     ///
     /// # Errors
     /// As [`Saver::put`]; those of the commit come from the handle.
-    pub fn submit_put(&self, parent: &Config, new: NewCheckpoint, on_conflict: OnConflict) -> Result<PutHandle> {
+    pub fn submit_put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<PutHandle> {
         let (handle, writes) = self.0.put(parent, &new, on_conflict, false)?;
         let config = parent.at(new.id.clone());
         let put = SubmittedPut { saver: self.clone(), parent: parent.clone(), new, on_conflict, writes };
@@ -96,9 +96,9 @@ impl Saver {
     ///
     /// # Errors
     /// As [`Saver::put_writes`].
-    pub fn put_indexed_writes(&self, config: &Config, writes: Vec<PendingWrite>) -> Result<()> {
+    pub fn put_indexed_writes(&self, config: &Config, writes: Vec<SaverWrite>) -> Result<()> {
         let (place, checkpoint) = place_of_writes(config)?;
-        for PendingWrite { task, path, index, channel, value } in writes {
+        for SaverWrite { task, path, index, channel, value } in writes {
             let write = TaskWrites::indexed(&config.namespace, checkpoint, &task, &path, [(index, channel, value)])?;
             self.0.buffer(place.thread.clone(), write)?;
         }
@@ -118,20 +118,20 @@ impl Saver {
     /// # Example
     /// ```
     /// use annals::store::Store;
-    /// use annals_langgraph::{Saver, Version};
+    /// use annals_langgraph::{Saver, SaverVersion};
     ///
     /// let saver = Saver::new(Store::memory());
     /// let first = saver.next_version(None);
-    /// assert_eq!(first, Version::Text("00000000000000000000000000000001.0".into()));
-    /// assert_eq!(saver.next_version(Some(&first)), saver.next_version(Some(&Version::Integer(1))));
+    /// assert_eq!(first, SaverVersion::Text("00000000000000000000000000000001.0".into()));
+    /// assert_eq!(saver.next_version(Some(&first)), saver.next_version(Some(&SaverVersion::Integer(1))));
     /// ```
-    pub fn next_version(&self, current: Option<&Version>) -> Version {
+    pub fn next_version(&self, current: Option<&SaverVersion>) -> SaverVersion {
         version::next(current)
     }
 }
 
-fn place_of_writes(config: &Config) -> Result<(Place, &str)> {
-    let place = Place::new(&config.thread, &config.namespace)?;
+fn place_of_writes(config: &Config) -> Result<(SaverPlace, &str)> {
+    let place = SaverPlace::new(&config.thread, &config.namespace)?;
     match config.checkpoint() {
         Some(checkpoint) => Ok((place, checkpoint)),
         None => Err(SaverError::invalid("checkpoint_id", "writes need the checkpoint of their task")),
@@ -166,12 +166,19 @@ impl PutHandle {
 
     /// Repeats a put whose commit was refused because the log had moved on.
     fn end(&mut self, outcome: Result<(), StoreError>) -> Result<Config> {
-        let Err(error) = outcome else { return Ok(self.config.clone()) };
+        let Err(error) = outcome else {
+            if let Some(put) = self.put.take()
+                && put.saver.0.were_overtaken(&put.parent, &put.writes)?
+            {
+                return put.saver.put(&put.parent, put.new, put.on_conflict);
+            }
+            return Ok(self.config.clone());
+        };
         let moved_on =
             matches!(error, StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::Duplicate { .. });
         let Some(put) = self.put.take() else { return Err(error.into()) };
         let SubmittedPut { saver, parent, new, on_conflict, writes } = *put;
-        let place = Place::new(&parent.thread, &parent.namespace)?;
+        let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
         saver.0.forget_put(&place, &new.id);
         saver.0.put_back(&place.thread, writes);
         if moved_on { saver.put(&parent, new, on_conflict) } else { Err(error.into()) }

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use annals::store::{Backend, ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, StatePart, StoreError};
 use annals_base::{Codec, Value, decode_value};
 
-use crate::list::Slot;
+use crate::list::ListSlot;
 use crate::notes::CHANNEL;
 use crate::typed::{Digest, digest, typed};
 use crate::version::{VersionForm, from_value, seen_from_map, seen_to_value, to_value};
-use crate::{Result, SaverError, SeenVersions, StoredValue, Typed, Version};
+use crate::{Result, SaverError, SaverVersion, SeenVersions, StoredValue, Typed};
 
 /// Channels and nodes at a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct State {
-    pub(crate) channels: BTreeMap<Arc<str>, Channel>,
+pub(crate) struct DigestState {
+    pub(crate) channels: BTreeMap<Arc<str>, ChannelDigest>,
     /// The versions that nodes have seen, by node and channel.
     pub(crate) seen: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
     /// What the numbers of the log do not say: the items of the channel [`CHANNEL`].
@@ -25,20 +25,20 @@ pub(crate) struct State {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Channel {
+pub(crate) struct ChannelDigest {
     pub(crate) version: u64,
-    pub(crate) content: Content,
+    pub(crate) content: ContentDigest,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Content {
+pub(crate) enum ContentDigest {
     Empty,
     One(Digest),
-    List(Vec<Slot>),
+    List(Vec<ListSlot>),
 }
 
-impl Content {
-    pub(crate) fn slots(&self) -> &[Slot] {
+impl ContentDigest {
+    pub(crate) fn slots(&self) -> &[ListSlot] {
         match self {
             Self::List(slots) => slots,
             Self::Empty | Self::One(_) => &[],
@@ -58,7 +58,7 @@ impl Content {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Exception {
     /// The version of a channel; `None` if the checkpoint has none of it.
-    Version(String, Option<Version>),
+    Version(String, Option<SaverVersion>),
     /// The versions that a node has seen; `None` if the checkpoint does not name the node.
     Seen(String, Option<SeenVersions>),
 }
@@ -84,11 +84,11 @@ impl Exception {
     }
 }
 
-impl State {
+impl DigestState {
     /// Returns the versions of the channels, sorted by channel.
-    pub(crate) fn versions(&self, form: VersionForm) -> Vec<(String, Version)> {
+    pub(crate) fn versions(&self, form: VersionForm) -> Vec<(String, SaverVersion)> {
         let of_log = self.channels.iter().filter(|(name, _)| ***name != *CHANNEL);
-        let mut versions: BTreeMap<String, Version> =
+        let mut versions: BTreeMap<String, SaverVersion> =
             of_log.map(|(name, channel)| (name.to_string(), form.version(channel.version))).collect();
         for exception in &self.exceptions {
             match exception {
@@ -119,11 +119,11 @@ impl State {
 
     /// Returns whether the channels hold the same values.
     pub(crate) fn holds_same(&self, other: &Self) -> bool {
-        let held = |state: &'_ Self| -> Vec<(Arc<str>, Content)> {
+        let held = |state: &'_ Self| -> Vec<(Arc<str>, ContentDigest)> {
             let held = state
                 .channels
                 .iter()
-                .filter(|(name, channel)| ***name != *CHANNEL && channel.content != Content::Empty);
+                .filter(|(name, channel)| ***name != *CHANNEL && channel.content != ContentDigest::Empty);
             held.map(|(name, channel)| (Arc::clone(name), channel.content.clone())).collect()
         };
         let (mine, others) = (held(self), held(other));
@@ -133,17 +133,17 @@ impl State {
 
 /// A checkpoint that was read.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedCheckpoint {
     pub(crate) record: CheckpointRecord,
     /// The channels that the checkpoint changed and that hold something, sorted.
     pub(crate) updated: Vec<String>,
-    pub(crate) state: State,
+    pub(crate) state: DigestState,
     pub(crate) values: Vec<(Arc<str>, StoredValue)>,
 }
 
 /// Reads a checkpoint with its state; `None` if it is not stored, or was pruned.
-pub(crate) fn load(backend: &dyn Backend, at: &CheckpointRef) -> Result<Option<Loaded>> {
-    let mut reader = Reader::default();
+pub(crate) fn load(backend: &dyn Backend, at: &CheckpointRef) -> Result<Option<LoadedCheckpoint>> {
+    let mut reader = StateReader::default();
     let mut failed = None;
     let read = backend.read_state(at, &mut |part| match reader.take(&part) {
         Ok(wants_items) => Ok(wants_items),
@@ -164,23 +164,24 @@ pub(crate) fn load(backend: &dyn Backend, at: &CheckpointRef) -> Result<Option<L
 
 /// Collects the parts of a state.
 #[derive(Default)]
-struct Reader {
-    loaded: Option<Loaded>,
+struct StateReader {
+    loaded: Option<LoadedCheckpoint>,
     /// The list whose items come next.
-    list: Option<(Arc<str>, u64, Vec<Slot>, Vec<Typed>)>,
+    list: Option<(Arc<str>, u64, Vec<ListSlot>, Vec<Typed>)>,
 }
 
-impl Reader {
+impl StateReader {
     fn take(&mut self, part: &StatePart<'_>) -> Result<bool> {
         match part {
             StatePart::Record(record) => {
-                let mut state = State::default();
+                let mut state = DigestState::default();
                 for seen in &record.seen {
                     state.seen.insert(Arc::clone(&seen.node), seen.versions.iter().cloned().collect());
                 }
                 let updated = record.updated.iter().filter(|name| ***name != *CHANNEL);
                 let updated = updated.map(|name| name.to_string()).collect();
-                self.loaded = Some(Loaded { record: record.checkpoint.clone(), updated, state, values: Vec::new() });
+                self.loaded =
+                    Some(LoadedCheckpoint { record: record.checkpoint.clone(), updated, state, values: Vec::new() });
             }
             StatePart::Channel(record) => {
                 self.end_list();
@@ -189,7 +190,7 @@ impl Reader {
             StatePart::Item(row) => {
                 let Some((_, _, slots, items)) = &mut self.list else { return Ok(true) };
                 let item = typed(row.payload)?;
-                slots.push(Slot { position: row.position, digest: digest(&item.tag, &item.bytes) });
+                slots.push(ListSlot { position: row.position, digest: digest(&item.tag, &item.bytes) });
                 items.push(item);
             }
         }
@@ -200,10 +201,10 @@ impl Reader {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let name = Arc::clone(&record.channel);
         let content = match &record.value {
-            ChannelValue::Empty => Content::Empty,
+            ChannelValue::Empty => ContentDigest::Empty,
             ChannelValue::Value(payload) => {
                 let value = typed(payload.as_ref())?;
-                let content = Content::One(digest(&value.tag, &value.bytes));
+                let content = ContentDigest::One(digest(&value.tag, &value.bytes));
                 loaded.values.push((Arc::clone(&name), StoredValue::Typed(value)));
                 content
             }
@@ -212,26 +213,28 @@ impl Reader {
                 return Ok(());
             }
         };
-        loaded.state.channels.insert(name, Channel { version: record.version, content });
+        loaded.state.channels.insert(name, ChannelDigest { version: record.version, content });
         Ok(())
     }
 
     fn end_list(&mut self) {
         let (Some((name, version, slots, items)), Some(loaded)) = (self.list.take(), &mut self.loaded) else { return };
-        loaded.state.channels.insert(Arc::clone(&name), Channel { version, content: Content::List(slots) });
+        loaded.state.channels.insert(Arc::clone(&name), ChannelDigest { version, content: ContentDigest::List(slots) });
         loaded.values.push((name, StoredValue::Items(items)));
     }
 
     /// Returns what was read, with the exceptions taken out of their channel.
-    fn end(mut self) -> Result<Option<Loaded>> {
+    fn end(mut self) -> Result<Option<LoadedCheckpoint>> {
         self.end_list();
         let Some(mut loaded) = self.loaded else { return Ok(None) };
         let at = loaded.values.iter().position(|(name, _)| **name == *CHANNEL);
         if let Some((_, StoredValue::Items(items))) = at.map(|at| loaded.values.remove(at)) {
             for item in items {
                 let value = decode_value(Codec::MsgPack, &item.bytes).map_err(StoreError::from)?;
-                let misfit =
-                    || StoreError::Corrupt { place: CHANNEL.into(), reason: format!("{value} is no exception") };
+                let misfit = || StoreError::Corrupt {
+                    place: CHANNEL.into(),
+                    reason: format!("{value} does not name a version"),
+                };
                 loaded.state.exceptions.push(Exception::read(&value).ok_or_else(misfit)?);
             }
         }

@@ -8,6 +8,7 @@ use annals::store::{Payload, StoreError};
 use annals_base::{Codec, ItemIndex, PayloadRef, Value, decode_value};
 use annals_messages::{Message, MessageLike, checkpoint_loads};
 
+use crate::limits::TAG_BYTES_MAX;
 use crate::{MSGPACK, Result, SaverError, StoredValue, Typed};
 
 /// The codec of values that are stored behind their tag: a byte with the length of the tag, the tag, the bytes.
@@ -25,7 +26,7 @@ pub(crate) type Digest = [u8; 16];
 /// Hashes a value with its tag.
 pub(crate) fn digest(tag: &str, bytes: &[u8]) -> Digest {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&[tag.len().min(255) as u8]).update(tag.as_bytes()).update(bytes);
+    hasher.update(&[tag.len().min(TAG_BYTES_MAX) as u8]).update(tag.as_bytes()).update(bytes);
     let mut digest = Digest::default();
     hasher.finalize_xof().fill(&mut digest);
     digest
@@ -38,7 +39,8 @@ pub(crate) fn payload(value: &Typed) -> Result<Payload> {
         MSGPACK if decode_value(Codec::MsgPack, &value.bytes).is_ok() => Ok(Payload::new(value.bytes.clone())),
         tag => {
             let length = u8::try_from(tag.len()).map_err(|_| {
-                SaverError::invalid("tag of a value", format!("it has {} bytes, the limit is 255", tag.len()))
+                let reason = format!("it has {} bytes, the limit is {TAG_BYTES_MAX}", tag.len());
+                SaverError::invalid("tag of a value", reason)
             })?;
             let data = [&[length], tag.as_bytes(), &value.bytes].concat();
             Ok(Payload::new(data).with_codec(TAGGED))
@@ -79,6 +81,20 @@ fn message_bytes(stored: PayloadRef<'_>) -> Result<Vec<u8>> {
     let message = Message::from_payload(stored).map_err(|error| corrupt(error.to_string()))?;
     let model = message.to_ext().map_err(|error| corrupt(error.to_string()))?;
     Ok(annals_base::Encoded::encode(&model).map_err(StoreError::from)?.bytes)
+}
+
+/// Returns the value of a message without its id; `None` if it is not a message with one.
+pub(crate) fn anonymous(stored: PayloadRef<'_>) -> Result<Option<Typed>> {
+    let Some(mut index) = stored.index.filter(|index| index.kind.is_some() && index.id.is_some()) else {
+        return Ok(None);
+    };
+    index.id = None;
+    Ok(Some(Typed::msgpack(message_bytes(PayloadRef::new(stored.codec, stored.data, Some(index)))?)))
+}
+
+/// Returns whether a payload is a message without an id.
+pub(crate) fn is_anonymous(stored: PayloadRef<'_>) -> bool {
+    stored.index.is_some_and(|index| index.kind.is_some() && index.id.is_none())
 }
 
 /// Returns the value of which a payload was made.

@@ -5,7 +5,7 @@
 
 use annals_base::{Map, Value};
 
-use crate::{SeenVersions, Version};
+use crate::{SaverVersion, SeenVersions};
 
 /// The text after the digits and the point.
 const SUFFIX: &str = "0";
@@ -15,26 +15,26 @@ const DIGITS: usize = 32;
 /// The form in which the versions of a checkpoint are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionForm {
-    /// As [`Version::Text`] with the suffix of this saver.
+    /// As [`SaverVersion::Text`] with the suffix of this saver.
     Text,
-    /// As [`Version::Integer`].
+    /// As [`SaverVersion::Integer`].
     Integer,
 }
 
 impl VersionForm {
     /// Returns the version that a number stands for.
-    pub(crate) fn version(self, number: u64) -> Version {
+    pub(crate) fn version(self, number: u64) -> SaverVersion {
         match self {
-            Self::Text => Version::Text(format!("{number:0DIGITS$}.{SUFFIX}")),
-            Self::Integer => Version::Integer(number.cast_signed()),
+            Self::Text => SaverVersion::Text(format!("{number:0DIGITS$}.{SUFFIX}")),
+            Self::Integer => SaverVersion::Integer(number.cast_signed()),
         }
     }
 
     /// Returns the number that stands for a version, if one does.
-    pub(crate) fn number(self, version: &Version) -> Option<u64> {
+    pub(crate) fn number(self, version: &SaverVersion) -> Option<u64> {
         let number = match (self, version) {
-            (Self::Integer, Version::Integer(number)) => u64::try_from(*number).ok(),
-            (Self::Text, Version::Text(text)) => {
+            (Self::Integer, SaverVersion::Integer(number)) => u64::try_from(*number).ok(),
+            (Self::Text, SaverVersion::Text(text)) => {
                 let (digits, suffix) = text.split_once('.')?;
                 let is_plain = digits.len() == DIGITS && suffix == SUFFIX && digits.bytes().all(|b| b.is_ascii_digit());
                 if is_plain { digits.parse().ok() } else { None }
@@ -46,30 +46,30 @@ impl VersionForm {
 }
 
 /// Returns the version after another one.
-pub(crate) fn next(current: Option<&Version>) -> Version {
+pub(crate) fn next(current: Option<&SaverVersion>) -> SaverVersion {
     let number = match current {
         None => 0,
-        Some(Version::Integer(number)) => u64::try_from(*number).unwrap_or(0),
+        Some(SaverVersion::Integer(number)) => u64::try_from(*number).unwrap_or(0),
         // A float that is not a number counts as 0.
-        Some(Version::Float(number)) => *number as u64,
-        Some(Version::Text(text)) => text.split('.').next().and_then(|number| number.parse().ok()).unwrap_or(0),
+        Some(SaverVersion::Float(number)) => *number as u64,
+        Some(SaverVersion::Text(text)) => text.split('.').next().and_then(|number| number.parse().ok()).unwrap_or(0),
     };
     VersionForm::Text.version(number.saturating_add(1))
 }
 
-pub(crate) fn to_value(version: &Version) -> Value {
+pub(crate) fn to_value(version: &SaverVersion) -> Value {
     match version {
-        Version::Integer(number) => (*number).into(),
-        Version::Text(text) => text.as_str().into(),
-        Version::Float(number) => (*number).into(),
+        SaverVersion::Integer(number) => (*number).into(),
+        SaverVersion::Text(text) => text.as_str().into(),
+        SaverVersion::Float(number) => (*number).into(),
     }
 }
 
-pub(crate) fn from_value(value: &Value) -> Option<Version> {
+pub(crate) fn from_value(value: &Value) -> Option<SaverVersion> {
     match value {
-        Value::Int(number) => Some(Version::Integer(*number)),
-        Value::Str(text) => Some(Version::Text(text.clone())),
-        Value::Float(number) => Some(Version::Float(*number)),
+        Value::Int(number) => Some(SaverVersion::Integer(*number)),
+        Value::Str(text) => Some(SaverVersion::Text(text.clone())),
+        Value::Float(number) => Some(SaverVersion::Float(*number)),
         _ => None,
     }
 }

@@ -1,15 +1,16 @@
 //! Writes of tasks: their order, their values, and the buffer in which they wait for the put that follows.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use annals::store::WriteRecord;
 use annals::store::batch::{NewWrite, NewWrites, WriteRef, WriteValue};
-use annals_base::CheckpointId;
+use annals::store::{Payload, WriteRecord};
+use annals_base::{CheckpointId, NULL_TASK};
 
-use crate::change::Written;
-use crate::place::{Tasks, task_text};
-use crate::typed::{array_items, digest, is_list, item_payload, joined, payload, typed};
-use crate::{PendingWrite, Result, SaverError, StoredValue, Typed};
+use crate::change::{WritePlace, WrittenValues};
+use crate::place::{Tasks, admits_anonymous, split_anonymous, task_text, with_anonymous};
+use crate::typed::{anonymous, array_items, digest, is_anonymous, is_list, item_payload, joined, payload, typed};
+use crate::{Result, SaverError, SaverWrite, StoredValue, Typed};
 
 /// The channels whose writes are replaced, with their indexes.
 const SPECIAL: [(&str, i32); 4] = [("__error__", -1), ("__scheduled__", -2), ("__interrupt__", -3), ("__resume__", -4)];
@@ -77,6 +78,22 @@ pub(crate) fn writes_of(writes: &[TaskWrites], checkpoint: CheckpointId, stored:
     writes.iter().map(|writes| writes.of(checkpoint, &mut tasks)).collect()
 }
 
+/// Returns whether one of the regular writes of a checkpoint is not among the stored ones, as another one has its index.
+pub(crate) fn are_missing(writes: &[TaskWrites], checkpoint: &str, stored: Vec<WriteRecord>) -> Result<bool> {
+    let stored = pending(stored)?;
+    for of in writes.iter().filter(|of| of.checkpoint == checkpoint) {
+        for write in of.writes.iter().filter(|write| write.index >= 0) {
+            let record = WriteRecord::new(NULL_TASK, "", write.index, Arc::clone(&write.channel), write.value.clone());
+            let value = of_record(record)?.value;
+            let found = stored.iter().find(|other| other.task == of.task && other.index == write.index);
+            if found.is_none_or(|other| other.value != value) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Returns stored writes as writes of another checkpoint.
 pub(crate) fn moved(records: Vec<WriteRecord>, checkpoint: CheckpointId) -> Vec<NewWrites> {
     let of = |record: WriteRecord| {
@@ -86,32 +103,67 @@ pub(crate) fn moved(records: Vec<WriteRecord>, checkpoint: CheckpointId) -> Vec<
     records.into_iter().map(of).collect()
 }
 
-/// Adds the values that regular writes bring. Stored writes come first: the first write of an index stays.
-pub(crate) fn written(stored: &[WriteRecord], new: &[NewWrites]) -> Result<Written> {
-    let mut written = Written::default();
-    let mut known = std::collections::HashSet::new();
-    let of_stored = stored.iter().map(|record| (record.task, record.index, &record.value));
-    let of_new = new.iter().flat_map(|of| of.writes.iter().map(|write| (of.task, write.index, &write.value)));
-    for (task, index, value) in of_stored.chain(of_new).filter(|(_, index, _)| *index >= 0) {
-        if !known.insert((task, index)) {
-            continue;
-        }
-        match value {
-            WriteValue::Null | WriteValue::Delta(_) => {}
-            WriteValue::One(payload) => {
-                let value = typed(payload.as_ref())?;
-                written.ones.entry(digest(&value.tag, &value.bytes)).or_insert_with(|| WriteRef::new(task, index));
+/// Returns the values that regular writes bring. Stored writes come first: the first write of an index stays.
+pub(crate) fn written(stored: &[WriteRecord], new: &[NewWrites]) -> Result<WrittenValues> {
+    let mut written = WrittenValues::default();
+    let mut known = HashSet::new();
+    for record in stored.iter().filter(|record| record.index >= 0) {
+        known.insert((record.task, record.index));
+        add(&mut written, WriteRef::new(record.task, record.index), &record.value)?;
+    }
+    for (at, of) in new.iter().enumerate() {
+        for (number, write) in of.writes.iter().enumerate().filter(|(_, write)| write.index >= 0) {
+            if !known.insert((of.task, write.index)) {
+                continue;
             }
-            WriteValue::Items(items) => {
-                for (part, payload) in (0..).zip(items) {
+            let reference = WriteRef::new(of.task, write.index);
+            add(&mut written, reference.clone(), &write.value)?;
+            let WriteValue::Items(items) = &write.value else { continue };
+            for (part, payload) in items.iter().enumerate().filter(|_| admits_anonymous(&of.path)) {
+                if is_anonymous(payload.as_ref()) {
                     let value = typed(payload.as_ref())?;
-                    let write = || WriteRef::new(task, index).with_part(part);
-                    written.items.entry(digest(&value.tag, &value.bytes)).or_insert_with(write);
+                    let reference = reference.clone().with_part(u32::try_from(part).unwrap_or(u32::MAX));
+                    written.anonymous.insert(digest(&value.tag, &value.bytes), (reference, (at, number, part)));
                 }
             }
         }
     }
     Ok(written)
+}
+
+fn add(written: &mut WrittenValues, reference: WriteRef, value: &WriteValue) -> Result<()> {
+    match value {
+        WriteValue::Null | WriteValue::Delta(_) => {}
+        WriteValue::One(payload) => {
+            let value = typed(payload.as_ref())?;
+            written.ones.entry(digest(&value.tag, &value.bytes)).or_insert(reference);
+        }
+        WriteValue::Items(items) => {
+            for (part, payload) in (0..).zip(items) {
+                let value = typed(payload.as_ref())?;
+                let reference = || reference.clone().with_part(part);
+                written.items.entry(digest(&value.tag, &value.bytes)).or_insert_with(reference);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores messages of new writes with the ids that they have in the checkpoint, and notes that they had none.
+pub(crate) fn name(writes: &mut [NewWrites], named: Vec<(WritePlace, Payload)>) {
+    let mut parts: BTreeMap<usize, Vec<(i32, u32)>> = BTreeMap::new();
+    for ((at, number, part), payload) in named {
+        let write = &mut writes[at].writes[number];
+        if let WriteValue::Items(items) = &mut write.value {
+            items[part] = payload;
+            parts.entry(at).or_default().push((write.index, u32::try_from(part).unwrap_or(u32::MAX)));
+        }
+    }
+    for (at, parts) in parts {
+        if let Some(path) = with_anonymous(&writes[at].path, &parts) {
+            writes[at].path = path.into();
+        }
+    }
 }
 
 fn write_value(value: &Typed) -> Result<WriteValue> {
@@ -128,24 +180,29 @@ fn write_value(value: &Typed) -> Result<WriteValue> {
 }
 
 /// Returns stored writes in LangGraph's order: path, task, index.
-pub(crate) fn pending(records: Vec<WriteRecord>) -> Result<Vec<PendingWrite>> {
+pub(crate) fn pending(records: Vec<WriteRecord>) -> Result<Vec<SaverWrite>> {
     let mut writes = records.into_iter().map(of_record).collect::<Result<Vec<_>>>()?;
     writes.sort_by(|a, b| (&a.path, &a.task, a.index).cmp(&(&b.path, &b.task, b.index)));
     Ok(writes)
 }
 
-fn of_record(record: WriteRecord) -> Result<PendingWrite> {
+fn of_record(record: WriteRecord) -> Result<SaverWrite> {
     let (task, path) = task_text(record.task, &record.path);
     let value = match &record.value {
         WriteValue::Null => Typed::new("null", Vec::new()),
         WriteValue::One(payload) => typed(payload.as_ref())?,
         WriteValue::Items(items) => {
-            joined(StoredValue::Items(items.iter().map(|item| typed(item.as_ref())).collect::<Result<_>>()?))
+            let (_, parts) = split_anonymous(&record.path);
+            let item = |(part, item): (u32, &Payload)| match parts.contains(&(record.index, part)) {
+                true => Ok(anonymous(item.as_ref())?.map_or_else(|| typed(item.as_ref()), Ok)?),
+                false => typed(item.as_ref()),
+            };
+            joined(StoredValue::Items((0..).zip(items).map(item).collect::<Result<_>>()?))
         }
         WriteValue::Delta(_) => {
             let reason = format!("write {} of task {task} is told by a stored list", record.index);
             return Err(SaverError::Unsupported { feature: "reading a write of a graph of annals", reason });
         }
     };
-    Ok(PendingWrite { task, path, index: record.index, channel: Arc::clone(&record.channel), value })
+    Ok(SaverWrite { task, path, index: record.index, channel: Arc::clone(&record.channel), value })
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use annals::base::Map;
-use annals_langgraph::{SeenVersions, Typed, UpdatedChannels, Version};
+use annals_langgraph::{SaverVersion, SeenVersions, Typed, UpdatedChannels};
 use parking_lot::Mutex;
 
 use super::prototype::Prototype;
@@ -29,7 +29,7 @@ pub(crate) struct Head {
     pub(crate) serializer: u64,
     pub(crate) v: Option<i64>,
     pub(crate) ts: Option<String>,
-    pub(crate) versions: Vec<(String, Version)>,
+    pub(crate) versions: Vec<(String, SaverVersion)>,
     pub(crate) seen: Vec<(String, SeenVersions)>,
     pub(crate) updated: UpdatedChannels,
     pub(crate) extra: Vec<(String, Typed)>,
@@ -51,7 +51,7 @@ impl Head {
         self.values.iter().find(|(name, _)| name == channel).map(|(_, value)| value)
     }
 
-    pub(crate) fn version(&self, channel: &str) -> Option<&Version> {
+    pub(crate) fn version(&self, channel: &str) -> Option<&SaverVersion> {
         self.versions.iter().find(|(name, _)| name == channel).map(|(_, version)| version)
     }
 

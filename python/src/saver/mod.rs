@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::Map;
-use annals_langgraph::{Config, ListQuery, OnConflict, PruneStrategy, Reread, Saver, SaverError, Typed, Version};
+use annals_langgraph::{Config, ListQuery, LostRace, PruneStrategy, Reread, Saver, SaverError, SaverVersion, Typed};
 use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -45,7 +45,7 @@ pub(crate) struct PySaver {
     heads: Arc<Heads>,
     /// The items that this serializer decoded.
     items: Items,
-    on_conflict: OnConflict,
+    on_conflict: LostRace,
 }
 
 static SERIALIZERS: AtomicU64 = AtomicU64::new(0);
@@ -64,8 +64,8 @@ pub(crate) fn saver_error(error: SaverError) -> PyErr {
 impl PySaver {
     /// Returns what a put does that lost a race. A parent that was asked for, and not handed out as the newest checkpoint,
     /// is one that the caller goes back to: then there is no race.
-    fn on_conflict(&self, is_asked: bool) -> OnConflict {
-        if is_asked { OnConflict::Branch } else { self.on_conflict }
+    fn on_conflict(&self, is_asked: bool) -> LostRace {
+        if is_asked { LostRace::Branch } else { self.on_conflict }
     }
 
     /// Encodes a value.
@@ -113,8 +113,8 @@ impl PySaver {
         on_conflict: &str,
     ) -> PyResult<Self> {
         let on_conflict = match on_conflict {
-            "error" => OnConflict::Refuse,
-            "fork" => OnConflict::Branch,
+            "error" => LostRace::Refuse,
+            "fork" => LostRace::Branch,
             _ => return Err(invalid(format!("on_conflict: {on_conflict:?} is not one of error and fork"))),
         };
         Ok(Self {
@@ -329,23 +329,23 @@ impl PySaver {
 }
 
 /// Reads the version of a channel.
-fn version(field: &str, object: &Bound<'_, PyAny>) -> PyResult<Version> {
+fn version(field: &str, object: &Bound<'_, PyAny>) -> PyResult<SaverVersion> {
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(Version::Text(text.to_str()?.to_owned()));
+        return Ok(SaverVersion::Text(text.to_str()?.to_owned()));
     }
     if object.is_instance_of::<PyInt>() {
-        return Ok(Version::Integer(object.extract()?));
+        return Ok(SaverVersion::Integer(object.extract()?));
     }
     match object.cast::<PyFloat>() {
-        Ok(number) => Ok(Version::Float(number.value())),
+        Ok(number) => Ok(SaverVersion::Float(number.value())),
         Err(_) => Err(invalid(format!("{field}: a version is a text or a number"))),
     }
 }
 
-fn version_object<'py>(py: Python<'py>, version: &Version) -> PyResult<Bound<'py, PyAny>> {
+fn version_object<'py>(py: Python<'py>, version: &SaverVersion) -> PyResult<Bound<'py, PyAny>> {
     Ok(match version {
-        Version::Text(text) => PyString::new(py, text).into_any(),
-        Version::Integer(number) => number.into_pyobject(py)?.into_any(),
-        Version::Float(number) => PyFloat::new(py, *number).into_any(),
+        SaverVersion::Text(text) => PyString::new(py, text).into_any(),
+        SaverVersion::Integer(number) => number.into_pyobject(py)?.into_any(),
+        SaverVersion::Float(number) => PyFloat::new(py, *number).into_any(),
     })
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use annals_langgraph::{Config, NewCheckpoint, NewItem, NewValue, Typed, UpdatedChannels, Version};
+use annals_langgraph::{Config, NewValue, SaverCheckpoint, SaverItem, SaverVersion, Typed, UpdatedChannels};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -24,14 +24,14 @@ const LIST_ITEMS_MIN: usize = 16;
 /// A put that is ready to be stored.
 pub(super) struct ReadyPut {
     pub(super) parent: Config,
-    pub(super) new: NewCheckpoint,
+    pub(super) new: SaverCheckpoint,
     pub(super) head: Arc<Head>,
     pub(super) place: HeadPlace,
 }
 
 /// A list of the checkpoint, compared with that of its parent.
 struct ComparedList {
-    items: Vec<NewItem>,
+    items: Vec<SaverItem>,
     prototypes: Vec<Arc<Prototype>>,
 }
 
@@ -55,7 +55,7 @@ impl PySaver {
             checkpoint.get_item(name)?.ok_or_else(|| invalid(format!("checkpoint: it has no member {name:?}")))
         };
         let id: String = required("id")?.extract()?;
-        let mut new = NewCheckpoint::new(id.clone(), "");
+        let mut new = SaverCheckpoint::new(id.clone(), "");
         new.v = optional(checkpoint, "v")?;
         new.ts = optional(checkpoint, "ts")?;
         new.versions = versions("channel_versions", &required("channel_versions")?)?;
@@ -124,7 +124,7 @@ impl PySaver {
             if is_split && let Some(compared) = self.compared(&list, before_items)? {
                 let is_same = is_same_version
                     && compared.prototypes.len() == before_items.len()
-                    && compared.items.iter().all(|item| matches!(item, NewItem::Same(_)));
+                    && compared.items.iter().all(|item| matches!(item, SaverItem::Same(_)));
                 return Ok(match before {
                     Some(before) if is_same => (NewValue::Same, Arc::clone(before)),
                     _ => (NewValue::Items(compared.items), Arc::new(HeadValue::Items(compared.prototypes))),
@@ -174,7 +174,7 @@ impl PySaver {
             }
             let Some(typed) = self.encode_item(item)? else { return Ok(None) };
             let prototype = Arc::new(self.item_prototype(&typed, item)?);
-            compared.items.push(NewItem::New(typed));
+            compared.items.push(SaverItem::New(typed));
             compared.prototypes.push(prototype);
         }
         Ok(Some(compared))
@@ -190,7 +190,7 @@ impl PySaver {
 impl ComparedList {
     fn same(&mut self, at: usize, known: &Arc<Prototype>) {
         // A list has fewer items than an index can tell: they would not fit into memory.
-        self.items.push(NewItem::Same(at as u32));
+        self.items.push(SaverItem::Same(at as u32));
         self.prototypes.push(Arc::clone(known));
     }
 }
@@ -210,7 +210,7 @@ where
     checkpoint.get_item(name)?.map(|value| value.extract()).transpose()
 }
 
-fn versions(field: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Version)>> {
+fn versions(field: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<(String, SaverVersion)>> {
     let read = |(channel, number): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let channel: String = channel.extract()?;
         let number = version(&format!("{field}[{channel:?}]"), &number)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use annals_langgraph::{Listing, PendingWrite, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version};
+use annals_langgraph::{Listing, SaverVersion, SaverWrite, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels};
 use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -28,7 +28,7 @@ struct Members<'a> {
     id: &'a str,
     v: Option<i64>,
     ts: Option<&'a str>,
-    versions: &'a [(String, Version)],
+    versions: &'a [(String, SaverVersion)],
     seen: &'a [(String, SeenVersions)],
     updated: &'a UpdatedChannels,
     extra: &'a [(String, Typed)],
@@ -110,7 +110,7 @@ impl PySaver {
         Ok(checkpoint)
     }
 
-    pub(super) fn writes<'py>(&self, py: Python<'py>, writes: &[PendingWrite]) -> PyResult<Bound<'py, PyList>> {
+    pub(super) fn writes<'py>(&self, py: Python<'py>, writes: &[SaverWrite]) -> PyResult<Bound<'py, PyList>> {
         let shown = PyList::empty(py);
         for write in writes {
             shown.append((&write.task, &*write.channel, self.decode(py, &write.value)?))?;
@@ -122,7 +122,7 @@ impl PySaver {
         &self,
         py: Python<'py>,
         head: &Head,
-        writes: &[PendingWrite],
+        writes: &[SaverWrite],
     ) -> PyResult<ReadCheckpoint<'py>> {
         let values = PyDict::new(py);
         for (channel, value) in &head.values {
@@ -142,7 +142,7 @@ impl PySaver {
     }
 
     /// Makes a head of a checkpoint that was read.
-    pub(super) fn head_of(&self, py: Python<'_>, tuple: Tuple) -> PyResult<(Head, Vec<PendingWrite>)> {
+    pub(super) fn head_of(&self, py: Python<'_>, tuple: Tuple) -> PyResult<(Head, Vec<SaverWrite>)> {
         let mut values = Vec::with_capacity(tuple.values.len());
         for (channel, value) in tuple.values {
             let value = match value {
@@ -175,7 +175,7 @@ impl PySaver {
     }
 }
 
-fn versions<'py>(py: Python<'py>, versions: &[(String, Version)]) -> PyResult<Bound<'py, PyDict>> {
+fn versions<'py>(py: Python<'py>, versions: &[(String, SaverVersion)]) -> PyResult<Bound<'py, PyDict>> {
     let shown = PyDict::new(py);
     for (channel, version) in versions {
         shown.set_item(channel, version_object(py, version)?)?;

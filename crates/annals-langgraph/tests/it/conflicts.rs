@@ -1,11 +1,11 @@
 //! Writers that race for a thread, and puts that are not waited for.
 
 use annals::store::Store;
-use annals_langgraph::{Config, ListQuery, NewCheckpoint, NewValue, OnConflict, Saver, SaverError, Typed};
+use annals_langgraph::{Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverError, StoredValue, Typed};
 
-fn checkpoint(saver: &Saver, number: u64) -> NewCheckpoint {
+fn checkpoint(saver: &Saver, number: u64) -> SaverCheckpoint {
     let id = format!("1f000000-0000-6000-8000-{number:012}");
-    let mut new = NewCheckpoint::new(id, format!("2026-01-01T00:00:{:02}+00:00", number % 60));
+    let mut new = SaverCheckpoint::new(id, format!("2026-01-01T00:00:{:02}+00:00", number % 60));
     new.versions = vec![("n".into(), (0..number).fold(saver.next_version(None), |v, _| saver.next_version(Some(&v))))];
     new.values = vec![("n".into(), NewValue::Typed(Typed::msgpack(vec![number as u8 & 0x7f])))];
     new
@@ -20,18 +20,18 @@ fn a_put_on_a_head_that_another_saver_moved_is_refused() {
     let store = Store::memory();
     let (one, other) = (Saver::new(store.clone()), Saver::new(store));
     let place = Config::new("t", "");
-    let first = one.put(&place, checkpoint(&one, 1), OnConflict::Refuse).unwrap();
+    let first = one.put(&place, checkpoint(&one, 1), LostRace::Refuse).unwrap();
     let seen = other.tuple(&place).unwrap().unwrap().config;
     assert_eq!(seen, first);
-    let second = one.put(&first, checkpoint(&one, 2), OnConflict::Refuse).unwrap();
+    let second = one.put(&first, checkpoint(&one, 2), LostRace::Refuse).unwrap();
 
-    let refused = other.put(&seen, checkpoint(&other, 3), OnConflict::Refuse).unwrap_err();
+    let refused = other.put(&seen, checkpoint(&other, 3), LostRace::Refuse).unwrap_err();
     let SaverError::Conflict { parent, head, .. } = &refused else { panic!("{refused}") };
     assert_eq!((Some(parent), Some(head)), (first.checkpoint.as_ref(), second.checkpoint.as_ref()));
 
-    other.put(&seen, checkpoint(&other, 3), OnConflict::Branch).unwrap();
+    other.put(&seen, checkpoint(&other, 3), LostRace::Branch).unwrap();
     assert!(other.tuple(&first).unwrap().is_some(), "it is asked for by its id");
-    other.put(&first, checkpoint(&other, 4), OnConflict::Refuse).expect("time travel is a branch");
+    other.put(&first, checkpoint(&other, 4), LostRace::Refuse).expect("time travel is a branch");
     assert_eq!(one.list(ListQuery::of_thread("t")).unwrap().count(), 4);
 }
 
@@ -41,9 +41,37 @@ fn the_first_put_of_a_thread_that_another_saver_began_is_refused() {
     let (one, other) = (Saver::new(store.clone()), Saver::new(store));
     let place = Config::new("t", "");
     assert!(one.tuple(&place).unwrap().is_none());
-    other.put(&place, checkpoint(&other, 1), OnConflict::Refuse).unwrap();
-    let refused = one.put(&place, checkpoint(&one, 2), OnConflict::Refuse);
+    other.put(&place, checkpoint(&other, 1), LostRace::Refuse).unwrap();
+    let refused = one.put(&place, checkpoint(&one, 2), LostRace::Refuse);
     assert!(matches!(refused, Err(SaverError::Conflict { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_put_that_is_repeated_changes_nothing() {
+    let store = Store::memory();
+    let saver = Saver::new(store.clone());
+    let first = saver.put(&Config::new("t", ""), checkpoint(&saver, 1), LostRace::Refuse).unwrap();
+    let second = saver.put(&first, checkpoint(&saver, 2), LostRace::Refuse).unwrap();
+    assert_eq!(saver.put(&first, checkpoint(&saver, 2), LostRace::Refuse).unwrap(), second);
+    assert_eq!(store.thread("t").unwrap().head().unwrap().map(|head| head.id().to_string()), second.checkpoint);
+    assert_eq!(store.backend().namespaces(store.thread("t").unwrap().id()).unwrap().len(), 1);
+}
+
+#[test]
+fn a_task_that_ran_in_another_process_too_keeps_the_value_of_its_first_write() {
+    let store = Store::memory();
+    let (one, other) = (Saver::new(store.clone()), Saver::new(store.clone()));
+    let first = one.put(&Config::new("t", ""), checkpoint(&one, 1), LostRace::Branch).unwrap();
+    let value = |byte: u8| Typed::new("bytes", vec![byte; 100]);
+    other.put_writes(&first, "task", "", vec![("n".into(), value(1))]).unwrap();
+    other.flush().unwrap();
+    one.put_writes(&first, "task", "", vec![("n".into(), value(2))]).unwrap();
+    let mut new = checkpoint(&one, 2);
+    new.values = vec![("n".into(), NewValue::Typed(value(2)))];
+    let second = one.put(&first, new, LostRace::Branch).unwrap();
+    let read = |config: &Config| other.tuple(config).unwrap().unwrap();
+    assert_eq!(read(&second).values, [("n".to_owned(), StoredValue::Typed(value(2)))]);
+    assert_eq!(read(&first).writes[0].value, value(1));
 }
 
 #[test]
@@ -54,7 +82,7 @@ fn a_chain_of_submitted_puts_is_stored_in_its_order() {
     let mut at = Config::new("t", "");
     let mut handles = Vec::new();
     for number in 1..=20 {
-        let handle = saver.submit_put(&at, checkpoint(&saver, number), OnConflict::Refuse).unwrap();
+        let handle = saver.submit_put(&at, checkpoint(&saver, number), LostRace::Refuse).unwrap();
         at = handle.config().clone();
         saver.put_writes(&at, "00000000-0000-0000-0000-000000000007", "", writes(number as u8)).unwrap();
         handles.push(handle);
@@ -74,10 +102,10 @@ fn a_submitted_put_that_lost_a_race_is_repeated_with_its_writes() {
     let store = Store::memory();
     let (one, other) = (Saver::new(store.clone()), Saver::new(store));
     let place = Config::new("t", "");
-    let first = one.put(&place, checkpoint(&one, 1), OnConflict::Branch).unwrap();
+    let first = one.put(&place, checkpoint(&one, 1), LostRace::Branch).unwrap();
     one.put_writes(&first, "task", "", writes(1)).unwrap();
-    other.put(&first, checkpoint(&other, 9), OnConflict::Branch).unwrap();
-    let handle = one.submit_put(&first, checkpoint(&one, 2), OnConflict::Branch).unwrap();
+    other.put(&first, checkpoint(&other, 9), LostRace::Branch).unwrap();
+    let handle = one.submit_put(&first, checkpoint(&one, 2), LostRace::Branch).unwrap();
     let second = handle.wait().unwrap();
     assert_eq!(one.tuple(&second).unwrap().unwrap().parent.as_ref(), Some(&first));
     assert_eq!(other.tuple(&first).unwrap().unwrap().writes.len(), 1);
@@ -87,7 +115,7 @@ fn a_submitted_put_that_lost_a_race_is_repeated_with_its_writes() {
 fn buffered_writes_are_stored_when_the_saver_is_dropped() {
     let store = Store::memory();
     let saver = Saver::new(store.clone());
-    let first = saver.put(&Config::new("t", ""), checkpoint(&saver, 1), OnConflict::Refuse).unwrap();
+    let first = saver.put(&Config::new("t", ""), checkpoint(&saver, 1), LostRace::Refuse).unwrap();
     saver.put_writes(&first, "task", "path", writes(1)).unwrap();
     drop(saver);
     let tuple = Saver::new(store).tuple(&first).unwrap().unwrap();
@@ -100,13 +128,25 @@ fn writes_that_come_before_their_checkpoint_wait_for_it() {
     let store = Store::memory();
     let saver = Saver::new(store.clone());
     let place = Config::new("t", "");
-    let first = saver.put(&place, checkpoint(&saver, 1), OnConflict::Refuse).unwrap();
+    let first = saver.put(&place, checkpoint(&saver, 1), LostRace::Refuse).unwrap();
     let second = place.at(checkpoint(&saver, 2).id);
     saver.put_writes(&second, "task", "", writes(1)).unwrap();
     saver.flush().unwrap();
     assert!(saver.tuple(&second).unwrap().is_none(), "writes make no checkpoint");
-    saver.put(&first, checkpoint(&saver, 2), OnConflict::Refuse).unwrap();
+    saver.put(&first, checkpoint(&saver, 2), LostRace::Refuse).unwrap();
     assert_eq!(saver.tuple(&place).unwrap().unwrap().writes.len(), 1);
     let head = store.thread("t").unwrap().head().unwrap().unwrap();
     assert_eq!(Some(head.id().to_string()), second.checkpoint, "the checkpoint is in the log under its id");
+}
+
+#[test]
+fn a_thread_that_was_deleted_beside_the_saver_begins_anew() {
+    let store = Store::memory();
+    let saver = Saver::new(store.clone());
+    let first = saver.put(&Config::new("t", ""), checkpoint(&saver, 1), LostRace::Branch).unwrap();
+    _ = store.delete_thread("t").unwrap();
+    let second = saver.put(&first, checkpoint(&saver, 2), LostRace::Branch).unwrap();
+    let tuple = saver.tuple(&second).unwrap().unwrap();
+    assert_eq!(tuple.parent, Some(first.clone()), "the parent is remembered");
+    assert!(saver.tuple(&first).unwrap().is_none());
 }

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::store::Store;
+use annals::history::{Snapshot, diff};
+use annals::store::{Store, ThreadQuery};
 use annals_base::{Map, Value};
 use annals_langgraph::{
-    Config, ListQuery, NewCheckpoint, NewValue, OnConflict, PendingWrite, Saver, StoredValue, Tuple, Typed,
+    Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverWrite, StoredValue, Tuple, Typed,
 };
 use rusqlite::{Connection, OpenFlags};
 
@@ -81,18 +82,18 @@ fn rows(path: &Path) -> Vec<Row> {
 
 fn put(saver: &Saver, row: &Row) {
     let id = row.config.checkpoint().unwrap();
-    let new = NewCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
+    let new = SaverCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
     let mut parent = row.config.clone();
     parent.checkpoint.clone_from(&row.parent);
-    saver.put(&parent, new, OnConflict::Branch).unwrap();
+    saver.put(&parent, new, LostRace::Branch).unwrap();
     let write = |write: &WriteRow| {
-        PendingWrite::new(&*write.task, &*write.path, write.index, &*write.channel, write.value.clone())
+        SaverWrite::new(&*write.task, &*write.path, write.index, &*write.channel, write.value.clone())
     };
     saver.put_indexed_writes(&row.config, row.writes.iter().map(write).collect()).unwrap();
 }
 
 /// Returns the bytes of the channels of a checkpoint, sorted.
-fn channels(new: NewCheckpoint) -> Vec<(String, Typed)> {
+fn channels(new: SaverCheckpoint) -> Vec<(String, Typed)> {
     let mut channels: Vec<(String, Typed)> = new
         .values
         .into_iter()
@@ -120,8 +121,8 @@ fn verify(row: &Row, tuple: &Tuple, place: &str) {
         .collect();
     assert_eq!(written, expected, "{place}");
     let id = row.config.checkpoint().unwrap();
-    let back = NewCheckpoint::from_value(id, tuple.to_value().unwrap(), row.metadata.clone());
-    let mut original = NewCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
+    let back = SaverCheckpoint::from_value(id, tuple.to_value().unwrap(), row.metadata.clone());
+    let mut original = SaverCheckpoint::from_value(id, row.checkpoint.clone(), row.metadata.clone());
     original.seen.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| a.0.cmp(&b.0)));
     original.seen.sort_by(|a, b| a.0.cmp(&b.0));
     original.versions.sort_by(|a, b| a.0.cmp(&b.0));
@@ -156,6 +157,33 @@ fn every_row_comes_back_with_its_bytes() {
         let listed: Vec<Config> = saver.list(ListQuery::new()).unwrap().map(|tuple| tuple.unwrap().config).collect();
         assert_eq!(listed.len(), rows.len(), "{name}");
         assert!(listed.is_sorted_by(|a, b| a.checkpoint >= b.checkpoint), "{name}: the greatest id first");
+    }
+}
+
+#[test]
+fn the_engine_reads_what_the_saver_stored() {
+    for path in databases() {
+        let store = Store::memory();
+        let saver = Saver::new(store.clone());
+        rows(&path).iter().for_each(|row| put(&saver, row));
+        drop(saver);
+        let threads = store.threads_with(ThreadQuery::new()).unwrap();
+        assert!(!threads.is_empty(), "{path:?}");
+        for thread in threads {
+            let thread = store.thread(thread.id()).unwrap();
+            let snapshots: Vec<Snapshot> = thread.history().unwrap().map(Result::unwrap).collect();
+            for snapshot in &snapshots {
+                let channels = snapshot.channels().unwrap();
+                assert!(channels.iter().all(|channel| !channel.starts_with("__")), "{channels:?}");
+                let values = snapshot.values().unwrap();
+                assert!(values.len() <= channels.len());
+                snapshot.writes().unwrap().iter().for_each(|write| _ = write.to_value().unwrap());
+                snapshot.interrupts().unwrap();
+            }
+            for pair in snapshots.windows(2) {
+                diff(&pair[1], &pair[0]).unwrap();
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The saver on real databases of LangGraph, and what its turns cost.
 
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
+
 mod conflicts;
 mod databases;
 mod messages;

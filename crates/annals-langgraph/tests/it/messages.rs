@@ -2,7 +2,7 @@
 
 use annals::store::{ItemRange, Store};
 use annals_base::{Encoded, Value};
-use annals_langgraph::{Config, NewCheckpoint, NewItem, NewValue, OnConflict, Saver, StoredValue, Typed};
+use annals_langgraph::{Config, LostRace, NewValue, Saver, SaverCheckpoint, SaverItem, StoredValue, Typed};
 use annals_messages::Message;
 
 /// Returns the extension that LangGraph's serializer writes for a model.
@@ -30,11 +30,11 @@ fn a_message_whose_bytes_would_differ_is_stored_as_it_is() {
     let store = Store::memory();
     let saver = Saver::new(store.clone());
     let place = Config::new("t", "");
-    let mut new = NewCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+    let mut new = SaverCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
     new.versions = vec![("messages".into(), saver.next_version(None))];
-    let given = items.iter().cloned().map(NewItem::New).collect();
+    let given = items.iter().cloned().map(SaverItem::New).collect();
     new.values = vec![("messages".into(), NewValue::Items(given))];
-    saver.put(&place, new, OnConflict::Refuse).unwrap();
+    saver.put(&place, new, LostRace::Refuse).unwrap();
 
     let tuple = saver.tuple(&place).unwrap().unwrap();
     assert_eq!(tuple.values, [("messages".to_owned(), StoredValue::Items(items.to_vec()))]);
@@ -45,4 +45,71 @@ fn a_message_whose_bytes_would_differ_is_stored_as_it_is() {
     assert_eq!(kinds(ItemRange::Positions(5, 6)).collect::<Vec<_>>(), ["ai"]);
     let hits = store.search(annals::store::SearchQuery::new("found text")).unwrap();
     assert_eq!(hits.hits.len(), 1, "a message that is not exact is found by its text");
+}
+
+#[test]
+fn a_thread_of_the_engine_is_read_and_continued() {
+    let store = Store::memory();
+    let thread = store.thread("t").unwrap();
+    let human = Message::human("hi").with_id("m1");
+    thread.append("messages", [human.clone()]).unwrap();
+    thread.put("votes", "anna", 3).unwrap();
+    thread.write().append_text("text", "once ").append_text("text", "upon").commit().unwrap();
+    thread.set("title", "greetings").unwrap();
+
+    let saver = Saver::new(store);
+    let place = Config::new("t", "");
+    let tuple = saver.tuple(&place).unwrap().unwrap();
+    let plain = |value: Value| StoredValue::Typed(Typed::msgpack(Encoded::encode(&value).unwrap().bytes));
+    let votes: annals_base::Map = [("anna".to_owned(), 3.into())].into_iter().collect();
+    let mut values = [
+        ("messages".to_owned(), StoredValue::Items(vec![exact(&human)])),
+        ("text".to_owned(), plain("once upon".into())),
+        ("title".to_owned(), plain("greetings".into())),
+        ("votes".to_owned(), plain(Value::Map(votes))),
+    ];
+    assert_eq!(tuple.values, values);
+
+    let mut new = SaverCheckpoint::new("3f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+    new.versions = tuple.versions.clone();
+    new.values = ["title", "text", "votes"].map(|name| (name.to_owned(), NewValue::Same)).to_vec();
+    let answer = exact(&Message::ai("hello").with_id("m2"));
+    let items = vec![SaverItem::Same(0), SaverItem::New(answer.clone())];
+    new.values.push(("messages".into(), NewValue::Items(items)));
+    saver.put(&tuple.config, new, LostRace::Refuse).unwrap();
+    values[0].1 = StoredValue::Items(vec![exact(&human), answer]);
+    assert_eq!(saver.tuple(&place).unwrap().unwrap().values, values);
+    let head = thread.head().unwrap().unwrap();
+    assert_eq!((head.len("messages").unwrap(), head.get("votes").unwrap().unwrap()["anna"].as_int()), (2, Some(3)));
+}
+
+#[test]
+fn a_message_that_gets_its_id_after_it_was_written_is_stored_once() {
+    let store = Store::memory();
+    let saver = Saver::new(store.clone());
+    let (place, version) = (Config::new("t", ""), saver.next_version(None));
+    let mut first = SaverCheckpoint::new("1f000000-0000-6000-8000-000000000001", "2026-01-01T00:00:01+00:00");
+    first.versions = vec![("n".into(), version.clone())];
+    let first = saver.put(&place, first, LostRace::Refuse).unwrap();
+
+    let text = "an answer of some length, which is not stored a second time, as a write and as an item";
+    let (unnamed, named) = (Message::ai(text), Message::ai(text).with_id("m1"));
+    let array = |items: &[&Message]| {
+        let items = items.iter().map(|message| message.to_ext().unwrap()).collect();
+        Typed::msgpack(Encoded::encode(&Value::List(items)).unwrap().bytes)
+    };
+    let other = Message::human("without an id in the checkpoint as well, and long enough for a reference");
+    let written = array(&[&unnamed, &other]);
+    let task = "00000000-0000-0000-0000-000000000007";
+    saver.put_writes(&first, task, "~__pregel_pull, model", vec![("messages".into(), written.clone())]).unwrap();
+    let mut second = SaverCheckpoint::new("1f000000-0000-6001-8000-000000000002", "2026-01-01T00:00:02+00:00");
+    second.versions = vec![("messages".into(), version.clone()), ("n".into(), version)];
+    second.values = vec![("messages".into(), NewValue::Typed(array(&[&named, &other])))];
+    saver.put(&first, second, LostRace::Refuse).unwrap();
+
+    let tuple = saver.tuple(&place).unwrap().unwrap();
+    let items = StoredValue::Items(vec![exact(&named), exact(&other)]);
+    assert_eq!(tuple.values, [("messages".to_owned(), items)]);
+    let [write] = &*saver.tuple(&first).unwrap().unwrap().writes else { panic!("one write") };
+    assert_eq!((&*write.task, &*write.path, &write.value), (task, "~__pregel_pull, model", &written));
 }

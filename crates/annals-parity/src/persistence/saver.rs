@@ -6,8 +6,8 @@ use annals::base::Codec;
 use annals::base::{Encoded, Map, Value, decode_value};
 use annals::store::Store;
 use annals_langgraph::{
-    Config, ListQuery, NewCheckpoint, NewValue, OnConflict, PendingWrite, PruneStrategy, Saver, SaverError,
-    SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels, Version,
+    Config, ListQuery, LostRace, NewValue, PruneStrategy, Saver, SaverCheckpoint, SaverError, SaverVersion, SaverWrite,
+    SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels,
 };
 use serde_json::{Map as JsonMap, Value as Json, json};
 
@@ -43,7 +43,7 @@ impl SaverRunner {
     fn put(&self, op: &Json) -> Result<Json, Failure> {
         let parent = config(&op["config"], true)?;
         let given = &op["checkpoint"];
-        let mut new = NewCheckpoint::new(given["id"].as_str().unwrap_or_default(), "");
+        let mut new = SaverCheckpoint::new(given["id"].as_str().unwrap_or_default(), "");
         new.v = given["v"].as_i64();
         new.ts = given["ts"].as_str().map(ToOwned::to_owned);
         new.versions = versions(&given["channel_versions"]);
@@ -65,7 +65,7 @@ impl SaverRunner {
             new.values.push((channel.clone(), NewValue::Typed(typed(value)?)));
         }
         new.metadata = metadata(&op["metadata"], &op["config"]);
-        let mut shown = shown_config(&self.saver.put(&parent, new, OnConflict::Branch).map_err(failure)?);
+        let mut shown = shown_config(&self.saver.put(&parent, new, LostRace::Branch).map_err(failure)?);
         // The reference returns the id of the thread as it was given, a number too.
         shown["configurable"]["thread_id"] = op["config"]["configurable"]["thread_id"].clone();
         Ok(shown)
@@ -128,11 +128,11 @@ impl SaverRunner {
 
     fn next_version(&self, op: &Json) -> Result<Json, Failure> {
         let current = version(&op["current"]);
-        let Version::Text(next) = self.saver.next_version(current.as_ref()) else {
+        let SaverVersion::Text(next) = self.saver.next_version(current.as_ref()) else {
             return Err(Failure::of("TypeError"));
         };
         let greater = match &current {
-            Some(Version::Text(current)) => next > *current,
+            Some(SaverVersion::Text(current)) => next > *current,
             _ => true,
         };
         Ok(json!({"counter": next.get(..32), "separator": next.get(32..33), "greater": greater}))
@@ -207,10 +207,12 @@ fn shown_config(config: &Config) -> Json {
     }})
 }
 
-fn version(json: &Json) -> Option<Version> {
+fn version(json: &Json) -> Option<SaverVersion> {
     match json {
-        Json::String(text) => Some(Version::Text(text.clone())),
-        Json::Number(number) => number.as_i64().map(Version::Integer).or_else(|| number.as_f64().map(Version::Float)),
+        Json::String(text) => Some(SaverVersion::Text(text.clone())),
+        Json::Number(number) => {
+            number.as_i64().map(SaverVersion::Integer).or_else(|| number.as_f64().map(SaverVersion::Float))
+        }
         _ => None,
     }
 }
@@ -221,11 +223,11 @@ fn versions(json: &Json) -> SeenVersions {
 }
 
 fn shown_versions(versions: &SeenVersions) -> Json {
-    let shown = |(channel, version): &(String, Version)| {
+    let shown = |(channel, version): &(String, SaverVersion)| {
         let json = match version {
-            Version::Text(text) => json!(text),
-            Version::Integer(number) => json!(number),
-            Version::Float(number) => json!(number),
+            SaverVersion::Text(text) => json!(text),
+            SaverVersion::Integer(number) => json!(number),
+            SaverVersion::Float(number) => json!(number),
         };
         (channel.clone(), json)
     };
@@ -301,7 +303,7 @@ fn shown_value(value: &StoredValue) -> Result<Json, Failure> {
     }
 }
 
-fn shown_writes(writes: Vec<PendingWrite>) -> Result<Json, Failure> {
+fn shown_writes(writes: Vec<SaverWrite>) -> Result<Json, Failure> {
     writes.iter().map(|write| Ok(json!([write.task, &*write.channel, shown(&write.value)?]))).collect()
 }
 

@@ -126,9 +126,13 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
 
     def close(self) -> None:
         """Stores the writes that wait for their checkpoint, and closes the store if the saver has opened it."""
-        self._saver.flush()
+        self.flush()
         if self._closes:
             self.store.close()
+
+    def flush(self) -> None:
+        """Stores the writes that wait for their checkpoint, so that other savers and processes see them."""
+        self._saver.flush()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Returns the checkpoint with the id of the config, or the newest one of the namespace."""
