@@ -33,13 +33,14 @@ def resume(path: Path, acknowledged: int) -> int:
     """Goes on with the thread, and returns the number of its turns. Every acknowledged one must be in it."""
     with AnnalsSaver(path) as saver:
         graph = compiled(saver)
-        if graph.get_state(config()).next:
+        # A task whose writes are stored, and whose checkpoint is not, is no next one, and still waits.
+        if graph.get_state(config()).tasks:
             graph.invoke(None, config())
-        values = graph.get_state(config()).values
-        turns = len(values.get("messages", [])) // 2
+        values = {"messages": [], **graph.get_state(config()).values}
+        turns = len(values["messages"]) // 2
         assert turns > acknowledged, f"turn {acknowledged} was acknowledged, and there are {turns}"
         wanted = [text for number in range(turns) for text in (f"turn {number}", f"answer {2 * number + 1}")]
-        assert not turns or texts(values) == wanted, f"the thread differs from turn {next(at for at, pair in enumerate(zip(texts(values), wanted)) if pair[0] != pair[1]) if texts(values) != wanted and len(texts(values)) == len(wanted) else texts(values)[-4:]} on"
+        assert texts(values) == wanted, "the thread is the one that was acknowledged"
         assert saver.store.check().problems == []
         return turns
 

@@ -31,7 +31,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from annals import Store
+from annals import InvalidError, Store
 from annals._annals import _Listing, _Put, _Saver
 from annals.langgraph._open import opened
 
@@ -125,10 +125,20 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Stores the writes that wait for their checkpoint, and closes the store if the saver has opened it."""
-        self.flush()
+        """Stores the writes that wait for their checkpoint, and closes the store if the saver has opened it.
+
+        The saver cannot be used afterwards; closing it again does nothing.
+        """
+        if "_saver" in vars(self):
+            self.flush()
+            del self._saver
         if self._closes:
             self.store.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_saver":
+            raise InvalidError("the saver is closed", "STORE_CLOSED")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def flush(self) -> None:
         """Stores the writes that wait for their checkpoint, so that other savers and processes see them."""
