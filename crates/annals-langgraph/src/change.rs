@@ -251,11 +251,14 @@ impl Builder<'_> {
         let (ops, slots) = list_change(old, &wanted);
         let needs_old =
             ops.iter().any(|op| matches!(op, SlotOp::Put { index, .. } if matches!(wanted[*index], Wanted::Old(_))));
-        let stored = if needs_old { (self.values_of)()?.remove(name) } else { None };
-        let stored = match stored {
+        let stored = match if needs_old { (self.values_of)()?.remove(name) } else { None } {
             Some(StoredValue::Items(items)) => items,
             _ => Vec::new(),
         };
+        if needs_old && stored.len() != old.len() {
+            return Err(SaverError::invalid("channel_values", format!("the parent has no list of channel {name:?}")));
+        }
+        // The values of items that stay are not looked at.
         let value = |item: &SaverItem| match item {
             SaverItem::New(value) => value.clone(),
             SaverItem::Same(index) => {

@@ -14,12 +14,14 @@ use crate::aside::{Aside, AsideIndex};
 use crate::limits::{CACHED_MAX, HANDED_OUT_MAX, WRITES_LINGER};
 use crate::notes::plain_id;
 use crate::place::{SaverPlace, aside_of};
-use crate::state::{DigestState, load};
+use crate::state::{DigestState, LoadedCheckpoint, load};
+use crate::typed::MessageCache;
 use crate::writes::TaskWrites;
 use crate::{Result, SaverError};
 
 pub(crate) struct SaverInner {
     pub(crate) store: Store,
+    messages: MessageCache,
     caches: Mutex<SaverCaches>,
     buffer: Mutex<Buffer>,
     /// Held while buffered writes are on their way to the store, so that a read waits for them.
@@ -69,6 +71,7 @@ impl SaverInner {
     pub(crate) fn new(store: Store) -> Self {
         Self {
             store,
+            messages: MessageCache::default(),
             caches: Mutex::default(),
             buffer: Mutex::default(),
             flushing: Mutex::default(),
@@ -131,6 +134,11 @@ impl SaverInner {
         })
     }
 
+    /// Reads a checkpoint with its state; `None` if it is not stored, or was pruned.
+    pub(crate) fn load(&self, at: &CheckpointRef) -> Result<Option<LoadedCheckpoint>> {
+        load(self.backend(), &self.messages, at)
+    }
+
     /// Returns the state at a checkpoint that is stored or submitted.
     pub(crate) fn state(&self, at: &CheckpointRef) -> Result<Option<Arc<DigestState>>> {
         let place = SaverPlace { thread: at.thread.clone(), namespace: at.namespace.clone() };
@@ -138,7 +146,7 @@ impl SaverInner {
         if let Some((_, state)) = cached.filter(|(id, _)| *id == at.checkpoint) {
             return Ok(Some(state));
         }
-        Ok(load(self.backend(), at)?.map(|loaded| Arc::new(loaded.state)))
+        Ok(self.load(at)?.map(|loaded| Arc::new(loaded.state)))
     }
 
     /// Returns whether states of a thread are cached.
@@ -308,8 +316,9 @@ impl SaverInner {
     }
 }
 
-impl Drop for SaverInner {
-    fn drop(&mut self) {
+impl SaverInner {
+    /// Ends the thread that flushes, and stores what is buffered.
+    pub(crate) fn close(&self) {
         self.signal.told.lock().is_closed = true;
         self.signal.changed.notify_all();
         // Nobody is left to whom an error could be told.

@@ -15,7 +15,6 @@ use crate::aside::{Aside, AsideIndex};
 use crate::inner::FoundPlace;
 use crate::notes::{Notes, plain_id};
 use crate::place::{SaverPlace, is_aside, thread_id, thread_text};
-use crate::state::load;
 use crate::{Config, ListQuery, Result, Saver, Tuple};
 
 /// The tuples of a listing, read page by page. Nothing is locked between two of them; what is stored meanwhile may be
@@ -204,7 +203,7 @@ impl Listing {
                     continue;
                 }
             }
-            let Some(loaded) = load(inner.backend(), &at)? else { continue };
+            let Some(loaded) = inner.load(&at)? else { continue };
             let notes = Notes::read(&loaded.record, || loaded.updated.clone())?;
             let index = inner.index(&at.thread)?;
             let config = Config::new(thread_text(&at.thread), namespace).at(id);

@@ -18,7 +18,7 @@ use crate::change::{Difference, WrittenValues, difference};
 use crate::inner::{FoundPlace, SaverInner};
 use crate::notes::{Notes, RecordColumns, plain_id};
 use crate::place::{SaverPlace, aside_of};
-use crate::state::{DigestState, LoadedCheckpoint, load};
+use crate::state::{DigestState, LoadedCheckpoint};
 use crate::writes::{TaskWrites, are_missing, moved, name, writes_of, written};
 use crate::{Config, LostRace, Result, SaverCheckpoint, SaverError};
 
@@ -226,7 +226,7 @@ impl PutDraft<'_> {
     /// Puts the checkpoint into a namespace of its own, unless it is stored as it is.
     fn aside(&mut self, own: Aside) -> Result<PutAttempt> {
         let existing = match self.inner.find(&self.place, &self.index, &self.new.id)? {
-            FoundPlace::At(at) => load(self.inner.backend(), &at)?,
+            FoundPlace::At(at) => self.inner.load(&at)?,
             _ => None,
         };
         let namespace = aside_of(self.place.namespace.as_str(), &self.new.id)?;
@@ -312,7 +312,7 @@ impl PutDraft<'_> {
         let written = if self.refers { written(&stored, &writes)? } else { WrittenValues::default() };
         let mut values_of = || {
             self.inner.settle(Some(&self.place.thread));
-            let loaded = self.base.as_ref().map(|at| load(self.inner.backend(), at)).transpose()?.flatten();
+            let loaded = self.base.as_ref().map(|at| self.inner.load(at)).transpose()?.flatten();
             Ok(loaded.map(|loaded| loaded.values.into_iter().collect()).unwrap_or_else(HashMap::new))
         };
         let mut difference = difference(&self.state, self.new, &written, &mut values_of)?;

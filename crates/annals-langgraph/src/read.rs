@@ -12,7 +12,7 @@ use crate::aside::{Aside, AsideIndex};
 use crate::inner::{FoundPlace, SaverInner};
 use crate::notes::{Notes, plain_id};
 use crate::place::SaverPlace;
-use crate::state::{LoadedCheckpoint, load};
+use crate::state::LoadedCheckpoint;
 use crate::writes::pending;
 use crate::{Config, DeltaHistory, ListQuery, Reread, Result, Saver, SaverWrite, StoredValue, Tuple, Typed};
 
@@ -90,7 +90,7 @@ impl SaverInner {
 
     /// Reads a checkpoint that was found.
     pub(crate) fn read(&self, config: Config, index: &AsideIndex, at: &CheckpointRef) -> Result<Option<Tuple>> {
-        let Some(loaded) = load(self.backend(), at)? else { return Ok(None) };
+        let Some(loaded) = self.load(at)? else { return Ok(None) };
         let notes = Notes::read(&loaded.record, || loaded.updated.clone())?;
         self.tuple(config, index, notes, loaded).map(Some)
     }
@@ -240,7 +240,7 @@ impl Saver {
                 continue;
             }
             if seeds.is_none() {
-                let loaded = load(backend, at)?;
+                let loaded = self.inner().load(at)?;
                 let missing =
                     || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
                 seeds = Some(loaded.ok_or_else(missing)?.values);

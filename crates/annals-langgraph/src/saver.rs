@@ -17,7 +17,16 @@ use crate::{Config, LostRace, Result, SaverCheckpoint, SaverError, SaverVersion,
 /// The operations of LangGraph's `BaseCheckpointSaver` on a store. Cheap to clone; all clones share caches and
 /// buffered writes, which the last one stores when it is dropped.
 #[derive(Clone)]
-pub struct Saver(Arc<SaverInner>);
+pub struct Saver(Arc<LastHandle>);
+
+/// Stores what is buffered when the last handle is dropped, also if the thread that flushes has begun to.
+struct LastHandle(Arc<SaverInner>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
 
 /// A put that was submitted. Await it, or wait for it: a put that lost a race is repeated then, or refused.
 #[must_use = "a put that is not waited for may be refused unseen"]
@@ -40,16 +49,16 @@ struct SubmittedPut {
 impl Saver {
     /// Makes a saver on a store.
     pub fn new(store: Store) -> Self {
-        Self(Arc::new(SaverInner::new(store)))
+        Self(Arc::new(LastHandle(Arc::new(SaverInner::new(store)))))
     }
 
     /// Returns the store.
     pub fn store(&self) -> &Store {
-        &self.0.store
+        &self.inner().store
     }
 
-    pub(crate) fn inner(&self) -> &SaverInner {
-        &self.0
+    pub(crate) fn inner(&self) -> &Arc<SaverInner> {
+        &self.0.0
     }
 
     /// Stores a checkpoint under its id and returns its config when it is durable. The `checkpoint` of `parent` is the
@@ -60,7 +69,7 @@ impl Saver {
     /// [`SaverError::Conflict`] if the parent was handed out as the newest checkpoint and is not the head any more;
     /// [`SaverError::Invalid`]; [`SaverError::Store`].
     pub fn put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<Config> {
-        self.0.put(parent, &new, on_conflict, true)?;
+        self.inner().put(parent, &new, on_conflict, true)?;
         Ok(parent.at(new.id))
     }
 
@@ -69,7 +78,7 @@ impl Saver {
     /// # Errors
     /// As [`Saver::put`]; those of the commit come from the handle.
     pub fn submit_put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<PutHandle> {
-        let (handle, writes) = self.0.put(parent, &new, on_conflict, false)?;
+        let (handle, writes) = self.inner().put(parent, &new, on_conflict, false)?;
         let config = parent.at(new.id.clone());
         let put = SubmittedPut { saver: self.clone(), parent: parent.clone(), new, on_conflict, writes };
         Ok(PutHandle { config, handle, put: Some(Box::new(put)) })
@@ -89,7 +98,7 @@ impl Saver {
             return Ok(());
         }
         let (place, checkpoint) = place_of_writes(config)?;
-        self.0.buffer(place.thread, TaskWrites::new(&config.namespace, checkpoint, task, path, writes)?)
+        self.inner().buffer(place.thread, TaskWrites::new(&config.namespace, checkpoint, task, path, writes)?)
     }
 
     /// Stores writes under the indexes that they had in another saver, as [`Saver::put_writes`].
@@ -100,7 +109,7 @@ impl Saver {
         let (place, checkpoint) = place_of_writes(config)?;
         for SaverWrite { task, path, index, channel, value } in writes {
             let write = TaskWrites::indexed(&config.namespace, checkpoint, &task, &path, [(index, channel, value)])?;
-            self.0.buffer(place.thread.clone(), write)?;
+            self.inner().buffer(place.thread.clone(), write)?;
         }
         Ok(())
     }
@@ -110,7 +119,7 @@ impl Saver {
     /// # Errors
     /// An error of buffered writes that no call has returned.
     pub fn flush(&self) -> Result<()> {
-        self.0.flush(None)
+        self.inner().flush(None)
     }
 
     /// Returns the version after another one: 32 digits, a point and a suffix that is always the same.
@@ -140,7 +149,7 @@ fn place_of_writes(config: &Config) -> Result<(SaverPlace, &str)> {
 
 impl fmt::Debug for Saver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Saver").field("store", &self.0.store).finish_non_exhaustive()
+        f.debug_struct("Saver").field("store", self.store()).finish_non_exhaustive()
     }
 }
 
@@ -168,7 +177,7 @@ impl PutHandle {
     fn end(&mut self, outcome: Result<(), StoreError>) -> Result<Config> {
         let Err(error) = outcome else {
             if let Some(put) = self.put.take()
-                && put.saver.0.were_overtaken(&put.parent, &put.writes)?
+                && put.saver.inner().were_overtaken(&put.parent, &put.writes)?
             {
                 return put.saver.put(&put.parent, put.new, put.on_conflict);
             }
@@ -179,8 +188,8 @@ impl PutHandle {
         let Some(put) = self.put.take() else { return Err(error.into()) };
         let SubmittedPut { saver, parent, new, on_conflict, writes } = *put;
         let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
-        saver.0.forget_put(&place, &new.id);
-        saver.0.put_back(&place.thread, writes);
+        saver.inner().forget_put(&place, &new.id);
+        saver.inner().put_back(&place.thread, writes);
         if moved_on { saver.put(&parent, new, on_conflict) } else { Err(error.into()) }
     }
 }

@@ -10,7 +10,7 @@ use annals_base::{Codec, Value, decode_value};
 
 use crate::list::ListSlot;
 use crate::notes::CHANNEL;
-use crate::typed::{Digest, digest, typed};
+use crate::typed::{Digest, MessageCache, digest, typed};
 use crate::version::{VersionForm, from_value, seen_from_map, seen_to_value, to_value};
 use crate::{Result, SaverError, SaverVersion, SeenVersions, StoredValue, Typed};
 
@@ -142,8 +142,12 @@ pub(crate) struct LoadedCheckpoint {
 }
 
 /// Reads a checkpoint with its state; `None` if it is not stored, or was pruned.
-pub(crate) fn load(backend: &dyn Backend, at: &CheckpointRef) -> Result<Option<LoadedCheckpoint>> {
-    let mut reader = StateReader::default();
+pub(crate) fn load(
+    backend: &dyn Backend,
+    messages: &MessageCache,
+    at: &CheckpointRef,
+) -> Result<Option<LoadedCheckpoint>> {
+    let mut reader = StateReader { messages, loaded: None, list: None };
     let mut failed = None;
     let read = backend.read_state(at, &mut |part| match reader.take(&part) {
         Ok(wants_items) => Ok(wants_items),
@@ -163,14 +167,14 @@ pub(crate) fn load(backend: &dyn Backend, at: &CheckpointRef) -> Result<Option<L
 }
 
 /// Collects the parts of a state.
-#[derive(Default)]
-struct StateReader {
+struct StateReader<'a> {
+    messages: &'a MessageCache,
     loaded: Option<LoadedCheckpoint>,
     /// The list whose items come next.
     list: Option<(Arc<str>, u64, Vec<ListSlot>, Vec<Typed>)>,
 }
 
-impl StateReader {
+impl StateReader<'_> {
     fn take(&mut self, part: &StatePart<'_>) -> Result<bool> {
         match part {
             StatePart::Record(record) => {
@@ -189,8 +193,8 @@ impl StateReader {
             }
             StatePart::Item(row) => {
                 let Some((_, _, slots, items)) = &mut self.list else { return Ok(true) };
-                let item = typed(row.payload)?;
-                slots.push(ListSlot { position: row.position, digest: digest(&item.tag, &item.bytes) });
+                let (item, digest) = self.messages.item(row.payload)?;
+                slots.push(ListSlot { position: row.position, digest });
                 items.push(item);
             }
         }

@@ -4,11 +4,14 @@
 //! else verbatim behind a header with its tag. Invariant: a payload gives the bytes of which it was made; a message
 //! whose bytes would differ is stored as MessagePack. *Absent:* the execution of anything in a value.
 
+use std::collections::HashMap;
+
 use annals::store::{Payload, StoreError};
 use annals_base::{Codec, ItemIndex, PayloadRef, Value, decode_value};
 use annals_messages::{Message, MessageLike, checkpoint_loads};
+use parking_lot::Mutex;
 
-use crate::limits::TAG_BYTES_MAX;
+use crate::limits::{MESSAGE_CACHE_BYTES_MAX, TAG_BYTES_MAX};
 use crate::{MSGPACK, Result, SaverError, StoredValue, Typed};
 
 /// The codec of values that are stored behind their tag: a byte with the length of the tag, the tag, the bytes.
@@ -95,6 +98,56 @@ pub(crate) fn anonymous(stored: PayloadRef<'_>) -> Result<Option<Typed>> {
 /// Returns whether a payload is a message without an id.
 pub(crate) fn is_anonymous(stored: PayloadRef<'_>) -> bool {
     stored.index.is_some_and(|index| index.kind.is_some() && index.id.is_none())
+}
+
+/// The messages of lists as LangGraph's serializer writes them. Checkpoints share most of them, and writing them anew is
+/// two thirds of the time of a read.
+#[derive(Default)]
+pub(crate) struct MessageCache(Mutex<CachedMessages>);
+
+#[derive(Default)]
+struct CachedMessages {
+    /// By what is stored of a message.
+    values: HashMap<Vec<u8>, (Typed, Digest)>,
+    bytes: usize,
+}
+
+impl MessageCache {
+    /// Returns the value of which the payload of an item was made, with its hash.
+    pub(crate) fn item(&self, stored: PayloadRef<'_>) -> Result<(Typed, Digest)> {
+        let hashed = |value: Typed| {
+            let digest = digest(&value.tag, &value.bytes);
+            (value, digest)
+        };
+        let Some(key) = message_key(stored) else { return Ok(hashed(typed(stored)?)) };
+        if let Some(found) = self.0.lock().values.get(&key) {
+            return Ok(found.clone());
+        }
+        let item = hashed(typed(stored)?);
+        let mut cached = self.0.lock();
+        cached.bytes += key.len() + item.0.bytes.len();
+        if cached.bytes > MESSAGE_CACHE_BYTES_MAX {
+            *cached = CachedMessages { values: HashMap::new(), bytes: key.len() + item.0.bytes.len() };
+        }
+        cached.values.insert(key, item.clone());
+        Ok(item)
+    }
+}
+
+/// Returns all that is stored of a message; `None` for other items.
+fn message_key(stored: PayloadRef<'_>) -> Option<Vec<u8>> {
+    let index = stored.index.filter(|index| index.kind.is_some())?;
+    let mut key = Vec::with_capacity(stored.data.len() + index.text.map_or(0, str::len) + 64);
+    for text in [index.kind, index.id, index.name, index.tool_calls, index.text] {
+        key.extend(text.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
+        key.extend(text.unwrap_or_default().as_bytes());
+    }
+    for tokens in [index.input_tokens, index.output_tokens] {
+        key.extend(tokens.map_or(u64::MAX, u64::from).to_le_bytes());
+    }
+    key.push(stored.codec.to_tag());
+    key.extend(stored.data);
+    Some(key)
 }
 
 /// Returns the value of which a payload was made.
