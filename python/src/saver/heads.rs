@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use annals::base::Map;
 use annals_langgraph::{SaverVersion, SeenVersions, Typed, UpdatedChannels};
 use parking_lot::Mutex;
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::prototype::Prototype;
 
@@ -125,16 +126,18 @@ impl Heads {
 
 /// Decoded items by their bytes, in two generations: the older one goes when the younger one is full.
 #[derive(Default)]
-pub(crate) struct Items(Mutex<ItemTable>);
+pub(crate) struct ItemCache(Mutex<ItemTable>);
+
+type ItemMap = HashMap<Vec<u8>, Arc<Prototype>, Xxh3DefaultBuilder>;
 
 #[derive(Default)]
 struct ItemTable {
-    young: HashMap<Vec<u8>, Arc<Prototype>>,
-    old: HashMap<Vec<u8>, Arc<Prototype>>,
+    young: ItemMap,
+    old: ItemMap,
     young_bytes: usize,
 }
 
-impl Items {
+impl ItemCache {
     /// Returns the prototypes of items; `None` where there is none.
     pub(crate) fn get<'a>(&self, items: impl Iterator<Item = &'a Typed>) -> Vec<Option<Arc<Prototype>>> {
         let table = self.0.lock();
@@ -144,10 +147,10 @@ impl Items {
 
     /// Caches prototypes. Returns those that they displace, which the caller drops.
     #[must_use]
-    pub(crate) fn insert(&self, items: Vec<(Vec<u8>, Arc<Prototype>)>) -> Vec<HashMap<Vec<u8>, Arc<Prototype>>> {
+    pub(crate) fn insert(&self, items: Vec<(Vec<u8>, Arc<Prototype>)>) -> Vec<ItemMap> {
         let mut table = self.0.lock();
         let mut displaced = Vec::new();
-        let mut replaced = HashMap::new();
+        let mut replaced = ItemMap::default();
         for (bytes, prototype) in items {
             if table.young_bytes > ITEM_BYTES_MAX {
                 let young = std::mem::take(&mut table.young);

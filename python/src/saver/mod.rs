@@ -24,7 +24,7 @@ use crate::errors::{ConflictError, InvalidError, UnsupportedError, invalid, rais
 use crate::store::PyStore;
 use crate::values::map_from_python;
 
-use heads::{Heads, Items};
+use heads::{Heads, ItemCache};
 use prototype::KnownClasses;
 use put::ReadyPut;
 use read::ReadCheckpoint;
@@ -44,7 +44,7 @@ pub(crate) struct PySaver {
     classes: Arc<KnownClasses>,
     heads: Arc<Heads>,
     /// The items that this serializer decoded.
-    items: Items,
+    items: ItemCache,
     on_conflict: LostRace,
 }
 
@@ -124,7 +124,7 @@ impl PySaver {
             splits_lists,
             classes: Arc::new(KnownClasses::new(py, frozen, models)?),
             heads: Arc::default(),
-            items: Items::default(),
+            items: ItemCache::default(),
             on_conflict,
         })
     }
@@ -138,7 +138,7 @@ impl PySaver {
             splits_lists,
             classes: Arc::clone(&self.classes),
             heads: Arc::clone(&self.heads),
-            items: Items::default(),
+            items: ItemCache::default(),
             on_conflict: self.on_conflict,
         }
     }

@@ -30,6 +30,8 @@ pub(crate) struct KnownClasses {
 pub(crate) struct Prototype {
     object: Py<PyAny>,
     kind: CopyKind,
+    /// The parts of a message.
+    template: Option<Template>,
     /// The bytes of a value that cannot be copied, or that differs from the live object of which it was encoded.
     typed: Option<Typed>,
 }
@@ -42,6 +44,58 @@ enum CopyKind {
     Copied,
     /// The serializer decodes it again.
     Decoded,
+}
+
+/// The parts of a message that is copied often.
+struct Template {
+    class: Py<PyType>,
+    fields: Py<PyDict>,
+    /// The fields that a copy may not share.
+    own: Vec<(Py<PyString>, Py<PyAny>)>,
+    extra: Py<PyAny>,
+    set_fields: Py<PySet>,
+}
+
+impl Template {
+    /// Returns the parts of an object, `None` if it is not a message that can be copied.
+    fn of(classes: &KnownClasses, object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let (py, class) = (object.py(), object.get_type());
+        if !classes.is_model(&class) {
+            return Ok(None);
+        }
+        let Some(parts) = ModelParts::of(object)? else { return Ok(None) };
+        let set_fields = object.getattr(intern!(py, "__pydantic_fields_set__"))?;
+        let Ok(set_fields) = set_fields.cast_into_exact::<PySet>() else { return Ok(None) };
+        let mut own = Vec::new();
+        for (name, value) in parts.fields.iter() {
+            let Ok(name) = name.cast_into_exact::<PyString>() else { return Ok(None) };
+            if !is_atom(&value) {
+                own.push((name.unbind(), value.unbind()));
+            }
+        }
+        let (class, fields) = (class.unbind(), parts.fields.unbind());
+        Ok(Some(Self { class, fields, own, extra: parts.extra.unbind(), set_fields: set_fields.unbind() }))
+    }
+
+    /// Copies the message: its fields, without validation.
+    fn copy<'py>(&self, classes: &KnownClasses, py: Python<'py>, depth: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let fields = self.fields.bind(py).copy()?;
+        for (name, value) in &self.own {
+            match classes.copy(value.bind(py), depth + 1)? {
+                Some(value) => fields.set_item(name, value)?,
+                None => return Ok(None),
+            }
+        }
+        let Some(extra) = classes.copy(self.extra.bind(py), depth + 1)? else { return Ok(None) };
+        let copied = classes.new.bind(py).call1((&self.class,))?;
+        let set = classes.set.bind(py);
+        let set_fields = self.set_fields.bind(py).call_method0(intern!(py, "copy"))?;
+        set.call1((&copied, intern!(py, "__dict__"), fields))?;
+        set.call1((&copied, intern!(py, "__pydantic_extra__"), extra))?;
+        set.call1((&copied, intern!(py, "__pydantic_fields_set__"), set_fields))?;
+        set.call1((&copied, intern!(py, "__pydantic_private__"), py.None()))?;
+        Ok(Some(copied))
+    }
 }
 
 impl KnownClasses {
@@ -89,7 +143,10 @@ impl KnownClasses {
         }
         let class = object.get_type();
         if self.is_model(&class) {
-            return self.copy_model(object, &class, depth);
+            return match Template::of(self, object)? {
+                Some(template) => template.copy(self, py, depth),
+                None => Ok(None),
+            };
         }
         if self.is_frozen(&class) {
             return Ok(Some(object.clone()));
@@ -112,31 +169,6 @@ impl KnownClasses {
                 None => return Ok(None),
             }
         }
-        Ok(Some(copied))
-    }
-
-    /// Copies a message: its fields, without validation.
-    fn copy_model<'py>(
-        &self,
-        object: &Bound<'py, PyAny>,
-        class: &Bound<'py, PyType>,
-        depth: usize,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let py = object.py();
-        let Some(parts) = ModelParts::of(object)? else { return Ok(None) };
-        let Some(fields) = self.copy_dict(&parts.fields, depth)? else { return Ok(None) };
-        let Some(extra) = self.copy(&parts.extra, depth + 1)? else { return Ok(None) };
-        let copied = self.new.bind(py).call1((class,))?;
-        let set = self.set.bind(py);
-        let names = object.getattr(intern!(py, "__pydantic_fields_set__"))?;
-        let names = match names.cast_exact::<PySet>() {
-            Ok(names) => names.call_method0(intern!(py, "copy"))?,
-            Err(_) => return Ok(None),
-        };
-        set.call1((&copied, intern!(py, "__dict__"), fields))?;
-        set.call1((&copied, intern!(py, "__pydantic_extra__"), extra))?;
-        set.call1((&copied, intern!(py, "__pydantic_fields_set__"), names))?;
-        set.call1((&copied, intern!(py, "__pydantic_private__"), py.None()))?;
         Ok(Some(copied))
     }
 
@@ -186,6 +218,17 @@ impl KnownClasses {
             return live.repr()?.as_any().eq(known.repr()?);
         }
         Ok(false)
+    }
+
+    /// Returns whether a live object is encoded as a message is.
+    fn is_same_message(&self, live: &Bound<'_, PyAny>, known: &Template) -> PyResult<bool> {
+        let py = live.py();
+        if !live.get_type().is(&known.class) {
+            return Ok(false);
+        }
+        let Some(live) = ModelParts::of(live)? else { return Ok(false) };
+        Ok(self.is_same_dict(&live.fields, known.fields.bind(py), 0)?
+            && self.is_same(&live.extra, known.extra.bind(py), 1)?)
     }
 
     fn is_same_dict(&self, live: &Bound<'_, PyDict>, known: &Bound<'_, PyDict>, depth: usize) -> PyResult<bool> {
@@ -251,7 +294,8 @@ impl Prototype {
         let is_comparable =
             kind != CopyKind::Decoded && live.map_or(Ok(true), |live| classes.is_same(live, &decoded, 0))?;
         let typed = if is_comparable { None } else { Some(typed.clone()) };
-        Ok(Self { object: decoded.unbind(), kind, typed })
+        let template = if kind == CopyKind::Copied { Template::of(classes, &decoded)? } else { None };
+        Ok(Self { object: decoded.unbind(), kind, template, typed })
     }
 
     /// Returns an object that shares nothing with the prototype that can change. `decode` is the serializer.
@@ -264,7 +308,10 @@ impl Prototype {
         let object = self.object.bind(py);
         let copied = match self.kind {
             CopyKind::Shared => Some(object.clone()),
-            CopyKind::Copied => classes.copy(object, 0)?,
+            CopyKind::Copied => match &self.template {
+                Some(template) => template.copy(classes, py, 0)?,
+                None => classes.copy(object, 0)?,
+            },
             CopyKind::Decoded => None,
         };
         match (copied, &self.typed) {
@@ -282,9 +329,10 @@ impl Prototype {
         live: &Bound<'py, PyAny>,
         encode: impl FnOnce() -> PyResult<Option<Typed>>,
     ) -> PyResult<bool> {
-        match &self.typed {
-            None => classes.is_same(live, self.object.bind(live.py()), 0),
-            Some(typed) => Ok(encode()?.is_some_and(|encoded| encoded == *typed)),
+        match (&self.typed, &self.template) {
+            (None, Some(template)) => classes.is_same_message(live, template),
+            (None, None) => classes.is_same(live, self.object.bind(live.py()), 0),
+            (Some(typed), _) => Ok(encode()?.is_some_and(|encoded| encoded == *typed)),
         }
     }
 

@@ -112,6 +112,10 @@ impl PySaver {
         before: Option<&Arc<HeadValue>>,
         is_same_version: bool,
     ) -> PyResult<(NewValue, Arc<HeadValue>)> {
+        // A list whose version did not rise is that of the parent: to change it in place is noticed when it rises.
+        if let Some(before) = before.filter(|before| is_same_version && matches!(&***before, HeadValue::Items(_))) {
+            return Ok((NewValue::Same, Arc::clone(before)));
+        }
         let list = if self.splits_lists { items_of(value) } else { None };
         if let Some(list) = list {
             let before_items: &[Arc<Prototype>] = match before.map(|before| &**before) {
@@ -122,13 +126,7 @@ impl PySaver {
                 || list.len() >= LIST_ITEMS_MIN
                 || list.first().is_some_and(|item| self.classes.is_message(item));
             if is_split && let Some(compared) = self.compared(&list, before_items)? {
-                let is_same = is_same_version
-                    && compared.prototypes.len() == before_items.len()
-                    && compared.items.iter().all(|item| matches!(item, SaverItem::Same(_)));
-                return Ok(match before {
-                    Some(before) if is_same => (NewValue::Same, Arc::clone(before)),
-                    _ => (NewValue::Items(compared.items), Arc::new(HeadValue::Items(compared.prototypes))),
-                });
+                return Ok((NewValue::Items(compared.items), Arc::new(HeadValue::Items(compared.prototypes))));
             }
         }
         let typed = self.encode(value)?;

@@ -34,6 +34,32 @@ struct Members<'a> {
     extra: &'a [(String, Typed)],
 }
 
+/// Lists of fewer items are copied while the collector runs.
+const PAUSING_ITEMS_MIN: usize = 64;
+
+/// A pause of the collector of garbage, which ends when this is dropped.
+struct PausedCollector<'py>(Option<Bound<'py, PyModule>>);
+
+impl<'py> PausedCollector<'py> {
+    fn new(py: Python<'py>) -> PyResult<Self> {
+        let collector = py.import(intern!(py, "gc"))?;
+        if !collector.call_method0(intern!(py, "isenabled"))?.is_truthy()? {
+            return Ok(Self(None));
+        }
+        collector.call_method0(intern!(py, "disable"))?;
+        Ok(Self(Some(collector)))
+    }
+}
+
+impl Drop for PausedCollector<'_> {
+    fn drop(&mut self) {
+        if let Some(collector) = &self.0 {
+            // It fails only if the module was replaced; then the collector is another one's.
+            _ = collector.call_method0(intern!(collector.py(), "enable"));
+        }
+    }
+}
+
 impl PySaver {
     /// Returns the prototypes of the items of a list. Those that are not cached are decoded together.
     fn prototypes(&self, py: Python<'_>, items: &[Typed]) -> PyResult<Vec<Arc<Prototype>>> {
@@ -57,6 +83,8 @@ impl PySaver {
     }
 
     fn hand_out_items<'py>(&self, py: Python<'py>, items: &[Arc<Prototype>]) -> PyResult<Bound<'py, PyAny>> {
+        // The copies of a long list would make the collector of garbage run dozens of times, and find nothing.
+        let _paused = (items.len() >= PAUSING_ITEMS_MIN).then(|| PausedCollector::new(py)).transpose()?;
         let objects = items.iter().map(|item| self.hand_out(py, item)).collect::<PyResult<Vec<_>>>()?;
         Ok(PyList::new(py, objects)?.into_any())
     }
