@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ import annals
 from annals import _annals
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # A module that an example imports, and the name of the library that it needs.
-LIBRARIES = {"langgraph": "langgraph", "annals.pydantic_ai": "pydantic_ai"}
+LIBRARIES = {"annals.langgraph": "langgraph", "annals.pydantic_ai": "pydantic_ai"}
 
 
 def run(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -65,12 +66,16 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     assert run(sys.executable, "-m", "annals", "nonsense", env=env).returncode == 2
 
 
-def examples() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def examples() -> list[Any]:
+    found = []
+    for page in PAGES:
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        found += [pytest.param(block, id=f"{page.stem}-{at}") for at, block in enumerate(blocks)]
+    return found
 
 
 @pytest.mark.parametrize("example", examples())
-def test_the_examples_of_the_front_page_run(example: str, tmp_path: Path) -> None:
+def test_the_examples_of_the_pages_run(example: str, tmp_path: Path) -> None:
     for module, library in LIBRARIES.items():
         if f"from {module}" in example and importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
