@@ -2,8 +2,8 @@
 //!
 //! The log orders the checkpoints of a namespace by their ids and stores each once. A checkpoint that does not fit (an
 //! id below the newest, one that is put again or is not a UUID, a parent that is not below its child) is the head of a
-//! namespace of its own. The namespace [`ASIDE`](crate::place::ASIDE) lists them, in the same commit, together with the
-//! checkpoints that are deleted and not pruned.
+//! namespace of its own. The namespace [`ASIDE`](crate::place::ASIDE) lists them, in the same commit, together with
+//! the checkpoints that are deleted and not pruned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

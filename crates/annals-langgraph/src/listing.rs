@@ -49,8 +49,8 @@ struct Candidate {
 }
 
 impl Saver {
-    /// Lists checkpoints, the greatest id first, over all namespaces and threads of the query. A listing of all threads
-    /// reads the records of the whole log once, to find the threads.
+    /// Lists checkpoints, the greatest id first, over all namespaces and threads of the query. A listing of all
+    /// threads reads the records of the whole log once, to find the threads.
     ///
     /// # Errors
     /// [`SaverError::Store`](crate::SaverError::Store), here and from the iterator; an error of earlier writes.

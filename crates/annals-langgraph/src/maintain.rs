@@ -30,6 +30,9 @@ impl Saver {
         let id = thread_id(thread)?;
         let inner = self.inner();
         inner.drop_writes(&id);
+        // Writes that were taken out of the buffer are stored before the deletion, not after it.
+        inner.wait_for_flush();
+        inner.drop_writes(&id);
         inner.settle(Some(&id));
         _ = inner.store.delete_thread(&id)?;
         inner.forget(&id);
@@ -155,8 +158,8 @@ impl Saver {
         Ok(Checkpoints(found))
     }
 
-    /// Removes checkpoints of a thread: those that the engine cannot prune, and the parents of kept ones, are listed in
-    /// the index as gone; the others are pruned.
+    /// Removes checkpoints of a thread: those that the engine cannot prune, and the parents of kept ones, are listed
+    /// in the index as gone; the others are pruned.
     fn remove(
         &self,
         thread: &ThreadId,

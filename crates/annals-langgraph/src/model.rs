@@ -14,8 +14,8 @@ pub const MSGPACK: &str = "msgpack";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Typed {
-    /// How to read the bytes: `msgpack`, `json`, `null`, `bytes`, `bytearray`, `pickle`, `msgpack+aes`, ... At most 255
-    /// bytes.
+    /// How to read the bytes: `msgpack`, `json`, `null`, `bytes`, `bytearray`, `pickle`, `msgpack+aes`, ... At most
+    /// 255 bytes.
     pub tag: Cow<'static, str>,
     /// The bytes.
     pub bytes: Vec<u8>,

@@ -1,8 +1,9 @@
-//! What a checkpoint of LangGraph says beyond the columns of the log: one member of its metadata, and one list channel.
+//! What a checkpoint of LangGraph says beyond the columns of the log: one member of its metadata, and one list
+//! channel.
 //!
-//! The metadata member [`MEMBER`] holds what belongs to one checkpoint alone; the items of the channel [`CHANNEL`] hold
-//! versions that are no plain numbers, which later checkpoints repeat. Invariant: a checkpoint as LangGraph writes it
-//! with the versions of this saver has neither.
+//! The metadata member [`MEMBER`] holds what belongs to one checkpoint alone; the items of the channel [`CHANNEL`]
+//! hold versions that are no plain numbers, which later checkpoints repeat. Invariant: a checkpoint as LangGraph
+//! writes it with the versions of this saver has neither.
 
 use annals::store::{CheckpointRecord, Source, StoreError};
 use annals_base::{CheckpointId, Codec, Encoded, Map, Namespace, RunId, Timestamp, Value, decode_value};

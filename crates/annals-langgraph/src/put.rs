@@ -1,7 +1,7 @@
 //! Puts of checkpoints, and the storing of writes.
 //!
-//! Invariant: a put is one commit: the checkpoint, the buffered writes of its parent, and the entry of the index if the
-//! checkpoint does not fit the order of ids. *Absent:* reads.
+//! Invariant: a put is one commit: the checkpoint, the buffered writes of its parent, and the entry of the index if
+//! the checkpoint does not fit the order of ids. *Absent:* reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ struct PutDraft<'a> {
     index: Arc<AsideIndex>,
     new: &'a SaverCheckpoint,
     parent_id: Option<&'a str>,
+    /// The head that the put was compared with: the commit is refused if it has moved since.
+    head: Option<CheckpointId>,
     /// The parent, if it is stored.
     base: Option<CheckpointRef>,
     state: Arc<DigestState>,
@@ -107,8 +109,9 @@ impl SaverInner {
             Some(FoundPlace::At(at)) => Some(at),
             _ => None,
         };
+        let head = self.head(&place)?;
         if on_conflict == LostRace::Refuse {
-            self.verify_head(parent, &place, base.as_ref(), plain_id(&new.id))?;
+            self.verify_head(parent, &place, base.as_ref(), head.filter(|head| Some(*head) != plain_id(&new.id)))?;
         }
         let state = match &base {
             Some(at) => self.state(at)?.unwrap_or_default(),
@@ -121,7 +124,7 @@ impl SaverInner {
             _ => Vec::new(),
         };
         let early = self.take_writes(&place, &new.id);
-        Ok(PutDraft { inner: self, place, index, new, parent_id, base, state, buffered, early, refers })
+        Ok(PutDraft { inner: self, place, index, new, parent_id, head, base, state, buffered, early, refers })
     }
 
     /// Returns whether another process has stored other writes of a task, between the comparison of a put with the
@@ -136,22 +139,22 @@ impl SaverInner {
         }
     }
 
-    /// Refuses a put on a checkpoint that was handed out as the newest, if it is not the head any more.
+    /// Refuses a put on a checkpoint that was handed out as the newest, if it is not the head any more. `head` is not
+    /// the put itself, which may have been stored before.
     fn verify_head(
         &self,
         parent: &Config,
         place: &SaverPlace,
         base: Option<&CheckpointRef>,
-        new: Option<CheckpointId>,
+        head: Option<CheckpointId>,
     ) -> Result<()> {
         let id = base.map(|at| at.checkpoint);
         let is_of_log = base.is_none_or(|at| at.namespace == place.namespace);
         if !is_of_log || parent.checkpoint().is_some() && id.is_none() || !self.was_handed_out(place, id) {
             return Ok(());
         }
-        match self.head(place)? {
-            // The put itself may have been stored before.
-            Some(head) if Some(head) != id && Some(head) != new => Err(SaverError::Conflict {
+        match head {
+            Some(head) if Some(head) != id => Err(SaverError::Conflict {
                 thread: parent.thread.clone(),
                 namespace: parent.namespace.clone(),
                 parent: id.map_or_else(|| "none".into(), |id| id.to_string()),
@@ -181,14 +184,16 @@ impl PutDraft<'_> {
 
     /// Puts the checkpoint into the log under its id.
     fn in_order(&mut self, id: CheckpointId, own: Aside, waits: bool) -> Result<PutAttempt> {
-        let head = self.inner.head(&self.place)?;
+        if waits {
+            self.inner.settle(Some(&self.place.thread));
+        }
         let is_local = self.base.as_ref().is_some_and(|at| at.namespace == self.place.namespace);
         let (difference, writes) = self.difference()?;
         let stored_parent = self.base.as_ref().filter(|_| is_local).map(|at| at.checkpoint.to_string());
         let columns = self.columns(&difference, stored_parent.as_deref(), id)?;
         let parent = self.base.clone().map(|at| if is_local { Parent::Local(at.checkpoint) } else { Parent::Fork(at) });
         let Difference { changes, seen, state, .. } = difference;
-        let mut batch = Batch::new(self.place.thread.clone(), self.place.namespace.clone(), head);
+        let mut batch = Batch::new(self.place.thread.clone(), self.place.namespace.clone(), self.head);
         batch.checkpoints.push(checkpoint(id, parent, columns, changes, seen));
         let mut batches = Vec::new();
         match &self.base {
@@ -225,6 +230,7 @@ impl PutDraft<'_> {
 
     /// Puts the checkpoint into a namespace of its own, unless it is stored as it is.
     fn aside(&mut self, own: Aside) -> Result<PutAttempt> {
+        self.inner.settle(Some(&self.place.thread));
         let existing = match self.inner.find(&self.place, &self.index, &self.new.id)? {
             FoundPlace::At(at) => self.inner.load(&at)?,
             _ => None,
@@ -251,7 +257,7 @@ impl PutDraft<'_> {
         let mut batches = Vec::new();
         if let Some(at) = self.base.as_ref().filter(|_| !writes.is_empty()) {
             let head = match at.namespace == self.place.namespace {
-                true => self.inner.head(&self.place)?.unwrap_or(at.checkpoint),
+                true => self.head.unwrap_or(at.checkpoint),
                 false => at.checkpoint,
             };
             batches.push(self.writes_batch(&at.namespace, head, writes));
@@ -406,7 +412,14 @@ impl SaverInner {
             let batch = match self.find(&place, &index, &first.checkpoint)? {
                 FoundPlace::At(at) => {
                     let head = self.stored_head(thread, &at.namespace)?;
-                    let stored = self.backend().writes(&at)?;
+                    let stored = match self.backend().writes(&at) {
+                        // It was deleted meanwhile.
+                        Err(StoreError::CheckpointNotFound { .. } | StoreError::CheckpointPruned { .. }) => {
+                            self.forget(thread);
+                            continue;
+                        }
+                        stored => stored?,
+                    };
                     let mut batch = Batch::new(thread.clone(), at.namespace, head);
                     batch.writes = writes_of(group, at.checkpoint, &stored);
                     batch
@@ -415,6 +428,7 @@ impl SaverInner {
             };
             match self.store.commit(&batch) {
                 Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) => {}
+                Err(StoreError::Invalid { field: "writes.checkpoint", .. }) => self.forget(thread),
                 outcome => return Ok(outcome?),
             }
         }

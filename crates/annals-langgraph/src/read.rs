@@ -120,25 +120,15 @@ impl Saver {
     /// # Errors
     /// [`SaverError::Store`](crate::SaverError::Store); an error of earlier writes of the thread.
     pub fn tuple(&self, config: &Config) -> Result<Option<Tuple>> {
-        let inner = self.inner();
-        let place = SaverPlace::new(&config.thread, &config.namespace)?;
-        inner.catch_up(&place)?;
-        let index = inner.index(&place.thread)?;
-        let Some(id) = config.checkpoint() else {
-            let newest = self.newest(config, &place, &index)?;
-            inner.hand_out(&place, newest.as_ref().and_then(|(id, _)| plain_id(id)));
-            let Some((id, at)) = newest else { return Ok(None) };
-            return inner.read(config.at(id), &index, &at);
-        };
-        inner.asked_for(&place, plain_id(id));
-        match inner.find(&place, &index, id)? {
-            FoundPlace::At(at) => inner.read(config.clone(), &index, &at),
-            FoundPlace::Nowhere | FoundPlace::Deleted => Ok(None),
+        // No checkpoint has an empty id, so none is the known one.
+        match self.reread(config, "")? {
+            Reread::Other(tuple) => Ok(Some(*tuple)),
+            Reread::Absent | Reread::Known(_) => Ok(None),
         }
     }
 
-    /// Reads a checkpoint as [`Saver::tuple`], unless it is the one with the id `known`, of which the pending writes alone
-    /// are read: for a caller that caches the newest checkpoint.
+    /// Reads a checkpoint as [`Saver::tuple`], unless it is the one with the id `known`, of which the pending writes
+    /// alone are read: for a caller that caches the newest checkpoint.
     ///
     /// # Errors
     /// As [`Saver::tuple`].
@@ -170,9 +160,9 @@ impl Saver {
         Ok(tuple.map_or(Reread::Absent, |tuple| Reread::Other(Box::new(tuple))))
     }
 
-    /// Returns for each channel the writes of the ancestors of a checkpoint, back to the nearest one that holds a value
-    /// of the channel. The writes of the checkpoint itself are not among them; a channel that is named twice counts
-    /// once.
+    /// Returns for each channel the writes of the ancestors of a checkpoint, back to the nearest one that holds a
+    /// value of the channel. The writes of the checkpoint itself are not among them; a channel that is named twice
+    /// counts once.
     ///
     /// # Errors
     /// As [`Saver::tuple`].

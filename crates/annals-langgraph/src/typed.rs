@@ -101,8 +101,8 @@ pub(crate) fn is_anonymous(stored: PayloadRef<'_>) -> bool {
     stored.index.is_some_and(|index| index.kind.is_some() && index.id.is_none())
 }
 
-/// The messages of lists as LangGraph's serializer writes them. Checkpoints share most of them, and writing them anew is
-/// two thirds of the time of a read.
+/// The messages of lists as LangGraph's serializer writes them. Checkpoints share most of them, and writing them anew
+/// is two thirds of the time of a read.
 #[derive(Default)]
 pub(crate) struct MessageCache(Mutex<CachedMessages>);
 

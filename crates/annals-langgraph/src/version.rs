@@ -1,7 +1,7 @@
 //! Versions of channels: the numbers of the log, and the texts of LangGraph.
 //!
-//! Invariant: a version whose number says all of it needs nothing but the number. *Absent:* the versions that say more;
-//! the state of a checkpoint lists them.
+//! Invariant: a version whose number says all of it needs nothing but the number. *Absent:* the versions that say
+//! more; the state of a checkpoint lists them.
 
 use annals_base::{Map, Value};
 

@@ -150,3 +150,39 @@ fn a_thread_that_was_deleted_beside_the_saver_begins_anew() {
     assert_eq!(tuple.parent, Some(first.clone()), "the parent is remembered");
     assert!(saver.tuple(&first).unwrap().is_none());
 }
+
+#[test]
+fn savers_that_race_for_a_thread_make_one_line() {
+    let store = Store::memory();
+    let writers: Vec<_> = (0..4)
+        .map(|_| {
+            let (store, saver) = (store.clone(), Saver::new(store.clone()));
+            std::thread::spawn(move || {
+                let mut stored = Vec::new();
+                while stored.len() < 25 {
+                    let place = Config::new("t", "");
+                    let tuple = saver.tuple(&place).unwrap();
+                    let (parent, number) = match &tuple {
+                        Some(tuple) => (tuple.config.clone(), tuple.metadata["number"].as_int().unwrap() + 1),
+                        None => (place, 1),
+                    };
+                    let head = parent.checkpoint().map(|id| id.parse().unwrap());
+                    let mut new = checkpoint(&saver, number as u64);
+                    new.id = store.mint_checkpoint(number, head.as_ref()).to_string();
+                    new.metadata.insert("number".into(), number.into());
+                    match saver.put(&parent, new, LostRace::Refuse) {
+                        Ok(config) => stored.push(config),
+                        Err(SaverError::Conflict { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                stored
+            })
+        })
+        .collect();
+    let stored: usize = writers.into_iter().map(|writer| writer.join().unwrap().len()).sum();
+    let saver = Saver::new(store);
+    let listed: Vec<_> = saver.list(ListQuery::of_thread("t")).unwrap().map(Result::unwrap).collect();
+    assert_eq!(listed.len(), stored);
+    assert!(listed.windows(2).all(|pair| pair[0].parent.as_ref() == Some(&pair[1].config)), "no branch");
+}
