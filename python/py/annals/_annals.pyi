@@ -789,15 +789,21 @@ class _Iterator:
 
 @final
 class _Listing:
+    """The checkpoints of a listing. Nothing of the store is locked between two of them."""
     def __iter__(self) -> _Listing: ...
     def __next__(self) -> Any: ...
 
 @final
 class _Put:
-    def poll(self) -> bool: ...
+    """A put that was submitted."""
+    def poll(self) -> bool:
+        """Returns whether the put is stored; if it is not, the function to wake is called once it can be asked again. Raises
+        the error of a put that was refused.
+        """
 
 @final
 class _Saver:
+    """A saver of LangGraph on a store."""
     def __new__(
         cls,
         store: Store,
@@ -807,7 +813,8 @@ class _Saver:
         models: Sequence[type],
         on_conflict: str,
     ) -> _Saver: ...
-    def with_serde(self, serde: Any, splits_lists: bool) -> _Saver: ...
+    def with_serde(self, serde: Any, splits_lists: bool) -> _Saver:
+        """Returns the same saver with another serializer."""
     def put(
         self,
         thread: str,
@@ -817,7 +824,8 @@ class _Saver:
         metadata: Any,
         new_versions: dict[str, Any],
         is_asked: bool,
-    ) -> None: ...
+    ) -> None:
+        """Stores a checkpoint, and returns when it is on the disk."""
     def submit_put(
         self,
         thread: str,
@@ -828,10 +836,12 @@ class _Saver:
         new_versions: dict[str, Any],
         is_asked: bool,
         wake: Callable[[], object],
-    ) -> _Put: ...
+    ) -> _Put:
+        """Submits a checkpoint. Returns the put, which is ended when `wake` was called."""
     def get(
         self, thread: str, namespace: str, checkpoint: str | None
-    ) -> tuple[str, dict[str, Any], dict[str, Any], str | None, list[tuple[str, str, Any]]] | None: ...
+    ) -> tuple[str, dict[str, Any], dict[str, Any], str | None, list[tuple[str, str, Any]]] | None:
+        """Returns a checkpoint: the one with an id, or the newest one; `None` if there is none."""
     def list(
         self,
         thread: str | None,
@@ -840,10 +850,12 @@ class _Saver:
         filter: dict[str, Any] | None,
         before: str | None,
         limit: int | None,
-    ) -> _Listing: ...
+    ) -> _Listing:
+        """Lists checkpoints, the greatest id first."""
     def delta_history(
         self, thread: str, namespace: str, checkpoint: str | None, channels: Sequence[str]
-    ) -> Sequence[tuple[str, Sequence[tuple[str, str, Any]], Sequence[Any]]]: ...
+    ) -> Sequence[tuple[str, Any, Sequence[Any]]]:
+        """Returns for each channel its writes on the way from an ancestor, and the value there in a list, if it has one."""
     def put_writes(
         self,
         thread: str,
@@ -852,8 +864,10 @@ class _Saver:
         writes: Sequence[tuple[str, Any]],
         task: str,
         path: str,
-    ) -> None: ...
-    def flush(self) -> None: ...
+    ) -> None:
+        """Stores writes of a task."""
+    def flush(self) -> None:
+        """Stores the buffered writes."""
     def delete_thread(self, thread: str) -> None: ...
     def copy_thread(self, source: str, target: str) -> None: ...
     def delete_for_runs(self, runs: Sequence[str]) -> None: ...
