@@ -62,7 +62,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     listed = run(sys.executable, "-m", "annals", "threads", "--json", env=env)
     assert listed.returncode == 0 and json.loads(listed.stdout)["threads"][0]["thread"] == "alice", listed
     absent = run(sys.executable, "-m", "annals", "log", "bob", env=env)
-    assert absent.returncode == 1 and "bob" in absent.stderr
+    assert absent.returncode == 3 and "bob" in absent.stderr
     assert run(sys.executable, "-m", "annals", "nonsense", env=env).returncode == 2
 
 

@@ -1,8 +1,8 @@
 //! The command `annals`: run, inspect, compare and fork the histories in an annals store.
 //!
-//! The program `annals` calls [`run_command`], and so does `python -m annals`. The command is a client of the libraries' public API. Data is printed on stdout, messages on stderr; every command
-//! that only reads opens the file for reading only. Each command has a file of its own; failures and exit codes are in
-//! [`errors`].
+//! The program `annals` calls [`run_command`], and so does `python -m annals`. The command is a client of the
+//! libraries' public API. Data is printed on stdout, messages on stderr; every command that only reads opens the file
+//! for reading only. Each command has a file of its own; failures and exit codes are in `errors`.
 
 mod args;
 mod backup;
