@@ -22,11 +22,8 @@ impl PyCache {
 
 #[pymethods]
 impl PyCache {
-    fn get<'py>(
-        &self,
-        py: Python<'py>,
-        keys: Vec<(Vec<String>, String)>,
-    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+    /// Returns the values under keys, each of which is a pair of labels and key; `None` where there is none.
+    fn get<'py>(&self, py: Python<'py>, keys: Vec<(Vec<String>, String)>) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
         let keys: Vec<CacheKey> = keys.into_iter().map(|(namespace, key)| CacheKey::new(namespace, key)).collect();
         let values = py.detach(|| -> Result<Vec<Option<Value>>, StoreError> {
             let found = self.0.values(&keys)?.into_iter();
@@ -36,6 +33,7 @@ impl PyCache {
         found.into_iter().map(|value| value.map(|value| to_python(py, &value)).transpose()).collect()
     }
 
+    /// Stores a value under a key. `ttl` is in seconds.
     #[pyo3(signature = (namespace, key, value, *, ttl = None))]
     fn put(
         &self,
@@ -56,6 +54,7 @@ impl PyCache {
         py.detach(put).map_err(raise)
     }
 
+    /// Removes the values of some namespaces, or all.
     #[pyo3(signature = (namespaces = None))]
     fn clear(&self, py: Python<'_>, namespaces: Option<Vec<Vec<String>>>) -> PyResult<()> {
         let clear = || match namespaces {

@@ -20,11 +20,16 @@ impl PyDiff {
 
 #[pymethods]
 impl PyDiff {
+    /// The number of channels that are equal.
     #[getter]
     fn unchanged(&self) -> usize {
         self.0.unchanged
     }
 
+    /// The channels that differ, by name. Each is a dict with `kind`: `added` (with `after`), `removed` (with
+    /// `before`), `changed` (with both), `items` of a list, `entries` of a map, or `appended` to a text (with
+    /// `text`). An item is a dict with `kind` (`added`, `removed`, `edited`, `moved`), its indexes `from` and
+    /// `to`, and the values `before` and `after`.
     #[getter]
     fn channels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let channels = PyDict::new(py);

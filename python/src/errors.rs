@@ -16,6 +16,7 @@ pyo3::import_exception!(annals.errors, NotFoundError);
 pyo3::import_exception!(annals.errors, OutcomeUnknownError);
 pyo3::import_exception!(annals.errors, SchemaChangedError);
 pyo3::import_exception!(annals.errors, StorageError);
+pyo3::import_exception!(annals.errors, UnsupportedError);
 pyo3::import_exception!(annals.errors, ValueTypeError);
 
 /// An error of a call, before it is known to Python.

@@ -42,7 +42,7 @@ pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Str(text) => text.clone(),
         Value::List(items) => format!("{} items", items.len()),
-        other => other.to_json().to_string(),
+        other => other.big_integer().map_or_else(|| other.to_json().to_string(), ToOwned::to_owned),
     }
 }
 

@@ -18,6 +18,8 @@ use crate::values::{datetime, map_from_python, to_python};
 struct PyEmbedder {
     dims: usize,
     embed: Py<PyAny>,
+    /// The function for the text of a search; `None` if it is the same.
+    embed_query: Option<Py<PyAny>>,
 }
 
 impl Embedder for PyEmbedder {
@@ -30,6 +32,14 @@ impl Embedder for PyEmbedder {
             Python::attach(|py| self.embed.call1(py, (texts.to_vec(),))?.extract(py));
         Ok(vectors?)
     }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedderError> {
+        let Some(embed_query) = &self.embed_query else {
+            return Ok(self.embed(&[text])?.pop().unwrap_or_default());
+        };
+        let vector: PyResult<Vec<f32>> = Python::attach(|py| embed_query.call1(py, (text,))?.extract(py));
+        Ok(vector?)
+    }
 }
 
 /// An entry of the key-value memory.
@@ -39,36 +49,43 @@ pub(crate) struct PyKvItem(KvItem);
 
 #[pymethods]
 impl PyKvItem {
+    /// The labels of its namespace.
     #[getter]
     fn namespace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyTuple>> {
         pyo3::types::PyTuple::new(py, &self.0.namespace)
     }
 
+    /// Its key.
     #[getter]
     fn key(&self) -> &str {
         &self.0.key
     }
 
+    /// The value.
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_python(py, &self.0.value)
     }
 
+    /// The time of the first put, in UTC.
     #[getter]
     fn created_at<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         datetime(py, self.0.created_at)
     }
 
+    /// The time of the last put, in UTC.
     #[getter]
     fn updated_at<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         datetime(py, self.0.updated_at)
     }
 
+    /// The time from which on it counts as absent.
     #[getter]
     fn expires_at<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.0.expires_at.map(|at| datetime(py, at)).transpose()
     }
 
+    /// The cosine similarity in a search by meaning.
     #[getter]
     fn score(&self) -> Option<f64> {
         self.0.score
@@ -148,12 +165,14 @@ impl PyKv {
             .retain_expired(retain_expired);
         let mut kv = kv.with_lifetimes(lifetimes);
         if let Some(index) = index {
-            let required = |name: &str| {
-                index.get_item(name)?.ok_or_else(|| invalid(format!("index: it has no {name:?}")))
+            let given = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
+                Ok(index.get_item(name)?.filter(|given| !given.is_none()))
             };
+            let required = |name: &str| given(name)?.ok_or_else(|| invalid(format!("index: it has no {name:?}")));
             let (dims, embed) = (required("dims")?.extract()?, required("embed")?.unbind());
-            let mut made = KvIndex::new(PyEmbedder { dims, embed });
-            if let Some(fields) = index.get_item("fields")?.filter(|fields| !fields.is_none()) {
+            let embed_query = given("embed_query")?.map(Bound::unbind);
+            let mut made = KvIndex::new(PyEmbedder { dims, embed, embed_query });
+            if let Some(fields) = given("fields")? {
                 made = made.fields(fields.extract::<Vec<String>>()?).map_err(raise)?;
             }
             kv = kv.with_index(made);
@@ -190,6 +209,7 @@ fn write_of(given: GivenWrite<'_>) -> PyResult<KvWrite> {
 
 #[pymethods]
 impl PyKv {
+    /// Returns the entry under a key, `None` if there is none. `refresh_ttl` begins its lifetime anew.
     #[pyo3(signature = (namespace, key, *, refresh_ttl = None))]
     fn get(
         &self,
@@ -202,6 +222,8 @@ impl PyKv {
         Ok(py.detach(|| kv.get(namespace, key)).map_err(raise)?.map(PyKvItem))
     }
 
+    /// Stores a dict under a key, in place of one that is there. `ttl` is in seconds, `None` lets it stay.
+    /// `index` names the fields that are embedded, `False` none.
     #[pyo3(signature = (namespace, key, value, *, ttl = NamedLifetime::OfHandle, index = IndexedFields::OfIndex))]
     fn put(
         &self,
@@ -217,10 +239,14 @@ impl PyKv {
         py.detach(|| self.kv.write_all([write])).map_err(raise)
     }
 
+    /// Removes a key, if it is there.
     fn delete(&self, py: Python<'_>, namespace: Vec<String>, key: String) -> PyResult<()> {
         py.detach(|| self.kv.delete(namespace, key)).map_err(raise)
     }
 
+    /// Returns the entries whose namespace begins with these labels and whose members fit the filter:
+    /// `{"age": {"$gte": 18}}`. With `query` the nearest in meaning come first; else the first put, or with
+    /// `newest_first` the last one.
     #[pyo3(signature = (prefix = Vec::new(), *, query = None, filter = None, limit = 10, offset = 0, newest_first = false, refresh_ttl = None))]
     fn search(
         &self,
@@ -246,6 +272,8 @@ impl PyKv {
         Ok(found.into_iter().map(PyKvItem).collect())
     }
 
+    /// Returns the namespaces that begin with a prefix and end with a suffix, in which `*` stands for any
+    /// label.
     #[pyo3(signature = (*, prefixes = Vec::new(), suffixes = Vec::new(), max_depth = None, limit = 100, offset = 0))]
     fn list_namespaces(
         &self,
@@ -263,10 +291,13 @@ impl PyKv {
         py.detach(|| self.kv.list_namespaces(query)).map_err(raise)
     }
 
+    /// Removes the entries that have expired, and returns their number.
     fn sweep(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.kv.sweep()).map_err(raise)
     }
 
+    /// Makes several writes in one commit: tuples of labels, key, value (`None` removes the key), `ttl`
+    /// (`...` for the default) and `index`.
     fn write_all(&self, py: Python<'_>, writes: Vec<GivenWrite<'_>>) -> PyResult<()> {
         let writes = writes.into_iter().map(write_of).collect::<PyResult<Vec<_>>>()?;
         py.detach(|| self.kv.write_all(writes)).map_err(raise)

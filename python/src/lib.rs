@@ -14,6 +14,7 @@ mod html;
 mod iterators;
 mod kv;
 mod records;
+mod saver;
 mod snapshot;
 mod store;
 mod thread;
@@ -44,6 +45,8 @@ mod _annals {
     };
     #[pymodule_export]
     use crate::run_command;
+    #[pymodule_export]
+    use crate::saver::{PyListing, PyPut, PySaver};
     #[pymodule_export]
     use crate::snapshot::PySnapshot;
     #[pymodule_export]

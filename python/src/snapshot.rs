@@ -52,7 +52,13 @@ impl PySnapshot {
     pub(crate) fn row(&self) -> Vec<String> {
         let at = &self.0;
         let next: Vec<&str> = at.next().collect();
-        vec![at.id().to_string(), at.step().to_string(), at.source().to_string(), minute(at.created_at()), next.join(", ")]
+        vec![
+            at.id().to_string(),
+            at.step().to_string(),
+            at.source().to_string(),
+            minute(at.created_at()),
+            next.join(", "),
+        ]
     }
 
     pub(crate) const ROW: [&str; 5] = ["checkpoint", "step", "source", "created at", "next"];
@@ -72,69 +78,83 @@ impl PySnapshot {
 
 #[pymethods]
 impl PySnapshot {
+    /// The id of the checkpoint.
     #[getter]
     fn id(&self) -> String {
         self.0.id().to_string()
     }
 
+    /// The id of the thread.
     #[getter]
     fn thread(&self) -> &str {
         self.0.point().thread.as_str()
     }
 
+    /// The namespace of the subgraph; empty for the outermost graph.
     #[getter]
     fn namespace(&self) -> &str {
         self.0.point().namespace.as_str()
     }
 
+    /// The number of the superstep.
     #[getter]
     fn step(&self) -> i64 {
         self.0.step()
     }
 
+    /// `input`, `loop`, `update` or `fork`.
     #[getter]
     fn source(&self) -> &'static str {
         self.0.source().as_str()
     }
 
+    /// The time of the checkpoint, in UTC.
     #[getter]
     fn created_at<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         datetime(py, self.0.created_at())
     }
 
+    /// The id of the run that made it.
     #[getter]
     fn run(&self) -> Option<String> {
         self.0.record().run.map(|run| run.to_string())
     }
 
+    /// The nodes whose tasks were due after it.
     #[getter]
     fn next(&self) -> Vec<String> {
         self.0.next().map(str::to_owned).collect()
     }
 
+    /// Its further metadata.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let text = self.0.record().metadata.as_deref().unwrap_or("{}");
         py.import("json")?.call_method1("loads", (text,))
     }
 
+    /// Returns the shortest beginning of the id that stays unique in the thread.
     fn short_id(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| self.0.short_id()).map_err(raise)
     }
 
+    /// Returns the checkpoint it builds on; `None` for the first one.
     fn parent(&self, py: Python<'_>) -> PyResult<Option<Self>> {
         Ok(py.detach(|| self.0.parent()).map_err(raise)?.map(Self))
     }
 
+    /// Returns the names of the channels that hold something.
     fn channels(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let channels = py.detach(|| self.0.channels()).map_err(raise)?;
         Ok(channels.iter().map(ToString::to_string).collect())
     }
 
+    /// Returns the values of all channels that hold something.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         dict(py, &py.detach(|| self.0.values()).map_err(raise)?)
     }
 
+    /// Returns the value of a channel, or the default if it holds nothing.
     #[pyo3(signature = (channel, default = None))]
     fn get<'py>(
         &self,
@@ -148,6 +168,7 @@ impl PySnapshot {
         }
     }
 
+    /// Returns the value of a channel. Raises `KeyError` if it holds nothing.
     fn __getitem__<'py>(&self, py: Python<'py>, channel: &str) -> PyResult<Bound<'py, PyAny>> {
         match py.detach(|| self.0.get(channel)).map_err(raise)? {
             Some(value) => to_python(py, &value),
@@ -155,6 +176,8 @@ impl PySnapshot {
         }
     }
 
+    /// Returns items of a list channel, oldest first: all, the last ones, or those at the positions from
+    /// `start` to `stop`. Only these are read.
     #[pyo3(signature = (channel = "messages", *, last = None, start = None, stop = None))]
     fn items<'py>(
         &self,
@@ -174,15 +197,19 @@ impl PySnapshot {
         Ok(list(py, &items)?.into_any())
     }
 
+    /// Returns the number of items of a list, of entries of a map, or of parts of a text, without reading them.
     fn length(&self, py: Python<'_>, channel: &str) -> PyResult<u64> {
         py.detach(|| self.0.len(channel)).map_err(raise)
     }
 
+    /// Returns the value at a key of a map channel; `None` if it has no such key. Only the entry is read.
     fn entry<'py>(&self, py: Python<'py>, channel: &str, key: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = py.detach(|| self.0.entry(channel, key)).map_err(raise)?;
         value.map(|value| to_python(py, &value)).transpose()
     }
 
+    /// Returns the messages of a channel that fit: their text holds `text`, and role, id, name and tool call
+    /// are those given.
     #[pyo3(signature = (text = None, *, channel = "messages", role = None, id = None, name = None, tool_call = None))]
     fn find_messages<'py>(
         &self,
@@ -205,17 +232,21 @@ impl PySnapshot {
         Ok(list(py, &maps)?.into_any())
     }
 
+    /// Returns the values of the open interrupts.
     fn interrupts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let open = py.detach(|| self.0.interrupts()).map_err(raise)?;
         let values: Vec<Value> = open.into_iter().map(|(_, value)| value).collect();
         Ok(list(py, &values)?.into_any())
     }
 
+    /// Compares the state with a later one.
     fn diff(&self, py: Python<'_>, after: &Bound<'_, Self>) -> PyResult<PyDiff> {
         let after = &after.get().0;
         py.detach(|| diff(&self.0, after)).map(PyDiff::new).map_err(raise)
     }
 
+    /// Returns the writer of the value of a channel, of an item of a list (by id or position), of an entry of
+    /// a map (by key), or of a part of a value (by JSON Pointer). Returns `None` if there is nothing.
     #[pyo3(signature = (channel, *, item = None, key = None, position = None, path = None))]
     fn blame(
         &self,
@@ -240,6 +271,7 @@ impl PySnapshot {
         Ok(py.detach(|| find(self.0.blame(channel))).map_err(raise)?.map(PyBlame::new))
     }
 
+    /// Returns the values of a channel, an item or an entry over time, newest first.
     #[pyo3(signature = (channel, *, item = None, key = None))]
     fn evolution(
         &self,
@@ -264,15 +296,22 @@ impl PySnapshot {
         ))
     }
 
+    /// Returns the changes by which a text appears or disappears on the lineage of this checkpoint, oldest
+    /// first.
     fn pickaxe(&self, py: Python<'_>, text: &str) -> PyResult<Vec<PyTextChange>> {
         let changes = py.detach(|| self.0.pickaxe(text)).map_err(raise)?;
         Ok(changes.into_iter().map(PyTextChange::new).collect())
     }
 
+    /// Starts a new thread with the state of this checkpoint. Nothing is copied. Raises `ConflictError` if it
+    /// exists.
     fn fork(&self, py: Python<'_>, thread: &str) -> PyResult<PyThread> {
         py.detach(|| self.0.fork_to(thread)).map(PyThread::new).map_err(raise)
     }
 
+    /// Returns the messages of a channel in a format: `langchain`, `openai`, `pydantic-ai` (lists of JSON, or
+    /// JSON lines with `lines`) or `markdown`. With `path` they are written to a new file, and `None` is
+    /// returned.
     #[pyo3(signature = (format = "langchain", *, channel = "messages", lines = false, path = None))]
     fn export(
         &self,
@@ -319,6 +358,7 @@ impl PySnapshot {
         .map_err(|error: CallError| error.into())
     }
 
+    /// Returns the items of a list channel as a data frame. Needs pandas.
     #[pyo3(signature = (channel = "messages"))]
     fn to_pandas<'py>(&self, py: Python<'py>, channel: &str) -> PyResult<Bound<'py, PyAny>> {
         data_frame(py, self.items(py, channel, None, None, None)?)
@@ -340,7 +380,8 @@ impl PySnapshot {
 impl PySnapshot {
     /// Writes the messages of a channel as Markdown. A page of them is in memory at a time.
     fn transcript(&self, channel: &str, out: &mut dyn Write) -> Result<(), CallError> {
-        let failed = |error: std::io::Error| CallError::from(StorageError::new_err((error.to_string(), "WRITE_FAILED")));
+        let failed =
+            |error: std::io::Error| CallError::from(StorageError::new_err((error.to_string(), "WRITE_FAILED")));
         let at = &self.0;
         write!(out, "{}", markdown_heading(self.thread())).map_err(failed)?;
         writeln!(out, "{}, step {}, {}", at.id(), at.step(), at.created_at()).map_err(failed)?;

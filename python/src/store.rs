@@ -9,9 +9,7 @@ use annals::base::{Clock, SystemClock, Timestamp, Value};
 use annals::history::diff;
 use annals::rusqlite::types::ValueRef;
 use annals::rusqlite::{Error as SqlError, ErrorCode, params_from_iter, types::Value as SqlValue};
-use annals::store::{
-    Key, OpenOptions, SearchOptions, SearchQuery, Store, StoreError, Synchronous, ThreadQuery,
-};
+use annals::store::{Key, OpenOptions, SearchOptions, SearchQuery, Store, StoreError, Synchronous, ThreadQuery};
 use parking_lot::RwLock;
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDict, PyList, PyTuple};
@@ -37,6 +35,7 @@ pub(crate) struct PyManualClock(Arc<AtomicI64>);
 
 #[pymethods]
 impl PyManualClock {
+    /// Makes a clock that stands at `start`, or now.
     #[new]
     #[pyo3(signature = (start = None))]
     fn new(start: Option<&Bound<'_, PyDateTime>>) -> PyResult<Self> {
@@ -44,16 +43,19 @@ impl PyManualClock {
         Ok(Self(Arc::new(AtomicI64::new(start.as_micros()))))
     }
 
+    /// Moves the clock.
     fn advance(&self, seconds: f64) {
         self.0.fetch_add((seconds * 1e6).round() as i64, Ordering::Relaxed);
     }
 
+    /// Returns its time, in UTC.
     fn now<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         datetime(py, Clock::now(self))
     }
 }
 
 impl Clock for PyManualClock {
+    /// Returns its time, in UTC.
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::Relaxed))
     }
@@ -83,6 +85,9 @@ fn options(clock: Option<&Bound<'_, PyManualClock>>, actor: Option<String>) -> O
 
 #[pymethods]
 impl PyStore {
+    /// Opens a file, and makes it unless `create` is false. `key` is the key of an encrypted file, 32 bytes.
+    /// With `durable=False` a power cut may take the last commits, never more than a tail of them.
+    /// `busy_timeout` is in seconds.
     #[new]
     #[pyo3(signature = (path, *, key = None, read_only = false, create = true, busy_timeout = 5.0, durable = true, migrate = true, network_file_system = false, actor = None, clock = None))]
     fn new(
@@ -116,6 +121,7 @@ impl PyStore {
         Ok(Self { store: RwLock::new(Some(store)), path: Some(path) })
     }
 
+    /// Makes a store in memory, which is gone when it is closed.
     #[staticmethod]
     #[pyo3(signature = (*, actor = None, clock = None))]
     fn memory(actor: Option<String>, clock: Option<&Bound<'_, PyManualClock>>) -> Self {
@@ -124,11 +130,13 @@ impl PyStore {
         Self { store: RwLock::new(Some(store)), path: None }
     }
 
+    /// The path of the file; `None` in memory.
     #[getter]
     fn path(&self) -> Option<PathBuf> {
         self.path.clone()
     }
 
+    /// Closes the store. The file stays open as long as a thread, a snapshot or an iterator of it is there.
     fn close(&self, py: Python<'_>) {
         let store = self.store.write().take();
         py.detach(|| drop(store));
@@ -143,10 +151,13 @@ impl PyStore {
         self.close(py);
     }
 
+    /// Returns the thread with an id. It need not exist: its first write makes it.
     fn thread(&self, id: &str) -> PyResult<PyThread> {
         self.open()?.thread(id).map(PyThread::new).map_err(raise)
     }
 
+    /// Returns the threads that fit, newest activity first or by id; those that are archived or in the trash
+    /// only if asked for. `title` is a part of the title, `since` the least time of the last activity.
     #[pyo3(signature = (*, status = None, project = None, label = None, title = None, graph = None, archived = None, pinned = None, trashed = None, since = None, by_id = false))]
     fn threads(
         &self,
@@ -184,17 +195,22 @@ impl PyStore {
         Ok(PyReadIterator::new(iterators::threads(self.open()?, query)))
     }
 
+    /// Returns the checkpoint at a point: `trip`, `trip~2`, `trip@{yesterday}`. Raises `NotFoundError`.
     fn at(&self, py: Python<'_>, point: &str) -> PyResult<PySnapshot> {
         let store = self.open()?;
         py.detach(|| store.point(point)).map(PySnapshot::new).map_err(raise)
     }
 
+    /// Compares two points: `trip~2..trip`, or `trip` with the checkpoint before it.
     fn diff(&self, py: Python<'_>, range: &str) -> PyResult<PyDiff> {
         let store = self.open()?;
         let compare = || store.range(range).and_then(|(before, after)| diff(&before, &after));
         py.detach(compare).map(PyDiff::new).map_err(raise)
     }
 
+    /// Returns the items and values, newest first, whose text holds every word, in all threads and branches;
+    /// with `on_head` only those that the head of their thread shows. Without an index (`enable_search`) the
+    /// whole file is read.
     #[pyo3(signature = (text, *, thread = None, role = None, node = None, channel = None, since = None, until = None, on_head = false, limit = None))]
     fn search(
         &self,
@@ -225,16 +241,19 @@ impl PyStore {
         Ok(PyReadIterator::new(iterators::hits(self.open()?, query, limit)))
     }
 
+    /// Makes an index of the texts, which makes searches quick.
     fn enable_search(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.open()?;
         py.detach(|| store.enable_search(SearchOptions::new())).map_err(raise)
     }
 
+    /// Removes the index.
     fn disable_search(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.open()?;
         py.detach(|| store.disable_search()).map_err(raise)
     }
 
+    /// Runs a query on the tables and views of the file, for reading only. Parameters stand for `?`.
     #[pyo3(signature = (query, parameters = None))]
     fn sql(&self, py: Python<'_>, query: &str, parameters: Option<&Bound<'_, PyAny>>) -> PyResult<PyTable> {
         let store = self.open()?;
@@ -245,6 +264,8 @@ impl PyStore {
         py.detach(|| rows_of(&store, path, query, parameters)).map_err(sql_error)
     }
 
+    /// Verifies the whole file, or what came after the point at which an earlier check ended
+    /// (`CheckReport.up_to`).
     #[pyo3(signature = (since = None))]
     fn check(&self, py: Python<'_>, since: Option<&str>) -> PyResult<PyCheckReport> {
         let store = self.open()?;
@@ -256,16 +277,19 @@ impl PyStore {
         py.detach(check).map(PyCheckReport::new).map_err(raise)
     }
 
+    /// Copies the store to a new file, at one moment, while others write.
     fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let store = self.open()?;
         py.detach(|| store.backup(path)).map_err(raise)
     }
 
+    /// Gives unused space in the file back to the file system.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.open()?;
         py.detach(|| store.compact()).map(|_| ()).map_err(raise)
     }
 
+    /// Returns `format`, `page_bytes`, `file_bytes`, `wal_bytes` and `erasing`; zeros in memory.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let store = self.open()?;
         let stats = py.detach(|| store.stats()).map_err(raise)?;
@@ -278,6 +302,9 @@ impl PyStore {
         Ok(dict)
     }
 
+    /// Returns the key-value memory. `index` makes searches by meaning: a dict with `dims`, `embed`, a
+    /// function of a list of texts, and perhaps
+    /// `fields` and `embed_query`, a function of a text. `default_ttl` is in seconds.
     #[pyo3(signature = (*, index = None, default_ttl = None, refresh_on_read = false, retain_expired = false))]
     fn kv(
         &self,
@@ -289,6 +316,7 @@ impl PyStore {
         PyKv::new(self.open()?.kv(), index, default_ttl, refresh_on_read, retain_expired)
     }
 
+    /// Returns the cache.
     fn cache(&self) -> PyResult<PyCache> {
         Ok(PyCache::new(self.open()?.cache()))
     }
@@ -388,11 +416,13 @@ pub(crate) struct PyTable {
 
 #[pymethods]
 impl PyTable {
+    /// The names of the columns.
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.columns.clone()
     }
 
+    /// The rows.
     #[getter]
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let row = |row: &Vec<Value>| {
@@ -410,6 +440,7 @@ impl PyTable {
         Ok(PyList::new(py, self.rows(py)?)?.try_iter()?.into_any())
     }
 
+    /// Returns the rows as a data frame. Needs pandas.
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rows = PyList::empty(py);
         for row in self.rows(py)? {

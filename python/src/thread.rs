@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use annals::base::{CheckpointId, Map, Value};
-use annals::history::{History, HistoryFilter, ImportOptions, ModelUsage, NewItem, OnConflict, Operation, Thread, ThreadWrite};
+use annals::history::{
+    History, HistoryFilter, ImportOptions, ModelUsage, NewItem, OnConflict, Operation, Thread, ThreadWrite,
+};
 use annals::message::{LangChainFormat, Message, MessageLike, OpenAiFormat, any_message, convert_to_messages};
 use annals_pydantic_ai::PydanticAiFormat;
 use pyo3::prelude::*;
@@ -84,45 +86,58 @@ impl PyThread {
 
 #[pymethods]
 impl PyThread {
+    /// The id.
     #[getter]
     fn id(&self) -> &str {
         self.0.id().as_str()
     }
 
+    /// The namespace of the subgraph; empty for the outermost graph.
     #[getter]
     fn namespace(&self) -> &str {
         self.0.namespace().as_str()
     }
 
+    /// The actor of the writes through this handle.
     #[getter]
     fn actor(&self) -> Option<&str> {
         self.0.actor()
     }
 
+    /// Returns the thread with another actor, who is recorded with each write.
     fn by(&self, actor: &str) -> Self {
         Self(self.0.by(actor))
     }
 
+    /// Returns the history of a subgraph of the thread.
     fn in_namespace(&self, path: &str) -> PyResult<Self> {
         self.0.in_namespace(path).map(Self).map_err(raise)
     }
 
+    /// Returns whether the thread has a checkpoint.
     fn exists(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(py.detach(|| self.0.head()).map_err(raise)?.is_some())
     }
 
+    /// Returns the newest checkpoint, `None` if there is none.
     fn head(&self, py: Python<'_>) -> PyResult<Option<PySnapshot>> {
         Ok(py.detach(|| self.0.head()).map_err(raise)?.map(PySnapshot::new))
     }
 
+    /// Returns the checkpoint at a point: an id or its beginning, `~2` (two before the head), `@{yesterday}`,
+    /// a name of a branch. Raises `NotFoundError`.
     fn at(&self, py: Python<'_>, point: &str) -> PyResult<PySnapshot> {
         py.detach(|| self.0.at(point)).map(PySnapshot::new).map_err(raise)
     }
 
+    /// Returns what a listing shows of the thread. Raises `NotFoundError` if it has no checkpoint.
     fn info(&self, py: Python<'_>) -> PyResult<PyThreadInfo> {
         py.detach(|| self.0.info()).map(PyThreadInfo::new).map_err(raise)
     }
 
+    /// Returns its checkpoints, newest first, those of abandoned branches included: before an id, at most
+    /// `limit`, of a source, a step, or with members of the metadata. They are read page by page, anew for
+    /// each iteration.
     #[pyo3(signature = (*, before = None, limit = None, source = None, step = None, metadata = None))]
     fn history(
         &self,
@@ -154,6 +169,12 @@ impl PyThread {
         Ok(PyHistory { thread: self.0.clone(), filter })
     }
 
+    /// Appends values to a list channel in one commit. Returns the id of the new checkpoint when it is on the
+    /// disk.
+    ///
+    /// With `expect`, a `Snapshot`, an id, or `None` for a thread without checkpoints, the write is refused
+    /// with `ConflictError` if the head is another one; with `on_conflict="branch"` it is then stored as a
+    /// branch off that head.
     #[pyo3(signature = (channel, items, *, expect = ExpectedHead::Any, metadata = None, on_conflict = "error"))]
     fn append(
         &self,
@@ -168,6 +189,9 @@ impl PyThread {
         self.commit(py, write, expect, members(metadata)?, on_conflict)
     }
 
+    /// Appends messages to a channel: messages of LangChain, dicts in its format or in that of OpenAI, pairs
+    /// of role and text, or texts of a human. A message with a known id replaces that message. `usage` has
+    /// `input_tokens`, `output_tokens`, `cost_usd` and `model` of the model call. All else is as in `append`.
     #[pyo3(signature = (messages, *, channel = "messages", expect = ExpectedHead::Any, metadata = None, usage = None, on_conflict = "error"))]
     fn append_messages(
         &self,
@@ -186,6 +210,7 @@ impl PyThread {
         self.commit(py, write, expect, members(metadata)?, on_conflict)
     }
 
+    /// Sets a channel that holds one value. All else is as in `append`.
     #[pyo3(signature = (channel, value, *, expect = ExpectedHead::Any, metadata = None, on_conflict = "error"))]
     fn set(
         &self,
@@ -200,6 +225,8 @@ impl PyThread {
         self.commit(py, write, expect, members(metadata)?, on_conflict)
     }
 
+    /// Writes several channels in one commit: sets values, appends values, messages or text, puts entries of
+    /// maps, or removes keys of maps. All else is as in `append`.
     #[pyo3(signature = (*, set = None, append = None, messages = None, put = None, remove = None, text = None, expect = ExpectedHead::Any, metadata = None, on_conflict = "error"))]
     fn update(
         &self,
@@ -240,14 +267,18 @@ impl PyThread {
         self.commit(py, write, expect, members(metadata)?, on_conflict)
     }
 
+    /// Undoes the last operation of the thread: the head moves back, and nothing is erased. Returns the
+    /// operation; `None` if there is none left.
     fn undo(&self, py: Python<'_>) -> PyResult<Option<PyOperation>> {
         Ok(py.detach(|| self.0.undo()).map_err(raise)?.map(PyOperation::new))
     }
 
+    /// Makes the operation again that was undone last. Returns it; `None` if there is none.
     fn redo(&self, py: Python<'_>) -> PyResult<Option<PyOperation>> {
         Ok(py.detach(|| self.0.redo()).map_err(raise)?.map(PyOperation::new))
     }
 
+    /// Returns the operations of the thread, newest first.
     fn operations(&self, py: Python<'_>) -> PyResult<PyReadIterator> {
         let operations = py.detach(|| self.0.operations()).map_err(raise)?;
         let item = |operation: Result<Operation, _>| -> annals::Result<ReadItem> {
@@ -256,11 +287,13 @@ impl PyThread {
         Ok(PyReadIterator::new(operations.map(item)))
     }
 
+    /// Moves the head to an earlier checkpoint. What came after it stays as a branch.
     fn rewind(&self, py: Python<'_>, to: &Bound<'_, PySnapshot>) -> PyResult<()> {
         let to = &to.get().0;
         py.detach(|| self.0.rewind_to(to)).map_err(raise)
     }
 
+    /// Returns the branches: the name if it has one, the last checkpoint, and whether it is the current one.
     fn branches(&self, py: Python<'_>) -> PyResult<Vec<(Option<String>, PySnapshot, bool)>> {
         let branches = py.detach(|| self.0.branches()).map_err(raise)?;
         let shown = branches.into_iter().map(|branch| {
@@ -269,18 +302,24 @@ impl PyThread {
         Ok(shown.collect())
     }
 
+    /// Starts a new thread with the state of the head. Nothing is copied. Raises `ConflictError` if it exists.
     fn fork(&self, py: Python<'_>, thread: &str) -> PyResult<Self> {
         py.detach(|| self.0.at("@").and_then(|head| head.fork_to(thread))).map(Self).map_err(raise)
     }
 
+    /// Copies the thread with all its checkpoints, under their ids, into a new thread.
     fn copy(&self, py: Python<'_>, thread: &str) -> PyResult<Self> {
         py.detach(|| self.0.copy_to(thread)).map(Self).map_err(raise)
     }
 
+    /// Deletes the thread. It is erased from the file in steps. A thread from which another one was forked is
+    /// not deleted.
     fn delete(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.0.store().delete_thread(self.0.id().as_str())).map(|_| ()).map_err(raise)
     }
 
+    /// States facts: a title or a project (an empty text removes it), labels, archived, pinned. `None` leaves
+    /// one as it is.
     #[pyo3(signature = (*, title = None, project = None, add_labels = None, remove_labels = None, archived = None, pinned = None))]
     fn set_facts(
         &self,
@@ -318,14 +357,10 @@ impl PyThread {
         py.detach(|| facts.save()).map_err(raise)
     }
 
+    /// Makes the thread of a document of messages, a text, bytes or a path, in the format `langchain`,
+    /// `openai` or `pydantic-ai`. Returns their number. Raises `ConflictError` if the thread exists.
     #[pyo3(signature = (source, format = "langchain", *, channel = "messages"))]
-    fn import_messages(
-        &self,
-        py: Python<'_>,
-        source: &Bound<'_, PyAny>,
-        format: &str,
-        channel: &str,
-    ) -> PyResult<u64> {
+    fn import_messages(&self, py: Python<'_>, source: &Bound<'_, PyAny>, format: &str, channel: &str) -> PyResult<u64> {
         let options = ImportOptions::new().channel(channel);
         let options = match format {
             "langchain" => options.format(LangChainFormat),
@@ -367,6 +402,7 @@ impl PyThread {
         self.commit(py, write, expect, members(metadata)?, on_conflict)
     }
 
+    /// Returns the history as a data frame, newest checkpoint first. Needs pandas.
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         PyHistory { thread: self.0.clone(), filter: HistoryFilter::new() }.to_pandas(py)
     }
@@ -416,6 +452,7 @@ impl PyHistory {
         Ok(PyReadIterator::new(self.read(py)?.map(item)))
     }
 
+    /// Returns the checkpoints as a data frame. Needs pandas.
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let history = self.read(py)?;
         let snapshots = py.detach(|| history.collect::<Result<Vec<_>, _>>()).map_err(raise)?;
@@ -473,8 +510,8 @@ fn iterable<'py>(
     items.try_iter()
 }
 
-/// Reads a message: an object of LangChain, a dict in its format or in that of OpenAI, a pair of role and text, or a
-/// text, which is that of a human.
+/// Reads a message: an object of LangChain, a dict in its format or in that of OpenAI, a pair of role and
+/// text, or a text, which is that of a human.
 fn message(field: &str, item: &Bound<'_, PyAny>) -> PyResult<Message> {
     let refused = |error: annals::message::MessageError| invalid(format!("{field}: {error}; nothing was written"));
     if item.hasattr("model_dump")? {

@@ -26,16 +26,19 @@ pub(crate) struct PyExtension {
 
 #[pymethods]
 impl PyExtension {
+    /// Makes an extension of a type and its bytes.
     #[new]
     fn new(code: i8, data: Vec<u8>) -> Self {
         Self { code, data }
     }
 
+    /// The type, from -128 to 127.
     #[getter]
     fn code(&self) -> i8 {
         self.code
     }
 
+    /// The bytes.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.data)
@@ -46,7 +49,8 @@ impl PyExtension {
     }
 }
 
-/// Returns a value as an object: `None`, a `bool`, `int`, `float`, `str`, `bytes`, `list`, `dict` or `Extension`.
+/// Returns a value as an object: `None`, a `bool`, `int`, `float`, `str`, `bytes`, `list`, `dict` or
+/// `Extension`.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -88,6 +92,7 @@ struct Refused {
 }
 
 impl Refused {
+    /// Makes an extension of a type and its bytes.
     fn new(reason: impl Into<String>) -> Self {
         Self { steps: Vec::new(), reason: reason.into(), is_too_large: false }
     }
@@ -171,8 +176,7 @@ fn read(object: &Bound<'_, PyAny>, depth: usize) -> Result<Value, Refused> {
 }
 
 fn items_of<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> Result<Value, Refused> {
-    let item =
-        |(at, item)| read(&item, depth + 1).map_err(|refused| refused.below(format!("[{at}]")));
+    let item = |(at, item)| read(&item, depth + 1).map_err(|refused| refused.below(format!("[{at}]")));
     items.enumerate().map(item).collect::<Result<Vec<_>, _>>().map(Value::List)
 }
 

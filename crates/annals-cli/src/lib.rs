@@ -2,7 +2,7 @@
 //!
 //! The program `annals` calls [`run_command`], and so does `python -m annals`. The command is a client of the
 //! libraries' public API. Data is printed on stdout, messages on stderr; every command that only reads opens the file
-//! for reading only. Each command has a file of its own; failures and exit codes are in [`errors`].
+//! for reading only. Each command has a file of its own; failures and exit codes are in `errors`.
 
 mod args;
 mod backup;

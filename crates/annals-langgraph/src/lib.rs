@@ -70,7 +70,7 @@ pub use blob::WHOLE;
 pub use error::{Result, SaverError};
 pub use listing::Listing;
 pub use model::{
-    Config, DeltaHistory, ListQuery, LostRace, MSGPACK, NewValue, PruneStrategy, SaverCheckpoint, SaverItem,
+    Config, DeltaHistory, ListQuery, LostRace, MSGPACK, NewValue, PruneStrategy, Reread, SaverCheckpoint, SaverItem,
     SaverVersion, SaverWrite, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels,
 };
 pub use saver::{PutHandle, Saver};

@@ -25,6 +25,7 @@ pub struct Listing {
     query: ListQuery,
     threads: Vec<ThreadSource>,
     left: usize,
+    is_empty: bool,
 }
 
 /// The checkpoints of a thread.
@@ -86,7 +87,7 @@ impl Saver {
             });
         }
         let left = query.limit.unwrap_or(usize::MAX);
-        Ok(Listing { saver: self.clone(), query, threads: sources, left })
+        Ok(Listing { saver: self.clone(), query, threads: sources, left, is_empty: true })
     }
 
     /// Returns the namespace and the id of each checkpoint of a thread.
@@ -217,10 +218,22 @@ impl Listing {
             let index = inner.index(&at.thread)?;
             let config = Config::new(thread_text(&at.thread), namespace).at(id);
             self.left -= 1;
+            self.is_empty = false;
             return inner.tuple(config, &index, notes, loaded).map(Some);
+        }
+        if self.is_empty && self.left > 0 {
+            self.note_empty()?;
         }
         self.left = 0;
         Ok(None)
+    }
+
+    /// Notes a namespace without a checkpoint before some id as asked for: a put without a parent goes back to there.
+    fn note_empty(&self) -> Result<()> {
+        if let (Some(thread), Some(namespace)) = (&self.query.thread, &self.query.namespace) {
+            self.saver.inner().asked_for(&SaverPlace::new(thread, namespace)?, None);
+        }
+        Ok(())
     }
 }
 

@@ -191,6 +191,17 @@ pub struct Tuple {
     pub writes: Vec<SaverWrite>,
 }
 
+/// The result of [`Saver::reread`](crate::Saver::reread).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reread {
+    /// There is no such checkpoint.
+    Absent,
+    /// It is the known one; its pending writes.
+    Known(Vec<SaverWrite>),
+    /// It is another one.
+    Other(Box<Tuple>),
+}
+
 /// The value of a channel in a [`Tuple`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredValue {

@@ -14,7 +14,7 @@ use crate::notes::{Notes, plain_id};
 use crate::place::SaverPlace;
 use crate::state::LoadedCheckpoint;
 use crate::writes::pending;
-use crate::{Config, DeltaHistory, ListQuery, Result, Saver, SaverWrite, StoredValue, Tuple, Typed};
+use crate::{Config, DeltaHistory, ListQuery, Reread, Result, Saver, SaverWrite, StoredValue, Tuple, Typed};
 
 /// The ancestors of which the writes of a channel are still collected.
 struct Collected {
@@ -120,21 +120,44 @@ impl Saver {
     /// # Errors
     /// [`SaverError::Store`](crate::SaverError::Store); an error of earlier writes of the thread.
     pub fn tuple(&self, config: &Config) -> Result<Option<Tuple>> {
+        // No checkpoint has an empty id, so none is the known one.
+        match self.reread(config, "")? {
+            Reread::Other(tuple) => Ok(Some(*tuple)),
+            Reread::Absent | Reread::Known(_) => Ok(None),
+        }
+    }
+
+    /// Reads a checkpoint as [`Saver::tuple`], unless it is the one with the id `known`, of which the pending writes
+    /// alone are read: for a caller that caches the newest checkpoint.
+    ///
+    /// # Errors
+    /// As [`Saver::tuple`].
+    pub fn reread(&self, config: &Config, known: &str) -> Result<Reread> {
         let inner = self.inner();
         let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
         let index = inner.index(&place.thread)?;
-        let Some(id) = config.checkpoint() else {
-            let newest = self.newest(config, &place, &index)?;
-            inner.hand_out(&place, newest.as_ref().and_then(|(id, _)| plain_id(id)));
-            let Some((id, at)) = newest else { return Ok(None) };
-            return inner.read(config.at(id), &index, &at);
+        let found = match config.checkpoint() {
+            None => {
+                let newest = self.newest(config, &place, &index)?;
+                inner.hand_out(&place, newest.as_ref().and_then(|(id, _)| plain_id(id)));
+                newest
+            }
+            Some(id) => {
+                inner.asked_for(&place, plain_id(id));
+                match inner.find(&place, &index, id)? {
+                    FoundPlace::At(at) => Some((id.to_owned(), at)),
+                    FoundPlace::Nowhere | FoundPlace::Deleted => None,
+                }
+            }
         };
-        inner.asked_for(&place, plain_id(id));
-        match inner.find(&place, &index, id)? {
-            FoundPlace::At(at) => inner.read(config.clone(), &index, &at),
-            FoundPlace::Nowhere | FoundPlace::Deleted => Ok(None),
+        let Some((id, at)) = found else { return Ok(Reread::Absent) };
+        // A checkpoint that is stored aside may be another one under the same id.
+        if id == known && at.namespace == place.namespace {
+            return Ok(Reread::Known(pending(inner.backend().writes(&at)?)?));
         }
+        let tuple = inner.read(config.at(id), &index, &at)?;
+        Ok(tuple.map_or(Reread::Absent, |tuple| Reread::Other(Box::new(tuple))))
     }
 
     /// Returns for each channel the writes of the ancestors of a checkpoint, back to the nearest one that holds a

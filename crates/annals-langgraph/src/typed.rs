@@ -10,6 +10,7 @@ use annals::store::{Payload, StoreError};
 use annals_base::{Codec, ItemIndex, PayloadRef, Value, decode_value};
 use annals_messages::{Message, MessageLike, checkpoint_loads};
 use parking_lot::Mutex;
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use crate::limits::{MESSAGE_CACHE_BYTES_MAX, TAG_BYTES_MAX};
 use crate::{MSGPACK, Result, SaverError, StoredValue, Typed};
@@ -108,7 +109,7 @@ pub(crate) struct MessageCache(Mutex<CachedMessages>);
 #[derive(Default)]
 struct CachedMessages {
     /// By what is stored of a message.
-    values: HashMap<Vec<u8>, (Typed, Digest)>,
+    values: HashMap<Vec<u8>, (Typed, Digest), Xxh3DefaultBuilder>,
     bytes: usize,
 }
 
@@ -127,7 +128,7 @@ impl MessageCache {
         let mut cached = self.0.lock();
         cached.bytes += key.len() + item.0.bytes.len();
         if cached.bytes > MESSAGE_CACHE_BYTES_MAX {
-            *cached = CachedMessages { values: HashMap::new(), bytes: key.len() + item.0.bytes.len() };
+            *cached = CachedMessages { values: HashMap::default(), bytes: key.len() + item.0.bytes.len() };
         }
         cached.values.insert(key, item.clone());
         Ok(item)

@@ -47,6 +47,7 @@ from annals.errors import (
     OutcomeUnknownError,
     SchemaChangedError,
     StorageError,
+    UnsupportedError,
     ValueTypeError,
 )
 
@@ -79,6 +80,7 @@ __all__ = [
     "TextChange",
     "Thread",
     "ThreadInfo",
+    "UnsupportedError",
     "ValueTypeError",
     "ValueVersion",
     "__version__",

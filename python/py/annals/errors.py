@@ -18,6 +18,7 @@ __all__ = [
     "OutcomeUnknownError",
     "SchemaChangedError",
     "StorageError",
+    "UnsupportedError",
     "ValueTypeError",
 ]
 
@@ -93,3 +94,7 @@ class FormatError(Error):
 
 class StorageError(Error):
     """The disk or the operating system refused, or the store is open for reading only."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """The call is not possible on what is stored. Nothing was written."""

@@ -1,0 +1,242 @@
+//! Reads of checkpoints.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use annals_langgraph::{Listing, SaverVersion, SaverWrite, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels};
+use parking_lot::Mutex;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::values::dict;
+
+use super::heads::{Head, HeadValue};
+use super::prototype::Prototype;
+use super::{PySaver, saver_error, version_object};
+
+/// A checkpoint for Python: its id, the checkpoint, the metadata, the id of its parent, and its pending writes.
+pub(super) type ReadCheckpoint<'py> =
+    (String, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Bound<'py, PyList>);
+
+/// A checkpoint of a listing, with thread and namespace first.
+type ListedCheckpoint<'py> =
+    (String, String, String, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Bound<'py, PyList>);
+
+/// The members of a checkpoint but its values.
+struct Members<'a> {
+    id: &'a str,
+    v: Option<i64>,
+    ts: Option<&'a str>,
+    versions: &'a [(String, SaverVersion)],
+    seen: &'a [(String, SeenVersions)],
+    updated: &'a UpdatedChannels,
+    extra: &'a [(String, Typed)],
+}
+
+/// Lists of fewer items are copied while the collector runs.
+const PAUSING_ITEMS_MIN: usize = 64;
+
+/// A pause of the collector of garbage, which ends when this is dropped.
+struct PausedCollector<'py>(Option<Bound<'py, PyModule>>);
+
+impl<'py> PausedCollector<'py> {
+    fn new(py: Python<'py>) -> PyResult<Self> {
+        let collector = py.import(intern!(py, "gc"))?;
+        if !collector.call_method0(intern!(py, "isenabled"))?.is_truthy()? {
+            return Ok(Self(None));
+        }
+        collector.call_method0(intern!(py, "disable"))?;
+        Ok(Self(Some(collector)))
+    }
+}
+
+impl Drop for PausedCollector<'_> {
+    fn drop(&mut self) {
+        if let Some(collector) = &self.0 {
+            // It fails only if the module was replaced; then the collector is another one's.
+            _ = collector.call_method0(intern!(collector.py(), "enable"));
+        }
+    }
+}
+
+impl PySaver {
+    /// Returns the prototypes of the items of a list. Those that are not cached are decoded together.
+    fn prototypes(&self, py: Python<'_>, items: &[Typed]) -> PyResult<Vec<Arc<Prototype>>> {
+        let mut found = self.items.get(items.iter());
+        let missing: Vec<usize> = (0..items.len()).filter(|at| found[*at].is_none()).collect();
+        let mut made = Vec::with_capacity(missing.len());
+        for at in missing {
+            let decoded = self.decode(py, &items[at])?;
+            let prototype = Arc::new(Prototype::new(&self.classes, decoded, None, &items[at])?);
+            found[at] = Some(Arc::clone(&prototype));
+            made.push((items[at].bytes.clone(), prototype));
+        }
+        if !made.is_empty() {
+            drop(self.items.insert(made));
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn hand_out<'py>(&self, py: Python<'py>, prototype: &Prototype) -> PyResult<Bound<'py, PyAny>> {
+        prototype.hand_out(&self.classes, py, |typed| self.decode(py, typed))
+    }
+
+    fn hand_out_items<'py>(&self, py: Python<'py>, items: &[Arc<Prototype>]) -> PyResult<Bound<'py, PyAny>> {
+        // The copies of a long list would make the collector of garbage run dozens of times, and find nothing.
+        let _paused = (items.len() >= PAUSING_ITEMS_MIN).then(|| PausedCollector::new(py)).transpose()?;
+        let objects = items.iter().map(|item| self.hand_out(py, item)).collect::<PyResult<Vec<_>>>()?;
+        Ok(PyList::new(py, objects)?.into_any())
+    }
+
+    /// Returns a copy of the value of a cached head.
+    fn head_value<'py>(&self, py: Python<'py>, value: &HeadValue) -> PyResult<Bound<'py, PyAny>> {
+        match value {
+            HeadValue::Items(items) => self.hand_out_items(py, items),
+            HeadValue::One(typed, prototype) => {
+                if let Some(prototype) = prototype.get() {
+                    return self.hand_out(py, prototype);
+                }
+                let made = Prototype::new(&self.classes, self.decode(py, typed)?, None, typed)?;
+                let object = self.hand_out(py, &made);
+                // Another thread may have made it meanwhile: then this one is dropped.
+                drop(prototype.set(made));
+                object
+            }
+        }
+    }
+
+    fn checkpoint<'py>(
+        &self,
+        py: Python<'py>,
+        members: &Members<'_>,
+        values: Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let checkpoint = PyDict::new(py);
+        if let Some(v) = members.v {
+            checkpoint.set_item(intern!(py, "v"), v)?;
+        }
+        if let Some(ts) = members.ts {
+            checkpoint.set_item(intern!(py, "ts"), ts)?;
+        }
+        checkpoint.set_item(intern!(py, "id"), members.id)?;
+        checkpoint.set_item(intern!(py, "channel_values"), values)?;
+        checkpoint.set_item(intern!(py, "channel_versions"), versions(py, members.versions)?)?;
+        let seen = PyDict::new(py);
+        for (node, of_node) in members.seen {
+            seen.set_item(node, versions(py, of_node)?)?;
+        }
+        checkpoint.set_item(intern!(py, "versions_seen"), seen)?;
+        match members.updated {
+            UpdatedChannels::Absent => {}
+            UpdatedChannels::Unknown => checkpoint.set_item(intern!(py, "updated_channels"), py.None())?,
+            UpdatedChannels::Names(names) => checkpoint.set_item(intern!(py, "updated_channels"), names)?,
+        }
+        for (name, value) in members.extra {
+            checkpoint.set_item(name, self.decode(py, value)?)?;
+        }
+        Ok(checkpoint)
+    }
+
+    pub(super) fn writes<'py>(&self, py: Python<'py>, writes: &[SaverWrite]) -> PyResult<Bound<'py, PyList>> {
+        let shown = PyList::empty(py);
+        for write in writes {
+            shown.append((&write.task, &*write.channel, self.decode(py, &write.value)?))?;
+        }
+        Ok(shown)
+    }
+
+    pub(super) fn of_head<'py>(
+        &self,
+        py: Python<'py>,
+        head: &Head,
+        writes: &[SaverWrite],
+    ) -> PyResult<ReadCheckpoint<'py>> {
+        let values = PyDict::new(py);
+        for (channel, value) in &head.values {
+            values.set_item(channel, self.head_value(py, value)?)?;
+        }
+        let members = Members {
+            id: &head.id,
+            v: head.v,
+            ts: head.ts.as_deref(),
+            versions: &head.versions,
+            seen: &head.seen,
+            updated: &head.updated,
+            extra: &head.extra,
+        };
+        let checkpoint = self.checkpoint(py, &members, values)?;
+        Ok((head.id.clone(), checkpoint, dict(py, &head.metadata)?, head.parent.clone(), self.writes(py, writes)?))
+    }
+
+    /// Makes a head of a checkpoint that was read.
+    pub(super) fn head_of(&self, py: Python<'_>, tuple: Tuple) -> PyResult<(Head, Vec<SaverWrite>)> {
+        let mut values = Vec::with_capacity(tuple.values.len());
+        for (channel, value) in tuple.values {
+            let value = match value {
+                StoredValue::Typed(typed) => HeadValue::One(typed, OnceLock::new()),
+                StoredValue::Items(items) => HeadValue::Items(self.prototypes(py, &items)?),
+            };
+            values.push((channel, Arc::new(value)));
+        }
+        let head = Head {
+            id: tuple.config.checkpoint.unwrap_or_default(),
+            serializer: self.serializer,
+            v: tuple.v,
+            ts: tuple.ts,
+            versions: tuple.versions,
+            seen: tuple.seen,
+            updated: tuple.updated,
+            extra: tuple.extra,
+            metadata: tuple.metadata,
+            parent: tuple.parent.and_then(|parent| parent.checkpoint),
+            values,
+        };
+        Ok((head, tuple.writes))
+    }
+
+    pub(super) fn stored_value<'py>(&self, py: Python<'py>, value: &StoredValue) -> PyResult<Bound<'py, PyAny>> {
+        match value {
+            StoredValue::Typed(typed) => self.decode(py, typed),
+            StoredValue::Items(items) => self.hand_out_items(py, &self.prototypes(py, items)?),
+        }
+    }
+}
+
+fn versions<'py>(py: Python<'py>, versions: &[(String, SaverVersion)]) -> PyResult<Bound<'py, PyDict>> {
+    let shown = PyDict::new(py);
+    for (channel, version) in versions {
+        shown.set_item(channel, version_object(py, version)?)?;
+    }
+    Ok(shown)
+}
+
+/// The checkpoints of a listing. Nothing of the store is locked between two of them.
+#[pyclass(frozen, name = "_Listing", module = "annals")]
+pub(crate) struct PyListing {
+    pub(super) saver: Py<PySaver>,
+    pub(super) listing: Mutex<Listing>,
+}
+
+impl fmt::Debug for PyListing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PyListing").finish_non_exhaustive()
+    }
+}
+
+#[pymethods]
+impl PyListing {
+    fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<ListedCheckpoint<'py>>> {
+        let next = py.detach(|| self.listing.lock().next());
+        let Some(tuple) = next.transpose().map_err(saver_error)? else { return Ok(None) };
+        let (thread, namespace) = (tuple.config.thread.clone(), tuple.config.namespace.clone());
+        let saver = self.saver.get();
+        let (head, writes) = saver.head_of(py, tuple)?;
+        let (id, checkpoint, metadata, parent, writes) = saver.of_head(py, &head, &writes)?;
+        Ok(Some((thread, namespace, id, checkpoint, metadata, parent, writes)))
+    }
+}
