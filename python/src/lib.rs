@@ -3,9 +3,10 @@
 //! The classes here are thin: each holds a handle or a record of the engine, and turns values and errors into objects
 //! of Python. Their documentation is in `_annals.pyi`.
 //!
-//! Invariants: no class changes after it is made, but for an iterator, which has a lock; so nothing is guarded by the
-//! global lock of the interpreter. That lock is released around every call that may touch the disk. A lock of this
-//! crate is waited for without the interpreter.
+//! Invariants: no class changes after it is made, but for an iterator and a put, which have a lock. The global lock of
+//! the interpreter is released around every call that may touch the disk; a lock of this crate is waited for without
+//! it. The saver compares live objects while it holds that lock, so the module needs it: a free-threaded interpreter
+//! enables it when the module is imported, and warns.
 
 mod cache;
 mod diff;
@@ -29,7 +30,7 @@ fn run_command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
 }
 
 /// The classes and functions of the package.
-#[pymodule(gil_used = false)]
+#[pymodule(gil_used = true)]
 mod _annals {
     #[pymodule_export]
     use crate::cache::PyCache;

@@ -148,7 +148,7 @@ fn read(object: &Bound<'_, PyAny>, depth: usize) -> Result<Value, Refused> {
         for (name, value) in members.iter() {
             let Ok(name) = name.extract::<String>() else {
                 let class = class_of(&name);
-                return Err(Refused::new(format!("a key is a {class}; the keys of an object are texts")));
+                return Err(Refused::new(format!("a key is of the class {class}; the keys of a dict are texts")));
             };
             let value = read(&value, depth + 1).map_err(|refused| refused.below(format!("[{name:?}]")))?;
             map.insert(name, value);
@@ -172,7 +172,9 @@ fn read(object: &Bound<'_, PyAny>, depth: usize) -> Result<Value, Refused> {
         return Ok(Value::Ext(extension.code, extension.data.clone()));
     }
     let class = class_of(object);
-    Err(Refused::new(format!("a {class} is not a value; it must be None, bool, int, float, str, bytes, list or dict")))
+    Err(Refused::new(format!(
+        "an object of the class {class} is not a value; it must be None, bool, int, float, str, bytes, list or dict"
+    )))
 }
 
 fn items_of<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> Result<Value, Refused> {

@@ -251,7 +251,7 @@ def test_errors_are_a_hierarchy_and_survive_pickle(store: annals.Store) -> None:
     assert isinstance(caught, annals.NotFoundError) and caught.code == "THREAD_NOT_FOUND" and not caught.is_retryable
     again = pickle.loads(pickle.dumps(caught))
     assert type(again) is type(caught) and again.args == caught.args and again.code == caught.code
-    with pytest.raises(annals.InvalidError, match=r'value\["a"\]\[1\]: a Path is not') as refused:
+    with pytest.raises(annals.InvalidError, match=r'value\["a"\]\[1\]: an object of the class Path is not') as refused:
         store.thread("t").set("x", {"a": [1, PathValue]})
     assert isinstance(refused.value, TypeError) and isinstance(refused.value, ValueError)
     with pytest.raises(OverflowError, match="4300 digits"):

@@ -19,8 +19,8 @@ struct WakeCall(Py<PyAny>);
 
 impl Wake for WakeCall {
     fn wake(self: Arc<Self>) {
-        // The loop may be closed: then nobody waits.
-        Python::attach(|py| _ = self.0.call0(py));
+        // The loop may be closed, or the interpreter may be ending: then nobody waits.
+        _ = Python::try_attach(|py| _ = self.0.call0(py));
     }
 }
 
