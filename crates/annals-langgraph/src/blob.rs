@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use annals::store::StoreError;
 use annals_base::{Codec, Encoded, Map, Value, decode_value};
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map as JsonMap, Value as Json, json};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value as Json, json};
 
 use crate::typed::{joined, map_entries, map_header};
 use crate::version::{seen_from_map, seen_to_value};
@@ -92,15 +92,15 @@ impl Tuple {
         Ok(Typed::msgpack(bytes))
     }
 
-    /// Writes a checkpoint whose values are JSON; `None` if one of them is not.
+    /// Writes a checkpoint whose values are JSON, with their texts; `None` if one of them is not.
     fn to_json_value(&self) -> Option<Typed> {
-        fn text(value: &Typed) -> Option<&str> {
-            std::str::from_utf8(&value.bytes).ok().filter(|_| value.tag == JSON)
+        fn raw(value: &Typed) -> Option<&RawValue> {
+            (value.tag == JSON).then(|| serde_json::from_slice(&value.bytes).ok())?
         }
-        let mut values = JsonMap::new();
+        let mut values = BTreeMap::new();
         for (name, value) in &self.values {
             let StoredValue::Typed(value) = value else { return None };
-            values.insert(name.clone(), serde_json::from_str(text(value)?).ok()?);
+            values.insert(&**name, raw(value)?);
         }
         let version = |version: &SaverVersion| match version {
             SaverVersion::Integer(number) => json!(number),
@@ -110,14 +110,23 @@ impl Tuple {
         let versions =
             |of: &SeenVersions| -> Json { of.iter().map(|(name, of)| (name.clone(), version(of))).collect() };
         let seen: Json = self.seen.iter().map(|(node, seen)| (node.clone(), versions(seen))).collect();
-        let mut row = json!({ "v": self.v, "ts": self.ts, "id": self.config.checkpoint, "channel_values": values,
-            "channel_versions": versions(&self.versions), "versions_seen": seen });
-        let mut has_json = !values.is_empty();
-        for (name, value) in &self.extra {
-            row[name] = serde_json::from_str(text(value)?).ok()?;
-            has_json = true;
+        let members = [
+            ("v", to_raw_value(&self.v)),
+            ("ts", to_raw_value(&self.ts)),
+            ("id", to_raw_value(&self.config.checkpoint)),
+            ("channel_values", to_raw_value(&values)),
+            ("channel_versions", to_raw_value(&versions(&self.versions))),
+            ("versions_seen", to_raw_value(&seen)),
+        ];
+        let mut row = BTreeMap::new();
+        for (name, value) in members {
+            row.insert(name, value.ok()?);
         }
-        has_json.then(|| Typed::new(JSON, row.to_string().into_bytes()))
+        for (name, value) in &self.extra {
+            row.insert(&**name, raw(value)?.to_owned());
+        }
+        let has_json = !values.is_empty() || !self.extra.is_empty();
+        has_json.then(|| serde_json::to_vec(&row).ok().map(|text| Typed::new(JSON, text)))?
     }
 }
 
