@@ -47,7 +47,7 @@ mod _annals {
     #[pymodule_export]
     use crate::run_command;
     #[pymodule_export]
-    use crate::saver::{PyListing, PyPut, PySaver};
+    use crate::saver::{_end_wakes, PyListing, PyPut, PySaver};
     #[pymodule_export]
     use crate::snapshot::PySnapshot;
     #[pymodule_export]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use annals::store::{Backend, CheckpointRef, CommitHandle, Store};
 use annals_base::{CheckpointId, Namespace, ThreadId};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::aside::{Aside, AsideIndex};
 use crate::limits::{CACHED_MAX, HANDED_OUT_MAX, WRITES_LINGER};
@@ -19,13 +19,17 @@ use crate::typed::MessageCache;
 use crate::writes::TaskWrites;
 use crate::{Result, SaverError};
 
+/// Locks for what is on its way to the store.
+const SENDING_LOCKS: usize = 16;
+
 pub(crate) struct SaverInner {
     pub(crate) store: Store,
     messages: MessageCache,
     caches: Mutex<SaverCaches>,
     buffer: Mutex<Buffer>,
-    /// Held while buffered writes are on their way to the store, so that a read waits for them.
-    flushing: Mutex<()>,
+    /// One for the threads of a hash. It is held while writes or a checkpoint of a thread are on their way to the store, so
+    /// that a read waits for them, and a put finds the writes that came before it.
+    sending: [Mutex<()>; SENDING_LOCKS],
     signal: Arc<FlushSignal>,
 }
 
@@ -74,7 +78,7 @@ impl SaverInner {
             messages: MessageCache::default(),
             caches: Mutex::default(),
             buffer: Mutex::default(),
-            flushing: Mutex::default(),
+            sending: Default::default(),
             signal: Arc::default(),
         }
     }
@@ -257,9 +261,9 @@ impl SaverInner {
         Ok(())
     }
 
-    /// Waits for buffered writes that are on their way to the store.
+    /// Waits for what is on its way to the store.
     pub(crate) fn wait_for_flush(&self) {
-        drop(self.flushing.lock());
+        self.sending.iter().for_each(|lock| drop(lock.lock()));
     }
 
     /// Takes the buffered writes of a checkpoint.
@@ -298,21 +302,25 @@ impl SaverInner {
 
     /// Stores the buffered writes of a thread, or of all. Errors are retained for the next call of their thread.
     fn store_buffered(&self, thread: Option<&ThreadId>) {
-        let _flushing = self.flushing.lock();
-        let taken: Vec<(ThreadId, Vec<TaskWrites>)> = {
-            let mut buffer = self.buffer.lock();
-            match thread {
-                Some(thread) => buffer.writes.remove_entry(thread).into_iter().collect(),
-                None => buffer.writes.drain().collect(),
-            }
+        let threads: Vec<ThreadId> = match thread {
+            Some(thread) => vec![thread.clone()],
+            None => self.buffer.lock().writes.keys().cloned().collect(),
         };
-        for (thread, writes) in taken {
-            for group in groups(writes) {
+        for thread in threads {
+            let _sending = self.sending(&thread);
+            let taken = self.buffer.lock().writes.remove(&thread);
+            for group in groups(taken.unwrap_or_default()) {
                 if let Err(error) = self.store_writes(&thread, &group) {
                     self.buffer.lock().errors.entry(thread.clone()).or_insert(error);
                 }
             }
         }
+    }
+
+    /// Waits until nothing of a thread is on its way to the store, and holds it back.
+    pub(crate) fn sending(&self, thread: &ThreadId) -> MutexGuard<'_, ()> {
+        let hash = thread.as_str().bytes().fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        self.sending[hash % SENDING_LOCKS].lock()
     }
 }
 

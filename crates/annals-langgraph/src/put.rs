@@ -68,6 +68,8 @@ impl SaverInner {
         on_conflict: LostRace,
         waits: bool,
     ) -> Result<(CommitHandle, Vec<TaskWrites>)> {
+        // Writes that are stored meanwhile, before their checkpoint, would wait for it for ever.
+        let _sending = self.sending(&SaverPlace::new(&parent.thread, &parent.namespace)?.thread);
         let mut refers = true;
         for _ in 0..UPDATE_ATTEMPTS_MAX {
             let put = self.begin(parent, new, on_conflict, refers)?;
@@ -117,8 +119,7 @@ impl SaverInner {
             Some(at) => self.state(at)?.unwrap_or_default(),
             None => Arc::default(),
         };
-        // Writes that are on their way to the store are no longer in the buffer.
-        self.wait_for_flush();
+        // No writes are on their way to the store: the put holds them back.
         let buffered = match (&base, parent_id) {
             (Some(_), Some(id)) => self.take_writes(&place, id),
             _ => Vec::new(),

@@ -30,6 +30,7 @@ __all__ = [
     "_Listing",
     "_Put",
     "_Saver",
+    "_end_wakes",
     "__version__",
     "run_command",
 ]
@@ -38,6 +39,8 @@ _Expected: TypeAlias = Snapshot | str | EllipsisType | None
 
 __version__: Final[str]
 
+def _end_wakes() -> None:
+    """Waits until no loop is being woken, and wakes none from then on."""
 def run_command(arguments: Sequence[str]) -> int:
     """Runs the command `annals` with these arguments, of which the first is the name of the program."""
 @final

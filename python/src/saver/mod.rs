@@ -30,7 +30,7 @@ use put::ReadyPut;
 use read::ReadCheckpoint;
 
 pub(crate) use read::PyListing;
-pub(crate) use waiting::PyPut;
+pub(crate) use waiting::{_end_wakes, PyPut};
 
 /// A saver of LangGraph on a store.
 #[pyclass(frozen, name = "_Saver", module = "annals")]

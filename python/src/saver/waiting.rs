@@ -1,6 +1,7 @@
 //! A put that a loop waits for.
 //!
-//! Invariant: the writer of the store wakes the loop and does nothing else: the put is ended on a thread of Python.
+//! Invariants: the writer of the store wakes the loop and does nothing else: the put is ended on a thread of Python. No
+//! loop is woken once the interpreter is ending, because a thread that holds its lock then is killed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,18 +9,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 
 use annals_langgraph::PutHandle;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 
 use super::heads::{HeadPlace, Heads};
 use super::saver_error;
+
+/// True once the interpreter is ending. It is read for as long as a loop is being woken.
+static IS_ENDING: RwLock<bool> = RwLock::new(false);
+
+/// Waits until no loop is being woken, and wakes none from then on.
+#[pyfunction]
+pub(crate) fn _end_wakes(py: Python<'_>) {
+    py.detach(|| *IS_ENDING.write() = true);
+}
 
 /// Calls a function of Python, from whatever thread.
 struct WakeCall(Py<PyAny>);
 
 impl Wake for WakeCall {
     fn wake(self: Arc<Self>) {
-        // The loop may be closed, or the interpreter may be ending: then nobody waits.
+        let is_ending = IS_ENDING.read();
+        if *is_ending {
+            return;
+        }
+        // The loop may be closed: then nobody waits.
         _ = Python::try_attach(|py| _ = self.0.call0(py));
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import datetime
 import decimal
 import inspect
@@ -32,8 +33,10 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from annals import InvalidError, Store
-from annals._annals import _Listing, _Put, _Saver
+from annals._annals import _end_wakes, _Listing, _Put, _Saver
 from annals.langgraph._open import opened
+
+atexit.register(_end_wakes)
 
 # Classes whose objects do not change, so that they are shared between the states that are handed out.
 _FROZEN: list[type] = [
