@@ -18,7 +18,8 @@ struct Links {
 impl Links {
     fn new() -> Self {
         let mut bench = Bench::new();
-        let full = OpenOptions::new().synchronous(Synchronous::Full);
+        // A file that is shorter than it was is looked at for as long as a lock is waited for.
+        let full = OpenOptions::new().synchronous(Synchronous::Full).busy_timeout_ms(500);
         let other = bench.folder.path().join("other.db");
         bench.store = open(&other);
         bench.store = SqliteBackend::open(&bench.path(), &full).unwrap();
