@@ -27,8 +27,8 @@ pub(crate) struct SaverInner {
     messages: MessageCache,
     caches: Mutex<SaverCaches>,
     buffer: Mutex<Buffer>,
-    /// One for the threads of a hash. It is held while writes or a checkpoint of a thread are on their way to the store,
-    /// so that a read waits for them, and a put finds the writes that came before it.
+    /// One for the threads of a hash. It is held while writes or a checkpoint of a thread are on their way to the
+    /// store, so that a read waits for them, and a put finds the writes that came before it.
     sending: [Mutex<()>; SENDING_LOCKS],
     signal: Arc<FlushSignal>,
 }
