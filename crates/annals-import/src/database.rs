@@ -96,6 +96,12 @@ impl SourceDatabase {
         &self.connection
     }
 
+    /// Returns whether a file that is read without locks has changed since it was opened: what was read of it may be of
+    /// two states.
+    pub fn is_changed(&self) -> bool {
+        self.unlocked.as_ref().is_some_and(|(path, before)| stamp(path) != *before)
+    }
+
     /// Opens a database.
     ///
     /// # Errors
@@ -211,8 +217,7 @@ impl SourceDatabase {
         let read = read(out);
         _ = self.connection.execute_batch("ROLLBACK");
         let read = read?;
-        let is_changed = |(path, before): &(PathBuf, FileStamp)| stamp(path) != *before;
-        if self.unlocked.as_ref().is_some_and(is_changed) {
+        if self.is_changed() {
             self.is_exhausted.set(true);
             out.unknown("changed_database", place, "a program has opened the database since; import it again")?;
             return Ok(None);

@@ -20,10 +20,10 @@ use crate::place::ASIDE;
 /// The list channel of the index.
 const ENTRIES: &str = "entries";
 
-/// Where a checkpoint is, if not in the log under its id.
+/// The place of a checkpoint that is not in the log under its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aside {
-    /// In the log under its id: an earlier entry does not count any more.
+    /// The log has it under its id: an earlier entry does not count any more.
     Nowhere,
     /// It is the head of a namespace of its own.
     Stored,

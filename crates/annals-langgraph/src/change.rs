@@ -32,7 +32,7 @@ pub(crate) struct WrittenValues {
 /// The place of a value among new writes: the task, the write, and the part of its list.
 pub(crate) type WritePlace = (usize, usize, usize);
 
-/// What a checkpoint changes.
+/// The changes of a checkpoint against its parent.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) changes: Vec<Change>,

@@ -40,16 +40,18 @@ pub enum SaverError {
         /// The reason.
         reason: String,
     },
-    /// A database cannot be read. What was read of it before is stored.
-    #[error("{} cannot be read: {reason}", path.display())]
+    /// A database cannot be read. Checkpoints that were read of it before are stored.
+    #[error("{} cannot be read: {reason}; {stored} checkpoints of it were stored", path.display())]
     Source {
         /// The file.
         path: PathBuf,
         /// The reason.
         reason: String,
+        /// The checkpoints that were stored before.
+        stored: u64,
     },
-    /// A database cannot be written, and was removed unless it had been there before.
-    #[error("{} cannot be written: {reason}", path.display())]
+    /// A database cannot be written. A file that had been at the path is unchanged, and no other one is left there.
+    #[error("{} cannot be written: {reason}; the path is as it was before", path.display())]
     Target {
         /// The file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! What the clones of a saver share: the store, caches of newest states, and the buffer of writes.
+//! The part that the clones of a saver share: the store, caches of newest states, and the buffer of writes.
 //!
 //! Invariant: a cached state is that of a checkpoint that was committed or submitted; what fails is taken out again.
 //! *Absent:* the operations.
@@ -19,7 +19,7 @@ use crate::typed::MessageCache;
 use crate::writes::TaskWrites;
 use crate::{Result, SaverError};
 
-/// Locks for what is on its way to the store.
+/// The number of locks that hold writes and checkpoints back.
 const SENDING_LOCKS: usize = 16;
 
 pub(crate) struct SaverInner {
@@ -27,7 +27,7 @@ pub(crate) struct SaverInner {
     messages: MessageCache,
     caches: Mutex<SaverCaches>,
     buffer: Mutex<Buffer>,
-    /// One for the threads of a hash. It is held while writes or a checkpoint of a thread are on their way to the
+    /// A lock for the threads of each hash. It is held while writes or a checkpoint of a thread are on their way to the
     /// store, so that a read waits for them, and a put finds the writes that came before it.
     sending: [Mutex<()>; SENDING_LOCKS],
     signal: Arc<FlushSignal>,
@@ -62,7 +62,7 @@ struct Buffer {
     has_thread: bool,
 }
 
-/// Where a checkpoint is.
+/// The result of a search for a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FoundPlace {
     Nowhere,
@@ -189,7 +189,7 @@ impl SaverInner {
         }
     }
 
-    /// Forgets what is cached of a thread.
+    /// Removes the caches of a thread.
     pub(crate) fn forget(&self, thread: &ThreadId) {
         let mut caches = self.caches.lock();
         caches.states.retain(|place, _| place.thread != *thread);

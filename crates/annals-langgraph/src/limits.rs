@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long writes wait for the put that takes them along.
+/// The time for which writes wait for the put that takes them along.
 pub(crate) const WRITES_LINGER: Duration = Duration::from_millis(3);
 
 /// Namespaces of which a state is cached; past it the cache is emptied.

@@ -103,7 +103,7 @@ pub(crate) fn change(old: &[ListSlot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<L
     (ops, slots)
 }
 
-/// Deletes the old items from `next_old` on, and puts all that follow behind them: there is no room between two items.
+/// Deletes the old items from `next_old` on, and puts all later ones behind them: two items have no room between them.
 fn rewrite(
     old: &[ListSlot],
     wanted: &[Wanted],

@@ -14,7 +14,7 @@ pub const MSGPACK: &str = "msgpack";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Typed {
-    /// How to read the bytes: `msgpack`, `json`, `null`, `bytes`, `bytearray`, `pickle`, `msgpack+aes`, ... At most
+    /// The form of the bytes: `msgpack`, `json`, `null`, `bytes`, `bytearray`, `pickle`, `msgpack+aes`, ... At most
     /// 255 bytes.
     pub tag: Cow<'static, str>,
     /// The bytes.
@@ -87,7 +87,7 @@ pub enum UpdatedChannels {
     Names(Vec<String>),
 }
 
-/// What a node has seen: each channel with its version (`versions_seen`).
+/// The versions that a node has seen, by channel (`versions_seen`).
 pub type SeenVersions = Vec<(String, SaverVersion)>;
 
 /// A checkpoint to be stored.
@@ -151,7 +151,7 @@ impl SaverCheckpoint {
     }
 }
 
-/// Whether a put may start a branch.
+/// The rule for a put whose parent is not the head any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LostRace {
     /// A put on a parent that this saver handed out as the newest checkpoint, and that is not the head any more, is
@@ -194,7 +194,7 @@ pub struct Tuple {
 /// The result of [`Saver::reread`](crate::Saver::reread).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reread {
-    /// There is no such checkpoint.
+    /// The checkpoint is not stored.
     Absent,
     /// It is the known one; its pending writes.
     Known(Vec<SaverWrite>),
@@ -288,7 +288,7 @@ pub struct DeltaHistory {
     pub seed: Option<StoredValue>,
 }
 
-/// What a prune removes from a thread.
+/// The checkpoints that a prune removes from a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PruneStrategy {
     /// Everything but the checkpoint with the greatest id of each namespace.

@@ -1,7 +1,7 @@
-//! What a checkpoint of LangGraph says beyond the columns of the log: one member of its metadata, and one list
+//! Facts of a checkpoint of LangGraph for which the log has no column: one member of its metadata, and one list
 //! channel.
 //!
-//! The metadata member [`MEMBER`] holds what belongs to one checkpoint alone; the items of the channel [`CHANNEL`]
+//! The metadata member [`MEMBER`] holds those of one checkpoint alone; the items of the channel [`CHANNEL`]
 //! hold versions that are no plain numbers, which later checkpoints repeat. Invariant: a checkpoint as LangGraph
 //! writes it with the versions of this saver has neither.
 
@@ -22,7 +22,7 @@ const FORMAT: i64 = 4;
 /// Members that stand in columns.
 const COLUMNS: [&str; 4] = ["source", "step", "parents", "run_id"];
 
-/// What is said of one checkpoint, besides its channels and nodes.
+/// The facts of one checkpoint, besides its channels and nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Notes {
     pub(crate) v: Option<i64>,

@@ -12,16 +12,16 @@ use data_encoding::BASE64_NOPAD;
 
 use crate::{Result, SaverError};
 
-/// How the namespaces begin that hold what the order of ids does not admit.
+/// The beginning of the namespaces that hold checkpoints which the order of ids does not admit.
 pub(crate) const ASIDE: &str = "langgraph:odd";
-/// How the ids of threads begin whose text the log does not admit.
+/// The beginning of the ids of threads whose text the log does not admit.
 const THREAD: &str = "langgraph:thread:";
 /// The character before the id of a task in a stored path. At its beginning, the length of the path, the path and the
 /// id follow; else the 16 bytes of the id.
 const TASK: char = '\u{1}';
 /// The character before the messages that were written without an id, each by the index of its write and its number.
 const ANONYMOUS: char = '\u{2}';
-/// How the paths of the tasks of nodes begin.
+/// The beginning of the paths of the tasks of nodes.
 const PULL: &str = "~__pregel_pull, ";
 
 /// A namespace of a thread.

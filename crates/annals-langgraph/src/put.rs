@@ -38,7 +38,7 @@ struct PutDraft<'a> {
     buffered: Vec<TaskWrites>,
     /// The buffered writes of the checkpoint itself.
     early: Vec<TaskWrites>,
-    /// Whether values may be stored as references to writes of the parent.
+    /// True if values may be stored as references to writes of the parent.
     refers: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Values as plain JSON, for people and for comparison.
 //!
-//! What JSON has stays as it is; everything else is an object of one member whose name begins with `$`: `$bytes`
+//! Values of JSON stay as they are; any other is an object of one member whose name begins with `$`: `$bytes`
 //! (base64), `$int` (beyond 2^53), `$float`, `$map` (pairs), `$set`, `$datetime`, `$pydantic` (module, class, fields),
 //! `$ctor`, `$ctor_args` and `$ctor_kwargs` (module, class, arguments), ... Nothing in a value is executed. A value of
 //! another tag is `{"$typed": [tag, base64]}`.

@@ -20,7 +20,7 @@ pub(crate) struct DigestState {
     pub(crate) channels: BTreeMap<Arc<str>, ChannelDigest>,
     /// The versions that nodes have seen, by node and channel.
     pub(crate) seen: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
-    /// What the numbers of the log do not say: the items of the channel [`CHANNEL`].
+    /// Versions that the numbers of the log do not tell: the items of the channel [`CHANNEL`].
     pub(crate) exceptions: Vec<Exception>,
 }
 

@@ -27,7 +27,7 @@ const ITEMS_OF_COMMIT: usize = 500;
 /// Rows that are named in a summary.
 const REFUSED_NAMED: usize = 100;
 
-/// What an import has read.
+/// The counts of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatabaseImport {
@@ -87,12 +87,13 @@ fn has_checkpoints(database: &SourceDatabase) -> bool {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&DatabaseImport)) -> Result<DatabaseImport> {
-    let broken = |reason: String| SaverError::Source { path: path.into(), reason };
-    fs::metadata(path).map_err(|error| broken(error.to_string()))?;
-    let database = SourceDatabase::open_path(path).map_err(|error| broken(error.to_string()))?;
+    let broken = |reason: String, stored: u64| SaverError::Source { path: path.into(), reason, stored };
+    fs::metadata(path).map_err(|error| broken(error.to_string(), 0))?;
+    let database = SourceDatabase::open_path(path).map_err(|error| broken(error.to_string(), 0))?;
     if !is_langgraph(&database) {
         return Err(broken(
             "it has neither the tables `checkpoints` and `writes` nor the table `store` of LangGraph".into(),
+            0,
         ));
     }
     let has_path = database.columns("writes").iter().any(|name| name == "task_path");
@@ -108,9 +109,13 @@ pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&DatabaseI
     let ended = import.all();
     let settled = import.settle(0).and_then(|()| saver.flush());
     match ended {
+        Ok(()) if settled.is_ok() && database.is_changed() => {
+            let reason = "a program has written to it meanwhile; import it again";
+            Err(broken(reason.into(), import.summary.checkpoints))
+        }
         Ok(()) => settled.map(|()| import.summary),
         Err(ImportFault::Saver(error)) => Err(error),
-        Err(ImportFault::Database(error)) => Err(broken(error.to_string())),
+        Err(ImportFault::Database(error)) => Err(broken(error.to_string(), import.summary.checkpoints)),
     }
 }
 
