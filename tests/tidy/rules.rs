@@ -282,11 +282,11 @@ mod tests {
         ];
         for text in texts {
             let code = format!("fn f() {{\n    run(\"{text}\");\n}}");
-            assert_eq!(lines(sql, "src/store/sqlite/read.rs", &code), [2], "{text}");
+            assert_eq!(lines(sql, "src/store/sqlite/read/record.rs", &code), [2], "{text}");
             assert_eq!(lines(sql, "crates/annals-cli/src/main.rs", &code), [2], "{text}");
             assert_eq!(lines(sql, "src/store/sqlite/sql.rs", &code), [0; 0]);
             let test = format!("#[cfg(test)]\nmod tests {{ {code} }}");
-            assert_eq!(lines(sql, "src/store/sqlite/read.rs", &test), [0; 0]);
+            assert_eq!(lines(sql, "src/store/sqlite/read/record.rs", &test), [0; 0]);
             assert_eq!(lines(sql, "src/history/diff.rs", &test), [3]);
         }
         for text in ["an update sets it", "nothing was selected", "it cannot be deleted from here", "UPDATE is refused"]

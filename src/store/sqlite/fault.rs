@@ -6,13 +6,13 @@ use rusqlite::{ErrorCode, ffi};
 
 /// An error inside the backend: SQLite's, whose meaning depends on the operation, or one of the store.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Sql(rusqlite::Error),
     Store(StoreError),
 }
 
 /// A result inside the backend.
-pub(super) type Res<T> = Result<T, Fault>;
+pub(crate) type Res<T> = Result<T, Fault>;
 
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
@@ -28,7 +28,7 @@ impl From<StoreError> for Fault {
 
 impl Fault {
     /// Returns the error that a fault in stored rows means, unless it tells that they could not be read.
-    pub(super) fn if_read(self, meaning: impl FnOnce() -> Self) -> Self {
+    pub(crate) fn if_read(self, meaning: impl FnOnce() -> Self) -> Self {
         match self {
             Self::Store(StoreError::Corrupt { .. }) | Self::Sql(_) => self,
             Self::Store(_) => meaning(),
@@ -36,7 +36,7 @@ impl Fault {
     }
 
     /// Returns the error of something that only read.
-    pub(super) fn into_read(self) -> StoreError {
+    pub(crate) fn into_read(self) -> StoreError {
         match self {
             Self::Store(error) => error,
             Self::Sql(error) => damage(&error)
@@ -45,7 +45,7 @@ impl Fault {
     }
 
     /// Returns the error of a transaction that was rolled back; `busy` makes that of a lock that was not free.
-    pub(super) fn into_write(self, busy: impl FnOnce() -> StoreError) -> StoreError {
+    pub(crate) fn into_write(self, busy: impl FnOnce() -> StoreError) -> StoreError {
         match self {
             Self::Store(error) => error,
             Self::Sql(error) if is_busy(&error) => busy(),
@@ -57,7 +57,7 @@ impl Fault {
 
 /// Makes the error of a row that does not match the format. Its texts may hold names out of the file, which can be
 /// long.
-pub(super) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Fault {
+pub(crate) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Fault {
     let (place, reason) = (bounded(place.into()), bounded(reason.into()));
     Fault::Store(StoreError::Corrupt { place, reason })
 }
@@ -73,36 +73,36 @@ fn bounded(mut text: String) -> String {
 }
 
 /// Makes the error of a field that is not valid.
-pub(super) fn invalid(field: &'static str, reason: impl Into<String>) -> Fault {
+pub(crate) fn invalid(field: &'static str, reason: impl Into<String>) -> Fault {
     Fault::Store(StoreError::Invalid { field, reason: reason.into() })
 }
 
 /// Returns whether a result says that another connection holds a lock.
-pub(super) fn found_busy<T>(result: &Res<T>) -> bool {
+pub(crate) fn found_busy<T>(result: &Res<T>) -> bool {
     matches!(result, Err(Fault::Sql(error)) if is_busy(error))
 }
 
 /// Returns whether another connection holds a lock.
-pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Returns whether the folder of a file refuses the `-shm` file, in which connections share their locks.
-pub(super) fn refuses_locks(fault: &Fault) -> bool {
+pub(crate) fn refuses_locks(fault: &Fault) -> bool {
     let Fault::Sql(error) = fault else { return false };
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied))
 }
 
 /// Returns whether the disk has no room for the `-shm` file, in which connections share their locks.
-pub(super) fn lacks_room_for_locks(fault: &Fault) -> bool {
+pub(crate) fn lacks_room_for_locks(fault: &Fault) -> bool {
     let Fault::Sql(error) = fault else { return false };
     error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 /// The reason for which a group of commits was rolled back, of which each of its jobs is told.
 #[derive(Clone, Debug)]
-pub(super) struct RolledBack {
+pub(crate) struct RolledBack {
     reason: String,
     /// The code of SQLite, which an error with a source has to carry: the fault itself cannot be copied.
     code: Option<ffi::Error>,
@@ -110,7 +110,7 @@ pub(super) struct RolledBack {
 
 impl RolledBack {
     /// Returns the reason that a fault gives.
-    pub(super) fn by(fault: &Fault) -> Self {
+    pub(crate) fn by(fault: &Fault) -> Self {
         match fault {
             Fault::Sql(error) => Self { reason: error.to_string(), code: error.sqlite_error().copied() },
             Fault::Store(error) => Self { reason: error.to_string(), code: code_of(error) },
@@ -118,12 +118,12 @@ impl RolledBack {
     }
 
     /// Returns the reason of a transaction that had to end although SQLite reported no error.
-    pub(super) fn because(reason: &str) -> Self {
+    pub(crate) fn because(reason: &str) -> Self {
         Self { reason: reason.to_owned(), code: None }
     }
 
     /// Makes the error of one job.
-    pub(super) fn error(&self) -> StoreError {
+    pub(crate) fn error(&self) -> StoreError {
         let reason = format!("the whole group of commits was rolled back: {}", self.reason);
         let cause = |code| rusqlite::Error::SqliteFailure(code, Some(self.reason.clone()));
         StoreError::Write { reason, source: self.code.map(|code| Box::new(cause(code)) as _) }
@@ -137,17 +137,17 @@ fn code_of(error: &StoreError) -> Option<ffi::Error> {
 }
 
 /// Returns whether a write failed because the disk is full.
-pub(super) fn is_full(error: &StoreError) -> bool {
+pub(crate) fn is_full(error: &StoreError) -> bool {
     code_of(error).is_some_and(|code| code.code == ErrorCode::DiskFull)
 }
 
 /// Returns whether the file is not a database.
-pub(super) fn is_no_database(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_no_database(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::NotADatabase)
 }
 
 /// Returns the error of damage, if it is one: SQLite found it, or a column has another type than the schema says.
-pub(super) fn damage(error: &rusqlite::Error) -> Option<StoreError> {
+pub(crate) fn damage(error: &rusqlite::Error) -> Option<StoreError> {
     use rusqlite::Error as E;
     let place = match error {
         E::InvalidColumnType(_, column, _) => format!("column {column}"),

@@ -1,113 +1,70 @@
 //! A backend in one SQLite file.
 //!
 //! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which the cost of a
-//! checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of
-//! batches share one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`],
-//! [`items`], [`list_end`]). Changes of the tables beside the log are written in the same way ([`job`], [`kv`],
-//! [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]), which one background thread makes ([`worker`]).
-//! Every row and value is verified where it is read ([`row_check`], [`rows`], [`read_writes`], [`succession`]),
-//! everything by `check` ([`checksums`], [`check`]). *Absent:* the meaning of a channel or a message, and any update of
-//! a stored row of the log.
+//! checkpoint is that of its changes. Each folder is one room:
 //!
-//! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
-//! one snapshot per call.
+//! | folder | holds |
+//! | --- | --- |
+//! | [`rows`] | the codecs of columns and payloads, and their checks |
+//! | [`verify`] | proofs that a row that an index does not show is absent |
+//! | [`read`] | reads along the lineage of a checkpoint, each in one snapshot |
+//! | [`commit`] | the rows of a batch and of an operation |
+//! | [`side`] | key-value memory, cache, leases and timers |
+//! | [`index`] | the table of threads and the search index, which follow the log |
+//! | [`remove`] | deleted threads and pruned checkpoints |
+//! | [`check`] | the check of a whole file |
+//! | [`writer`] | the writer role: one transaction for a group of jobs |
+//! | [`file`](self::file) | the file and its log: identified, opened, locked, copied |
+//! | [`rewrite`] | compaction, migration and recovery |
+//!
+//! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
+//!
+//! Invariants: all SQL stands in files named `sql.rs`; only the leader of a group holds the connection that writes; a
+//! reader sees one snapshot per call.
 
-mod backup;
-mod beside;
-mod cache;
-mod caches;
-mod changes;
 mod check;
-mod check_beside;
-mod check_since;
-mod check_tables;
-mod check_writes;
-mod checksums;
-mod compact;
-mod erase;
-mod eraser;
+mod commit;
 mod fault;
-mod find_item;
-mod group;
-mod guard;
-mod heads;
-mod ids;
-mod inspect;
-mod items;
-mod job;
-mod keys;
-mod kv;
-mod lease;
-mod lineage;
-mod list_end;
-mod listing;
-mod lock;
-mod lock_queue;
-mod migrate;
-mod names;
-mod neighbors;
-mod open;
-mod operation;
-mod pack;
-mod paged;
-mod places;
-mod pool;
-mod prune;
-mod put_checkpoint;
+mod file;
+mod index;
 mod read;
-mod read_writes;
-mod recover;
-mod references;
-mod registry;
-mod repair;
-mod replay;
-mod restore;
-mod row_check;
+mod remove;
+mod rewrite;
 mod rows;
-mod schema;
-mod sealed;
-mod search;
-mod search_list;
-mod source;
+mod side;
 mod sql;
-mod succession;
-mod system;
 #[cfg(test)]
 mod tests;
-mod threads;
-mod timer;
-mod transaction;
-mod version_pages;
-mod wal;
-mod wal_heads;
-mod wal_link;
-mod wal_mark;
-mod wal_tail;
-mod worker;
-mod write;
+mod verify;
 mod writer;
-mod writes;
 
-use eraser::Eraser;
+use commit::operation::OperationJob;
 use fault::{Fault, Res, found_busy};
-use job::{Job, JobRef};
-pub(crate) use keys::GivenKeys;
-use keys::KeyChange;
-use names::Names;
-use open::OpenedFile;
-use operation::OperationJob;
-use paged::ItemPages;
-use pool::ReaderPool;
-use prune::{NamespaceRemoval, PruneJob};
-use read::ReadView;
-pub(super) use recover::recover;
-pub(super) use repair::{remove_empty, repair_schema};
-pub(super) use restore::{restore, settle_log};
-use search::{IndexJob, IndexStep, Indexer};
-pub use transaction::SqlTransaction;
-use version_pages::VersionPages;
-use worker::Background;
-use writer::SqliteWriter;
+use file::open::{self, OpenedFile};
+use file::registry;
+pub(super) use file::repair::{remove_empty, repair_schema};
+pub(super) use file::restore::{restore, settle_log};
+use file::{backup, wal_tail};
+use index::search::{self, IndexJob, IndexStep, Indexer};
+use index::threads;
+use read::item_pages::ItemPages;
+use read::names::Names;
+use read::pool::{self, ReaderPool};
+use read::record::ReadView;
+use read::version_pages::VersionPages;
+use remove::erase;
+use remove::eraser::Eraser;
+use remove::prune::{self, NamespaceRemoval, PruneJob};
+use rewrite::compact;
+pub(super) use rewrite::recover::recover;
+pub(crate) use rows::keys::GivenKeys;
+use rows::keys::KeyChange;
+use side::{lease, timer};
+use writer::background::Background;
+use writer::group;
+use writer::job::{Job, JobRef};
+use writer::role::SqliteWriter;
+pub use writer::transaction::SqlTransaction;
 
 use crate::base::limits::{PRUNE_INTERVAL, SEARCH_TAIL_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};

@@ -1,114 +1,114 @@
 //! All SQL of the library. Values are always bound; no text is ever spliced in.
 
-use super::neighbors;
+use super::verify::neighbors;
 
 /// Marks the file as a store of annals: `annl` in ASCII, in the application id of the SQLite header.
-pub(super) const APPLICATION_ID: i64 = 0x616e_6e6c;
+pub(crate) const APPLICATION_ID: i64 = 0x616e_6e6c;
 /// The format that this version writes, in the user version of the SQLite header.
-pub(super) const FORMAT: i64 = 2;
+pub(crate) const FORMAT: i64 = 2;
 /// The page size of a new file. It must be set before the switch to WAL or it is ignored.
-pub(super) const PAGE_BYTES: u64 = 4_096;
+pub(crate) const PAGE_BYTES: u64 = 4_096;
 
-/// The schema of a new file, in the newest format, with comments: [`schema::statements`](super::schema::statements) are
-/// run.
-pub(super) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
+/// The schema of a new file, in the newest format, with comments: a new file runs its
+/// [`statements`](super::file::schema::statements).
+pub(crate) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
 /// Marks a new file; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
-pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
+pub(crate) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
 /// Free pages can be returned to the file system in small steps, for which the file maps each page to its parent page.
 /// SQLite writes the first page for it, in the open transaction.
-pub(super) const SET_AUTO_VACUUM: &str = "PRAGMA auto_vacuum = INCREMENTAL;";
-pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
+pub(crate) const SET_AUTO_VACUUM: &str = "PRAGMA auto_vacuum = INCREMENTAL;";
+pub(crate) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
 /// Gives up the WAL, which needs that no other connection has the file open.
-pub(super) const SET_ROLLBACK: &str = "PRAGMA journal_mode = DELETE";
+pub(crate) const SET_ROLLBACK: &str = "PRAGMA journal_mode = DELETE";
 /// Retains the locks that the connection gets until it is closed.
-pub(super) const LOCK_FILE: &str = "PRAGMA locking_mode = EXCLUSIVE";
-pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
+pub(crate) const LOCK_FILE: &str = "PRAGMA locking_mode = EXCLUSIVE";
+pub(crate) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
 /// By pragmas: a table of the file may have the name of a pragma's table-valued function, and would be read in its
 /// place.
-pub(super) const READ_APPLICATION_ID: &str = "PRAGMA application_id";
-pub(super) const READ_FORMAT: &str = "PRAGMA user_version";
-pub(super) const READ_PAGE_BYTES: &str = "PRAGMA page_size";
-pub(super) const HAS_OBJECTS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
+pub(crate) const READ_APPLICATION_ID: &str = "PRAGMA application_id";
+pub(crate) const READ_FORMAT: &str = "PRAGMA user_version";
+pub(crate) const READ_PAGE_BYTES: &str = "PRAGMA page_size";
+pub(crate) const HAS_OBJECTS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
 /// The objects of the schema and whether each has a page of its own.
-pub(super) const SCHEMA_OBJECTS: &str =
+pub(crate) const SCHEMA_OBJECTS: &str =
     "SELECT type, name, tbl_name, sql, coalesce(rootpage, 0) > 0 FROM sqlite_schema";
 /// The tables that the foreign keys of a table refer to.
-pub(super) const FOREIGN_TABLES: &str = "SELECT \"table\" FROM pragma_foreign_key_list(?1)";
+pub(crate) const FOREIGN_TABLES: &str = "SELECT \"table\" FROM pragma_foreign_key_list(?1)";
 /// The tables and indexes whose names do not say that they are those of an application, which its transactions may
 /// make.
-pub(super) const UNMARKED_OBJECTS: &str = "SELECT count(*) FROM sqlite_schema WHERE substr(name, 1, 4) <> 'app_' COLLATE NOCASE \
+pub(crate) const UNMARKED_OBJECTS: &str = "SELECT count(*) FROM sqlite_schema WHERE substr(name, 1, 4) <> 'app_' COLLATE NOCASE \
      AND substr(name, 1, 21) <> 'sqlite_autoindex_app_' COLLATE NOCASE AND name <> 'sqlite_sequence'";
 /// True if a table has a row; its name is one of the format.
-pub(super) const HAS_ROW: &str = "SELECT EXISTS (SELECT 1 FROM {table})";
-pub(super) const SCHEMA_VERSION: &str = "PRAGMA schema_version";
+pub(crate) const HAS_ROW: &str = "SELECT EXISTS (SELECT 1 FROM {table})";
+pub(crate) const SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// Automatic WAL checkpoints swallow errors and were half the cost of a commit: they are run explicitly.
-pub(super) const CONFIGURE: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2; \
+pub(crate) const CONFIGURE: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2; \
      PRAGMA foreign_keys = ON;";
-pub(super) const SYNC_FULL: &str = "PRAGMA synchronous = FULL";
-pub(super) const SYNC_NORMAL: &str = "PRAGMA synchronous = NORMAL";
+pub(crate) const SYNC_FULL: &str = "PRAGMA synchronous = FULL";
+pub(crate) const SYNC_NORMAL: &str = "PRAGMA synchronous = NORMAL";
 /// On macOS, an fsync flushes the drive's own cache only on request; elsewhere these change nothing.
-pub(super) const FULL_FSYNC: &str = "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;";
-pub(super) const PLAIN_FSYNC: &str = "PRAGMA fullfsync = OFF; PRAGMA checkpoint_fullfsync = OFF;";
-pub(super) const QUERY_ONLY: &str = "PRAGMA query_only = ON";
+pub(crate) const FULL_FSYNC: &str = "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;";
+pub(crate) const PLAIN_FSYNC: &str = "PRAGMA fullfsync = OFF; PRAGMA checkpoint_fullfsync = OFF;";
+pub(crate) const QUERY_ONLY: &str = "PRAGMA query_only = ON";
 /// The page cache of a reader has 1 MiB: a commit empties it, and a state is read page after page. With 8 MiB a whole
 /// state of 10,000 messages took a fifth longer, which was spent on allocating pages.
-pub(super) const READER_CACHE: &str = "PRAGMA cache_size = -1024";
+pub(crate) const READER_CACHE: &str = "PRAGMA cache_size = -1024";
 /// The mark of the log, with a new random one beside it.
-pub(super) const WAL_MARK: &str =
+pub(crate) const WAL_MARK: &str =
     "SELECT id, store, generation, mark, before, open, xxh3, randomblob(16) FROM wal_mark WHERE id = 0";
-pub(super) const WAL_MARKS: &str = "SELECT count(*) FROM wal_mark";
-pub(super) const WAL_MARK_INSERT: &str = "INSERT INTO wal_mark (id, store, generation, mark, before, open, xxh3) \
+pub(crate) const WAL_MARKS: &str = "SELECT count(*) FROM wal_mark";
+pub(crate) const WAL_MARK_INSERT: &str = "INSERT INTO wal_mark (id, store, generation, mark, before, open, xxh3) \
      VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6)";
-pub(super) const WAL_MARK_UPDATE: &str = "UPDATE wal_mark SET store = ?1, generation = ?2, mark = ?3, before = ?4, \
+pub(crate) const WAL_MARK_UPDATE: &str = "UPDATE wal_mark SET store = ?1, generation = ?2, mark = ?3, before = ?4, \
      open = ?5, xxh3 = ?6 WHERE id = 0";
-pub(super) const HAS_WAL_MARK: &str =
+pub(crate) const HAS_WAL_MARK: &str =
     "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'wal_mark')";
 /// The random bytes of a first mark: the id of the store, the mark, and the one before.
-pub(super) const RANDOM_MARK: &str = "SELECT randomblob(16), randomblob(16), randomblob(16)";
+pub(crate) const RANDOM_MARK: &str = "SELECT randomblob(16), randomblob(16), randomblob(16)";
 /// For a file that is thrown away if its process ends.
-pub(super) const UNSAFE_JOURNAL: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;";
-pub(super) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+pub(crate) const UNSAFE_JOURNAL: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;";
+pub(crate) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// Copies nothing and reports the numbers; an older SQLite takes an unknown word for `PASSIVE`.
-pub(super) const WAL_NOOP: &str = "PRAGMA wal_checkpoint(NOOP)";
-pub(super) const WAL_TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+pub(crate) const WAL_NOOP: &str = "PRAGMA wal_checkpoint(NOOP)";
+pub(crate) const WAL_TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// The kind of return of free pages that the file allows: 0 none, 2 in steps.
-pub(super) const AUTO_VACUUM: &str = "PRAGMA auto_vacuum";
-pub(super) const FREE_PAGES: &str = "PRAGMA freelist_count";
-pub(super) const ALL_PAGES: &str = "PRAGMA page_count";
+pub(crate) const AUTO_VACUUM: &str = "PRAGMA auto_vacuum";
+pub(crate) const FREE_PAGES: &str = "PRAGMA freelist_count";
+pub(crate) const ALL_PAGES: &str = "PRAGMA page_count";
 /// Each step of the statement returns a page.
-pub(super) const RETURN_PAGES: &str = "PRAGMA incremental_vacuum";
+pub(crate) const RETURN_PAGES: &str = "PRAGMA incremental_vacuum";
 
 /// Writes what one snapshot holds to a new file, or to an empty one.
-pub(super) const COPY_INTO: &str = "VACUUM main INTO ?1";
+pub(crate) const COPY_INTO: &str = "VACUUM main INTO ?1";
 
-pub(super) const BEGIN_READ: &str = "BEGIN";
-pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
+pub(crate) const BEGIN_READ: &str = "BEGIN";
+pub(crate) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
 /// No other connection reads or writes until the transaction ends.
-pub(super) const BEGIN_ALONE: &str = "BEGIN EXCLUSIVE";
-pub(super) const COMMIT: &str = "COMMIT";
-pub(super) const ROLLBACK: &str = "ROLLBACK";
-pub(super) const SAVEPOINT: &str = "SAVEPOINT batch";
+pub(crate) const BEGIN_ALONE: &str = "BEGIN EXCLUSIVE";
+pub(crate) const COMMIT: &str = "COMMIT";
+pub(crate) const ROLLBACK: &str = "ROLLBACK";
+pub(crate) const SAVEPOINT: &str = "SAVEPOINT batch";
 /// A statement of an application that is undone alone.
-pub(super) const SAVEPOINT_STATEMENT: &str = "SAVEPOINT statement";
-pub(super) const RELEASE_STATEMENT: &str = "RELEASE statement";
-pub(super) const ROLLBACK_STATEMENT: &str = "ROLLBACK TO statement";
-pub(super) const RELEASE: &str = "RELEASE batch";
-pub(super) const ROLLBACK_TO: &str = "ROLLBACK TO batch";
+pub(crate) const SAVEPOINT_STATEMENT: &str = "SAVEPOINT statement";
+pub(crate) const RELEASE_STATEMENT: &str = "RELEASE statement";
+pub(crate) const ROLLBACK_STATEMENT: &str = "ROLLBACK TO statement";
+pub(crate) const RELEASE: &str = "RELEASE batch";
+pub(crate) const ROLLBACK_TO: &str = "ROLLBACK TO batch";
 
 /// Another number once another connection has committed.
-pub(super) const DATA_VERSION: &str = "PRAGMA data_version";
+pub(crate) const DATA_VERSION: &str = "PRAGMA data_version";
 /// Deleted and replaced bytes are overwritten, so that they cannot be read from the file any more.
-pub(super) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
+pub(crate) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
 
-pub(super) const NAME_BY_ID: &str = "SELECT id, kind, text, xxh3 FROM name WHERE id = ?1";
-pub(super) const NAME_BY_TEXT: &str = "SELECT id, kind, text, xxh3 FROM name WHERE kind = ?1 AND text = ?2";
-pub(super) const NAME_INSERT: &str = "INSERT INTO name (id, kind, text, xxh3) VALUES (?1, ?2, ?3, ?4)";
-pub(super) const NAME_USERS: &str = "SELECT thread FROM name_user WHERE name = ?1";
-pub(super) const NAME_USER_INSERT: &str = "INSERT INTO name_user (thread, name) VALUES (?1, ?2)";
+pub(crate) const NAME_BY_ID: &str = "SELECT id, kind, text, xxh3 FROM name WHERE id = ?1";
+pub(crate) const NAME_BY_TEXT: &str = "SELECT id, kind, text, xxh3 FROM name WHERE kind = ?1 AND text = ?2";
+pub(crate) const NAME_INSERT: &str = "INSERT INTO name (id, kind, text, xxh3) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const NAME_USERS: &str = "SELECT thread FROM name_user WHERE name = ?1";
+pub(crate) const NAME_USER_INSERT: &str = "INSERT INTO name_user (thread, name) VALUES (?1, ?2)";
 
 /// The marks of the last deletion, and for each table the id above all that were ever used.
-pub(super) const NEXT_IDS: &str = "SELECT coalesce(h.checkpoint, 0), coalesce(h.names_erased, 0), \
+pub(crate) const NEXT_IDS: &str = "SELECT coalesce(h.checkpoint, 0), coalesce(h.names_erased, 0), \
      max(coalesce(h.name, 0), coalesce((SELECT max(id) FROM name), 0)) + 1, \
      max(coalesce(h.thread, 0), coalesce((SELECT max(id) FROM thread), 0)) + 1, \
      max(coalesce(h.namespace, 0), coalesce((SELECT max(id) FROM namespace), 0)) + 1, \
@@ -118,7 +118,7 @@ pub(super) const NEXT_IDS: &str = "SELECT coalesce(h.checkpoint, 0), coalesce(h.
      max(coalesce(h.operation, 0), coalesce((SELECT max(id) FROM operation), 0)) + 1 \
      FROM (SELECT 0 AS id) o LEFT JOIN high_water h ON h.id = o.id";
 /// Notes the greatest ids before rows are deleted.
-pub(super) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
+pub(crate) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
      (id, name, thread, namespace, branch, checkpoint, payload, blob, names_erased, operation) VALUES (0, \
      (SELECT coalesce(max(id), 0) FROM name), (SELECT coalesce(max(id), 0) FROM thread), \
      (SELECT coalesce(max(id), 0) FROM namespace), (SELECT coalesce(max(id), 0) FROM branch), \
@@ -129,117 +129,117 @@ pub(super) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
      payload = max(payload, excluded.payload), blob = max(blob, excluded.blob), \
      operation = max(operation, excluded.operation)";
 
-pub(super) const THREAD_BY_ID: &str = "SELECT id, public_id, created_at, xxh3 FROM thread WHERE public_id = ?1";
-pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (id, public_id, created_at, xxh3) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const THREAD_BY_ID: &str = "SELECT id, public_id, created_at, xxh3 FROM thread WHERE public_id = ?1";
+pub(crate) const THREAD_INSERT: &str = "INSERT INTO thread (id, public_id, created_at, xxh3) VALUES (?1, ?2, ?3, ?4)";
 /// The page of threads, each with its root namespace.
-pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, t.xxh3, n.id FROM thread t \
+pub(crate) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, t.xxh3, n.id FROM thread t \
      LEFT JOIN namespace n ON n.thread = t.id AND n.path = '' \
      WHERE t.public_id > ?1 ORDER BY t.public_id LIMIT ?2";
 /// True if a thread or a namespace is stored that its index does not show.
-pub(super) const UNLISTED: &str = "SELECT \
+pub(crate) const UNLISTED: &str = "SELECT \
      EXISTS (SELECT 1 FROM thread t NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM thread i \
      INDEXED BY sqlite_autoindex_thread_1 WHERE i.public_id = t.public_id AND i.id = t.id)) OR \
      EXISTS (SELECT 1 FROM namespace n NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM namespace i \
      INDEXED BY sqlite_autoindex_namespace_1 WHERE i.thread = n.thread AND i.path = n.path AND i.id = n.id))";
-pub(super) const THREAD_SIZE: &str = "SELECT \
+pub(crate) const THREAD_SIZE: &str = "SELECT \
      (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = t.id), \
      (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = t.id) \
      FROM thread t WHERE t.public_id = ?1";
 
 /// The number of the checkpoints of a thread that were pruned.
-pub(super) const THREAD_PRUNED: &str = "SELECT count(*) FROM thread t JOIN namespace n ON n.thread = t.id \
+pub(crate) const THREAD_PRUNED: &str = "SELECT count(*) FROM thread t JOIN namespace n ON n.thread = t.id \
      JOIN checkpoint c ON c.namespace = n.id WHERE t.public_id = ?1 AND c.source < 0";
 /// True if rows of the log were deleted since the file was made.
-pub(super) const HAS_DELETIONS: &str = "SELECT EXISTS (SELECT 1 FROM high_water)";
+pub(crate) const HAS_DELETIONS: &str = "SELECT EXISTS (SELECT 1 FROM high_water)";
 
 /// The branches of a thread, each with its last ordinal.
-pub(super) const THREAD_BRANCHES: &str = "SELECT b.id, (SELECT max(v.ordinal) FROM version v WHERE v.branch = b.id) \
+pub(crate) const THREAD_BRANCHES: &str = "SELECT b.id, (SELECT max(v.ordinal) FROM version v WHERE v.branch = b.id) \
      FROM thread t JOIN namespace n ON n.thread = t.id JOIN branch b ON b.namespace = n.id WHERE t.public_id = ?1";
 
-pub(super) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
+pub(crate) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
      WHERE t.public_id = ?1 AND n.path = ?2";
-pub(super) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (id, thread, path, xxh3) VALUES (?1, ?2, ?3, ?4)";
-pub(super) const NAMESPACES: &str = "SELECT n.id, n.thread, n.path, n.xxh3 FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 \
+pub(crate) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (id, thread, path, xxh3) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const NAMESPACES: &str = "SELECT n.id, n.thread, n.path, n.xxh3 FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 \
      ORDER BY n.path";
 
-pub(super) const BRANCH: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
+pub(crate) const BRANCH: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
      FROM branch WHERE id = ?1";
-pub(super) const BRANCH_INSERT: &str = "INSERT INTO branch \
+pub(crate) const BRANCH_INSERT: &str = "INSERT INTO branch \
      (id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 /// The thread of a branch.
-pub(super) const BRANCH_THREAD: &str =
+pub(crate) const BRANCH_THREAD: &str =
     "SELECT n.thread FROM branch b JOIN namespace n ON n.id = b.namespace WHERE b.id = ?1";
 
 /// The newest change of a field by an operation.
-pub(super) const FIELD_CHANGE: &str = "SELECT namespace, kind, key, operation, newest, before, after, xxh3 \
+pub(crate) const FIELD_CHANGE: &str = "SELECT namespace, kind, key, operation, newest, before, after, xxh3 \
      FROM operation_change WHERE namespace = ?1 AND kind = ?2 AND key = ?3 ORDER BY operation DESC LIMIT 1";
 /// The newest change of each field of a namespace but its head.
-pub(super) const FIELDS: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3 \
+pub(crate) const FIELDS: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3 \
      FROM operation_change c WHERE c.namespace = ?1 AND c.kind > 0 AND c.operation = (SELECT max(o.operation) \
      FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = c.kind AND o.key = c.key) ORDER BY c.kind, c.key";
 /// The newest change of the fact `trashed` of each thread that is in the trash.
-pub(super) const TRASH: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
+pub(crate) const TRASH: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
      t.public_id FROM operation_change c INDEXED BY operation_change_trash CROSS JOIN namespace n ON n.id = c.namespace \
      CROSS JOIN thread t ON t.id = n.thread WHERE c.kind = 3 AND c.key = 'trashed' AND c.after IS NOT NULL \
      AND c.operation = (SELECT max(o.operation) FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = 3 \
      AND o.key = 'trashed')";
-pub(super) const OPERATION_MAX: &str = "SELECT max(id) FROM operation";
+pub(crate) const OPERATION_MAX: &str = "SELECT max(id) FROM operation";
 /// The changes of the fact `trashed` by the operations after one, the oldest first.
-pub(super) const TRASH_SINCE: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
+pub(crate) const TRASH_SINCE: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
      t.public_id FROM operation_change c INDEXED BY operation_change_operation CROSS JOIN namespace n \
      ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
      WHERE c.operation > ?1 AND c.kind = 3 AND c.key = 'trashed' ORDER BY c.operation";
-pub(super) const OPERATION_INSERT: &str = "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) \
+pub(crate) const OPERATION_INSERT: &str = "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(super) const OPERATION_CHANGE_INSERT: &str = "INSERT INTO operation_change (namespace, kind, key, operation, \
+pub(crate) const OPERATION_CHANGE_INSERT: &str = "INSERT INTO operation_change (namespace, kind, key, operation, \
      newest, before, after, xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(super) const OPERATION: &str =
+pub(crate) const OPERATION: &str =
     "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation WHERE id = ?1";
-pub(super) const OPERATIONS: &str =
+pub(crate) const OPERATIONS: &str =
     "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation WHERE id < ?1 ORDER BY id DESC";
 /// The operations with a change of a namespace.
-pub(super) const OPERATIONS_OF: &str = "SELECT DISTINCT operation FROM operation_change WHERE namespace = ?1 AND operation < ?2 ORDER BY operation DESC LIMIT ?3";
+pub(crate) const OPERATIONS_OF: &str = "SELECT DISTINCT operation FROM operation_change WHERE namespace = ?1 AND operation < ?2 ORDER BY operation DESC LIMIT ?3";
 /// The changes of an operation, with thread and path; those of deleted threads are not shown.
-pub(super) const OPERATION_CHANGES: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, \
+pub(crate) const OPERATION_CHANGES: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, \
      c.after, c.xxh3, t.public_id, n.path FROM operation_change c LEFT JOIN namespace n ON n.id = c.namespace \
      LEFT JOIN thread t ON t.id = n.thread WHERE c.operation = ?1 AND NOT EXISTS \
      (SELECT 1 FROM tombstone d WHERE d.thread = n.thread)";
 /// The id of a checkpoint of a namespace.
-pub(super) const CHECKPOINT_ID: &str = "SELECT id FROM checkpoint WHERE seq = ?1 AND namespace = ?2";
+pub(crate) const CHECKPOINT_ID: &str = "SELECT id FROM checkpoint WHERE seq = ?1 AND namespace = ?2";
 /// The operations that only changed a namespace, and the changes of a namespace.
-pub(super) const RECLAIM_OPERATIONS: &str = "DELETE FROM operation WHERE id IN \
+pub(crate) const RECLAIM_OPERATIONS: &str = "DELETE FROM operation WHERE id IN \
      (SELECT operation FROM operation_change WHERE namespace = ?1) AND NOT EXISTS \
      (SELECT 1 FROM operation_change o WHERE o.operation = operation.id AND o.namespace <> ?1)";
-pub(super) const RECLAIM_CHANGES: &str = "DELETE FROM operation_change WHERE namespace = ?1";
+pub(crate) const RECLAIM_CHANGES: &str = "DELETE FROM operation_change WHERE namespace = ?1";
 /// The thread of a namespace.
-pub(super) const NAMESPACE_THREAD: &str = "SELECT thread FROM namespace WHERE id = ?1";
+pub(crate) const NAMESPACE_THREAD: &str = "SELECT thread FROM namespace WHERE id = ?1";
 /// The checkpoint of another thread that the first branch of a namespace left.
-pub(super) const FORKED_FROM: &str = "SELECT c.id, t.public_id, n.path FROM (SELECT fork_checkpoint FROM branch \
+pub(crate) const FORKED_FROM: &str = "SELECT c.id, t.public_id, n.path FROM (SELECT fork_checkpoint FROM branch \
      WHERE namespace = ?1 ORDER BY id LIMIT 1) b LEFT JOIN checkpoint c ON c.seq = b.fork_checkpoint \
      LEFT JOIN namespace n ON n.id = c.namespace LEFT JOIN thread t ON t.id = n.thread \
      WHERE b.fork_checkpoint IS NOT NULL";
 /// True if a checkpoint of a namespace continues the one at an ordinal of a branch.
-pub(super) const IS_CONTINUED: &str = "SELECT EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3) \
+pub(crate) const IS_CONTINUED: &str = "SELECT EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3) \
      OR EXISTS (SELECT 1 FROM branch WHERE namespace = ?1 AND parent = ?2 AND upto = ?3)";
 /// The branches of a namespace, the newest first.
-pub(super) const BRANCHES: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
+pub(crate) const BRANCHES: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
      FROM branch WHERE namespace = ?1 ORDER BY id DESC";
 /// The greatest id of a namespace below an id, with its branch.
-pub(super) const ID_BELOW: &str = "SELECT id, branch FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
+pub(crate) const ID_BELOW: &str = "SELECT id, branch FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
      ORDER BY prefix DESC, seq DESC LIMIT 1";
 
-pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
+pub(crate) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
 /// The newest checkpoint of a namespace. Ids of a namespace ascend with `seq`, so those with one prefix are in order
 /// too.
-pub(super) const NEWEST: &str =
+pub(crate) const NEWEST: &str =
     "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1";
-pub(super) const CHECKPOINT_SEQ: &str =
+pub(crate) const CHECKPOINT_SEQ: &str =
     "SELECT seq FROM checkpoint WHERE namespace = ?1 AND prefix = substr(?2, 1, 6) AND id = ?2";
 /// The greatest branch of a namespace below another one, and whether the rows of a branch go on past an ordinal.
-pub(super) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
+pub(crate) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
      EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3)";
 /// The parent is given by its `seq`. The column holds the distance: 1 takes no byte of a row.
-pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
+pub(crate) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
      (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, parents, tasks, sum, \
      xxh3) VALUES (?1, ?2, ?3, ?1 - ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
@@ -262,55 +262,55 @@ macro_rules! record_joins {
          LEFT JOIN thread pt ON pt.id = pn.thread "
     };
 }
-pub(super) const RECORD_HEAD: &str = concat!(
+pub(crate) const RECORD_HEAD: &str = concat!(
     record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1) c"),
     record_joins!()
 );
 /// The index holds only runs whose ids are of version 8.
-pub(super) const RECORD_OF_RUN: &str = concat!(
+pub(crate) const RECORD_OF_RUN: &str = concat!(
     record!(
         "(SELECT * FROM checkpoint WHERE run = ?1 AND substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND namespace = ?2 \
          ORDER BY id DESC LIMIT 1) c"
     ),
     record_joins!()
 );
-pub(super) const RECORD_AT: &str = concat!(
+pub(crate) const RECORD_AT: &str = concat!(
     record!("checkpoint c"),
     record_joins!(),
     "WHERE c.namespace = ?1 AND c.prefix = substr(?2, 1, 6) AND c.id = ?2"
 );
 /// The checkpoint that follows an id in its namespace.
-pub(super) const RECORD_AFTER: &str = concat!(
+pub(crate) const RECORD_AFTER: &str = concat!(
     record!(
         "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix >= substr(?2, 1, 6) AND id > ?2 \
          ORDER BY prefix, seq LIMIT 1) c"
     ),
     record_joins!()
 );
-pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
+pub(crate) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
 /// The checkpoints after a `seq`, of a thread or of all. They are read in the order of the table: the `+` bars any
 /// other one.
-pub(super) const RECORDS_AFTER: &str = concat!(
+pub(crate) const RECORDS_AFTER: &str = concat!(
     record!("checkpoint c"),
     record_joins!(),
     "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3"
 );
 /// The newest checkpoint of a thread: one read of an index for each of its namespaces.
-pub(super) const NEWEST_OF_THREAD: &str = "SELECT max((SELECT c.seq FROM checkpoint c WHERE c.namespace = n.id \
+pub(crate) const NEWEST_OF_THREAD: &str = "SELECT max((SELECT c.seq FROM checkpoint c WHERE c.namespace = n.id \
      ORDER BY c.prefix DESC, c.seq DESC LIMIT 1)) FROM thread t CROSS JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1";
-pub(super) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
+pub(crate) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
 /// The last row of `version` of a checkpoint names its `seq`.
-pub(super) const RECORD_AT_PLACE: &str = concat!(
+pub(crate) const RECORD_AT_PLACE: &str = concat!(
     record!("checkpoint c"),
     record_joins!(),
     "WHERE c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 \
      ORDER BY v.key DESC LIMIT 1)"
 );
-pub(super) const SOURCE_OF_SEQ: &str = "SELECT source FROM checkpoint WHERE seq = ?1";
+pub(crate) const SOURCE_OF_SEQ: &str = "SELECT source FROM checkpoint WHERE seq = ?1";
 /// The source of the checkpoint at a place.
-pub(super) const SOURCE_AT_PLACE: &str = "SELECT source FROM checkpoint WHERE seq = (SELECT v.ordinal + 1 + (v.kind >> 4) \
+pub(crate) const SOURCE_AT_PLACE: &str = "SELECT source FROM checkpoint WHERE seq = (SELECT v.ordinal + 1 + (v.kind >> 4) \
      FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 ORDER BY v.key DESC LIMIT 1)";
-pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
+pub(crate) const RECORDS_OF_NAMESPACE: &str = concat!(
     record!(
         "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
          ORDER BY prefix DESC, seq DESC LIMIT ?3) c"
@@ -333,7 +333,7 @@ macro_rules! of_thread {
 }
 /// The newest checkpoints of a thread below an id. The inner query finds the prefix at which the page ends in the index
 /// alone; rows are read from there on.
-pub(super) const RECORDS_OF_THREAD: &str = concat!(
+pub(crate) const RECORDS_OF_THREAD: &str = concat!(
     record!(
         "",
         of_thread!(
@@ -348,7 +348,7 @@ pub(super) const RECORDS_OF_THREAD: &str = concat!(
     "ORDER BY c.id DESC, c.seq DESC"
 );
 /// The oldest checkpoints of a thread whose ids are in a range, in the same way.
-pub(super) const RECORDS_BY_PREFIX: &str = concat!(
+pub(crate) const RECORDS_BY_PREFIX: &str = concat!(
     record!(
         "",
         of_thread!(
@@ -364,15 +364,15 @@ pub(super) const RECORDS_BY_PREFIX: &str = concat!(
     "ORDER BY c.id, c.seq"
 );
 
-pub(super) const VERSION_INSERT: &str = "INSERT INTO version (branch, ordinal, key, version, kind, task, value, xxh3) \
+pub(crate) const VERSION_INSERT: &str = "INSERT INTO version (branch, ordinal, key, version, kind, task, value, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 /// The rows of each checkpoint of a span, the newest checkpoint first.
-pub(super) const VERSIONS_OF_SPAN: &str = "SELECT ordinal, key, version, kind, task, value, xxh3 FROM version \
+pub(crate) const VERSIONS_OF_SPAN: &str = "SELECT ordinal, key, version, kind, task, value, xxh3 FROM version \
      WHERE branch = ?1 AND ordinal BETWEEN ?2 AND ?3 ORDER BY ordinal DESC, key DESC";
 
-pub(super) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
-pub(super) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data, id) VALUES (?1, ?2, ?3)";
-pub(super) const BLOB_BY_ID: &str = "SELECT data, hash FROM blob WHERE id = ?1";
+pub(crate) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
+pub(crate) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data, id) VALUES (?1, ?2, ?3)";
+pub(crate) const BLOB_BY_ID: &str = "SELECT data, hash FROM blob WHERE id = ?1";
 
 /// The columns of a payload, in the order in which they are decoded.
 macro_rules! payload {
@@ -380,118 +380,118 @@ macro_rules! payload {
         "p.form, p.xxh3, p.data, p.item_id, p.kind, p.text, p.name, p.tool_calls, p.input_tokens, p.output_tokens "
     };
 }
-pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, item_id, kind, text, name, \
+pub(crate) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, item_id, kind, text, name, \
      tool_calls, input_tokens, output_tokens, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
+pub(crate) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
 /// The newest payloads of items with an id. The index holds the end of each id.
-pub(super) const PAYLOADS_OF_ITEM: &str = "SELECT id FROM payload WHERE substr(item_id, -4) = substr(?1, -4) \
+pub(crate) const PAYLOADS_OF_ITEM: &str = "SELECT id FROM payload WHERE substr(item_id, -4) = substr(?1, -4) \
      AND item_id = ?1 ORDER BY id DESC LIMIT ?2";
 /// The first position of a list on a branch from another one on, and the value that was put there first.
-pub(super) const ITEM_FIRST_PUT: &str = "SELECT f.slot, f.value FROM (SELECT slot AS at FROM item WHERE branch = ?1 \
+pub(crate) const ITEM_FIRST_PUT: &str = "SELECT f.slot, f.value FROM (SELECT slot AS at FROM item WHERE branch = ?1 \
      AND channel = ?2 AND slot >= ?3 AND ordinal <= ?4 ORDER BY slot LIMIT 1) CROSS JOIN item f ON f.branch = ?1 \
      AND f.channel = ?2 AND f.slot = at ORDER BY f.ordinal LIMIT 1";
-pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value, xxh3) \
+pub(crate) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(super) const ITEMS_JOINED: &str = concat!(
+pub(crate) const ITEMS_JOINED: &str = concat!(
     "SELECT i.slot, i.ordinal, i.task, i.value, i.xxh3, ",
     payload!(),
     "FROM item i LEFT JOIN payload p ON p.id = i.value \
      WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 \
      ORDER BY i.slot, i.ordinal DESC"
 );
-pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 \
+pub(crate) const ITEMS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 \
      AND slot BETWEEN ?3 AND ?4 ORDER BY slot, ordinal DESC";
-pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 \
+pub(crate) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 \
      AND channel = ?2 AND slot BETWEEN 0 AND ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
 /// True if a list has a range delete or a reference at a negative position.
-pub(super) const HAS_RANGE_ROW: &str =
+pub(crate) const HAS_RANGE_ROW: &str =
     "SELECT EXISTS (SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3)";
-pub(super) const DELETED_RANGES: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
+pub(crate) const DELETED_RANGES: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
 /// The child that consumed the write is given by its `seq`; the column holds the distance.
-pub(super) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
+pub(crate) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
      sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 - ?1, ?8, ?9)";
-pub(super) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3";
-pub(super) const WRITES_TAKEN: &str = "SELECT idx, checkpoint + child FROM write WHERE checkpoint = ?1 AND task = ?2";
-pub(super) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
+pub(crate) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3";
+pub(crate) const WRITES_TAKEN: &str = "SELECT idx, checkpoint + child FROM write WHERE checkpoint = ?1 AND task = ?2";
+pub(crate) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
      WHERE checkpoint = ?1 AND task = ?2 ORDER BY idx, part";
-pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
+pub(crate) const WRITES: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
      WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
 /// The place of the value of a special write that is about to be replaced.
-pub(super) const WRITE_REPLACED: &str =
+pub(crate) const WRITE_REPLACED: &str =
     "SELECT value FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND typeof(value) = 'integer'";
 
-pub(super) const TIMER_PUT: &str = "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) \
+pub(crate) const TIMER_PUT: &str = "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (namespace, task) DO UPDATE \
      SET checkpoint = excluded.checkpoint, wake_at = excluded.wake_at, xxh3 = excluded.xxh3";
-pub(super) const TIMER_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1 AND task = ?2";
-pub(super) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
-pub(super) const HAS_TIMERS: &str = "SELECT EXISTS (SELECT 1 FROM timer)";
+pub(crate) const TIMER_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1 AND task = ?2";
+pub(crate) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
+pub(crate) const HAS_TIMERS: &str = "SELECT EXISTS (SELECT 1 FROM timer)";
 /// The timers that a superstep passes. Those of other branches stay: their heads may move back.
-pub(super) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
+pub(crate) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
 /// The root namespaces of the threads in which a task interrupted, index -3.
-pub(super) const CHECK_SLEEPERS: &str = "SELECT DISTINCT n.id, t.public_id FROM write w JOIN checkpoint c ON c.seq = w.checkpoint \
+pub(crate) const CHECK_SLEEPERS: &str = "SELECT DISTINCT n.id, t.public_id FROM write w JOIN checkpoint c ON c.seq = w.checkpoint \
      JOIN namespace n ON n.id = c.namespace AND n.path = '' JOIN thread t ON t.id = n.thread WHERE w.idx = -3";
 
 /// Lets rows of the log go: those of deleted threads, and the value of a special write that is replaced.
-pub(super) const ERASE_BEGIN: &str = "INSERT INTO tombstone (thread, state) VALUES (0, 2)";
-pub(super) const ERASE_END: &str = "DELETE FROM tombstone WHERE thread = 0";
+pub(crate) const ERASE_BEGIN: &str = "INSERT INTO tombstone (thread, state) VALUES (0, 2)";
+pub(crate) const ERASE_END: &str = "DELETE FROM tombstone WHERE thread = 0";
 /// The threads that have a branch which left one of another thread, the first fork first. A deleted one has no row.
-pub(super) const FORKS_OF_THREAD: &str = "SELECT f.id, f.public_id FROM branch b CROSS JOIN namespace n ON n.id = b.namespace \
+pub(crate) const FORKS_OF_THREAD: &str = "SELECT f.id, f.public_id FROM branch b CROSS JOIN namespace n ON n.id = b.namespace \
      CROSS JOIN thread f ON f.id = n.thread WHERE b.fork_thread = ?1 ORDER BY b.id";
 /// Every read of a thread begins at its row, so it is hidden without it.
-pub(super) const THREAD_HIDE: &str = "DELETE FROM thread WHERE id = ?1";
-pub(super) const TOMBSTONE_INSERT: &str = "INSERT INTO tombstone (thread, state) VALUES (?1, 0)";
-pub(super) const TOMBSTONE_DELETE: &str = "DELETE FROM tombstone WHERE thread = ?1 AND state = 1";
+pub(crate) const THREAD_HIDE: &str = "DELETE FROM thread WHERE id = ?1";
+pub(crate) const TOMBSTONE_INSERT: &str = "INSERT INTO tombstone (thread, state) VALUES (?1, 0)";
+pub(crate) const TOMBSTONE_DELETE: &str = "DELETE FROM tombstone WHERE thread = ?1 AND state = 1";
 /// All rows of a deleted thread are gone.
-pub(super) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE thread = ?1";
+pub(crate) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE thread = ?1";
 /// A thread that exists is not erased, whatever a tombstone says.
-pub(super) const TOMBSTONE_NEXT: &str = "SELECT d.thread FROM tombstone d WHERE d.state = 0 \
+pub(crate) const TOMBSTONE_NEXT: &str = "SELECT d.thread FROM tombstone d WHERE d.state = 0 \
      AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = d.thread) LIMIT 1";
-pub(super) const TOMBSTONE_STORED: &str = "SELECT thread FROM tombstone WHERE state = 0 LIMIT 1";
-pub(super) const TOMBSTONES: &str = "SELECT thread, state FROM tombstone";
-pub(super) const TOMBSTONES_COUNT: &str = "SELECT count(*) FROM tombstone";
+pub(crate) const TOMBSTONE_STORED: &str = "SELECT thread FROM tombstone WHERE state = 0 LIMIT 1";
+pub(crate) const TOMBSTONES: &str = "SELECT thread, state FROM tombstone";
+pub(crate) const TOMBSTONES_COUNT: &str = "SELECT count(*) FROM tombstone";
 
-pub(super) const RECLAIM_NAMESPACE: &str = "SELECT id FROM namespace WHERE thread = ?1 LIMIT 1";
-pub(super) const RECLAIM_BRANCH: &str = "SELECT id, upto, fork_checkpoint FROM branch WHERE namespace = ?1 LIMIT 1";
-pub(super) const RECLAIM_VERSIONS: &str =
+pub(crate) const RECLAIM_NAMESPACE: &str = "SELECT id FROM namespace WHERE thread = ?1 LIMIT 1";
+pub(crate) const RECLAIM_BRANCH: &str = "SELECT id, upto, fork_checkpoint FROM branch WHERE namespace = ?1 LIMIT 1";
+pub(crate) const RECLAIM_VERSIONS: &str =
     "SELECT ordinal, key, value FROM version WHERE branch = ?1 ORDER BY ordinal, key LIMIT ?2";
-pub(super) const RECLAIM_VERSION: &str = "DELETE FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
-pub(super) const RECLAIM_ITEMS: &str = "SELECT channel, slot, ordinal, value FROM item WHERE branch = ?1 \
+pub(crate) const RECLAIM_VERSION: &str = "DELETE FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
+pub(crate) const RECLAIM_ITEMS: &str = "SELECT channel, slot, ordinal, value FROM item WHERE branch = ?1 \
      ORDER BY channel, slot, ordinal DESC LIMIT ?2";
-pub(super) const RECLAIM_ITEM: &str =
+pub(crate) const RECLAIM_ITEM: &str =
     "DELETE FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3 AND ordinal = ?4";
-pub(super) const RECLAIM_CHECKPOINTS: &str =
+pub(crate) const RECLAIM_CHECKPOINTS: &str =
     "SELECT seq FROM checkpoint WHERE namespace = ?1 ORDER BY prefix, seq LIMIT ?2";
-pub(super) const RECLAIM_WRITES: &str = "SELECT task, idx, part, value FROM write WHERE checkpoint = ?1 \
+pub(crate) const RECLAIM_WRITES: &str = "SELECT task, idx, part, value FROM write WHERE checkpoint = ?1 \
      ORDER BY task, idx, part LIMIT ?2";
-pub(super) const RECLAIM_WRITE: &str =
+pub(crate) const RECLAIM_WRITE: &str =
     "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND part = ?4";
-pub(super) const BRANCH_DELETE: &str = "DELETE FROM branch WHERE id = ?1";
-pub(super) const CHECKPOINT_DELETE: &str = "DELETE FROM checkpoint WHERE seq = ?1";
-pub(super) const NAMESPACE_DELETE: &str = "DELETE FROM namespace WHERE id = ?1";
+pub(crate) const BRANCH_DELETE: &str = "DELETE FROM branch WHERE id = ?1";
+pub(crate) const CHECKPOINT_DELETE: &str = "DELETE FROM checkpoint WHERE seq = ?1";
+pub(crate) const NAMESPACE_DELETE: &str = "DELETE FROM namespace WHERE id = ?1";
 /// The payloads of the writes of a checkpoint, which a fork may have taken over.
-pub(super) const WRITE_PAYLOADS: &str = "SELECT value FROM write WHERE checkpoint = ?1 AND typeof(value) = 'integer'";
-pub(super) const RECLAIM_NAMES: &str = "SELECT name FROM name_user WHERE thread = ?1 LIMIT ?2";
-pub(super) const NAME_USER_DELETE: &str = "DELETE FROM name_user WHERE thread = ?1 AND name = ?2";
-pub(super) const NAME_DELETE: &str =
+pub(crate) const WRITE_PAYLOADS: &str = "SELECT value FROM write WHERE checkpoint = ?1 AND typeof(value) = 'integer'";
+pub(crate) const RECLAIM_NAMES: &str = "SELECT name FROM name_user WHERE thread = ?1 LIMIT ?2";
+pub(crate) const NAME_USER_DELETE: &str = "DELETE FROM name_user WHERE thread = ?1 AND name = ?2";
+pub(crate) const NAME_DELETE: &str =
     "DELETE FROM name WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM name_user WHERE name = ?1)";
-pub(super) const NAMES_ERASED: &str = "UPDATE high_water SET names_erased = names_erased + 1 WHERE id = 0";
+pub(crate) const NAMES_ERASED: &str = "UPDATE high_water SET names_erased = names_erased + 1 WHERE id = 0";
 
 /// The blobs of a payload, and the bytes that are in its row.
-pub(super) const PAYLOAD_BLOBS: &str = "SELECT CASE typeof(data) WHEN 'integer' THEN data END, \
+pub(crate) const PAYLOAD_BLOBS: &str = "SELECT CASE typeof(data) WHEN 'integer' THEN data END, \
      CASE typeof(text) WHEN 'integer' THEN text END, length(data) + coalesce(length(text), 0) FROM payload WHERE id = ?1";
-pub(super) const PAYLOAD_DELETE: &str = "DELETE FROM payload WHERE id = ?1";
-pub(super) const BLOB_BYTES: &str = "SELECT length(data) FROM blob WHERE id = ?1";
-pub(super) const BLOB_DELETE: &str = "DELETE FROM blob WHERE id = ?1 \
+pub(crate) const PAYLOAD_DELETE: &str = "DELETE FROM payload WHERE id = ?1";
+pub(crate) const BLOB_BYTES: &str = "SELECT length(data) FROM blob WHERE id = ?1";
+pub(crate) const BLOB_DELETE: &str = "DELETE FROM blob WHERE id = ?1 \
      AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(data) = 'integer' AND data = ?1) \
      AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(text) = 'integer' AND text = ?1)";
 
-pub(super) const KV_NAMESPACE: &str = "SELECT id FROM kv_namespace WHERE path = ?1";
-pub(super) const KV_NAMESPACE_INSERT: &str = "INSERT INTO kv_namespace (path) VALUES (?1)";
+pub(crate) const KV_NAMESPACE: &str = "SELECT id FROM kv_namespace WHERE path = ?1";
+pub(crate) const KV_NAMESPACE_INSERT: &str = "INSERT INTO kv_namespace (path) VALUES (?1)";
 /// A namespace goes with its last key.
-pub(super) const KV_NAMESPACE_DELETE: &str =
+pub(crate) const KV_NAMESPACE_DELETE: &str =
     "DELETE FROM kv_namespace WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM kv WHERE namespace = ?1)";
 /// The namespaces, each with the number of its keys in either index.
 macro_rules! kv_namespaces {
@@ -504,16 +504,16 @@ macro_rules! kv_namespaces {
         )
     };
 }
-pub(super) const KV_NAMESPACES: &str = kv_namespaces!();
+pub(crate) const KV_NAMESPACES: &str = kv_namespaces!();
 /// Those at a path and inside it: the paths that go on with a dot lie between two bounds.
-pub(super) const KV_NAMESPACES_UNDER: &str = kv_namespaces!("WHERE n.path = ?1 OR (n.path > ?2 AND n.path < ?3) ");
-pub(super) const KV_PLACE: &str = "SELECT id, created_at, expires_at FROM kv WHERE namespace = ?1 AND key = ?2";
-pub(super) const KV_INSERT: &str = "INSERT INTO kv (namespace, key, created_at, updated_at, expires_at, xxh3, codec, \
+pub(crate) const KV_NAMESPACES_UNDER: &str = kv_namespaces!("WHERE n.path = ?1 OR (n.path > ?2 AND n.path < ?3) ");
+pub(crate) const KV_PLACE: &str = "SELECT id, created_at, expires_at FROM kv WHERE namespace = ?1 AND key = ?2";
+pub(crate) const KV_INSERT: &str = "INSERT INTO kv (namespace, key, created_at, updated_at, expires_at, xxh3, codec, \
      data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(super) const KV_UPDATE: &str =
+pub(crate) const KV_UPDATE: &str =
     "UPDATE kv SET updated_at = ?2, expires_at = ?3, xxh3 = ?4, codec = ?5, data = ?6 WHERE id = ?1";
-pub(super) const KV_DELETE: &str = "DELETE FROM kv WHERE id = ?1";
-pub(super) const KV_EXPIRED: &str =
+pub(crate) const KV_DELETE: &str = "DELETE FROM kv WHERE id = ?1";
+pub(crate) const KV_EXPIRED: &str =
     "SELECT id, namespace FROM kv WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
 /// The columns of an entry, in the order in which they are decoded.
 macro_rules! kv {
@@ -521,18 +521,18 @@ macro_rules! kv {
         "SELECT k.key, k.created_at, k.updated_at, k.expires_at, k.xxh3, k.codec, k.data, n.path "
     };
 }
-pub(super) const KV_ENTRY: &str =
+pub(crate) const KV_ENTRY: &str =
     concat!(kv!(), "FROM kv_namespace n JOIN kv k ON k.namespace = n.id WHERE n.path = ?1 AND k.key = ?2");
-pub(super) const KV_ENTRIES: &str = concat!(
+pub(crate) const KV_ENTRIES: &str = concat!(
     kv!(),
     ", k.id FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?1 \
      ORDER BY k.id"
 );
-pub(super) const CHECK_KV: &str =
+pub(crate) const CHECK_KV: &str =
     concat!(kv!(), ", k.id FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace ORDER BY k.id");
 
 /// The statements of most reads, prepared when a handle is opened.
-pub(super) const READ_OFTEN: [&str; 18] = [
+pub(crate) const READ_OFTEN: [&str; 18] = [
     BEGIN_READ,
     COMMIT,
     NAMESPACE_BY_PATH,
@@ -553,13 +553,13 @@ pub(super) const READ_OFTEN: [&str; 18] = [
     WRITES,
 ];
 
-pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
+pub(crate) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 /// A read of each index, as a query: the integrity check does not open those of a table without rows.
-pub(super) const INDEX_READS: &str = "SELECT printf('SELECT 1 FROM \"%w\" INDEXED BY \"%w\" %s LIMIT 1', tbl_name, name, \
+pub(crate) const INDEX_READS: &str = "SELECT printf('SELECT 1 FROM \"%w\" INDEXED BY \"%w\" %s LIMIT 1', tbl_name, name, \
      iif(instr(sql, 'WHERE') > 0, substr(sql, instr(sql, 'WHERE')), '')) FROM sqlite_schema WHERE type = 'index'";
-pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
-pub(super) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob WHERE id >= ?1 ORDER BY id";
-pub(super) const CHECK_PAYLOADS: &str =
+pub(crate) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
+pub(crate) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob WHERE id >= ?1 ORDER BY id";
+pub(crate) const CHECK_PAYLOADS: &str =
     concat!("SELECT ", payload!(), ", p.id FROM payload p WHERE p.id >= ?1 ORDER BY p.id");
 /// The namespaces, and the branches, of deleted threads whose rows are still stored.
 macro_rules! hidden {
@@ -571,7 +571,7 @@ macro_rules! hidden {
          CROSS JOIN branch hb ON hb.namespace = hn.id)"
     };
 }
-pub(super) const CHECK_BRANCHES: &str = concat!(
+pub(crate) const CHECK_BRANCHES: &str = concat!(
     "SELECT b.id, b.parent, b.upto, b.depth, p.depth, b.fork_thread, b.fork_checkpoint, n.thread, pn.thread, \
      c.branch, c.ordinal FROM branch b LEFT JOIN branch p ON p.id = b.parent \
      LEFT JOIN namespace n ON n.id = b.namespace LEFT JOIN namespace pn ON pn.id = p.namespace \
@@ -580,7 +580,7 @@ pub(super) const CHECK_BRANCHES: &str = concat!(
     " ORDER BY b.id"
 );
 /// The tables whose rows have a check of their own: the number of columns that it covers, and the rows.
-pub(super) const CHECK_ROWS: [(&str, usize, &str); 5] = [
+pub(crate) const CHECK_ROWS: [(&str, usize, &str); 5] = [
     ("name", 3, "SELECT id, kind, text, xxh3 FROM name WHERE id >= ?1 ORDER BY id"),
     ("thread", 3, "SELECT id, public_id, created_at, xxh3 FROM thread WHERE id >= ?1 ORDER BY id"),
     ("namespace", 3, "SELECT id, thread, path, xxh3 FROM namespace WHERE id >= ?1 ORDER BY id"),
@@ -591,19 +591,19 @@ pub(super) const CHECK_ROWS: [(&str, usize, &str); 5] = [
     ),
     ("checkpoint", 19, concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq >= ?1 ORDER BY c.seq")),
 ];
-pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WHERE seq >= ?1 ORDER BY seq";
+pub(crate) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WHERE seq >= ?1 ORDER BY seq";
 /// The newest id of a namespace before a checkpoint of the log.
-pub(super) const CHECK_ID_BEFORE: &str =
+pub(crate) const CHECK_ID_BEFORE: &str =
     "SELECT id FROM checkpoint WHERE namespace = ?1 AND seq < ?2 ORDER BY prefix DESC, seq DESC LIMIT 1";
 /// Places are sorted without the rows. The limit keeps their order.
-pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
+pub(crate) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
      c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
      FROM (SELECT seq AS at FROM checkpoint WHERE seq >= ?1 ORDER BY branch, ordinal LIMIT -1) s \
      CROSS JOIN checkpoint c ON c.seq = s.at \
      CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
      CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace";
 /// One of them.
-pub(super) const CHECK_CHECKPOINT: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
+pub(crate) const CHECK_CHECKPOINT: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
      c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
      FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
      CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace WHERE c.seq = ?1";
@@ -620,34 +620,34 @@ macro_rules! checked {
          w.sum, c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child "
     };
 }
-pub(super) const CHECK_VERSIONS: &str =
+pub(crate) const CHECK_VERSIONS: &str =
     concat!(checked!(version), "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, key");
-pub(super) const CHECK_VERSIONS_AT: &str =
+pub(crate) const CHECK_VERSIONS_AT: &str =
     concat!(checked!(version), "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
-pub(super) const CHECK_ITEMS: &str =
+pub(crate) const CHECK_ITEMS: &str =
     concat!(checked!(item), "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, channel, slot");
-pub(super) const CHECK_ITEMS_AT: &str = concat!(
+pub(crate) const CHECK_ITEMS_AT: &str = concat!(
     checked!(item),
     "WHERE branch = ?1 AND channel = ?2 AND ordinal = ?3 AND slot BETWEEN ?4 AND ?5 ORDER BY slot"
 );
-pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
+pub(crate) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
      WHERE checkpoint = ?1 AND child = ?2 - ?1 AND idx >= 0";
-pub(super) const CHECK_WRITES: &str = concat!(
+pub(crate) const CHECK_WRITES: &str = concat!(
     checked!(write),
     "LEFT JOIN checkpoint o ON o.seq = w.checkpoint WHERE o.seq IS NULL OR o.namespace NOT IN ",
     hidden!(namespaces),
     " ORDER BY w.checkpoint, w.task, w.idx, w.part"
 );
-pub(super) const CHECK_WRITES_OF: &str =
+pub(crate) const CHECK_WRITES_OF: &str =
     concat!(checked!(write), "WHERE w.checkpoint = ?1 ORDER BY w.task, w.idx, w.part");
 /// The greatest ids of the log.
-pub(super) const CHECK_POINT: &str = "SELECT (SELECT coalesce(max(seq), 0) FROM checkpoint), \
+pub(crate) const CHECK_POINT: &str = "SELECT (SELECT coalesce(max(seq), 0) FROM checkpoint), \
      (SELECT coalesce(max(id), 0) FROM branch), (SELECT coalesce(max(id), 0) FROM payload), \
      (SELECT coalesce(max(id), 0) FROM blob)";
-pub(super) const CHECKPOINT_CHECKSUM: &str = "SELECT sum FROM checkpoint WHERE seq = ?1";
-pub(super) const CHECKPOINT_HIGH_WATER: &str = "SELECT coalesce(max(checkpoint), 0) FROM high_water";
+pub(crate) const CHECKPOINT_CHECKSUM: &str = "SELECT sum FROM checkpoint WHERE seq = ?1";
+pub(crate) const CHECKPOINT_HIGH_WATER: &str = "SELECT coalesce(max(checkpoint), 0) FROM high_water";
 /// The threads whose time is not that of their first checkpoint, which a checksum covers.
-pub(super) const CHECK_THREAD_TIMES: &str = "SELECT t.id FROM thread t WHERE t.created_at IS NOT \
+pub(crate) const CHECK_THREAD_TIMES: &str = "SELECT t.id FROM thread t WHERE t.created_at IS NOT \
      (SELECT c.created_at FROM checkpoint c JOIN namespace n ON n.id = c.namespace WHERE n.thread = t.id \
       ORDER BY c.seq LIMIT 1)";
 /// Checkpoints from one of the log on that belong to nothing.
@@ -661,9 +661,9 @@ macro_rules! stray_checkpoints {
         )
     };
 }
-pub(super) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
+pub(crate) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
 /// Rows that belong to nothing.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 19] = [
+pub(crate) const CHECK_ORPHANS: [(&str, &str); 19] = [
     ("lease_group", "SELECT count(*) FROM lease_group WHERE thread NOT IN (SELECT thread FROM lease)"),
     ("lease", "SELECT count(*) FROM lease WHERE thread NOT IN (SELECT id FROM thread)"),
     (
@@ -727,4 +727,4 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 19] = [
     ),
 ];
 #[cfg(test)]
-pub(super) const DUMP: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+pub(crate) const DUMP: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";

@@ -7,7 +7,7 @@ use crate::store::batch::ListRef;
 use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::prune::PruneSpan;
 use crate::store::query::CheckpointQuery;
-use crate::store::sqlite::row_check;
+use crate::store::sqlite::rows::row_check;
 use rusqlite::{OptionalExtension, params};
 
 fn reference(version: u64, checkpoint: CheckpointId) -> Change {

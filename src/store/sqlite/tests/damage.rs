@@ -4,10 +4,11 @@ use super::*;
 use crate::base::limits::ITEM_PAGE_ROWS_MAX;
 use crate::store::StoreError;
 use crate::store::query::CheckpointQuery;
-use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::lineage::{VersionRow, versions_check};
-use crate::store::sqlite::read::column;
-use crate::store::sqlite::{row_check, sql};
+use crate::store::sqlite::read::lineage::{VersionRow, versions_check};
+use crate::store::sqlite::read::record::column;
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::row_check;
+use crate::store::sqlite::sql;
 use rusqlite::{Connection, params};
 
 /// A store with most kinds of rows, with the triggers off that would stop the damage.

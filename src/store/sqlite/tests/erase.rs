@@ -6,7 +6,7 @@ use crate::base::limits::NAME_USERS_MAX;
 use crate::store::StoreError;
 use crate::store::backend::Erasure;
 use crate::store::batch::NewTimer;
-use crate::store::sqlite::erase::EraseStep;
+use crate::store::sqlite::remove::erase::EraseStep;
 
 /// Commits a checkpoint whose values hold `marker` in every place that can hold a text.
 fn marked(bench: &mut Bench, t: &ThreadId, marker: &str) -> NewCheckpoint {

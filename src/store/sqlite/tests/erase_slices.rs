@@ -1,14 +1,14 @@
 //! Slices of an erasure: a transaction reclaims rows up to a cost, and a row goes before that which leads to it.
 
-use super::super::erase::{self, EraseJob, EraseStep, Tombstones};
 use super::super::fault::is_full;
-use super::super::group::PlantedFault;
-use super::super::job::JobRef;
 use super::*;
 use crate::base::limits::RECLAIM_COST_MAX;
 use crate::store::StoreError;
 use crate::store::backend::Erasure;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use crate::store::sqlite::remove::erase::{self, EraseJob, EraseStep, Tombstones};
+use crate::store::sqlite::writer::group::PlantedFault;
+use crate::store::sqlite::writer::job::JobRef;
 use rusqlite::ffi;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! The format document, the dump of the schema and a fresh file agree.
 
 use super::*;
-use crate::store::sqlite::{schema, sql};
+use crate::store::sqlite::file::schema;
+use crate::store::sqlite::sql;
 use std::collections::BTreeMap;
 
 /// Returns the statements of the schema of a file.

@@ -1,15 +1,15 @@
 //! Groups of jobs: each has an outcome of its own, whatever befalls the transaction, the log or another job.
 
 use super::super::fault::{Fault, Res, corrupt, found_busy, is_no_database, refuses_locks};
-use super::super::group::{Core, PlantedFault, Transacted, WalCopy};
-use super::super::heads::RetainedHeads;
-use super::super::ids::{NewIds, Table};
-use super::super::job::JobRef;
-use super::super::open::writable;
-use super::super::wal::FRAME_BYTES;
 use super::*;
 use crate::base::limits::{ERROR_TEXT_BYTES_MAX, INHERITED_WAL_ATTEMPTS_MAX, WAL_MEASURED_BYTES, WRITER_CACHE_MAX};
 use crate::store::chain::CommitChain;
+use crate::store::sqlite::commit::ids::{NewIds, Table};
+use crate::store::sqlite::file::open::writable;
+use crate::store::sqlite::read::head::RetainedHeads;
+use crate::store::sqlite::writer::group::{Core, PlantedFault, Transacted, WalCopy};
+use crate::store::sqlite::writer::job::JobRef;
+use crate::store::sqlite::writer::wal_copier::FRAME_BYTES;
 use crate::store::{Store, StoreError};
 use rusqlite::{Connection, ffi};
 use std::fs;

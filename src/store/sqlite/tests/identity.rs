@@ -25,7 +25,7 @@ fn refused(path: &Path, why: &str) {
 }
 
 fn neighbour(path: &Path, suffix: &str) -> PathBuf {
-    super::super::open::beside(path, suffix)
+    crate::store::sqlite::file::open::beside(path, suffix)
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_fifo_does_not_block() {
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
     refused(&path, "not a regular file");
-    assert!(super::super::system::open_to_read(&path).is_ok(), "it is opened without a writer");
+    assert!(crate::store::sqlite::file::system::open_to_read(&path).is_ok(), "it is opened without a writer");
 }
 
 #[test]

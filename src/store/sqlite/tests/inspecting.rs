@@ -1,11 +1,11 @@
 //! Inspection: the header of a file and the files beside it name its kind, before anything is changed.
 #![cfg(unix)]
 
-use super::super::inspect::{FileKind, inspect, make, verify_open};
-use super::super::open::beside;
-use super::super::system;
 use super::*;
 use crate::store::StoreError;
+use crate::store::sqlite::file::inspect::{FileKind, inspect, make, verify_open};
+use crate::store::sqlite::file::open::beside;
+use crate::store::sqlite::file::system;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 

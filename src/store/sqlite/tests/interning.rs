@@ -3,8 +3,8 @@
 use super::*;
 use crate::store::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
-use crate::store::sqlite::names::{Kind, Names};
-use crate::store::sqlite::schema::statements;
+use crate::store::sqlite::file::schema::statements;
+use crate::store::sqlite::read::names::{Kind, Names};
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! Rows of items in reads of lists.
 
-use super::super::changes::{REFERENCE, item_check};
 use super::super::fault::Res;
-use super::super::items::{ChannelRows, item_place};
-use super::super::keys::Keys;
-use super::super::pack::pack_reference;
 use super::*;
 use crate::base::ListRef;
 use crate::store::StoreError;
+use crate::store::sqlite::commit::changes::{REFERENCE, item_check};
+use crate::store::sqlite::read::items::{ChannelRows, item_place};
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::pack::pack_reference;
 use rusqlite::params;
 use rusqlite::types::ValueRef;
 use std::collections::BTreeMap;

@@ -11,14 +11,14 @@ use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvVecto
 use crate::store::cipher::Key;
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::prune::PruneSpan;
-use crate::store::sqlite::erase::{EraseJob, EraseStep};
-use crate::store::sqlite::job::Job;
-use crate::store::sqlite::keys::KeyChange;
-use crate::store::sqlite::operation::OperationJob;
-use crate::store::sqlite::prune::{NamespaceRemoval, PruneJob};
-use crate::store::sqlite::search::{IndexJob, IndexStep};
+use crate::store::sqlite::commit::operation::OperationJob;
+use crate::store::sqlite::index::search::{IndexJob, IndexStep};
+use crate::store::sqlite::index::threads::{ThreadsJob, ThreadsStep};
+use crate::store::sqlite::remove::erase::{EraseJob, EraseStep};
+use crate::store::sqlite::remove::prune::{NamespaceRemoval, PruneJob};
+use crate::store::sqlite::rows::keys::KeyChange;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::threads::{ThreadsJob, ThreadsStep};
+use crate::store::sqlite::writer::job::Job;
 use std::sync::Arc;
 
 fn encoded(bytes: usize) -> Encoded {

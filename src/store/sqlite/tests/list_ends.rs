@@ -5,11 +5,11 @@ use crate::base::limits::LIST_RUN_MAX;
 use crate::store::StoreError;
 use crate::store::batch::ListRef;
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::lineage::{KeyContent, LIST, VersionRow, newest_of};
-use crate::store::sqlite::list_end::{ListEnd, ListEnds};
-use crate::store::sqlite::names::{Kind, Names};
-use crate::store::sqlite::read::ReadView;
+use crate::store::sqlite::read::lineage::{KeyContent, LIST, VersionRow, newest_of};
+use crate::store::sqlite::read::list_end::{ListEnd, ListEnds};
+use crate::store::sqlite::read::names::{Kind, Names};
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::keys::Keys;
 use std::collections::BTreeSet;
 
 const ALL: (u64, u64) = (0, u64::MAX);
@@ -45,7 +45,7 @@ fn an_end_at_a_border_is_accepted_and_one_past_it_refused() {
     assert_eq!(ListEnd::unpack(&far(1 << 63).pack(7, 900), 7, 900), Some(far(1 << 63)));
     let mut above = Vec::new();
     for part in [(1 << 63) + 1, (1 << 63) + 1, 0, 0] {
-        crate::store::sqlite::pack::put_uint(&mut above, part);
+        crate::store::sqlite::rows::pack::put_uint(&mut above, part);
     }
     assert!(!is_read(&above), "an end above 2^63");
     // The run has as many positions as the list at most.
@@ -79,7 +79,7 @@ fn an_end_that_cannot_be_decoded_names_its_row() {
     let row = |value: KeyContent| VersionRow::derived(LIST, (7, 900), 5, value);
     let end = ListEnd { end: 3, len: 3, run: 3, written: (0, 3), before: Some((2, 80)), ..ListEnd::default() };
     assert_eq!(ListEnd::of(&row(KeyContent::Packed(end.pack(7, 900)))).unwrap(), end);
-    let null = crate::store::sqlite::pack::ValueColumn::Null;
+    let null = crate::store::sqlite::rows::pack::ValueColumn::Null;
     for value in [KeyContent::Packed(vec![1]), KeyContent::Channel(null)] {
         match ListEnd::of(&row(value)).unwrap_err() {
             Fault::Store(StoreError::Corrupt { place, reason }) => {

@@ -3,9 +3,10 @@
 
 use super::*;
 use crate::store::error::StoreError;
-use crate::store::sqlite::group::copy_wal;
-use crate::store::sqlite::wal_mark::{MarkState, WalMark};
-use crate::store::sqlite::{open as opening, sql};
+use crate::store::sqlite::file::open as opening;
+use crate::store::sqlite::file::wal_mark::{MarkState, WalMark};
+use crate::store::sqlite::sql;
+use crate::store::sqlite::writer::group::copy_wal;
 use std::fs;
 
 /// A store, and a folder for copies of its files.
@@ -413,15 +414,15 @@ fn a_restored_backup_takes_the_place_of_a_store_that_is_put_aside() {
     links.bench.store.backup(&backup).unwrap();
     links.commit(2);
     let killed = links.copy("killed.db");
-    let restored = super::super::restore(&backup, &killed, &OpenOptions::new()).unwrap();
+    let restored = crate::store::sqlite::restore(&backup, &killed, &OpenOptions::new()).unwrap();
     let names: Vec<_> = restored.put_aside.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["killed.db.aside-1", "killed.db.aside-1-wal"]);
     assert_eq!(checkpoints(&killed), 2);
     assert_eq!(checkpoints(&restored.put_aside[0]), 4);
     // Onto a path without a file, and onto one that is in use.
-    let fresh = super::super::restore(&backup, &links.at("fresh.db"), &OpenOptions::new()).unwrap();
+    let fresh = crate::store::sqlite::restore(&backup, &links.at("fresh.db"), &OpenOptions::new()).unwrap();
     assert_eq!((fresh.put_aside.len(), checkpoints(&links.at("fresh.db"))), (0, 2));
-    let error = super::super::restore(&backup, &links.path(), &OpenOptions::new()).unwrap_err();
+    let error = crate::store::sqlite::restore(&backup, &links.path(), &OpenOptions::new()).unwrap_err();
     assert!(matches!(error, StoreError::Busy { .. }), "{error:?}");
     // A damaged backup leaves the store as it is.
     let mut bytes = fs::read(&backup).unwrap();
@@ -429,6 +430,6 @@ fn a_restored_backup_takes_the_place_of_a_store_that_is_put_aside() {
     bytes[at..].fill(0xee);
     fs::write(&backup, bytes).unwrap();
     let before = fs::read(&killed).unwrap();
-    super::super::restore(&backup, &killed, &OpenOptions::new()).unwrap_err();
+    crate::store::sqlite::restore(&backup, &killed, &OpenOptions::new()).unwrap_err();
     assert!(before == fs::read(&killed).unwrap());
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::StoreError;
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::open::{
+use crate::store::sqlite::file::open::{
     beside, connect_checkpointer, connect_copier, connect_lone_reader, connect_reader, connect_unlocked, identify,
     is_unmade, readable, writable,
 };

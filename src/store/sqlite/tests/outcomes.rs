@@ -1,11 +1,11 @@
 //! Outcomes: a commit that failed has a definite outcome if it can have one, and the handle goes on.
 
 use super::super::fault::is_full;
-use super::super::group::PlantedFault;
-use super::super::job::JobRef;
 use super::*;
 use crate::store::StoreError;
 use crate::store::beside::{Beside, KvChange, KvNamespace};
+use crate::store::sqlite::writer::group::PlantedFault;
+use crate::store::sqlite::writer::job::JobRef;
 use rusqlite::ffi;
 
 fn one(bench: &mut Bench, head: Option<CheckpointId>, byte: u8) -> Batch {

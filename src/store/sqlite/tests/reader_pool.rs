@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::base::limits::IDLE_READERS_MAX;
-use crate::store::sqlite::open::{self, beside};
-use crate::store::sqlite::pool::{DataVersion, ReaderPool};
-use crate::store::sqlite::registry;
+use crate::store::sqlite::file::open::{self, beside};
+use crate::store::sqlite::file::registry;
+use crate::store::sqlite::read::pool::{DataVersion, ReaderPool};
 use crate::store::watch::LogProbe;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::StoreError;
-use crate::store::sqlite::open;
+use crate::store::sqlite::file::open;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::StoreError;
-use crate::store::sqlite::schema;
+use crate::store::sqlite::file::schema;
 use rusqlite::Connection;
 
 /// Statements that change the schema of a store, and the object that the error names.

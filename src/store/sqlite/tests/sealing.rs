@@ -3,8 +3,8 @@
 use super::*;
 use crate::base::Codec;
 use crate::store::cipher::Key;
-use crate::store::sqlite::keys::{GivenKeys, Keys};
-use crate::store::sqlite::row_check::RowCheck;
+use crate::store::sqlite::rows::keys::{GivenKeys, Keys};
+use crate::store::sqlite::rows::row_check::RowCheck;
 
 fn keys_of(path: &Path) -> (rusqlite::Connection, Keys) {
     let conn = raw(path);
@@ -91,7 +91,7 @@ fn a_check_with_a_key_is_that_of_the_columns_and_of_the_file() {
 
 #[test]
 fn sealed_metadata_of_a_plain_store_and_plain_metadata_of_a_sealed_one_are_damage() {
-    use crate::store::sqlite::sealed::{MetadataColumn, metadata};
+    use crate::store::sqlite::rows::sealed::{MetadataColumn, metadata};
     use rusqlite::types::ValueRef;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.db");

@@ -4,12 +4,12 @@ use super::*;
 use crate::store::check::Invariant;
 use crate::store::error::StoreError;
 use crate::store::search::{Grams, SearchOptions, SearchQuery};
-use crate::store::sqlite::erase::{EraseJob, EraseStep};
+use crate::store::sqlite::commit::batch::Caches;
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::job::JobRef;
-use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::search::{self, IndexJob, IndexStep};
-use crate::store::sqlite::write::Caches;
+use crate::store::sqlite::index::search::{self, IndexJob, IndexStep};
+use crate::store::sqlite::remove::erase::{EraseJob, EraseStep};
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::writer::job::JobRef;
 use std::sync::Arc;
 
 /// Does a step of the index. Returns how many checkpoints are not indexed then.

@@ -4,10 +4,10 @@ use super::*;
 use crate::base::limits::WRITER_CACHE_MAX;
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
-use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::pack::ValueColumn;
-use crate::store::sqlite::threads::{Unfollowed, after_checkpoints};
-use crate::store::sqlite::write::Caches;
+use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::index::threads::{Unfollowed, after_checkpoints};
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::pack::ValueColumn;
 use crate::store::threads::ThreadQuery;
 use std::sync::Arc;
 

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::base::limits::{ITEM_PAGE_BYTES_MAX, LOST_CHECKPOINTS_MAX, VERSION_PAGE_MIN, WAL_COPY_BYTES};
-use crate::store::sqlite::version_pages::VersionPages;
-use crate::store::sqlite::{schema, sql, wal_heads, wal_tail};
+use crate::store::sqlite::file::{schema, wal_heads, wal_tail};
+use crate::store::sqlite::read::version_pages::VersionPages;
+use crate::store::sqlite::sql;
 use std::fs;
 
 const HEADER: usize = 32;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::store::check::{CheckReport, Invariant};
-use crate::store::sqlite::wal_mark::{MarkState, WalMark};
-use crate::store::sqlite::wal_tail;
+use crate::store::sqlite::file::wal_mark::{MarkState, WalMark};
+use crate::store::sqlite::file::wal_tail;
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -6,8 +6,8 @@ use crate::store::error::{SqlConstraint, StoreError};
 use crate::store::handle::Store;
 use crate::store::prune::PruneSpan;
 use crate::store::record::ItemIndexRef;
-use crate::store::sqlite::lineage::INTERVAL;
-use crate::store::sqlite::rows::{form, item_id_column};
+use crate::store::sqlite::read::lineage::INTERVAL;
+use crate::store::sqlite::rows::payload::{form, item_id_column};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 
 fn strings(bench: &Bench, query: &str) -> Vec<String> {

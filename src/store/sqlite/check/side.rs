@@ -1,0 +1,60 @@
+//! Checks the tables beside the log: timers and the tasks that must have one, leases, the key-value memory and the
+//! cache.
+
+use super::Checker;
+use crate::base::ThreadId;
+use crate::store::check::Invariant;
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::index::threads::undamaged;
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::side::{cache, kv, lease, timer};
+use crate::store::sqlite::sql;
+use rusqlite::Row;
+
+impl Checker<'_> {
+    /// Verifies the timers, the leases, and the rows of the key-value memory and of the cache.
+    pub(crate) fn beside(&mut self) -> Res<()> {
+        self.verifies = Invariant::Entries;
+        self.report.entries =
+            self.entries(sql::CHECK_KV, kv::check)? + self.entries(cache::CHECK_CACHE, cache::check)?;
+        self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
+        self.verifies = Invariant::Timers;
+        self.entries(timer::CHECK_TIMERS, timer::check)?;
+        let sleepers = self.sleepers();
+        self.note(sleepers)?;
+        self.verifies = Invariant::Leases;
+        self.entries(lease::CHECK_LEASES, lease::check)?;
+        Ok(())
+    }
+
+    /// Finds tasks that sleep at the head of a thread and have no timer.
+    fn sleepers(&mut self) -> Res<()> {
+        let view = self.view;
+        let mut statement = view.conn.prepare(sql::CHECK_SLEEPERS)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (namespace, thread): (i64, String) = (row.get(0)?, row.get(1)?);
+            let Ok(thread) = ThreadId::new(thread) else { continue };
+            // Other invariants report the damage of a thread.
+            for timer in undamaged(timer::missing(view, namespace, &thread))?.into_iter().flatten() {
+                let reason = format!("it sleeps at the head of thread {thread:?}, but its row is missing");
+                self.problem(format!("timer of task {}", timer.task), reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the rows of a query, and returns their number.
+    fn entries(&mut self, query: &str, check: fn(ReadView<'_>, &Row<'_>) -> Res<()>) -> Res<u64> {
+        let conn = self.view.conn;
+        let mut statement = conn.prepare(query)?;
+        let mut rows = statement.query([])?;
+        let mut entries = 0;
+        while let Some(row) = rows.next()? {
+            entries += 1;
+            let checked = check(self.view, row);
+            self.note(checked)?;
+        }
+        Ok(entries)
+    }
+}

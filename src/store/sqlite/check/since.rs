@@ -1,0 +1,184 @@
+//! A check of the rows that are newer than a point.
+//!
+//! Rows of the log are only added, and ids are used once. So newer rows have greater ids, and an older row is read only
+//! where a newer one refers to it. The items of a new checkpoint are looked for at its new positions first: if its
+//! checksum matches, these are all. Otherwise the rows of its lists on its branch are read. *Absent:* invariants of the
+//! file as a whole (pages, leftovers), and the tables beside the log.
+//!
+//! Invariant: the cost is that of the newer rows, however long the log is.
+
+use super::{Checker, CheckpointContent};
+use crate::base::internal::hash::Checksum;
+use crate::store::check::{CheckedUpTo, Invariant};
+use crate::store::sqlite::commit::changes::range_position;
+use crate::store::sqlite::fault::{Res, corrupt, invalid};
+use crate::store::sqlite::read::list_end::ListEnd;
+use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::sql;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::HashSet;
+
+/// The least ids of the rows that a check verifies.
+#[derive(Clone, Copy)]
+pub(crate) struct First {
+    pub(crate) checkpoint: i64,
+    pub(crate) branch: i64,
+    pub(crate) payload: i64,
+    pub(crate) blob: i64,
+}
+
+impl First {
+    /// Begins before every row.
+    pub(crate) const ALL: Self = Self { checkpoint: i64::MIN, branch: i64::MIN, payload: i64::MIN, blob: i64::MIN };
+
+    /// Returns the least id of the rows of a table. The names, threads and namespaces of newer rows are verified where
+    /// those are read.
+    pub(crate) fn of(&self, table: &str) -> i64 {
+        match table {
+            "checkpoint" => self.checkpoint,
+            "branch" => self.branch,
+            _ if self.checkpoint == i64::MIN => i64::MIN,
+            _ => i64::MAX,
+        }
+    }
+
+    /// Begins after a point, which must be one of this file.
+    pub(crate) fn after(conn: &Connection, point: &CheckedUpTo) -> Res<Self> {
+        let refused = |reason: &str| invalid("point of a check", format!("{point}: {reason}"));
+        let found: Option<Checksum> =
+            conn.query_row(sql::CHECKPOINT_CHECKSUM, [point.checkpoint], |row| row.get(0)).optional()?;
+        match found {
+            Some(checksum) if short(&checksum) != point.checksum => return Err(refused("it is of another file")),
+            Some(_) => {}
+            None if point.checkpoint > 0 => {
+                let deleted: i64 = conn.query_row(sql::CHECKPOINT_HIGH_WATER, [], |row| row.get(0))?;
+                if deleted < point.checkpoint {
+                    return Err(refused("the file ends before it"));
+                }
+            }
+            None => {}
+        }
+        let CheckedUpTo { checkpoint, branch, payload, blob, .. } = *point;
+        Ok(Self { checkpoint: checkpoint + 1, branch: branch + 1, payload: payload + 1, blob: blob + 1 })
+    }
+}
+
+/// Returns the point at which a check of the present rows ends.
+pub(crate) fn point(conn: &Connection) -> Res<CheckedUpTo> {
+    let ids = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let (checkpoint, branch, payload, blob) = conn.query_row(sql::CHECK_POINT, [], ids)?;
+    let last = conn.query_row(sql::CHECKPOINT_CHECKSUM, [checkpoint], |row| row.get(0)).optional()?;
+    Ok(CheckedUpTo { checkpoint, branch, payload, blob, checksum: last.as_ref().map_or(0, short) })
+}
+
+/// Returns whether the checksum of one checkpoint fits its rows, and the rows their checks. One that was pruned has no
+/// checksum of its rows.
+pub(crate) fn verifies(view: ReadView<'_>, seq: i64) -> Res<bool> {
+    // Each payload is read when a row refers to it.
+    let first = First { payload: i64::MAX, ..First::ALL };
+    let mut checker = Checker::new(view, first);
+    let mut statement = view.conn.prepare_cached(sql::CHECK_CHECKPOINT)?;
+    let mut rows = statement.query([seq])?;
+    match rows.next()? {
+        Some(row) => checker.new_checkpoint(row, true),
+        None => Err(corrupt(format!("checkpoint {seq}"), "its thread, namespace or branch does not exist")),
+    }
+}
+
+/// Returns the first bytes of a checksum.
+fn short(checksum: &Checksum) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *checksum;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+impl Checker<'_> {
+    /// Verifies the checkpoints from the first one on, with their rows.
+    pub(crate) fn new_checkpoints(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_CHECKPOINTS)?;
+        let mut rows = statement.query([self.first.checkpoint])?;
+        let mut threads = HashSet::new();
+        while let Some(row) = rows.next()? {
+            let seq: i64 = row.get(0)?;
+            threads.insert(row.get::<_, String>(1)?);
+            self.newer.insert(seq);
+            self.newer.extend(row.get::<_, Option<i64>>(4)?.filter(|parent| *parent < self.first.checkpoint));
+            let values = self.report.values;
+            let mut verified = self.new_checkpoint(row, false);
+            if !matches!(verified, Ok(true)) {
+                self.report.values = values;
+                verified = self.new_checkpoint(row, true);
+            }
+            self.verified(seq, verified)?;
+        }
+        self.report.threads = threads.len() as u64;
+        Ok(())
+    }
+
+    /// Returns whether the checksum of a checkpoint fits its rows: those at the new positions of its lists, or at all.
+    fn new_checkpoint(&mut self, row: &Row<'_>, all: bool) -> Res<bool> {
+        self.verifies = Invariant::Rows;
+        let at: (i64, i64) = (row.get(5)?, row.get(6)?);
+        let content = self.content(row, at, all)?;
+        let ends = content.ends();
+        let fits = self.checkpoint(row, at, content);
+        self.note_ends(at, ends);
+        fits
+    }
+
+    /// Reads the changes of a checkpoint.
+    fn content(&mut self, row: &Row<'_>, at: (i64, i64), all: bool) -> Res<CheckpointContent> {
+        let (conn, names) = (self.view.conn, self.view.names);
+        let parent: Option<i64> = row.get(4)?;
+        let parent = parent.map(|parent| self.parent(parent)).transpose()?;
+        let mut content = CheckpointContent::of(row)?;
+        let mut versions = conn.prepare_cached(sql::CHECK_VERSIONS_AT)?;
+        let mut rows = versions.query(params![at.0, at.1])?;
+        while let Some(row) = rows.next()? {
+            content.version(self, at, row)?;
+        }
+        let mut items = conn.prepare_cached(sql::CHECK_ITEMS_AT)?;
+        for (key, channel, end) in content.changed() {
+            let Some(list) = names.find(conn, Kind::List, &channel)? else { continue };
+            let before = match &parent {
+                Some(parent) if !parent.pruned => self.ends.at(self.view, (parent.branch, parent.ordinal), key)?,
+                _ => None,
+            };
+            let before = before.and_then(|before| before.list).map_or(0, |before| before.end);
+            let after = end.map_or(before, |end: ListEnd| end.end);
+            let place =
+                |position| i64::try_from(position).map_err(|_| corrupt(format!("list {list}"), "its end is too great"));
+            let ranges = range_position(at.1);
+            let spans = match all {
+                true => [(i64::MIN, i64::MAX), (1, 0)],
+                false => [(ranges, ranges), (place(before)?, place(after)? - 1)],
+            };
+            for (first, last) in spans.into_iter().filter(|(first, last)| first <= last) {
+                let mut rows = items.query(params![at.0, list, at.1, first, last])?;
+                while let Some(row) = rows.next()? {
+                    content.item(self, at, row)?;
+                }
+            }
+        }
+        Ok(content)
+    }
+
+    /// Verifies the writes of the new checkpoints, and of those which they followed.
+    pub(crate) fn new_writes(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_WRITES_OF)?;
+        for checkpoint in std::mem::take(&mut self.newer) {
+            self.write_rows(statement.query([checkpoint])?)?;
+        }
+        Ok(())
+    }
+
+    /// Finds new checkpoints whose thread, namespace or branch does not exist.
+    pub(crate) fn new_orphans(&mut self) -> Res<()> {
+        let count: i64 =
+            self.view.conn.query_row(sql::CHECK_CHECKPOINTS_OWNED, [self.first.checkpoint], |row| row.get(0))?;
+        if count > 0 {
+            self.problem("checkpoint", format!("{count} rows belong to nothing"));
+        }
+        Ok(())
+    }
+}

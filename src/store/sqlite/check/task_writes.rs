@@ -1,0 +1,50 @@
+//! Checks the runs of writes: the checksums of those that were stored on their own, the checks of consumed ones.
+
+use super::{Checker, ParentFields};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::task_writes::{WriteRow, WriteRuns};
+use crate::store::sqlite::sql;
+use rusqlite::{Row, Rows};
+
+impl Checker<'_> {
+    /// Verifies the rows of `write`, checkpoint by checkpoint.
+    pub(crate) fn writes(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_WRITES)?;
+        self.write_rows(statement.query([])?)
+    }
+
+    /// Verifies rows of `write` in the order of checkpoint and task.
+    pub(crate) fn write_rows(&mut self, mut rows: Rows<'_>) -> Res<()> {
+        let mut of: Option<(i64, Option<ParentFields>)> = None;
+        let mut runs: Option<WriteRuns<'_>> = None;
+        while let Some(row) = rows.next()? {
+            let checkpoint: i64 = row.get(0)?;
+            if !matches!(&of, Some((last, _)) if *last == checkpoint) {
+                self.end(runs.take())?;
+                let parent = self.parent(checkpoint);
+                let parent = self.note(parent)?;
+                runs = parent.as_ref().map(|parent| WriteRuns::new(self.view.keys, checkpoint, parent.checksum));
+                of = Some((checkpoint, parent));
+            }
+            if let (Some((_, Some(parent))), Some(runs)) = (&of, &mut runs) {
+                let verified = self.write(parent, checkpoint, row, runs);
+                self.note(verified)?;
+            }
+        }
+        self.end(runs)
+    }
+
+    fn end(&mut self, runs: Option<WriteRuns<'_>>) -> Res<()> {
+        let verified = runs.map_or(Ok(()), |mut runs| runs.finish());
+        self.note(verified).map(|_| ())
+    }
+
+    fn write(&mut self, parent: &ParentFields, checkpoint: i64, row: &Row<'_>, runs: &mut WriteRuns<'_>) -> Res<()> {
+        let write = WriteRow::read(row, 1)?;
+        if write.child.is_some() && row.get::<_, Option<i64>>(9)? != Some(checkpoint) {
+            return Err(corrupt(write.place(checkpoint), "its consumer is not a child of its checkpoint"));
+        }
+        let checksum = self.write_checksum(&parent.tasks, checkpoint, row, 1)?;
+        runs.add(&write, checksum)
+    }
+}

@@ -1,0 +1,303 @@
+//! The caches of the writer: what it knows of the file between two transactions, and whether that still holds.
+
+use super::batch::Known;
+use super::ids::{NewIds, Table};
+use super::places::BranchPlaces;
+use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::record::StoredHead;
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::index::threads::Unfollowed;
+use crate::store::sqlite::read::head::RetainedHeads;
+use crate::store::sqlite::read::list_end::ListEnds;
+use crate::store::sqlite::read::names::{Kind, Names};
+use crate::store::sqlite::read::record::{checkpoint_row, column, unpack_task_records};
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::side::lease::{self, RetainedLeases};
+use crate::store::sqlite::sql;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The caches of the writer. A rollback, an erasure or a commit of another connection makes them wrong; heads and
+/// leases are followed.
+#[derive(Debug, Default)]
+pub(crate) struct Caches {
+    pub(crate) names: Names,
+    pub(crate) ids: NewIds,
+    /// The number of the thread that the present batch writes to.
+    pub(crate) thread: i64,
+    /// The threads that are noted as users of a name; 0 is among them if there are too many to note.
+    users: HashMap<i64, Vec<i64>>,
+    /// Names that were erased when the caches of names were filled.
+    names_erased: i64,
+    /// The numbers of namespaces and of their threads.
+    pub(crate) namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
+    pub(crate) known: HashMap<i64, Arc<Known>>,
+    pub(crate) heads: RetainedHeads,
+    pub(crate) leases: RetainedLeases,
+    /// The places of the newest rows at the ends of branches.
+    pub(crate) places: BranchPlaces,
+    /// The ends of lists that were written or read last.
+    pub(crate) lists: ListEnds,
+    /// Channels that are not lists.
+    no_lists: HashSet<Arc<str>>,
+    /// The keys of the file.
+    pub(crate) keys: Arc<Keys>,
+    /// True if an entry was added since the last commit.
+    pub(crate) fresh: bool,
+    /// The number of SQLite that changes when another connection commits: that may have erased threads.
+    data_version: i64,
+    /// The next seq, once a batch has read it, until another connection commits.
+    pub(crate) next_seq: Option<i64>,
+    /// True once the present transaction has looked for the commits of others.
+    is_refreshed: bool,
+    /// True once the schema was verified since another connection committed last.
+    pub(crate) is_verified: bool,
+    /// True if the file may have timers; `None` before that was read.
+    has_timers: Option<bool>,
+    /// The mark of the table of threads, once it was read.
+    pub(crate) followed: Option<i64>,
+    /// The tokens and the costs of the checkpoints that the table of threads does not follow yet.
+    pub(crate) unfollowed: Unfollowed,
+}
+
+impl Caches {
+    /// Makes empty caches for a file with these keys.
+    pub(crate) fn new(keys: Arc<Keys>) -> Self {
+        Self { keys, ..Self::default() }
+    }
+
+    /// Removes entries that a rolled back transaction or batch may have added.
+    pub(crate) fn rolled_back(&mut self) {
+        (self.next_seq, self.is_refreshed) = (None, false);
+        (self.followed, self.has_timers) = (None, None);
+        self.unfollowed = Unfollowed::default();
+        self.ids.forget();
+        if self.fresh {
+            *self = Self::new(Arc::clone(&self.keys));
+        }
+    }
+
+    /// Removes entries whose rows an erasure may have removed.
+    pub(crate) fn erased(&mut self) {
+        self.namespaces.clear();
+        self.known.clear();
+        self.heads.clear();
+        self.leases.clear();
+        self.places.clear();
+        self.lists.clear();
+        self.unfollowed = Unfollowed::default();
+        self.ids.forget();
+        (self.next_seq, self.has_timers) = (None, None);
+    }
+
+    /// Removes the names, some of which were erased.
+    pub(crate) fn names_erased(&mut self) {
+        self.names = Names::default();
+        self.users.clear();
+        self.no_lists.clear();
+        self.ids.forget();
+    }
+
+    /// Retains the entries that a committed transaction added.
+    pub(crate) fn committed(&mut self) {
+        (self.fresh, self.is_refreshed) = (false, false);
+        if self.known.len() > WRITER_CACHE_MAX {
+            self.known.clear();
+        }
+        if self.namespaces.len() > WRITER_CACHE_MAX {
+            self.namespaces.clear();
+        }
+        self.heads.bound();
+        self.places.bound();
+        self.leases.bound();
+        if self.lists.len() > WRITER_CACHE_MAX {
+            self.lists.clear();
+        }
+        if self.users.len() > NAMES_CACHE_MAX {
+            self.users.clear();
+        }
+        self.unfollowed.bound();
+    }
+
+    /// Gives the next checkpoint a `seq` that no checkpoint has yet.
+    pub(crate) fn continue_at(&mut self, seq: i64) {
+        self.next_seq = Some(seq);
+    }
+
+    /// Returns the id of a name, which is interned if it is new.
+    pub(crate) fn intern(&mut self, conn: &Connection, kind: Kind, text: &str) -> Res<i64> {
+        let id = match self.names.find(conn, kind, text)? {
+            Some(id) => id,
+            None => {
+                let id = self.ids.next(conn, Table::Name)?;
+                self.names.insert(conn, kind, text, id)?;
+                self.fresh = true;
+                self.no_lists.remove(text);
+                id
+            }
+        };
+        self.note_user(conn, id)?;
+        Ok(id)
+    }
+
+    /// Notes that the thread of the batch uses a name, so that the name is erased with the last thread that does. Past
+    /// a number of users only that is noted.
+    pub(crate) fn note_user(&mut self, conn: &Connection, name: i64) -> Res<()> {
+        let thread = self.thread;
+        debug_assert!(thread > 0, "a batch that writes has a thread");
+        let is_noted = |users: &Vec<i64>| users.contains(&thread) || users.contains(&0);
+        if self.users.get(&name).is_some_and(is_noted) {
+            return Ok(());
+        }
+        let mut statement = conn.prepare_cached(sql::NAME_USERS)?;
+        let mut users: Vec<i64> = statement.query_map([name], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        if !is_noted(&users) {
+            let user = if users.len() < NAME_USERS_MAX { thread } else { 0 };
+            conn.prepare_cached(sql::NAME_USER_INSERT)?.execute([user, name])?;
+            users.push(user);
+            self.fresh = true;
+        }
+        self.users.insert(name, users);
+        Ok(())
+    }
+
+    /// Returns the id under which a channel has items, if it was ever a list.
+    pub(crate) fn list(&mut self, conn: &Connection, channel: &Arc<str>) -> Res<Option<i64>> {
+        if self.no_lists.contains(channel) {
+            return Ok(None);
+        }
+        let id = self.names.find(conn, Kind::List, channel)?;
+        if id.is_none() {
+            self.no_lists.insert(Arc::clone(channel));
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn namespace(
+        &mut self,
+        conn: &Connection,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Res<Option<i64>> {
+        Ok(self.place(conn, thread, namespace)?.map(|(namespace, _)| namespace))
+    }
+
+    /// Returns the number of a thread.
+    pub(crate) fn thread_number(&mut self, conn: &Connection, thread: &ThreadId) -> Res<Option<i64>> {
+        refresh(conn, self)?;
+        Ok(self.place(conn, thread, &Namespace::root())?.map(|(_, thread)| thread))
+    }
+
+    /// Returns the numbers of a namespace and of its thread.
+    pub(crate) fn place(
+        &mut self,
+        conn: &Connection,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Res<Option<(i64, i64)>> {
+        let key = (thread.clone(), namespace.clone());
+        if let Some(&place) = self.namespaces.get(&key) {
+            return Ok(Some(place));
+        }
+        let place: Option<(i64, i64)> = conn
+            .prepare_cached(sql::NAMESPACE_BY_PATH)?
+            .query_row(params![thread.as_str(), namespace.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if let Some(place) = place {
+            self.namespaces.insert(key, place);
+        }
+        Ok(place)
+    }
+
+    /// Notes that the file has a timer.
+    pub(crate) fn note_timer(&mut self) {
+        self.has_timers = Some(true);
+    }
+
+    /// Returns whether the file may have timers.
+    pub(crate) fn may_have_timers(&mut self, conn: &Connection) -> Res<bool> {
+        if let Some(known) = self.has_timers {
+            return Ok(known);
+        }
+        let found = conn.prepare_cached(sql::HAS_TIMERS)?.query_row([], |row| row.get(0))?;
+        self.has_timers = Some(found);
+        Ok(found)
+    }
+
+    /// Returns the head of a namespace, with the last lease of its thread, if this connection has stored it, no task
+    /// has stored writes at it, and no other connection has committed since. `None` if that is not known without
+    /// reading the head.
+    pub(crate) fn bare_head(
+        &mut self,
+        conn: &Connection,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Res<Option<StoredHead>> {
+        let place = self.namespaces.get(&(thread.clone(), namespace.clone())).copied();
+        let Some((number, thread)) = place else { return Ok(None) };
+        let Some(head) = self.heads.bare(number) else { return Ok(None) };
+        let lease = if namespace.is_root() { lease::retained(conn, self, thread)? } else { None };
+        // Last, so that the lease too is that of the version that the caches know.
+        if data_version(conn)? != self.data_version {
+            return Ok(None);
+        }
+        Ok(Some(StoredHead::new(head, false, Vec::new()).with_lease(lease)))
+    }
+
+    pub(crate) fn known(&mut self, conn: &Connection, seq: i64) -> Res<Arc<Known>> {
+        if let Some(known) = self.known.get(&seq) {
+            return Ok(Arc::clone(known));
+        }
+        let place = || format!("checkpoint {seq}");
+        let known = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |seq, row| {
+            Ok(Arc::new(Known {
+                seq,
+                id: CheckpointId::from_bytes(row.get(column::ID)?),
+                branch: row.get(column::BRANCH)?,
+                ordinal: row.get(column::ORDINAL)?,
+                checksum: row.get(column::SUM)?,
+                tasks: unpack_task_records(conn, &self.names, row.get_ref(column::TASKS)?, &place)?,
+                pruned: is_pruned_column(row.get(column::SOURCE)?),
+            }))
+        })?;
+        let known = known.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))?;
+        self.known.insert(seq, Arc::clone(&known));
+        Ok(known)
+    }
+}
+
+/// Drops the cached numbers and names that a commit or an erasure of another handle has made stale, once in a
+/// transaction.
+pub(crate) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    if std::mem::replace(&mut caches.is_refreshed, true) {
+        return Ok(());
+    }
+    let version = data_version(conn)?;
+    if caches.data_version != version {
+        caches.erased();
+        caches.no_lists.clear();
+        caches.followed = None;
+        (caches.data_version, caches.is_verified) = (version, false);
+        let names_erased = caches.ids.names_erased(conn)?;
+        if caches.names_erased != names_erased {
+            caches.names_erased();
+            caches.names_erased = names_erased;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the schema was verified and no other connection has committed since. Asked once in a transaction.
+pub(crate) fn is_current(conn: &Connection, caches: &mut Caches) -> Res<bool> {
+    let is_current = caches.is_verified && data_version(conn)? == caches.data_version;
+    caches.is_refreshed = is_current;
+    Ok(is_current)
+}
+
+/// Returns the number of SQLite that changes when another connection commits.
+fn data_version(conn: &Connection) -> Res<i64> {
+    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+}

@@ -1,0 +1,131 @@
+//! Writes the row of a checkpoint, and its rows of `version`, with their checks.
+
+use super::batch::{Known, Tx};
+use crate::base::internal::hash::Checksum;
+use crate::store::batch::{NewCheckpoint, Parent};
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::read::lineage::{self, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
+use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::pack;
+use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};
+use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::rows::sealed::MetadataColumn;
+use crate::store::sqlite::sql;
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, params};
+
+impl Tx<'_> {
+    /// Inserts the row of a checkpoint under a `seq`, with the column `source`, at (branch, ordinal).
+    pub(crate) fn insert_checkpoint(
+        &mut self,
+        new: &NewCheckpoint,
+        (seq, source): (i64, i64),
+        parent: Option<&Known>,
+        (branch, ordinal): (i64, i64),
+        checksum: &Checksum,
+    ) -> Res<()> {
+        // The place of a parent in another namespace, as a reader sees it.
+        let elsewhere = match &new.parent {
+            Some(Parent::Fork(of)) => {
+                let namespace = self.caches.namespace(self.conn, &of.thread, &of.namespace)?;
+                Some(of).filter(|_| namespace != Some(self.namespace))
+            }
+            _ => None,
+        };
+        let tasks = self.pack_tasks(&new.tasks)?;
+        let parents = pack::pack_parents(&new.parents);
+        let run = new.run.as_ref().map(|run| run.as_bytes().as_slice());
+        let created_at = new.created_at.as_micros();
+        let parent_seq = parent.map(|parent| parent.seq);
+        let metadata = MetadataColumn::new(&self.caches.keys, new.id.as_bytes(), new.metadata.as_deref())?;
+        let mut check = RowCheck::of("checkpoint");
+        check.int(seq).int(self.namespace).maybe_bytes(Some(new.id.as_bytes())).maybe_int(parent_seq);
+        check.int(branch).int(ordinal).int(new.step).int(source).int(created_at).maybe_bytes(run);
+        check.value(metadata.column()).maybe_bytes(parents.as_deref()).maybe_bytes(tasks.as_deref());
+        check.maybe_bytes(Some(checksum)).text(self.batch.thread.as_str()).text(self.batch.namespace.as_str());
+        check.maybe_bytes(parent.map(|parent| parent.id.as_bytes().as_slice()));
+        check.maybe_text(elsewhere.map(|of| of.thread.as_str()));
+        check.maybe_text(elsewhere.map(|of| of.namespace.as_str()));
+        self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![
+            seq,
+            self.namespace,
+            new.id.as_bytes(),
+            parent_seq,
+            branch,
+            ordinal,
+            new.step,
+            source,
+            created_at,
+            run,
+            ToSqlOutput::Borrowed(metadata.column()),
+            parents,
+            tasks,
+            checksum,
+            check.finish(),
+        ])?;
+        Ok(())
+    }
+
+    /// Adds the rows of what nodes have seen to those of the checkpoint.
+    pub(crate) fn put_seen(&mut self, branch: i64, ordinal: i64, checkpoint: &NewCheckpoint) -> Res<()> {
+        for seen in &checkpoint.seen {
+            let node = self.caches.intern(self.conn, Kind::Node, &seen.node)?;
+            let mut pairs = Vec::with_capacity(seen.versions.len());
+            for (channel, version) in &seen.versions {
+                pairs.push((self.caches.intern(self.conn, Kind::Channel, channel)?, *version));
+            }
+            let value = KeyContent::Packed(pack::pack_seen(pairs));
+            self.put_version(VersionRow::derived(SEEN, (branch, ordinal), node, value));
+        }
+        Ok(())
+    }
+
+    /// Writes the index snapshot: the place of the newest row of every key before `ordinal`.
+    pub(crate) fn put_index_snapshot(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
+        debug_assert_eq!(ordinal % INTERVAL, 0);
+        let scan = || -> Res<Vec<RowPlace>> {
+            let newest = lineage::newest(self.caches.view(self.conn), parent.branch, parent.ordinal)?;
+            Ok(newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect())
+        };
+        let places = match self.caches.places.at(parent.branch, parent.ordinal) {
+            Some(places) => {
+                debug_assert_eq!(scan().ok().as_ref(), Some(&places), "the places that were retained");
+                places
+            }
+            None => scan()?,
+        };
+        debug_assert!(places.iter().all(|(_, _, of)| *of < ordinal));
+        self.caches.places.begin(branch, ordinal, &places);
+        let value = KeyContent::Packed(pack::pack_index_snapshot(branch, ordinal, &places));
+        self.put_version(VersionRow::derived(INDEX_SNAPSHOT, (branch, ordinal), 0, value));
+        Ok(())
+    }
+}
+
+/// Inserts the rows of `version` of a checkpoint. The one with the greatest key has the check of all, and leads to the
+/// checkpoint.
+pub(crate) fn insert_versions(
+    conn: &Connection,
+    keys: &Keys,
+    seq: i64,
+    (branch, ordinal): (i64, i64),
+    mut rows: Vec<VersionRow>,
+) -> Res<()> {
+    if rows.is_empty() {
+        let value = KeyContent::Channel(ValueColumn::Null);
+        rows.push(VersionRow::derived(NO_CHANGES, (branch, ordinal), 0, value));
+    }
+    rows.sort_unstable_by_key(|row| row.key);
+    let last = rows.len() - 1;
+    rows[last].offset = lineage::seq_offset(seq, ordinal);
+    let check = lineage::versions_check(keys, branch, ordinal, &rows);
+    let mut insert = conn.prepare_cached(sql::VERSION_INSERT)?;
+    for (at, row) in rows.iter().enumerate() {
+        let version = lineage::version_column(row.kind, row.version, ordinal);
+        let value = ToSqlOutput::Borrowed(row.value.column());
+        let check = Some(check).filter(|_| at == last);
+        insert.execute(params![branch, ordinal, row.key, version, row.kind_column(), row.task, value, check])?;
+    }
+    Ok(())
+}

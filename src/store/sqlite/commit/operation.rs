@@ -1,0 +1,568 @@
+//! Rows of operations: written with the fields that they change, and read in pages.
+//!
+//! *Absent:* heads as commits change them ([`heads`](crate::store::sqlite::read::head)), and the rules of undo.
+
+use super::batch::{self, Caches};
+use super::ids::Table;
+use crate::base::limits::PAGE_ROWS_MAX;
+use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use crate::store::error::StoreError;
+use crate::store::is_pruned;
+use crate::store::operation::{
+    BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
+    OperationRecord, OperationTarget, OperationValue, TRASHED, sort, trashed_until,
+};
+use crate::store::record::CheckpointRef;
+use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::index::threads;
+use crate::store::sqlite::read::head::{self, HEAD_KIND, id_of, verify_change};
+use crate::store::sqlite::read::lineage::BranchRow;
+use crate::store::sqlite::read::record::{ReadView, is_pruned_seq};
+use crate::store::sqlite::rows::keys::{Identity, Keys};
+use crate::store::sqlite::rows::row_check;
+use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::sql;
+use crate::store::sqlite::verify::neighbors;
+use parking_lot::Mutex;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// The kinds of the change of a field; that of a head is [`HEAD_KIND`].
+const BRANCH_KIND: i64 = 1;
+const CURRENT_KIND: i64 = 2;
+const FACT_KIND: i64 = 3;
+
+/// Columns of `operation` before its check.
+pub(crate) const COLUMNS: usize = 7;
+
+/// An operation that is to be written: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(crate) struct OperationJob {
+    pub(crate) operation: NewOperation,
+    /// The number that it got.
+    pub(crate) id: Arc<Mutex<u64>>,
+}
+
+/// Returns the number by which the file stands for a kind.
+fn kind_column(kind: OperationKind) -> i64 {
+    match kind {
+        OperationKind::Rewind => 0,
+        OperationKind::Switch => 1,
+        OperationKind::NameBranch => 2,
+        OperationKind::Facts => 3,
+        OperationKind::Undo => 4,
+        OperationKind::Redo => 5,
+    }
+}
+
+/// Returns the kind for which a number stands.
+pub(crate) fn kind_of(column: i64) -> Option<OperationKind> {
+    OperationKind::ALL.into_iter().find(|known| kind_column(*known) == column)
+}
+
+/// Returns the kind and the key by which the file stands for a field.
+fn field_columns(field: &OperationField) -> (i64, &str) {
+    match field {
+        OperationField::Head => (HEAD_KIND, ""),
+        OperationField::Branch(name) => (BRANCH_KIND, name),
+        OperationField::CurrentBranch => (CURRENT_KIND, ""),
+        OperationField::Fact(name) => (FACT_KIND, name),
+    }
+}
+
+/// Returns the field for which a kind and a key stand.
+pub(crate) fn field_of(kind: i64, key: String) -> Option<OperationField> {
+    match (kind, key.is_empty()) {
+        (HEAD_KIND, true) => Some(OperationField::Head),
+        (BRANCH_KIND, false) => Some(OperationField::Branch(key)),
+        (CURRENT_KIND, true) => Some(OperationField::CurrentBranch),
+        (FACT_KIND, false) => Some(OperationField::Fact(key)),
+        _ => None,
+    }
+}
+
+/// Writes an operation in the transaction that is open.
+pub(crate) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) -> Res<()> {
+    batch::refresh(conn, caches)?;
+    caches.heads.clear();
+    let new = &job.operation;
+    let mut namespaces = Vec::with_capacity(new.changes.len());
+    for change in &new.changes {
+        let not_found = || Fault::Store(StoreError::ThreadNotFound { id: change.thread.clone() });
+        namespaces.push(caches.namespace(conn, &change.thread, &change.namespace)?.ok_or_else(not_found)?);
+    }
+    if let Some(id) = stored(conn, caches, new, namespaces[0])? {
+        *job.id.lock() = id;
+        return Ok(());
+    }
+    for (change, namespace) in new.changes.iter().zip(&namespaces) {
+        compare(conn, caches, change, *namespace)?;
+    }
+    if let Some(expected) = &new.newest {
+        compare_newest(conn, caches, expected)?;
+    }
+    let id = caches.ids.next(conn, Table::Operation)?;
+    let seq: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+    let target = match new.target {
+        None => Value::Null,
+        Some(OperationTarget::Operation(id)) => Value::Integer(id as i64),
+        Some(OperationTarget::Commits(id)) => Value::Blob(id.as_bytes().to_vec()),
+    };
+    let (kind, seq, at, count) =
+        (kind_column(new.kind), seq.unwrap_or(0), new.at.as_micros(), new.changes.len() as i64);
+    let mut check = RowCheck::of("operation");
+    check.int(id).int(kind).int(seq).int(at).maybe_text(new.actor.as_deref()).value((&target).into()).int(count);
+    let check = check.finish_keyed(&caches.keys);
+    conn.prepare_cached(sql::OPERATION_INSERT)?.execute(params![id, kind, seq, at, new.actor, target, count, check])?;
+    for (change, namespace) in new.changes.iter().zip(&namespaces) {
+        insert_change(conn, &caches.keys, change, *namespace, id)?;
+    }
+    *job.id.lock() = id as u64;
+    // The status and the facts follow from the root namespace.
+    let roots = new.changes.iter().zip(namespaces).filter(|(change, _)| change.namespace.is_root());
+    for namespace in roots.map(|(_, namespace)| namespace).collect::<BTreeSet<i64>>() {
+        if let Some((newest, _)) = batch::newest(conn, namespace)? {
+            threads::after_change(conn, caches, namespace, newest)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the content of the fact `trashed`.
+fn end_in_trash(value: Option<OperationValue>) -> Option<Timestamp> {
+    match value {
+        Some(OperationValue::Text(until)) => trashed_until(&until),
+        _ => None,
+    }
+}
+
+/// Returns the number of the operation if it is stored already: a repeat after an unknown outcome writes nothing.
+fn stored(conn: &Connection, caches: &Caches, new: &NewOperation, namespace: i64) -> Res<Option<u64>> {
+    let Some(first) = new.changes.first() else { return Ok(None) };
+    let (kind, key) = field_columns(&first.field);
+    let last: Option<i64> = conn
+        .prepare_cached(sql::FIELD_CHANGE)?
+        .query_row(params![namespace, kind, key], |row| row.get(3))
+        .optional()?;
+    let view = caches.view(conn);
+    let found = last.map(|last| view.operation(last)).transpose()?;
+    Ok(found.filter(|found| new.is_stored_as(found)).map(|found| found.id))
+}
+
+/// Compares the present content of a field with the one that a change expects.
+fn compare(conn: &Connection, caches: &Caches, change: &OperationChange, namespace: i64) -> Res<()> {
+    let keys = &*caches.keys;
+    if change.field == OperationField::Head {
+        let found = head::head(conn, keys, namespace)?;
+        let expected = checkpoint_of(change.before.as_ref());
+        if found != expected {
+            let (thread, namespace) = (change.thread.clone(), change.namespace.clone());
+            return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
+        }
+        return Ok(());
+    }
+    let (kind, key) = field_columns(&change.field);
+    let mut statement = conn.prepare_cached(sql::FIELD_CHANGE)?;
+    let mut rows = statement.query(params![namespace, kind, key])?;
+    let found = match rows.next()? {
+        Some(row) => {
+            verify_change(keys, row)?;
+            caches.view(conn).value_of(row, &change.field, ChangeSide::After)?
+        }
+        None => None,
+    };
+    if found == change.before {
+        return Ok(());
+    }
+    Err(StoreError::FieldConflict { thread: change.thread.clone(), field: change.field.to_string() }.into())
+}
+
+/// Compares the newest operation of a thread with the one on which an operation rests.
+fn compare_newest(conn: &Connection, caches: &mut Caches, expected: &ExpectedNewest) -> Res<()> {
+    let root = caches.namespace(conn, &expected.thread, &Namespace::root())?;
+    let root = root.ok_or_else(|| StoreError::ThreadNotFound { id: expected.thread.clone() })?;
+    let mut statement = conn.prepare_cached(sql::OPERATIONS_OF)?;
+    let operation = statement.query_row(params![root, i64::MAX, 1], |row| row.get::<_, i64>(0)).optional()?;
+    let checkpoint = batch::newest(conn, root)?.map(|(_, id)| id);
+    Ok(expected.compare(operation.map(|id| id as u64), checkpoint)?)
+}
+
+fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {
+    match value {
+        Some(OperationValue::Checkpoint(id)) => Some(*id),
+        _ => None,
+    }
+}
+
+fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: i64, id: i64) -> Res<()> {
+    let newest = batch::newest(conn, namespace)?.map_or(0, |(seq, _)| seq);
+    let column = |value: &Option<OperationValue>, side: ChangeSide| -> Res<Value> {
+        Ok(match value {
+            None => Value::Null,
+            Some(OperationValue::Text(text)) if is_sealed(keys, &change.field) => {
+                Value::Blob(keys.seal(&identity(keys, (namespace, &change.field), id, side), text.as_bytes())?)
+            }
+            Some(OperationValue::Text(text)) => Value::Text(text.clone()),
+            Some(OperationValue::Checkpoint(id)) => {
+                let missing = || batch::not_found(&change.thread, id);
+                let seq = neighbors::must_find(conn, namespace, id, missing)?;
+                if matches!(side, ChangeSide::After) && is_pruned_seq(conn, seq)? {
+                    return Err(is_pruned(&change.thread, id).into());
+                }
+                Value::Integer(seq)
+            }
+        })
+    };
+    let (before, after) = (column(&change.before, ChangeSide::Before)?, column(&change.after, ChangeSide::After)?);
+    let (kind, key) = field_columns(&change.field);
+    let mut check = RowCheck::of("operation_change");
+    check.int(namespace).int(kind).text(key).int(id).int(newest).value((&before).into()).value((&after).into());
+    let check = check.finish_keyed(keys);
+    conn.prepare_cached(sql::OPERATION_CHANGE_INSERT)?
+        .execute(params![namespace, kind, key, id, newest, before, after, check])?;
+    Ok(())
+}
+
+/// The side of a change on which a value stands.
+#[derive(Clone, Copy)]
+pub(crate) enum ChangeSide {
+    Before = 0,
+    After = 1,
+}
+
+/// Facts are content, so an encrypted file seals them.
+pub(crate) fn is_sealed(keys: &Keys, field: &OperationField) -> bool {
+    matches!(field, OperationField::Fact(_)) && keys.seal_content()
+}
+
+/// Returns the identity of a sealed fact.
+fn identity(keys: &Keys, (namespace, field): (i64, &OperationField), operation: i64, side: ChangeSide) -> Identity {
+    let name = field_columns(field).1.as_bytes();
+    keys.identity("fact").int(namespace).bytes(name).int(operation).int(side as i64)
+}
+
+/// Opens a sealed fact of an operation.
+pub(crate) fn open_fact(
+    conn: &Connection,
+    keys: &Keys,
+    of: (i64, &OperationField),
+    (operation, side): (i64, ChangeSide),
+    sealed: &[u8],
+) -> Res<String> {
+    let (mut plain, place) = (Vec::new(), || "operation_change".to_owned());
+    keys.open(conn, &identity(keys, of, operation, side), sealed, &mut plain, &place)?;
+    String::from_utf8(plain).map_err(|_| corrupt(place(), "a value does not match the format"))
+}
+
+impl ChangeSide {
+    fn column(self) -> usize {
+        match self {
+            Self::Before => 5,
+            Self::After => 6,
+        }
+    }
+}
+
+/// Verifies that the numbers of a listing go down from below one: pages that do not might never end.
+fn must_descend(above: i64, numbers: &[i64]) -> Res<()> {
+    match std::iter::once(&above).chain(numbers).is_sorted_by(|one, next| one > next) {
+        true => Ok(()),
+        false => Err(corrupt(format!("the operations before {above}"), "the listing gives them out of order")),
+    }
+}
+
+impl ReadView<'_> {
+    /// Returns the `seq` of the last checkpoint of each named branch of a namespace.
+    pub(crate) fn named_branches(self, namespace: i64) -> Res<Vec<i64>> {
+        let mut statement = self.conn.prepare_cached(sql::FIELDS)?;
+        let mut rows = statement.query([namespace])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            verify_change(self.keys, row)?;
+            if row.get::<_, i64>(1)? == BRANCH_KIND {
+                found.extend(row.get::<_, Option<i64>>(6)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Decodes the content of a field before or after an operation; the columns are those of `operation_change`.
+    fn value_of(self, row: &Row<'_>, field: &OperationField, side: ChangeSide) -> Res<Option<OperationValue>> {
+        let wrong = || corrupt("operation_change", "a value does not match the format");
+        let namespace: i64 = row.get(0)?;
+        match (field, row.get_ref(side.column())?) {
+            (_, ValueRef::Null) => Ok(None),
+            (OperationField::Head | OperationField::Branch(_), ValueRef::Integer(seq)) => {
+                Ok(Some(OperationValue::Checkpoint(id_of(self.conn, namespace, seq)?)))
+            }
+            (field, ValueRef::Blob(sealed)) if is_sealed(self.keys, field) => {
+                let text = open_fact(self.conn, self.keys, (namespace, field), (row.get(3)?, side), sealed)?;
+                Ok(Some(OperationValue::Text(text)))
+            }
+            (OperationField::CurrentBranch | OperationField::Fact(_), ValueRef::Text(text))
+                if !is_sealed(self.keys, field) =>
+            {
+                Ok(Some(OperationValue::Text(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned())))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Returns a stored operation, which must exist.
+    pub(crate) fn operation(self, id: i64) -> Res<OperationRecord> {
+        let mut statement = self.conn.prepare_cached(sql::OPERATION)?;
+        let mut rows = statement.query([id])?;
+        let missing = || corrupt(format!("operation {id}"), "a change refers to it, but it does not exist");
+        self.operation_row(rows.next()?.ok_or_else(missing)?)
+    }
+
+    fn operation_row(self, row: &Row<'_>) -> Res<OperationRecord> {
+        head::verify(self.keys, "operation", COLUMNS, row)?;
+        let id: i64 = row.get(0)?;
+        let wrong = || corrupt(format!("operation {id}"), "it does not match the format");
+        let kind: i64 = row.get(1)?;
+        let kind = kind_of(kind).ok_or_else(wrong)?;
+        let target = match row.get_ref(5)? {
+            ValueRef::Null => None,
+            ValueRef::Integer(id) => Some(OperationTarget::Operation(u64::try_from(id).map_err(|_| wrong())?)),
+            ValueRef::Blob(id) => {
+                Some(OperationTarget::Commits(CheckpointId::from_bytes(id.try_into().map_err(|_| wrong())?)))
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(OperationRecord {
+            id: u64::try_from(id).map_err(|_| wrong())?,
+            seq: u64::try_from(row.get::<_, i64>(2)?).map_err(|_| wrong())?,
+            kind,
+            at: Timestamp::from_micros(row.get(3)?),
+            actor: row.get(4)?,
+            target,
+            changes: self.changes_of(id)?,
+        })
+    }
+
+    fn changes_of(self, id: i64) -> Res<Vec<OperationChange>> {
+        let mut statement = self.conn.prepare_cached(sql::OPERATION_CHANGES)?;
+        let mut rows = statement.query([id])?;
+        let mut changes = Vec::new();
+        while let Some(row) = rows.next()? {
+            changes.push(self.change(row)?);
+        }
+        sort(&mut changes);
+        Ok(changes)
+    }
+
+    /// Decodes a row of `sql::OPERATION_CHANGES`.
+    fn change(self, row: &Row<'_>) -> Res<OperationChange> {
+        let wrong = || corrupt("operation_change", "a row does not match the format");
+        verify_change(self.keys, row)?;
+        let namespace: i64 = row.get(0)?;
+        let field = field_of(row.get(1)?, row.get(2)?).ok_or_else(wrong)?;
+        let (thread, path): (Option<String>, Option<String>) = (row.get(8)?, row.get(9)?);
+        let (Some(thread), Some(path)) = (thread, path) else {
+            return Err(corrupt(format!("namespace {namespace}"), "an operation refers to it, but it does not exist"));
+        };
+        Ok(OperationChange {
+            thread: ThreadId::new(thread).map_err(|_| wrong())?,
+            namespace: Namespace::new(path).map_err(|_| wrong())?,
+            before: self.value_of(row, &field, ChangeSide::Before)?,
+            after: self.value_of(row, &field, ChangeSide::After)?,
+            field,
+        })
+    }
+
+    /// Lists operations, newest first. Those whose threads were all deleted are passed over.
+    pub(crate) fn operations(self, query: &OperationQuery) -> Res<Vec<OperationRecord>> {
+        let before = query.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
+        let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
+        if let Some(thread) = &query.thread {
+            let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(Vec::new()) };
+            let mut statement = self.conn.prepare_cached(sql::OPERATIONS_OF)?;
+            let ids = statement.query_map(params![namespace, before, limit as i64], |row| row.get::<_, i64>(0))?;
+            let ids: Vec<i64> = ids.collect::<rusqlite::Result<_>>()?;
+            must_descend(before, &ids)?;
+            return ids.into_iter().map(|id| self.operation(id)).collect();
+        }
+        let mut statement = self.conn.prepare_cached(sql::OPERATIONS)?;
+        let mut rows = statement.query([before])?;
+        let (mut found, mut above) = (Vec::new(), before);
+        while let Some(row) = rows.next()?
+            && found.len() < limit
+        {
+            let id = row.get(0)?;
+            must_descend(above, &[id])?;
+            above = id;
+            let record = self.operation_row(row)?;
+            if !record.changes.is_empty() {
+                found.push(record);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the present contents of the fields of a thread that operations set, but for heads.
+    pub(crate) fn fields(self, thread: &ThreadId) -> Res<Vec<(OperationField, OperationValue)>> {
+        let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(Vec::new()) };
+        let mut statement = self.conn.prepare_cached(sql::FIELDS)?;
+        let mut rows = statement.query([namespace])?;
+        let mut fields = Vec::new();
+        while let Some(row) = rows.next()? {
+            verify_change(self.keys, row)?;
+            let wrong = || corrupt("operation_change", "a row does not match the format");
+            let field = field_of(row.get(1)?, row.get(2)?).ok_or_else(wrong)?;
+            if let Some(value) = self.value_of(row, &field, ChangeSide::After)? {
+                fields.push((field, value));
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Returns the threads in the trash, each with the end of its time there. The cost is that of the changes of this
+    /// fact.
+    pub(crate) fn trash(self) -> Res<Vec<(ThreadId, Timestamp)>> {
+        let mut trash = Vec::new();
+        let mut statement = self.conn.prepare_cached(sql::TRASH)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (thread, until) = self.trash_row(row)?;
+            trash.extend(until.map(|until| (thread, until)));
+        }
+        Ok(trash)
+    }
+
+    /// Returns the number of the newest operation, 0 without one.
+    pub(crate) fn newest_operation(self) -> Res<i64> {
+        let mut statement = self.conn.prepare_cached(sql::OPERATION_MAX)?;
+        Ok(statement.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0))
+    }
+
+    /// Returns the threads that operations after one of a number put into the trash or took out of it, with the end of
+    /// their time there. The cost is that of the changes by these operations.
+    pub(crate) fn trash_since(self, operation: i64) -> Res<Vec<(ThreadId, Option<Timestamp>)>> {
+        let mut changed = Vec::new();
+        let mut statement = self.conn.prepare_cached(sql::TRASH_SINCE)?;
+        let mut rows = statement.query([operation])?;
+        while let Some(row) = rows.next()? {
+            changed.push(self.trash_row(row)?);
+        }
+        Ok(changed)
+    }
+
+    /// Returns the end of the time of a thread in the trash; `None` if it is not there.
+    pub(crate) fn trashed(self, thread: &ThreadId) -> Res<Option<Timestamp>> {
+        let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(None) };
+        let field = OperationField::Fact(TRASHED.to_owned());
+        let (kind, key) = field_columns(&field);
+        let mut statement = self.conn.prepare_cached(sql::FIELD_CHANGE)?;
+        let mut rows = statement.query(params![namespace, kind, key])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        verify_change(self.keys, row)?;
+        Ok(end_in_trash(self.value_of(row, &field, ChangeSide::After)?))
+    }
+
+    fn trash_row(self, row: &Row<'_>) -> Res<(ThreadId, Option<Timestamp>)> {
+        verify_change(self.keys, row)?;
+        let field = OperationField::Fact(TRASHED.to_owned());
+        let wrong = |_| corrupt("operation_change", "a row does not match the format");
+        let thread = ThreadId::new(row.get::<_, String>(8)?).map_err(wrong)?;
+        Ok((thread, end_in_trash(self.value_of(row, &field, ChangeSide::After)?)))
+    }
+
+    /// Returns the branches of a namespace, the newest first. In the order of the ids each branch is one run, and later
+    /// branches have greater numbers, so the last checkpoint of a branch is found by a search for the border of the
+    /// run.
+    pub(crate) fn branches(self, thread: &ThreadId, path: &Namespace) -> Res<Vec<BranchRecord>> {
+        let Some(namespace) = self.namespace(thread, path)? else { return Ok(Vec::new()) };
+        let mut statement = self.conn.prepare_cached(sql::BRANCHES)?;
+        let mut rows = statement.query([namespace])?;
+        let mut found: Vec<BranchRecord> = Vec::new();
+        // Seventeen bytes of 0xff are above every id.
+        let mut above = vec![0xff_u8; 17];
+        while let Some(row) = rows.next()? {
+            let branch: i64 = row.get(0)?;
+            row_check::verify("branch", row, 7, &|| format!("branch {branch}"))?;
+            let tip = self.last_of_branch(namespace, branch, &above)?;
+            above = tip.to_vec();
+            let point = CheckpointRef::new(thread.clone(), path.clone(), CheckpointId::from_bytes(tip));
+            let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
+            let last = self.checkpoint(&point)?.filter(|last| last.branch as i64 == branch).ok_or_else(missing)?;
+            let BranchRow { parent, upto, .. } = BranchRow::read(self.conn, branch)?;
+            let leaves = parent.zip(upto).map(|(parent, upto)| (parent as u64, upto as u64));
+            found.push(BranchRecord { last, leaves });
+        }
+        Ok(found)
+    }
+
+    /// Returns the greatest id of a branch, all of whose checkpoints have ids below `above`.
+    fn last_of_branch(self, namespace: i64, branch: i64, above: &[u8]) -> Res<[u8; 16]> {
+        let mut statement = self.conn.prepare_cached(sql::ID_BELOW)?;
+        let mut below = |id: &[u8]| -> Res<Option<([u8; 16], i64)>> {
+            Ok(statement.query_row(params![namespace, id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+        };
+        let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
+        let mut found = below(above)?;
+        let mut low = 0_u128;
+        loop {
+            let (id, of) = found.ok_or_else(missing)?;
+            if of <= branch {
+                return if of == branch { Ok(id) } else { Err(missing()) };
+            }
+            // The id belongs to a later branch: search below it.
+            let mut high = u128::from_be_bytes(id);
+            let middle = low + (high - low) / 2;
+            match below(&middle.to_be_bytes())? {
+                Some((id, of)) if of > branch => high = u128::from_be_bytes(id).max(low + 1),
+                Some((id, _)) => low = u128::from_be_bytes(id).max(low),
+                None => low = middle,
+            }
+            if high <= low {
+                return Err(missing());
+            }
+            found = below(&high.to_be_bytes())?;
+        }
+    }
+
+    /// Returns the threads that were forked from a thread, the first fork first.
+    pub(crate) fn forks(self, thread: &ThreadId) -> Res<Vec<ThreadId>> {
+        let mut by_id = self.conn.prepare_cached(sql::THREAD_BY_ID)?;
+        let Some(number) = by_id.query_row([thread.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
+            return Ok(Vec::new());
+        };
+        let mut statement = self.conn.prepare_cached(sql::FORKS_OF_THREAD)?;
+        let mut rows = statement.query([number])?;
+        let (mut seen, mut forks) = (HashSet::new(), Vec::new());
+        while let Some(row) = rows.next()? {
+            if seen.insert(row.get::<_, i64>(0)?) {
+                forks.push(ThreadId::new(row.get::<_, String>(1)?).map_err(|error| Fault::Store(error.into()))?);
+            }
+        }
+        Ok(forks)
+    }
+
+    /// Returns the checkpoint of another thread at which the root namespace of a thread begins.
+    pub(crate) fn forked_from(self, thread: &ThreadId) -> Res<Option<CheckpointRef>> {
+        let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(None) };
+        let mut statement = self.conn.prepare_cached(sql::FORKED_FROM)?;
+        let mut rows = statement.query([namespace])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let wrong = || corrupt(format!("namespace {namespace}"), "its fork does not match the format");
+        let (id, of, path): (Option<[u8; 16]>, Option<String>, Option<String>) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (Some(id), Some(of), Some(path)) = (id, of, path) else { return Err(wrong()) };
+        let of = ThreadId::new(of).map_err(|_| wrong())?;
+        let path = Namespace::new(path).map_err(|_| wrong())?;
+        Ok(Some(CheckpointRef::new(of, path, CheckpointId::from_bytes(id))))
+    }
+
+    /// Verifies the rows of all operations.
+    pub(crate) fn check_operation(self, row: &Row<'_>) -> Res<()> {
+        let record = self.operation_row(row)?;
+        let count: i64 = row.get(6)?;
+        if record.changes.len() as i64 > count {
+            return Err(corrupt(format!("operation {}", record.id), "it has more changes than it counts"));
+        }
+        Ok(())
+    }
+}

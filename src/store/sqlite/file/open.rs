@@ -1,0 +1,553 @@
+//! Opens the connections to a file that was identified ([`inspect`]), configures and verifies them.
+//!
+//! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
+
+use super::inspect::{FileKind, inspect, make, unmake, verify_open};
+use super::lock::{self, wait_for};
+use super::lock_queue::turn_to_make;
+use super::system::{self, FileId, Stamp};
+use super::wal_link::{self, LogLink};
+use super::wal_mark::MarkState;
+use super::{registry, schema};
+use crate::base::limits::STATEMENTS_MAX;
+use crate::store::error::StoreError;
+use crate::store::handle::{OpenOptions, Synchronous};
+use crate::store::sqlite::fault::{Fault, Res, damage, is_busy, is_no_database};
+use crate::store::sqlite::rewrite::migrate;
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::sql;
+use crate::store::stats::FormatMigration;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Limits of every connection, above what any statement of the library needs.
+const SQLITE_LIMITS: [(Limit, i32); 6] = [
+    (Limit::SQLITE_LIMIT_LENGTH, 256 << 20),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 4),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (Limit::SQLITE_LIMIT_VDBE_OP, 25_000),
+    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
+];
+
+/// A file that was identified, and how it is opened.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePlace {
+    /// Its absolute path without symbolic links.
+    pub(crate) path: PathBuf,
+    /// The wait for other processes, in milliseconds.
+    pub(crate) busy_ms: u64,
+    synchronous: Synchronous,
+    full_fsync: bool,
+    /// The limit of the WAL.
+    pub(crate) wal_limit_bytes: u64,
+    /// True if a file of an older format may be migrated.
+    migrate: bool,
+    /// True if the copy of a file of an older format is retained after its migration.
+    pub(crate) retain_older: bool,
+    id: Option<FileId>,
+    /// The description of a log that the file lacks.
+    pub(crate) missing_log: Option<String>,
+    /// The keys of the file.
+    pub(crate) keys: Arc<Keys>,
+}
+
+impl FilePlace {
+    /// Returns the stamp of the file at the path.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        fs::metadata(&self.path).ok().map(|meta| Stamp::of(&meta))
+    }
+
+    /// Returns whether the file at the path is still the one that was opened.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.id.is_none() || fs::metadata(&self.path).is_ok_and(|meta| self.has_id(&meta))
+    }
+
+    /// Returns whether this is the file that was opened.
+    pub(crate) fn has_id(&self, meta: &fs::Metadata) -> bool {
+        self.id.is_none() || system::id(meta) == self.id
+    }
+
+    /// Returns the state of the mark with which a log of this handle begins.
+    pub(crate) fn open_state(&self) -> MarkState {
+        match self.synchronous {
+            Synchronous::Full => MarkState::Synced,
+            Synchronous::Normal => MarkState::Unsynced,
+        }
+    }
+
+    /// Returns the error of a lock that was not free in time.
+    pub(crate) fn busy(&self) -> StoreError {
+        StoreError::Busy { waited_ms: self.busy_ms, holder: lock::holder(&self.path) }
+    }
+}
+
+/// A file that is open for writing.
+pub(crate) struct OpenedFile {
+    pub(crate) place: FilePlace,
+    pub(crate) conn: Connection,
+    /// The migration from an older format, if there was one.
+    pub(crate) migration: Option<FormatMigration>,
+}
+
+/// Opens the file for writing, makes it if it may, and migrates it if it has an older format.
+pub(crate) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile, StoreError> {
+    let mut place = place(path, options)?;
+    let mut kind = inspect(&place.path)?;
+    // Processes that make one file would keep each other from it: its journal needs a lock that is free by chance only
+    // while they look whether it is made. So one makes it, and the others find it in WAL mode.
+    let mut turn = None;
+    if kind != FileKind::Store && (options.create || kind == FileKind::Unswitched) {
+        turn = turn_to_make(&place.path, Duration::from_millis(place.busy_ms));
+        kind = inspect(&place.path)?;
+    }
+    match kind {
+        FileKind::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
+        FileKind::Empty if !options.create => return Err(not_a_store(path, "it is empty")),
+        FileKind::Missing | FileKind::Empty => make(&place.path, kind)?,
+        FileKind::Unswitched => {}
+        FileKind::Store => turn = None,
+    }
+    if let Some(reason) = verify_log(&place.path)? {
+        return Err(StoreError::LogMissing { path: place.path, reason });
+    }
+    place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
+    let connected = connect_any_format(&place);
+    if connected.is_err() && kind == FileKind::Missing && turn.is_some() {
+        unmake(&place.path, place.id);
+    }
+    drop(turn);
+    let migrated = connected.and_then(|conn| {
+        let mut migration = None;
+        let migrated = migrate::migrate(&conn, &place).map(|done| migration = done);
+        Ok((unless_refused(&place, conn, migrated)?, migration))
+    });
+    let (conn, migration) = migrated.map_err(|fault| opening_place(&place, fault))?;
+    verify_open(&place.path, place.id)?;
+    copies_on_close(&conn, true).map_err(|fault| opening(&place.path, fault))?;
+    Ok(OpenedFile { place, conn, migration })
+}
+
+/// Verifies that the log beside a file continues it, before SQLite reads the log; returns the description of a log that
+/// the file lacks.
+fn verify_log(path: &Path) -> Result<Option<String>, StoreError> {
+    let is_held = |meta: &fs::Metadata| system::id(meta).is_some_and(system::has_descriptor);
+    let is_free = !registry::is_open(path) && !fs::metadata(path).is_ok_and(|meta| is_held(&meta));
+    let failed = |error: io::Error| cannot_open(path, &error.to_string(), Some(Box::new(error)));
+    match wal_link::compare(path, is_free).map_err(failed)? {
+        LogLink::Sound => Ok(None),
+        LogLink::Missing(reason) => Ok(Some(reason)),
+        LogLink::Cut(reason) => Err(StoreError::LogMissing { path: path.into(), reason }),
+        LogLink::Foreign(reason) => Err(StoreError::ForeignLog { path: path.into(), reason }),
+    }
+}
+
+/// Lets a connection copy the log into the file when it is the last one that closes, or keeps it from doing so.
+pub(crate) fn copies_on_close(conn: &Connection, copies: bool) -> Res<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !copies)?;
+    Ok(())
+}
+
+/// Opens the file for reading only.
+pub(crate) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
+    let mut place = place(path, options)?;
+    match inspect(&place.path)? {
+        FileKind::Missing => Err(cannot_open(path, "it does not exist", None)),
+        FileKind::Empty => Err(not_a_store(path, "it is empty")),
+        FileKind::Store | FileKind::Unswitched => {
+            place.missing_log = verify_log(&place.path)?;
+            Ok(place)
+        }
+    }
+}
+
+/// Refuses a file on a network file system unless that is allowed.
+fn refuse_network(path: &Path, options: &OpenOptions, file_system: Option<&str>) -> Result<(), StoreError> {
+    match file_system.filter(|kind| system::is_network_file_system(kind)) {
+        Some(kind) if !options.network_file_system => {
+            let reason =
+                format!("it is on a network file system ({kind}), where machines do not share locks and memory");
+            Err(cannot_open(path, &reason, None))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the absolute path of a file, which may be missing, without symbolic links.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    let absolute = || -> io::Result<PathBuf> {
+        if path.exists() {
+            return path.canonicalize();
+        }
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(folder.canonicalize()?.join(name))
+    };
+    absolute().map_err(|error| cannot_open(path, &error.to_string(), Some(Box::new(error))))
+}
+
+/// Finds the file, and refuses a network file system unless it is allowed.
+fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
+    refuse_bad_sqlite(path, rusqlite::version_number())?;
+    let absolute = absolute(path)?;
+    refuse_network(path, options, system::file_system(&absolute).as_deref())?;
+    Ok(FilePlace {
+        path: absolute,
+        busy_ms: options.busy_timeout_ms,
+        synchronous: options.synchronous,
+        full_fsync: options.full_fsync,
+        wal_limit_bytes: options.wal_limit_bytes,
+        migrate: options.migrate,
+        retain_older: options.retain_older_format,
+        id: None,
+        missing_log: None,
+        keys: Arc::new(Keys::new(options.keys.clone())),
+    })
+}
+
+/// Checks that application id and format are those of a store that this version can open or migrate.
+pub(crate) fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError> {
+    if application != sql::APPLICATION_ID {
+        return Err(not_a_store(path, &format!("its application id is {application:#x}")));
+    }
+    if format > sql::FORMAT {
+        return Err(StoreError::NewerFormat { path: path.into(), found: format, supported: sql::FORMAT });
+    }
+    if format < 1 { Err(not_a_store(path, &format!("its format is {format}"))) } else { Ok(()) }
+}
+
+/// Opens the connection that writes. It has no busy handler: [`wait_for`] repeats its steps.
+pub(crate) fn connect_writer(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_any_format(place)?;
+    let verified = wait_for(place.busy_ms, || verify(place, &conn)).and_then(|()| copies_on_close(&conn, true));
+    unless_refused(place, conn, verified)
+}
+
+/// Returns a connection, or closes it if the file was refused. With the last one SQLite removes the `-wal` and `-shm`
+/// files, if the WAL is empty.
+fn unless_refused(place: &FilePlace, conn: Connection, result: Res<()>) -> Res<Connection> {
+    match result {
+        Ok(()) => Ok(conn),
+        Err(fault) => {
+            close_lone_reader(place, conn);
+            Err(fault)
+        }
+    }
+}
+
+/// Opens the connection that writes to a file of this or of an older format, if that may be migrated.
+fn connect_any_format(place: &FilePlace) -> Res<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
+    let conn = Connection::open_with_flags(&place.path, flags)?;
+    // A file that is refused is not changed: its log is not copied either.
+    copies_on_close(&conn, false)?;
+    let prepared = prepare_writer(place, &conn);
+    unless_refused(place, conn, prepared)
+}
+
+/// Verifies that the file is a store that a connection may write to, and prepares the connection.
+fn prepare_writer(place: &FilePlace, conn: &Connection) -> Res<()> {
+    configure(conn, 0)?;
+    wait_for(place.busy_ms, || migrate::make_if_empty(conn, &place.path))?;
+    let format = wait_for(place.busy_ms, || migrate::verified_format(conn))?;
+    if format < sql::FORMAT && !place.migrate {
+        return Err(migrate::older_format(&place.path, format).into());
+    }
+    if format == sql::FORMAT {
+        wait_for(place.busy_ms, || place.keys.unlock(conn, &place.path, true))?;
+    } else {
+        // A store has its keys from before its first content on.
+        place.keys.unlock_plain(&place.path)?;
+    }
+    wait_for(place.busy_ms, || switch_to_wal(conn))?;
+    // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
+    let mode = wait_for(place.busy_ms, || journal_mode(conn))?;
+    if mode != "wal" {
+        let reason = format!("its journal mode is {mode} and cannot be made wal");
+        return Err(cannot_open(&place.path, &reason, None).into());
+    }
+    let synchronous = match place.synchronous {
+        Synchronous::Full => sql::SYNC_FULL,
+        Synchronous::Normal => sql::SYNC_NORMAL,
+    };
+    let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
+    wait_for(place.busy_ms, || {
+        [sql::ERASE_DELETED, synchronous, full_fsync].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
+    })
+}
+
+/// Opens the connection that writes to a file of this format whose schema and keys are not verified yet. The content of
+/// its WAL stays there, unless the caller allows the copy at the close.
+pub(crate) fn connect_unverified(place: &FilePlace) -> Res<Connection> {
+    let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    configure(&conn, 0)?;
+    let (application, format, _) = wait_for(place.busy_ms, || migrate::identity(&conn))?;
+    identify(&place.path, application, format)?;
+    if format < sql::FORMAT {
+        return Err(migrate::older_format(&place.path, format).into());
+    }
+    let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
+    wait_for(place.busy_ms, || {
+        [sql::ERASE_DELETED, sql::SYNC_FULL, full_fsync].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
+    })?;
+    Ok(conn)
+}
+
+/// Opens a further connection that writes: the one of the WAL checkpointer.
+pub(crate) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
+    let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
+    configure(&conn, 0)?;
+    conn.execute_batch(if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC })?;
+    Ok(conn)
+}
+
+/// Opens a connection that writes to a file that no other one uses.
+pub(crate) fn connect_plain(path: &Path) -> Res<Connection> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
+    configure(&conn, 0)?;
+    Ok(conn)
+}
+
+/// Opens a reader beside a writer of this process.
+pub(crate) fn connect_reader(place: &FilePlace) -> Res<Connection> {
+    with_cache(connect_probe(place)?)
+}
+
+/// Opens a connection beside a writer of this process that asks for commits of others. It does not read the schema,
+/// which takes most of the time of an opening.
+pub(crate) fn connect_probe(place: &FilePlace) -> Res<Connection> {
+    let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_ONLY | base_flags())?;
+    configure(&conn, place.busy_ms)?;
+    restrict_reader(&conn)?;
+    Ok(conn)
+}
+
+/// Opens a connection that reads the file and writes a copy of it.
+pub(crate) fn connect_copier(place: &FilePlace) -> Res<Connection> {
+    let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_ONLY | base_flags())?;
+    configure(&conn, place.busy_ms)?;
+    Ok(conn)
+}
+
+/// Opens a reader of a file that this process does not write. It takes the locks of any connection: as in every WAL,
+/// readers share the `-shm` file. SQLite removes that file with the last connection, but only one that may write.
+pub(crate) fn connect_lone_reader(place: &FilePlace) -> Res<Connection> {
+    with_cache(connect_lone_probe(place)?)
+}
+
+/// Opens a connection to such a file that asks for commits of others, without reading the schema.
+pub(crate) fn connect_lone_probe(place: &FilePlace) -> Res<Connection> {
+    // A connection that may write would replay a journal.
+    let has_journal = beside(&place.path, "-journal").exists();
+    let access = if has_journal { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let conn = Connection::open_with_flags(&place.path, access | base_flags())?;
+    configure(&conn, place.busy_ms)?;
+    // The WAL is left as it is, to the next writer.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    restrict_reader(&conn)?;
+    Ok(conn)
+}
+
+/// Opens a reader that keeps every other connection out, and needs no `-shm` file therefore: on a full disk, there is
+/// no room for one. It reads the WAL, and leaves it as it is.
+pub(crate) fn connect_excluding(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_lone_probe(place)?;
+    conn.execute_batch(sql::LOCK_FILE)?;
+    with_cache(conn)
+}
+
+/// Closes such a reader. With the last one SQLite removes the `-wal` and `-shm` files, if the WAL is empty.
+pub(crate) fn close_lone_reader(place: &FilePlace, conn: Connection) {
+    if fs::metadata(beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() == 0) {
+        // If this is refused, the two files stay.
+        _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+    }
+    drop(conn);
+}
+
+/// Opens a reader that takes no locks, for a file in a folder that refuses the `-shm` file.
+pub(crate) fn connect_immutable(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_unlocked(&place.path)?;
+    configure(&conn, place.busy_ms)?;
+    restrict_reader(&conn)?;
+    with_cache(conn)
+}
+
+/// Opens a file without locks, without its WAL, and without writing anything beside it.
+pub(crate) fn connect_unlocked(path: &Path) -> Res<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | base_flags();
+    Ok(Connection::open_with_flags(immutable_uri(path), flags)?)
+}
+
+/// Checks, through SQLite, that a connection has a store of the newest format before it.
+pub(crate) fn verify(place: &FilePlace, conn: &Connection) -> Res<()> {
+    verify_format(place, conn, sql::FORMAT)
+}
+
+/// Checks, through SQLite, that a connection has a store of a format before it.
+pub(crate) fn verify_format(place: &FilePlace, conn: &Connection, expected: i64) -> Res<()> {
+    let (application, format, _) = migrate::identity(conn)?;
+    identify(&place.path, application, format)?;
+    if format < expected {
+        return Err(migrate::older_format(&place.path, format).into());
+    }
+    schema::verify_format(conn, expected)?;
+    if expected == sql::FORMAT {
+        place.keys.unlock(conn, &place.path, false)
+    } else {
+        place.keys.unlock_plain(&place.path)
+    }
+}
+
+/// Identifies the file through SQLite; returns whether it is empty.
+pub(crate) fn is_unmade(path: &Path, conn: &Connection) -> Res<bool> {
+    let (application, format, has_tables) = migrate::identity(conn)?;
+    if application == 0 && format == 0 && !has_tables {
+        return Ok(true);
+    }
+    identify(path, application, format)?;
+    Ok(false)
+}
+
+fn base_flags() -> OpenFlags {
+    OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW
+}
+
+fn configure(conn: &Connection, busy_ms: u64) -> Res<()> {
+    conn.busy_timeout(Duration::from_millis(busy_ms.min(i32::MAX as u64)))?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Without this, a statement is prepared anew whenever a bound value could change its plan.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // The views are for other programs: the library reads tables, also where a view has the name of one.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    for (limit, value) in SQLITE_LIMITS {
+        conn.set_limit(limit, value)?;
+    }
+    conn.execute_batch(sql::CONFIGURE)?;
+    Ok(())
+}
+
+/// Lets a reader change nothing and run no trigger.
+fn restrict_reader(conn: &Connection) -> Res<()> {
+    conn.execute_batch(sql::QUERY_ONLY)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    Ok(())
+}
+
+/// Sets the size of the page cache of a reader, for which SQLite reads the schema.
+fn with_cache(conn: Connection) -> Res<Connection> {
+    conn.execute_batch(sql::READER_CACHE)?;
+    Ok(conn)
+}
+
+fn journal_mode(conn: &Connection) -> Res<String> {
+    Ok(conn.query_row(sql::JOURNAL_MODE, [], |row| row.get(0))?)
+}
+
+fn switch_to_wal(conn: &Connection) -> Res<()> {
+    if journal_mode(conn)? != "wal" {
+        let _: String = conn.query_row(sql::SET_WAL, [], |row| row.get(0))?;
+    }
+    Ok(())
+}
+
+/// Refuses a SQLite that can lose commits when it resets the WAL.
+fn refuse_bad_sqlite(path: &Path, version: i32) -> Result<(), StoreError> {
+    let good = matches!(version, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..=3_051_999 | 3_052_001..);
+    if good {
+        return Ok(());
+    }
+    let reason = format!("SQLite {} can lose commits when it resets the WAL; 3.51.3 does not", rusqlite::version());
+    Err(cannot_open(path, &reason, None))
+}
+
+/// Returns the path of a file that SQLite keeps beside the main one.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    name.into()
+}
+
+fn immutable_uri(path: &Path) -> String {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let mut uri = String::from("file:");
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(byte)),
+            _ => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+pub(crate) fn cannot_open(
+    path: &Path,
+    reason: &str,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
+    StoreError::Open { path: path.into(), reason: reason.into(), source }
+}
+
+pub(crate) fn not_a_store(path: &Path, reason: &str) -> StoreError {
+    StoreError::NotAStore { path: path.into(), reason: reason.into() }
+}
+
+/// Returns the error of something that failed while opening.
+pub(crate) fn opening(path: &Path, fault: Fault) -> StoreError {
+    match fault {
+        Fault::Store(error) => error,
+        Fault::Sql(error) if is_no_database(&error) => not_a_store(path, &error.to_string()),
+        Fault::Sql(error) => {
+            damage(&error).unwrap_or_else(|| cannot_open(path, &error.to_string(), Some(Box::new(error))))
+        }
+    }
+}
+
+/// Returns the error of something that failed while opening; of a lock that was not free in time, with its holder.
+pub(crate) fn opening_place(place: &FilePlace, fault: Fault) -> StoreError {
+    match fault {
+        Fault::Sql(error) if is_busy(&error) => place.busy(),
+        fault => opening(&place.path, fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_file_system_is_refused_unless_it_is_allowed() {
+        let path = Path::new("x.db");
+        let error = refuse_network(path, &OpenOptions::new(), Some("nfs4")).unwrap_err();
+        assert!(error.to_string().contains("network file system (nfs4)"), "{error}");
+        let allowed = OpenOptions::new().network_file_system(true);
+        for (options, kind) in [(&allowed, Some("nfs4")), (&OpenOptions::new(), Some("ext4")), (&allowed, None)] {
+            refuse_network(path, options, kind).unwrap();
+        }
+    }
+
+    #[test]
+    fn versions_with_the_wal_reset_bug_are_refused() {
+        let path = Path::new("x.db");
+        for bad in [3_044_005, 3_045_000, 3_050_006, 3_051_002, 3_052_000] {
+            assert!(refuse_bad_sqlite(path, bad).is_err(), "{bad}");
+        }
+        for good in [3_044_006, 3_050_007, 3_051_003, 3_052_001, 3_054_001] {
+            assert!(refuse_bad_sqlite(path, good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_odd_characters_is_a_uri() {
+        assert_eq!(immutable_uri(Path::new("/a b/c?.db")), "file:/a%20b/c%3f.db?immutable=1");
+    }
+}

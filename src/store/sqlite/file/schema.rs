@@ -1,0 +1,386 @@
+//! The schema that a file must have: the tables, indexes, triggers and views that this version makes.
+//!
+//! SQLite runs the triggers and views of a file as code, and a view can stand where a table is read. So a file whose
+//! schema is another one is refused before anything of it is read. *Absent:* the contents of the tables.
+
+use crate::store::error::{SchemaChange, StoreError};
+use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::index::search;
+use crate::store::sqlite::rewrite::migrate::STEPS;
+use crate::store::sqlite::rewrite::migrate::sql::FORMAT_1;
+use crate::store::sqlite::sql;
+use crate::store::stats::RemadeObject;
+use rusqlite::{Connection, Row};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::OnceLock;
+
+/// An object of a schema: a table, an index, a trigger or a view.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct SchemaObject {
+    kind: String,
+    /// The table that it belongs to.
+    table: String,
+    /// The statement that made it. An index that SQLite made for a constraint has none.
+    statement: Option<String>,
+    /// The page at which it begins. A view, a trigger and a virtual table have none.
+    has_root: bool,
+}
+
+impl SchemaObject {
+    /// Returns whether the object is made anew from its statement, without a loss: a view, a trigger or an index that
+    /// SQLite did not make for a constraint.
+    fn is_remade(&self) -> bool {
+        self.kind != "table" && self.statement.is_some()
+    }
+}
+
+/// Characters of a name that an error shows.
+const NAME_CHARS: usize = 64;
+
+/// The objects of a schema, by name. They have an order, by which each comparison names the same one.
+type Objects = BTreeMap<String, SchemaObject>;
+
+/// The objects of a file, for each format.
+static EXPECTED: [OnceLock<Objects>; STEPS.len()] = [const { OnceLock::new() }; STEPS.len()];
+
+/// The objects of the newest format as its statements declare them.
+static DECLARED: OnceLock<Objects> = OnceLock::new();
+
+/// The objects of the search index, with those that SQLite makes for them.
+static OF_INDEX: OnceLock<Objects> = OnceLock::new();
+
+/// Compares the schema of a file with that of the newest format. An application may have tables of its own in the file,
+/// and indexes on them; any other object that this version does not make is refused.
+pub(crate) fn verify(conn: &Connection) -> Res<()> {
+    verify_format(conn, sql::FORMAT)
+}
+
+/// Compares the schema of a file with that of a format.
+pub(crate) fn verify_format(conn: &Connection, format: i64) -> Res<()> {
+    // To run the statements takes most of the time of an opening, so they are compared as they are written first.
+    if format == sql::FORMAT {
+        let declared = DECLARED.get_or_init(|| declared(&statements(sql::SCHEMA)));
+        if compare(conn, format, declared, declared).is_ok() {
+            return Ok(());
+        }
+    }
+    compare(conn, format, expected(format)?, expected(sql::FORMAT)?)
+}
+
+fn compare(conn: &Connection, format: i64, expected: &Objects, newest: &Objects) -> Res<()> {
+    let (mut found, mut found_of_index) = (HashSet::new(), 0);
+    let mut of_application = Vec::new();
+    let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (name, object) = read(row)?;
+        match expected.get(&name) {
+            Some(expected) if *expected == object => _ = found.insert(name),
+            Some(expected) => return Err(differs(expected, &object, &name)),
+            // The objects of the search index are those of the format, all or none.
+            None if is_of_index(&name) && format == sql::FORMAT => match of_index()?.get(&name) {
+                Some(expected) if *expected == object => found_of_index += 1,
+                _ => return Err(damaged(&object.kind, &name, &SchemaChange::Differs.to_string())),
+            },
+            None if is_of_application(newest, &name, &object) => {
+                if object.kind == "table" {
+                    of_application.push(name);
+                }
+            }
+            None => return Err(changed(&object.kind, &name, SchemaChange::Added)),
+        }
+    }
+    if found_of_index > 0 && found_of_index != of_index()?.len() {
+        return Err(damaged("index", "search_text", "is not whole"));
+    }
+    // A table that is missing takes its indexes and triggers along.
+    let missing = || expected.iter().filter(|(name, _)| !found.contains(*name));
+    if let Some((name, object)) = missing().find(|(_, object)| !object.is_remade()).or_else(|| missing().next()) {
+        return Err(match object.is_remade() {
+            true => changed(&object.kind, name, SchemaChange::Missing),
+            false => damaged(&object.kind, name, &SchemaChange::Missing.to_string()),
+        });
+    }
+    // A deletion in a table of the store would look for rows in one that refers to it, or change them.
+    of_application.iter().try_for_each(|table| refers_to_none(conn, newest, table))
+}
+
+/// Verifies that no foreign key of a table of an application refers to a table of the store.
+fn refers_to_none(conn: &Connection, ours: &Objects, table: &str) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::FOREIGN_TABLES)?;
+    let mut rows = statement.query([table])?;
+    while let Some(row) = rows.next()? {
+        let to: String = row.get(0)?;
+        if ours.contains_key(&to.to_ascii_lowercase()) {
+            return Err(changed("table", table, SchemaChange::Refers));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the views, indexes and triggers of the newest format anew that are missing or differ, in the open transaction,
+/// and returns them. `visit` is told of each before it is made. A file with any other difference is refused.
+pub(crate) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RemadeObject)) -> Res<Vec<RemadeObject>> {
+    let expected = expected(sql::FORMAT)?;
+    let found = objects(conn)?;
+    // Nothing is made beside an object that a stranger may have added: an index of a changed table would compute its
+    // expressions.
+    for (name, object) in &found {
+        match expected.get(name) {
+            Some(ours) if ours == object || (ours.is_remade() && ours.kind == object.kind) => {}
+            Some(ours) => return Err(differs(ours, object, name)),
+            None if is_of_index(name) || is_of_application(expected, name, object) => {}
+            None => return Err(changed(&object.kind, name, SchemaChange::Added)),
+        }
+    }
+    if let Some((name, object)) =
+        expected.iter().find(|(name, object)| !object.is_remade() && !found.contains_key(*name))
+    {
+        return Err(damaged(&object.kind, name, &SchemaChange::Missing.to_string()));
+    }
+    let mut remade = Vec::new();
+    for (name, object) in
+        expected.iter().filter(|(name, object)| object.is_remade() && found.get(*name) != Some(object))
+    {
+        let Some(statement) = &object.statement else { continue };
+        let made = RemadeObject { kind: object.kind.clone(), name: name.clone() };
+        visit(&made);
+        if found.contains_key(name) {
+            conn.execute_batch(&format!("DROP {} {}", object.kind, quoted(name)))?;
+        }
+        conn.execute_batch(statement)?;
+        remade.push(made);
+    }
+    verify(conn)?;
+    Ok(remade)
+}
+
+/// Returns the statements of a schema without its comments, which took two pages of every file. A statement of format 1
+/// stays as it is, because its table may be taken over from a file of that format.
+pub(crate) fn statements(schema: &str) -> String {
+    let blocks = schema.split("\n\n").map(|block| {
+        if !block.contains("--") || FORMAT_1.contains(block.trim()) {
+            return block.to_owned();
+        }
+        let code = block.lines().map(|line| line.split("--").next().unwrap_or_default().trim_end());
+        code.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    });
+    blocks.filter(|block| !block.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns the number that changes with every change of the schema.
+pub(crate) fn version(conn: &Connection) -> Res<i64> {
+    Ok(conn.prepare_cached(sql::SCHEMA_VERSION)?.query_row([], |row| row.get(0))?)
+}
+
+/// Returns the objects that statements declare, each in a block of its own. SQLite stores them as they are written, and
+/// makes an index for a constraint on the uniqueness of other keys than the number of a row.
+fn declared(statements: &str) -> Objects {
+    let mut objects = Objects::new();
+    for statement in statements.split("\n\n").map(|block| block.trim_end().trim_end_matches(';')) {
+        let mut words = statement.split_whitespace().skip(1).filter(|word| *word != "UNIQUE");
+        let (Some(kind), Some(name)) = (words.next().map(str::to_lowercase), words.next()) else { continue };
+        let has_root = matches!(&*kind, "table" | "index");
+        let table = match &*kind {
+            "index" | "trigger" => words.skip_while(|word| *word != "ON").nth(1).unwrap_or_default(),
+            _ => name,
+        };
+        if kind == "table" && statement.contains("UNIQUE") {
+            let index = SchemaObject { kind: "index".into(), table: name.into(), statement: None, has_root };
+            objects.insert(format!("sqlite_autoindex_{name}_1"), index);
+        }
+        let object = SchemaObject { kind, table: table.into(), statement: Some(statement.into()), has_root };
+        objects.insert(name.into(), object);
+    }
+    objects
+}
+
+/// Returns whether the file has the objects of the newest format alone, and no table but that of the keys has a row.
+pub(crate) fn is_without_rows(conn: &Connection) -> Res<bool> {
+    let expected = expected(sql::FORMAT)?;
+    if objects(conn)? != *expected {
+        return Ok(false);
+    }
+    // Each store has a mark of its log, and one with a key its keys.
+    let is_of_file = |name: &str| matches!(name, "store_key" | "wal_mark");
+    for (name, _) in expected.iter().filter(|(name, object)| object.kind == "table" && !is_of_file(name)) {
+        if conn.query_row(&sql::HAS_ROW.replace("{table}", &quoted(name)), [], |row| row.get(0))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn expected(format: i64) -> Res<&'static Objects> {
+    let index = usize::try_from(format - 1).ok().filter(|index| *index < STEPS.len());
+    let index = index.ok_or_else(|| corrupt("schema", format!("format {format} is not known")))?;
+    if let Some(expected) = EXPECTED[index].get() {
+        return Ok(expected);
+    }
+    let conn = Connection::open_in_memory()?;
+    if format == sql::FORMAT {
+        conn.execute_batch(&statements(sql::SCHEMA))?;
+    } else {
+        for step in &STEPS[..=index] {
+            conn.execute_batch(&statements(step.schema))?;
+            conn.execute_batch(step.finish)?;
+        }
+    }
+    let objects = objects(&conn)?;
+    Ok(EXPECTED[index].get_or_init(|| objects))
+}
+
+/// Returns the objects of the search index.
+fn of_index() -> Res<&'static Objects> {
+    if let Some(expected) = OF_INDEX.get() {
+        return Ok(expected);
+    }
+    let conn = Connection::open_in_memory()?;
+    conn.execute_batch(&statements(sql::SCHEMA))?;
+    conn.execute_batch(search::SCHEMA)?;
+    let mut objects = objects(&conn)?;
+    objects.retain(|name, _| is_of_index(name));
+    Ok(OF_INDEX.get_or_init(|| objects))
+}
+
+/// Returns whether a name is one of those that the search index has.
+fn is_of_index(name: &str) -> bool {
+    search::OBJECTS.contains(&&*name.to_ascii_lowercase())
+}
+
+fn objects(conn: &Connection) -> Res<Objects> {
+    let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
+    let mut rows = statement.query([])?;
+    let mut objects = Objects::new();
+    while let Some(row) = rows.next()? {
+        let (name, object) = read(row)?;
+        objects.insert(name, object);
+    }
+    Ok(objects)
+}
+
+fn read(row: &Row<'_>) -> Res<(String, SchemaObject)> {
+    let text = |column: usize| match row.get_ref(column)?.as_str_or_null() {
+        Ok(text) => Ok(text.map(str::to_owned)),
+        Err(error) => Err(corrupt("schema", error.to_string())),
+    };
+    let object = SchemaObject {
+        kind: text(0)?.unwrap_or_default(),
+        table: text(2)?.unwrap_or_default(),
+        statement: text(3)?,
+        has_root: row.get(4)?,
+    };
+    Ok((text(1)?.unwrap_or_default(), object))
+}
+
+/// Returns whether an object is a table that an application has beside those of the store, or an index on one.
+fn is_of_application(ours: &Objects, name: &str, object: &SchemaObject) -> bool {
+    let is_ours = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ours.contains_key(&name) || name.starts_with("pragma_")
+    };
+    match object.kind.as_str() {
+        "table" => object.has_root && !is_ours(name),
+        "index" => object.has_root && !is_ours(name) && !is_ours(&object.table),
+        _ => false,
+    }
+}
+
+/// Returns the error of an object that is not the expected one of its name.
+fn differs(expected: &SchemaObject, found: &SchemaObject, name: &str) -> Fault {
+    match expected.is_remade() && expected.kind == found.kind {
+        true => changed(&found.kind, name, SchemaChange::Differs),
+        false => damaged(&found.kind, name, &SchemaChange::Differs.to_string()),
+    }
+}
+
+/// Returns the error of a schema that another program has changed, with the statement that removes the added object.
+fn changed(kind: &str, name: &str, change: SchemaChange) -> Fault {
+    let verb = match kind {
+        "index" => "DROP INDEX",
+        "table" => "DROP TABLE",
+        "trigger" => "DROP TRIGGER",
+        "view" => "DROP VIEW",
+        // No statement makes another kind.
+        _ => return damaged(kind, name, &change.to_string()),
+    };
+    let shown: String = name.chars().take(NAME_CHARS).collect();
+    let is_added = matches!(change, SchemaChange::Added | SchemaChange::Refers);
+    let is_plain = shown == name && !name.chars().any(|c| c.is_control() || c == '`');
+    let statement = (is_added && is_plain).then(|| format!("{verb} {}", quoted(name)));
+    Fault::Store(StoreError::SchemaChanged { kind: kind.into(), name: shown, change, statement })
+}
+
+/// Returns a name as it stands in a statement: in quotes.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Returns the error of a schema that no statement of another program explains, or in which a table is not as it was.
+fn damaged(kind: &str, name: &str, reason: &str) -> Fault {
+    let shown: String = name.chars().take(NAME_CHARS).collect();
+    corrupt("schema", format!("the {} {shown:?} {reason}", kind.escape_debug()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sqlite_makes_what_the_statements_declare() {
+        assert_eq!(declared(&statements(sql::SCHEMA)), *expected(sql::FORMAT).unwrap());
+    }
+
+    #[test]
+    fn a_schema_is_compared_with_that_of_its_format_alone() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        verify_format(&conn, sql::FORMAT).unwrap();
+        verify(&conn).unwrap();
+        for format in 1..sql::FORMAT {
+            assert!(verify_format(&conn, format).is_err(), "format {format}");
+        }
+        for unknown in [0, -1, sql::FORMAT + 1] {
+            let error = format!("{:?}", verify_format(&conn, unknown).unwrap_err());
+            assert!(error.contains(&format!("format {unknown} is not known")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_search_index_is_whole_and_unchanged() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        conn.execute_batch(search::SCHEMA).unwrap();
+        verify(&conn).unwrap();
+        let objects = of_index().unwrap();
+        assert_eq!(objects.len(), search::OBJECTS.len());
+        conn.execute_batch("PRAGMA writable_schema = ON").unwrap();
+        for name in objects.keys() {
+            for (change, reason) in [
+                ("DELETE FROM sqlite_schema WHERE name = ?1", "\"search_text\" is not whole".to_owned()),
+                (
+                    "UPDATE sqlite_schema SET sql = sql || ' ' WHERE name = ?1",
+                    format!("{name:?} differs from the one that this version makes"),
+                ),
+            ] {
+                conn.execute_batch("BEGIN").unwrap();
+                assert_eq!(conn.execute(change, [name]).unwrap(), 1, "{change} {name}");
+                let error = format!("{:?}", verify(&conn).unwrap_err());
+                assert!(error.contains(&reason.replace('"', "\\\"")), "{change} {name}: {error}");
+                conn.execute_batch("ROLLBACK").unwrap();
+            }
+        }
+        verify(&conn).unwrap();
+    }
+
+    #[test]
+    fn a_table_of_an_application_refers_to_no_table_of_the_store() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        conn.execute_batch("CREATE TABLE app_a (x PRIMARY KEY); CREATE TABLE app_b (x REFERENCES app_a (x))").unwrap();
+        verify(&conn).unwrap();
+        conn.execute_batch("CREATE TABLE app_c (x REFERENCES Checkpoint (seq))").unwrap();
+        let error = format!("{:?}", verify(&conn).unwrap_err());
+        assert!(error.contains("change: Refers") && error.contains("app_c"), "{error}");
+    }
+}

@@ -1,0 +1,179 @@
+//! The mark by which a file and its write-ahead log know each other.
+//!
+//! The file holds one row of `wal_mark`. A log begins with a transaction that replaces the mark, so its first pages
+//! hold the new mark and the one before, which is that of the file. Before a log is copied into the file its last
+//! transaction replaces the mark again. So the mark of a file tells how far its log was copied. *Absent:* the
+//! comparison of a file with a log ([`wal_link`](super::wal_link)), and the times at which a mark is replaced
+//! ([`group`](crate::store::sqlite::writer::group)).
+
+use super::wal_heads::{LEAF, integer, size, varint};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::rows::row_check::{self, RowCheck};
+use crate::store::sqlite::sql;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
+
+const TABLE: &str = "wal_mark";
+/// Columns of the row before its check.
+const COLUMNS: usize = 6;
+/// The serial type of a BLOB of 16 bytes.
+const BLOB_16: u64 = 44;
+const CELLS_AT: usize = 8;
+
+/// The statement of a file about its log when none lies beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MarkState {
+    /// Nothing is missed.
+    Whole = 0,
+    /// A log goes on from here, whose commits are synced.
+    Synced = 1,
+    /// A log goes on from here, whose last commits a power cut may take.
+    Unsynced = 2,
+}
+
+/// The row of `wal_mark`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WalMark {
+    /// The id of the store.
+    pub(crate) store: [u8; 16],
+    /// The number of the mark.
+    pub(crate) generation: i64,
+    pub(crate) mark: [u8; 16],
+    /// The mark before.
+    pub(crate) before: [u8; 16],
+    pub(crate) state: MarkState,
+}
+
+impl WalMark {
+    /// Writes the first mark of a new file.
+    pub(crate) fn create(conn: &Connection) -> Res<()> {
+        let (store, mark, before) =
+            conn.query_row(sql::RANDOM_MARK, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        Self { store, generation: 0, mark, before, state: MarkState::Whole }.write(conn, sql::WAL_MARK_INSERT)
+    }
+
+    /// Returns the mark that a connection sees.
+    pub(crate) fn read(conn: &Connection) -> Res<Self> {
+        Ok(Self::read_with_next(conn)?.0)
+    }
+
+    /// Replaces the mark in the transaction that is open, unless it has that state and `is_kept`; returns whether it
+    /// did.
+    pub(crate) fn replace(conn: &Connection, state: MarkState, is_kept: bool) -> Res<bool> {
+        let (now, next) = Self::read_with_next(conn)?;
+        if is_kept && now.state == state {
+            return Ok(false);
+        }
+        let generation = now.generation.checked_add(1).ok_or_else(|| damaged("its number cannot be greater"))?;
+        Self { generation, mark: next, before: now.mark, state, ..now }.write(conn, sql::WAL_MARK_UPDATE)?;
+        Ok(true)
+    }
+
+    /// Returns the mark and the random bytes of the next one.
+    fn read_with_next(conn: &Connection) -> Res<(Self, [u8; 16])> {
+        let mut statement = conn.prepare_cached(sql::WAL_MARK)?;
+        let mut rows = statement.query([])?;
+        let row = rows.next()?.ok_or_else(|| damaged("it has no row"))?;
+        row_check::verify(TABLE, row, COLUMNS, &|| TABLE.into())?;
+        Ok((Self::of_row(row)?, row.get(COLUMNS + 1)?))
+    }
+
+    fn of_row(row: &Row<'_>) -> Res<Self> {
+        let state = MarkState::of(row.get(5)?).ok_or_else(|| damaged("its state is none of the format"))?;
+        Ok(Self { store: row.get(1)?, generation: row.get(2)?, mark: row.get(3)?, before: row.get(4)?, state })
+    }
+
+    fn write(&self, conn: &Connection, sql: &str) -> Res<()> {
+        let Self { store, generation, mark, before, state } = self;
+        conn.prepare_cached(sql)?.execute(params![store, generation, mark, before, *state as i64, self.check()])?;
+        Ok(())
+    }
+
+    fn check(&self) -> i64 {
+        let mut check = RowCheck::of(TABLE);
+        check.int(0).value(ValueRef::Blob(&self.store)).int(self.generation);
+        check.value(ValueRef::Blob(&self.mark)).value(ValueRef::Blob(&self.before)).int(self.state as i64).finish()
+    }
+
+    /// Returns the mark that a page of the log holds. The check of the row tells it from the row of any other table.
+    pub(crate) fn of_page(page: &[u8]) -> Option<Self> {
+        if page.first() != Some(&LEAF) || page.get(3..5) != Some(&[0, 1]) {
+            return None;
+        }
+        let at = usize::from(u16::from_be_bytes([*page.get(CELLS_AT)?, *page.get(CELLS_AT + 1)?]));
+        let (_, rest) = varint(page.get(at..)?)?;
+        let (_, record) = varint(rest)?;
+        let (header_bytes, types) = varint(record)?;
+        let header_bytes = usize::try_from(header_bytes).ok()?;
+        let mut types = types.get(..header_bytes.checked_sub(record.len() - types.len())?)?;
+        let mut body = record.get(header_bytes..)?;
+        let mut columns = [(0, &[][..]); COLUMNS + 1];
+        for column in &mut columns {
+            let (kind, rest) = varint(types)?;
+            types = rest;
+            *column = (kind, body.get(..size(kind)?)?);
+            body = &body[size(kind)?..];
+        }
+        let blob =
+            |column: usize| <[u8; 16]>::try_from(columns[column].1).ok().filter(|_| columns[column].0 == BLOB_16);
+        let int = |column: usize| integer(columns[column].1, columns[column].0);
+        let state = MarkState::of(int(5)?)?;
+        let mark = Self { store: blob(1)?, generation: int(2)?, mark: blob(3)?, before: blob(4)?, state };
+        (types.is_empty() && int(6)? == mark.check()).then_some(mark)
+    }
+}
+
+impl MarkState {
+    fn of(number: i64) -> Option<Self> {
+        [Self::Whole, Self::Synced, Self::Unsynced].into_iter().find(|state| *state as i64 == number)
+    }
+}
+
+fn damaged(reason: &str) -> crate::store::sqlite::fault::Fault {
+    corrupt(TABLE, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::tests::{Bench, raw};
+
+    #[test]
+    fn a_mark_is_read_as_it_is_written_from_the_row_and_from_its_page() {
+        let bench = Bench::new();
+        let conn = raw(&bench.path());
+        for (state, is_kept) in [(MarkState::Synced, false), (MarkState::Whole, true), (MarkState::Unsynced, true)] {
+            let before = WalMark::read(&conn).unwrap();
+            assert!(WalMark::replace(&conn, state, is_kept).unwrap());
+            let now = WalMark::read(&conn).unwrap();
+            assert_eq!((now.store, now.before, now.generation), (before.store, before.mark, before.generation + 1));
+            assert_eq!(now.state, state);
+            assert!(!WalMark::replace(&conn, state, true).unwrap());
+            let log = std::fs::read(super::super::open::beside(&bench.path(), "-wal")).unwrap();
+            let mut pages = log[32..].chunks_exact(4_096 + 24).filter_map(|frame| WalMark::of_page(&frame[24..]));
+            assert_eq!(pages.next_back(), Some(now));
+        }
+    }
+
+    #[test]
+    fn a_changed_row_and_another_page_hold_no_mark() {
+        let bench = Bench::new();
+        let conn = raw(&bench.path());
+        WalMark::replace(&conn, MarkState::Synced, false).unwrap();
+        let log = std::fs::read(super::super::open::beside(&bench.path(), "-wal")).unwrap();
+        let page = log[32..].chunks_exact(4_096 + 24).map(|frame| &frame[24..]);
+        let page = page.rev().find(|page| WalMark::of_page(page).is_some()).unwrap().to_vec();
+        let at = page.iter().rposition(|byte| *byte != 0).unwrap();
+        for byte in [0, 3, 4, 8, 9, at, at - 1, at - 9, at - 30] {
+            let mut changed = page.clone();
+            changed[byte] ^= 0x11;
+            assert_eq!(WalMark::of_page(&changed), None, "{byte}");
+        }
+        assert_eq!(WalMark::of_page(&[]), None);
+        assert_eq!(WalMark::of_page(&[LEAF, 0, 0, 0, 1]), None);
+        conn.execute_batch("UPDATE wal_mark SET generation = generation + 1").unwrap();
+        assert!(WalMark::read(&conn).is_err());
+        conn.execute_batch("DELETE FROM wal_mark").unwrap();
+        assert!(WalMark::read(&conn).is_err());
+    }
+}

@@ -1,0 +1,275 @@
+//! The search index: which texts hold a gram.
+//!
+//! The index follows the log: its state names the first entry that it does not hold, and a step adds the next ones. An
+//! entry is a put or the value of a channel; its number is 2^24 times the `seq` of its checkpoint plus its place among
+//! the entries there, by channel and position. So entries ascend with the log, and the number alone leads to the row.
+//! *Absent:* texts: an entry that the index gives is compared with the log.
+//!
+//! Invariant: every entry below the first one that is not indexed has its grams in the index, unless its thread is
+//! deleted.
+
+use super::entry::{EntryKey, entries_at};
+use super::sql;
+use crate::base::limits::{INDEX_COST_MAX, INDEX_INTERVAL, SEARCH_ENTRIES_MAX};
+use crate::store::error::StoreError;
+use crate::store::search::{Grams, SearchIndex};
+use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::writer::job::JobRef;
+use crate::store::sqlite::writer::role::SqliteWriter;
+use parking_lot::Mutex;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use std::sync::Arc;
+
+/// A step of the index: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexJob {
+    pub(crate) step: IndexStep,
+    /// The entries' checkpoints that are not indexed after the step.
+    pub(crate) behind: Arc<Mutex<u64>>,
+}
+
+/// The work of a step of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexStep {
+    /// Makes the index, if there is none.
+    Enable { unsealed: bool },
+    /// Adds the next entries, as many as one transaction may.
+    Advance,
+    /// Removes the index.
+    Disable,
+}
+
+/// The state of the index of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IndexState {
+    /// The number of the first entry that it does not hold.
+    pub(super) next: i64,
+    unsealed: bool,
+}
+
+/// Returns the number of the first entry of a checkpoint.
+pub(super) fn first_entry(seq: i64) -> i64 {
+    seq.saturating_mul(SEARCH_ENTRIES_MAX)
+}
+
+/// Returns the checkpoint of an entry, and its place there.
+pub(super) fn place_of(entry: i64) -> (i64, usize) {
+    (entry.div_euclid(SEARCH_ENTRIES_MAX), entry.rem_euclid(SEARCH_ENTRIES_MAX) as usize)
+}
+
+impl IndexState {
+    /// Reads the state; `None` if the file has no index.
+    pub(super) fn read(conn: &Connection) -> Res<Option<Self>> {
+        if !conn.prepare_cached(sql::IS_ON)?.query_row([], |row| row.get(0))? {
+            return Ok(None);
+        }
+        let mut statement = conn.prepare_cached(sql::STATE)?;
+        let state = statement.query_row([], |row| Ok(Self { next: row.get(0)?, unsealed: row.get(1)? })).optional()?;
+        let state = state.filter(|state| state.next >= 0);
+        state.map(Some).ok_or_else(|| corrupt("search_state", "it does not have one row with a number of an entry"))
+    }
+}
+
+/// Returns the state of the index of a file, as its users see it.
+pub(crate) fn status(conn: &Connection) -> Res<Option<SearchIndex>> {
+    let Some(state) = IndexState::read(conn)? else { return Ok(None) };
+    Ok(Some(SearchIndex { behind: behind(conn, state.next)? }))
+}
+
+/// Returns the number of checkpoints of the log from an entry on, if none of them was deleted.
+fn behind(conn: &Connection, next: i64) -> Res<u64> {
+    let last: Option<i64> = conn.prepare_cached(crate::store::sqlite::sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+    let (seq, _) = place_of(next);
+    Ok(last.map_or(0, |last| u64::try_from(last - seq + 1).unwrap_or(0)))
+}
+
+/// Indexes until nothing is left, with a pause after each step, so that other writers get the lock.
+pub(crate) fn advance(writer: &SqliteWriter) -> Result<(), StoreError> {
+    while advance_step(writer)? > 0 {
+        std::thread::sleep(INDEX_INTERVAL);
+    }
+    Ok(())
+}
+
+/// Indexes as much as one transaction may. Returns how many checkpoints are not indexed then.
+pub(super) fn advance_step(writer: &SqliteWriter) -> Result<u64, StoreError> {
+    let job = IndexJob { step: IndexStep::Advance, behind: Arc::default() };
+    writer.commit(JobRef::Index(&job))?;
+    let behind = *job.behind.lock();
+    Ok(behind)
+}
+
+/// Does a step in the transaction that is open.
+pub(crate) fn step(conn: &Connection, caches: &Caches, job: &IndexJob) -> Res<()> {
+    let state = IndexState::read(conn)?;
+    match (job.step, state) {
+        (IndexStep::Enable { unsealed }, None) => enable(conn, caches, unsealed)?,
+        (IndexStep::Disable, Some(_)) => conn.execute_batch(sql::DROP)?,
+        (IndexStep::Advance, Some(state)) => *job.behind.lock() = add_entries(conn, caches, state)?,
+        (IndexStep::Enable { .. }, Some(_)) | (IndexStep::Disable | IndexStep::Advance, None) => {}
+    }
+    Ok(())
+}
+
+fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
+    if caches.keys.seal_content() && !unsealed {
+        return Err(sealed());
+    }
+    if !conn.prepare_cached(sql::HAS_FTS5)?.query_row([], |row| row.get(0))? {
+        return Err(invalid("search index", "the SQLite that is linked was built without FTS5"));
+    }
+    conn.execute_batch(sql::SCHEMA).map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::Unknown) => invalid("search index", format!("its tables cannot be made: {error}")),
+        _ => Fault::Sql(error),
+    })?;
+    conn.execute_batch(sql::ERASE_DELETED)?;
+    conn.prepare_cached(sql::STATE_INSERT)?.execute([unsealed])?;
+    Ok(())
+}
+
+fn sealed() -> Fault {
+    let reason = "the store is encrypted, and the index would hold parts of its texts in plain form; \
+                  `SearchOptions::unsealed` allows it";
+    invalid("search index", reason)
+}
+
+/// Adds the next entries. Returns how many checkpoints are not indexed then.
+fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<u64> {
+    // The key may have been given after the index was made.
+    if caches.keys.seal_content() && !state.unsealed {
+        return Err(sealed());
+    }
+    let (view, mut left, mut next) = (caches.view(conn), INDEX_COST_MAX, state.next);
+    let (from, mut part) = place_of(next);
+    let mut insert = conn.prepare_cached(sql::ENTRY_INSERT)?;
+    let mut checkpoints = conn.prepare_cached(sql::CHECKPOINTS_FROM)?;
+    let mut rows = checkpoints.query([from])?;
+    while let Some(row) = rows.next()? {
+        let (seq, branch, ordinal): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        // An index that goes back would never come to the end of the log.
+        if seq < place_of(next).0 || seq.checked_mul(SEARCH_ENTRIES_MAX).is_none() {
+            return Err(corrupt(format!("checkpoint {seq}"), "its number is too large, or out of order"));
+        }
+        if seq != from {
+            part = 0;
+        }
+        // The entries of a deleted thread are not found, and would have to be deleted.
+        let Some(thread) = row.get::<_, Option<i64>>(3)? else {
+            next = first_entry(seq + 1);
+            continue;
+        };
+        for (at, (key, channel)) in entries_at(view, branch, ordinal)?.into_iter().enumerate().skip(part) {
+            if left == 0 {
+                return advanced(conn, next);
+            }
+            let grams = grams_of(view, key, &channel, thread)?;
+            if let Some(grams) = &grams {
+                insert.execute(params![first_entry(seq) + at as i64, grams.tokens("", "", " ")])?;
+            }
+            next = first_entry(seq) + at as i64 + 1;
+            left = left.saturating_sub(1 + grams.map_or(0, |grams| grams.len()));
+        }
+        next = first_entry(seq + 1);
+        left = left.saturating_sub(1);
+        if left == 0 {
+            break;
+        }
+    }
+    advanced(conn, next)
+}
+
+fn advanced(conn: &Connection, next: i64) -> Res<u64> {
+    conn.prepare_cached(sql::STATE_UPDATE)?.execute([next])?;
+    behind(conn, next)
+}
+
+/// Returns the grams of an entry; `None` if it has no text.
+pub(super) fn grams_of(view: ReadView<'_>, key: EntryKey, channel: &str, thread: i64) -> Res<Option<Grams>> {
+    key.read(view, channel, |_, entry| {
+        let mut grams = Grams::of_text(&entry.text);
+        grams.add_thread(thread);
+        grams.add_role(entry.index.kind.unwrap_or_default());
+        Ok(grams)
+    })
+}
+
+/// Empties the index, if it holds entries; it follows the log anew. A pruning calls this in its transaction: it deletes
+/// rows that entries name, and the places of the entries of a checkpoint count those rows.
+pub(crate) fn empty(conn: &Connection) -> Res<()> {
+    if IndexState::read(conn)?.is_some_and(|state| state.next > 0) {
+        // FTS5's `delete-all` resets the format that its `secure-delete` has noted, and a file with both is reported as
+        // corrupt.
+        conn.execute_batch(sql::EMPTY)?;
+        let table = sql::SCHEMA.find("CREATE VIRTUAL TABLE").map_or("", |at| &sql::SCHEMA[at..]);
+        conn.execute_batch(table)?;
+        conn.execute_batch(sql::ERASE_DELETED)?;
+    }
+    Ok(())
+}
+
+/// Notes that the entries of a thread, which is being deleted, are to be deleted.
+pub(crate) fn hide(conn: &Connection, thread: i64) -> Res<()> {
+    if let Some(state) = IndexState::read(conn)? {
+        conn.prepare_cached(sql::ERASE_INSERT)?.execute([thread, state.next])?;
+    }
+    Ok(())
+}
+
+/// Deletes entries of a deleted thread, whose rows are all stored yet, at a cost of at most `left`. Returns whether
+/// none is left.
+pub(crate) fn erase(conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> Res<bool> {
+    if IndexState::read(conn)?.is_none() {
+        return Ok(true);
+    }
+    let mut statement = conn.prepare_cached(sql::ERASE_NEXT)?;
+    let cursor = statement.query_row([thread], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+    let Some(cursor) = cursor.optional()? else { return Ok(true) };
+    let (end, mut namespace, mut checkpoint, mut part): (i64, i64, Vec<u8>, i64) = cursor;
+    let view = caches.view(conn);
+    let mut of_namespace = conn.prepare_cached(sql::ERASE_CHECKPOINT)?;
+    let mut delete = conn.prepare_cached(sql::ENTRY_DELETE)?;
+    while *left > 0 {
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let found: Option<(Vec<u8>, i64, i64, i64)> =
+            of_namespace.query_row(params![namespace, checkpoint], read).optional()?;
+        let Some((id, seq, branch, ordinal)) = found else {
+            let mut after = conn.prepare_cached(sql::ERASE_NAMESPACE)?;
+            let Some(after) = after.query_row([thread, namespace], |row| row.get::<_, Option<i64>>(0))? else {
+                conn.prepare_cached(sql::ERASE_DELETE)?.execute([thread])?;
+                return Ok(true);
+            };
+            (namespace, checkpoint, part) = (after, Vec::new(), 0);
+            continue;
+        };
+        if id != checkpoint {
+            (checkpoint, part) = (id, 0);
+        }
+        *left = left.saturating_sub(1);
+        let mut all = true;
+        for (at, (key, channel)) in entries_at(view, branch, ordinal)?.into_iter().enumerate().skip(part as usize) {
+            let entry = first_entry(seq) + at as i64;
+            if entry >= end {
+                break;
+            }
+            if *left == 0 {
+                all = false;
+                break;
+            }
+            // The grams of a damaged text are not known. It does not stop the erasure.
+            if let Some(grams) = grams_of(view, key, &channel, thread).ok().flatten() {
+                delete.execute(params![entry, grams.tokens("", "", " ")])?;
+                *left = left.saturating_sub(grams.len());
+            }
+            part = at as i64 + 1;
+        }
+        if all {
+            // Every longer id is greater, and no stored id is longer.
+            checkpoint.push(0);
+            part = 0;
+        }
+    }
+    conn.prepare_cached(sql::ERASE_UPDATE)?.execute(params![thread, namespace, checkpoint, part])?;
+    Ok(false)
+}

@@ -1,0 +1,93 @@
+//! A search without an index: the puts and the values of one branch after another are compared.
+
+use super::{EntryKey, sql};
+use crate::store::search::{NewestHits, Search};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::lineage::{self, VALUE};
+use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::payload::{Payloads, Room};
+use rusqlite::params;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Adds the hits of all branches, or of those of the thread that is searched.
+pub(super) fn scan(view: ReadView<'_>, search: &Search, newest: &mut NewestHits) -> Res<()> {
+    let thread = search.thread.as_ref().map(|thread| thread.as_str());
+    let mut statement =
+        view.conn.prepare_cached(if thread.is_some() { sql::BRANCHES_OF_THREAD } else { sql::BRANCHES })?;
+    let mut rows = statement.query(rusqlite::params_from_iter(thread))?;
+    while let Some(row) = rows.next()? {
+        branch(view, row.get(0)?, row.get(1)?, search, newest)?;
+    }
+    Ok(())
+}
+
+/// Adds the hits of a branch. Its newest entries come first, so those that are older than the page are not built.
+fn branch(view: ReadView<'_>, branch: i64, namespace: i64, search: &Search, newest: &mut NewestHits) -> Res<()> {
+    let mut checkpoints = view.conn.prepare_cached(sql::CHECKPOINTS_OF_BRANCH)?;
+    let seqs = checkpoints.query_map(params![namespace, branch], |row| Ok((row.get(1)?, row.get(0)?)))?;
+    let seqs: BTreeMap<i64, i64> = seqs.collect::<rusqlite::Result<_>>()?;
+    let mut found = matching_puts(view, branch, search)?;
+    if let (Some((first, _)), Some((last, _))) = (seqs.first_key_value(), seqs.last_key_value()) {
+        add_values(view, branch, (*first, *last), search, &mut found)?;
+    }
+    found.sort_unstable_by(|(a, in_a), (b, in_b)| {
+        Reverse((a.ordinal, in_a, a.position)).cmp(&Reverse((b.ordinal, in_b, b.position)))
+    });
+    for (key, channel) in found {
+        let seq = seqs.get(&key.ordinal);
+        let seq =
+            *seq.ok_or_else(|| corrupt(format!("branch {branch}"), format!("ordinal {} is missing", key.ordinal)))?;
+        let place = key.place(seq, &channel)?;
+        if !newest.wants(&place) {
+            break;
+        }
+        key.add_hit(view, search, seq, &channel, newest)?;
+    }
+    Ok(())
+}
+
+/// Returns the puts of a branch that match, each with its channel.
+fn matching_puts(view: ReadView<'_>, branch: i64, search: &Search) -> Res<Vec<(EntryKey, Arc<str>)>> {
+    let mut found = Vec::new();
+    let mut puts = view.conn.prepare_cached(sql::PUTS_OF_BRANCH)?;
+    let mut rows = puts.query([branch])?;
+    let mut room = Room::of(view.keys);
+    while let Some(row) = rows.next()? {
+        let key = EntryKey::of_put(row)?;
+        let channel = view.names.text(view.conn, Kind::List, key.channel)?;
+        if search.reads(&channel)
+            && key.put(view, row, &channel, &mut room, |_, entry| Ok(search.matches(&entry)))?.unwrap_or(false)
+        {
+            found.push((key, channel));
+        }
+    }
+    Ok(found)
+}
+
+/// Adds the values of channels that match: those of a branch, from its first ordinal to its last one.
+fn add_values(
+    view: ReadView<'_>,
+    branch: i64,
+    ordinals: (i64, i64),
+    search: &Search,
+    found: &mut Vec<(EntryKey, Arc<str>)>,
+) -> Res<()> {
+    let mut payloads = Payloads::new(view)?;
+    lineage::walk(view, branch, ordinals, &mut |rows| {
+        for row in rows.into_iter().filter(|row| row.kind == VALUE) {
+            let channel = view.names.text(view.conn, Kind::Channel, row.key)?;
+            if !search.reads(&channel) {
+                continue;
+            }
+            let key = EntryKey { branch, channel: row.key, position: None, ordinal: row.ordinal };
+            if key.value(&row, &mut payloads, |_, entry| Ok(search.matches(&entry)))?.unwrap_or(false) {
+                found.push((key, channel));
+            }
+        }
+        Ok(true)
+    })?;
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! A check of the table of threads: its rows are derived anew.
+
+use super::counts::usage_of_thread;
+use super::row::{StateRow, undamaged};
+use super::{MARK, derived, sql};
+use crate::store::counts::ThreadCounts;
+use crate::store::sqlite::check::Checker;
+use crate::store::sqlite::commit::batch;
+use crate::store::sqlite::fault::Res;
+use std::collections::HashMap;
+
+impl Checker<'_> {
+    /// Compares the rows of the threads that the table follows with the log, and the facets with the rows.
+    pub(crate) fn threads(&mut self) -> Res<()> {
+        let view = self.view;
+        let mut stored: HashMap<i64, StateRow> = HashMap::new();
+        let mut statement = view.conn.prepare_cached(sql::STATES)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let row = StateRow::decode(view.conn, view.keys, row);
+            if let Some(row) = self.note(row)? {
+                stored.insert(row.thread, row);
+            }
+        }
+        let mark = stored.remove(&MARK).map_or(0, |row| row.newest);
+        let mut facets: HashMap<(i64, i64), i64> = HashMap::new();
+        for row in stored.values() {
+            if row.newest > mark {
+                self.problem(format!("thread_state {}", row.thread), "it is newer than the mark");
+            }
+            facets.extend(row.facets.iter().map(|facet| ((*facet, row.newest), row.thread)));
+        }
+        let mut roots = view.conn.prepare_cached(sql::ROOTS)?;
+        let mut rows = roots.query([])?;
+        while let Some(row) = rows.next()? {
+            let (thread, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let found = stored.remove(&thread);
+            let Some((newest, _)) = batch::newest(view.conn, namespace)? else { continue };
+            let usage = self.usage(thread, mark, found.as_ref())?;
+            if newest > mark {
+                self.lagging(thread, found.as_ref(), usage);
+                continue;
+            }
+            // Other invariants report the damage of a thread.
+            let expected = undamaged(derived(view, thread, newest, usage))?;
+            let Some(expected) = expected.filter(|row| row.status.is_some()) else { continue };
+            if found.as_ref() != Some(&expected) {
+                let reason = "it does not follow from the log; make the table of threads anew";
+                self.problem(format!("thread_state {thread}"), reason);
+            }
+        }
+        for thread in stored.keys() {
+            self.problem(format!("thread_state {thread}"), "it belongs to no thread");
+        }
+        let (mut statement, mut strays) = (view.conn.prepare_cached(sql::FACETS)?, 0_u64);
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (key, thread) = ((row.get(0)?, row.get(1)?), row.get::<_, i64>(2)?);
+            strays += u64::from(facets.remove(&key) != Some(thread));
+        }
+        if strays > 0 || !facets.is_empty() {
+            let reason = format!("{strays} rows are of no thread, and {} are missing", facets.len());
+            self.problem("thread_facet", reason);
+        }
+        Ok(())
+    }
+
+    /// Derives the tokens and the costs of a thread up to the mark. A row without counts is that of a thread of which
+    /// checkpoints are being pruned, or have damaged rows.
+    fn usage(&self, thread: i64, mark: i64, found: Option<&StateRow>) -> Res<Option<ThreadCounts>> {
+        let mut has_pruned = self.view.conn.prepare_cached(sql::HAS_PRUNED)?;
+        if found.is_some_and(|row| row.counts.is_none()) && has_pruned.query_row([thread], |row| row.get(0))? {
+            return Ok(None);
+        }
+        undamaged(usage_of_thread(self.view, thread, mark))
+    }
+
+    /// Compares the row of a thread with checkpoints after the mark: it counts those before.
+    fn lagging(&mut self, thread: i64, found: Option<&StateRow>, usage: Option<ThreadCounts>) {
+        let found = found.and_then(|row| row.counts).map(|counts| ThreadCounts { messages: 0, ..counts });
+        if usage.is_some() && found != usage && (found.is_some() || usage != Some(ThreadCounts::default())) {
+            let reason = "its counts do not follow from the log; make the table of threads anew";
+            self.problem(format!("thread_state {thread}"), reason);
+        }
+    }
+}

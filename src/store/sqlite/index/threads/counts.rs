@@ -1,0 +1,181 @@
+//! The counts of a thread: its messages, and the tokens and the costs of its model calls.
+//!
+//! The row of a thread in the table holds the tokens and the costs of its checkpoints up to the mark. A listing adds
+//! those of the checkpoints after it. The number of messages follows from the ends of the lists at the head. *Absent:*
+//! the steps in which the table follows the log.
+//!
+//! Invariant: a value counts only if its checks match. Damage leaves a thread without counts, and ends no listing.
+
+use super::row::{StateRow, undamaged};
+use super::{mark, sql};
+use crate::store::counts::ThreadCounts;
+use crate::store::sqlite::commit::changes::PUT;
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::items::ChannelRows;
+use crate::store::sqlite::read::lineage::{self, LIST};
+use crate::store::sqlite::read::list_end::ListEnd;
+use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::read::record::{ReadView, checkpoint_row, column};
+use crate::store::sqlite::remove::prune;
+use crate::store::sqlite::rows::pack::ValueColumn;
+use crate::store::sqlite::rows::payload::Payloads;
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::verify::neighbors;
+use crate::store::threads::ThreadInfo;
+use rusqlite::params;
+use std::collections::HashMap;
+
+/// Returns the tokens and the costs that a checkpoint adds to its thread: those in its metadata, or, in the root
+/// namespace, the tokens of the messages that it put at positions without older ones. A pruned one counts those
+/// in its metadata alone.
+pub(super) fn usage_of_checkpoint(view: ReadView<'_>, seq: i64) -> Res<ThreadCounts> {
+    let read = |seq: i64, row: &rusqlite::Row<'_>| {
+        let place = || format!("checkpoint {seq}");
+        let (id, metadata) = (row.get(column::ID)?, row.get_ref(column::METADATA)?);
+        let stated = ThreadCounts::stated(sealed::metadata(view.conn, view.keys, &id, metadata, &place)?.as_deref());
+        let is_root = row.get_ref(column::PATH)?.as_str().is_ok_and(str::is_empty);
+        let counts_messages = is_root && !is_pruned_column(row.get(column::SOURCE)?);
+        Ok((stated, counts_messages, row.get(column::BRANCH)?, row.get(column::ORDINAL)?))
+    };
+    match checkpoint_row(view.conn, log_sql::RECORD_BY_SEQ, [seq], read)? {
+        Some((Some(stated), ..)) => Ok(stated),
+        Some((None, true, branch, ordinal)) => usage_of_messages(view, branch, ordinal),
+        _ => Ok(ThreadCounts::default()),
+    }
+}
+
+/// Returns the tokens of the messages that a checkpoint put.
+fn usage_of_messages(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<ThreadCounts> {
+    let mut sum = ThreadCounts::default();
+    let mut lists = Vec::new();
+    lineage::walk(view, branch, (ordinal, ordinal), &mut |rows| {
+        lists.extend(rows.into_iter().filter(|row| row.kind == LIST));
+        Ok(true)
+    })?;
+    let mut payloads = Payloads::new(view)?;
+    for row in lists {
+        let (first, end) = prune::positions(&ListEnd::of(&row)?);
+        let channel = view.names.text(view.conn, Kind::Channel, row.key)?;
+        let Some(list) = view.names.find(view.conn, Kind::List, &channel)? else { continue };
+        if first >= end {
+            continue;
+        }
+        let column = |position: u64| i64::try_from(position).unwrap_or(i64::MAX);
+        let mut written = view.conn.prepare_cached(prune::ITEMS_WRITTEN)?;
+        let mut rows = written.query(params![branch, list, column(first), column(end - 1), ordinal])?;
+        while let Some(row) = rows.next()? {
+            let (position, op): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let place = || format!("item (branch {branch}, channel {list}, position {position}, ordinal {ordinal})");
+            let value = ValueColumn::from_column(row.get_ref(2)?).ok_or_else(|| corrupt(place(), "its value"));
+            if op == PUT
+                && let Some(tokens) = tokens(&mut payloads, value?, &place)?
+                && !has_older(view, &mut payloads, (branch, list, position), ordinal)?
+            {
+                sum.add_usage(tokens);
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns the tokens of an item; `None` without any. An inline value has none.
+fn tokens(payloads: &mut Payloads<'_>, value: ValueColumn, place: &dyn Fn() -> String) -> Res<Option<ThreadCounts>> {
+    if !matches!(value, ValueColumn::Payload(_)) {
+        return Ok(None);
+    }
+    let of_index = |payload: crate::base::PayloadRef<'_>| {
+        Ok(payload.index.and_then(|index| ThreadCounts::of_tokens(index.input_tokens, index.output_tokens)))
+    };
+    Ok(payloads.with(value, place, of_index)?.flatten())
+}
+
+fn has_older(
+    view: ReadView<'_>,
+    payloads: &mut Payloads<'_>,
+    (branch, list, position): (i64, i64, i64),
+    ordinal: i64,
+) -> Res<bool> {
+    let mut older = view.conn.prepare_cached(sql::OLDER_PUTS)?;
+    let mut rows = older.query(params![branch, list, position, ordinal])?;
+    while let Some(row) = rows.next()? {
+        let place = || format!("item (branch {branch}, channel {list}, position {position})");
+        let value = ValueColumn::from_column(row.get_ref(0)?).ok_or_else(|| corrupt(place(), "its value"))?;
+        if tokens(payloads, value, &place)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns whether an item with tokens was put at a position before, on the same branch.
+pub(crate) fn has_older_tokens(view: ReadView<'_>, place: (i64, i64, i64), ordinal: i64) -> Res<bool> {
+    has_older(view, &mut Payloads::new(view)?, place, ordinal)
+}
+
+/// Returns the tokens and the costs of the checkpoints of a thread up to one of the log.
+pub(super) fn usage_of_thread(view: ReadView<'_>, thread: i64, last: i64) -> Res<ThreadCounts> {
+    let mut sum = ThreadCounts::default();
+    let mut statement = view.conn.prepare_cached(sql::CHECKPOINTS_OF_THREAD)?;
+    let mut rows = statement.query([thread, last])?;
+    while let Some(row) = rows.next()? {
+        sum.add_usage(usage_of_checkpoint(view, row.get(0)?)?);
+    }
+    Ok(sum)
+}
+
+/// Returns the number of messages at the head of a thread.
+pub(super) fn messages(view: ReadView<'_>, info: &ThreadInfo) -> Res<u64> {
+    let (branch, ordinal) = info.place();
+    let mut sum = 0_u64;
+    for row in lineage::newest(view, branch as i64, ordinal as i64)?.into_values().filter(|row| row.kind == LIST) {
+        let channel = view.names.text(view.conn, Kind::Channel, row.key)?;
+        let Some(list) = ChannelRows::of_row(view, &row, &channel)? else { continue };
+        let mut are_messages = false;
+        list.tail(1, &mut |row| {
+            are_messages = row.payload.index.is_some_and(|index| index.kind.is_some());
+            Ok(())
+        })?;
+        sum = sum.saturating_add(if are_messages { list.end.len } else { 0 });
+    }
+    Ok(sum)
+}
+
+/// Returns listed threads with their counts.
+pub(super) fn counted(view: ReadView<'_>, threads: Vec<ThreadInfo>) -> Res<Vec<ThreadInfo>> {
+    if threads.is_empty() {
+        return Ok(threads);
+    }
+    let Some(mark) = undamaged(mark(view))? else { return Ok(threads) };
+    let mut rest: HashMap<i64, Vec<i64>> = HashMap::new();
+    let mut statement = view.conn.prepare_cached(sql::REST)?;
+    let mut rows = statement.query([mark])?;
+    while let Some(row) = rows.next()? {
+        rest.entry(row.get(1)?).or_default().push(row.get(0)?);
+    }
+    let filled = threads.into_iter().map(|info| {
+        let counts = undamaged(of_listed(view, mark, &rest, &info))?;
+        Ok(info.with_counts(counts))
+    });
+    filled.collect()
+}
+
+fn of_listed(view: ReadView<'_>, mark: i64, rest: &HashMap<i64, Vec<i64>>, info: &ThreadInfo) -> Res<ThreadCounts> {
+    let missing = || corrupt(format!("thread {:?}", info.id().as_str()), "it is listed, but it does not exist");
+    let thread = neighbors::thread_number(view.conn, info.id())?.ok_or_else(missing)?;
+    let row = StateRow::read(view.conn, view.keys, thread)?;
+    let is_current = row.as_ref().is_some_and(|row| row.newest == info.seq() as i64);
+    let stored = row.and_then(|row| row.counts);
+    let mut counts = match stored {
+        Some(counts) => counts,
+        None => usage_of_thread(view, thread, mark)?,
+    };
+    if stored.is_none() || !is_current {
+        counts.messages = messages(view, info)?;
+    }
+    for seq in rest.get(&thread).into_iter().flatten() {
+        counts.add_usage(usage_of_checkpoint(view, *seq)?);
+    }
+    Ok(counts)
+}

@@ -1,0 +1,443 @@
+//! Listings of threads, and the table by which they are found.
+//!
+//! The table follows the log: its mark names the last checkpoint that it follows, and a commit that leaves too many
+//! after it follows the next ones in its own transaction. So a commit pays for the table once in many. A listing by
+//! activity begins with the threads that have newer checkpoints, which it finds by a scan of the rest of the log, and
+//! goes on in the table. The facts and the status in a listing are derived from the log; the table leads to the
+//! threads, and counts their messages, tokens and costs. *Absent:* the filters, which [`ThreadPage`] applies to the
+//! facts of each thread.
+//!
+//! Invariant: if the newest checkpoint of the root namespace of a thread is not above the mark, its row in the table
+//! follows from the log. Operations and writes without a checkpoint renew the row. The row of any thread counts the
+//! tokens and the costs of its checkpoints up to the mark.
+
+mod check;
+mod counts;
+mod queue;
+mod row;
+mod sql;
+mod unfollowed;
+
+pub(crate) use self::counts::has_older_tokens;
+use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
+pub(crate) use self::row::hide;
+pub(crate) use self::row::undamaged;
+use self::row::{StateRow, damaged_facet, facet_of};
+pub(crate) use self::unfollowed::Unfollowed;
+use crate::base::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
+use crate::base::{Namespace, ThreadId};
+use crate::store::batch::NewWrites;
+use crate::store::counts::ThreadCounts;
+use crate::store::error::StoreError;
+use crate::store::record::CheckpointRecord;
+use crate::store::sqlite::commit::batch::{self, Caches};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::writer::job::JobRef;
+use crate::store::sqlite::writer::role::SqliteWriter;
+use crate::store::status::PARTIAL;
+use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// The number of the row that holds the mark.
+const MARK: i64 = 0;
+
+/// A step of the table: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadsJob {
+    pub(crate) step: ThreadsStep,
+    /// The thread that a step is about.
+    pub(crate) thread: Option<ThreadId>,
+    /// The checkpoints that the table does not follow after the step.
+    pub(crate) behind: Arc<Mutex<u64>>,
+}
+
+/// The work of a step of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadsStep {
+    /// Empties the table, which then begins with the first checkpoint.
+    Clear,
+    /// Follows the next checkpoints.
+    Follow,
+    /// Counts the tokens and the costs of a thread anew.
+    Count,
+}
+
+/// Does a step in the transaction that is open.
+pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &ThreadsJob) -> Res<()> {
+    batch::refresh(conn, caches)?;
+    match job.step {
+        ThreadsStep::Clear => {
+            conn.execute_batch(sql::CLEAR)?;
+            set_mark(conn, caches, 0)?;
+        }
+        ThreadsStep::Follow => follow(conn, caches)?,
+        ThreadsStep::Count => count(conn, caches, job.thread.as_ref())?,
+    }
+    let mark = marked(conn, caches)?;
+    let behind: i64 = conn.prepare_cached(sql::BEHIND)?.query_row([mark], |row| row.get(0))?;
+    *job.behind.lock() = behind.unsigned_abs();
+    Ok(())
+}
+
+/// Makes the table anew.
+pub(crate) fn rebuild(writer: &SqliteWriter) -> Result<(), StoreError> {
+    let mut step = ThreadsStep::Clear;
+    loop {
+        let job = ThreadsJob { step, thread: None, behind: Arc::default() };
+        writer.commit(JobRef::Threads(&job))?;
+        if *job.behind.lock() == 0 {
+            return Ok(());
+        }
+        step = ThreadsStep::Follow;
+    }
+}
+
+/// Counts the tokens and the costs of a thread after a pruning.
+pub(crate) fn recount(writer: &SqliteWriter, thread: &ThreadId) -> Result<(), StoreError> {
+    let job = ThreadsJob { step: ThreadsStep::Count, thread: Some(thread.clone()), behind: Arc::default() };
+    writer.commit(JobRef::Threads(&job))
+}
+
+/// Counts the tokens and the costs of a thread whose row has no counts.
+pub(crate) fn count(conn: &Connection, caches: &mut Caches, thread: Option<&ThreadId>) -> Res<()> {
+    let mark = marked(conn, caches)?;
+    let view = caches.view(conn);
+    let Some(thread) = thread.map_or(Ok(None), |thread| neighbors::thread_number(conn, thread))? else { return Ok(()) };
+    let Some(Some(mut row)) = undamaged(StateRow::read(conn, view.keys, thread))? else { return Ok(()) };
+    if row.counts.is_none() {
+        row.counts = undamaged(usage_of_thread(view, thread, mark))?;
+        if let Some(counts) = &mut row.counts
+            && let Some(info) = undamaged(info(view, thread, row.newest))?
+        {
+            counts.messages = undamaged(counts::messages(view, &info))?.unwrap_or(0);
+        }
+        row.put(conn, view.keys)?;
+    }
+    Ok(())
+}
+
+/// Takes the counts of a thread out of its row, of which checkpoints are pruned: until they are counted anew, a listing
+/// counts them.
+pub(crate) fn uncount(conn: &Connection, caches: &Caches, thread: &ThreadId) -> Res<()> {
+    let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(()) };
+    match undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten() {
+        Some(row) if row.counts.is_some() => StateRow { counts: None, ..row }.put(conn, &caches.keys),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the table anew in the transaction that is open.
+pub(crate) fn fill(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    conn.execute_batch(sql::CLEAR)?;
+    set_mark(conn, caches, 0)?;
+    let mut behind = conn.prepare_cached(sql::BEHIND)?;
+    while behind.query_row([marked(conn, caches)?], |row| row.get::<_, i64>(0))? > 0 {
+        follow(conn, caches)?;
+    }
+    Ok(())
+}
+
+/// Returns the mark that a file holds.
+fn mark(view: ReadView<'_>) -> Res<i64> {
+    Ok(StateRow::read(view.conn, view.keys, MARK)?.map_or(0, |row| row.newest))
+}
+
+/// Returns the mark, as the open transaction sees it.
+fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
+    match caches.followed {
+        Some(mark) => Ok(mark),
+        // A mark that is damaged counts as the beginning of the log: all threads are followed anew.
+        None => {
+            let mark = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
+            caches.followed = Some(mark);
+            Ok(mark)
+        }
+    }
+}
+
+fn set_mark(conn: &Connection, caches: &mut Caches, mark: i64) -> Res<()> {
+    let row = StateRow { thread: MARK, newest: mark, status: None, facets: Vec::new(), counts: None };
+    row.put(conn, &caches.keys)?;
+    caches.followed = Some(mark);
+    Ok(())
+}
+
+/// Follows the log after a batch of which the last checkpoint is `last`, if too many checkpoints are not followed.
+pub(crate) fn after_checkpoints(conn: &Connection, caches: &mut Caches, last: i64) -> Res<()> {
+    if last.saturating_sub(marked(conn, caches)?) < THREADS_TAIL_MAX {
+        return Ok(());
+    }
+    // Damage of the table must not refuse this batch, and is met once in as many checkpoints. A check reports it.
+    let followed = follow(conn, caches);
+    if undamaged(followed)?.is_none() {
+        caches.followed = Some(last);
+    }
+    Ok(())
+}
+
+/// Renews the row of a thread that changed without a checkpoint of its root namespace, whose newest is `newest`.
+pub(crate) fn after_change(conn: &Connection, caches: &mut Caches, namespace: i64, newest: i64) -> Res<()> {
+    let mark = marked(conn, caches)?;
+    if newest > mark {
+        return Ok(());
+    }
+    debug_assert!(newest > 0, "a thread has a checkpoint");
+    let thread =
+        conn.prepare_cached(crate::store::sqlite::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
+    undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ())
+}
+
+/// Renews the row of a thread after writes of its tasks, whose root namespace and newest checkpoint are given. Its
+/// status is derived again only if these writes may change it: a superstep of many tasks is many batches.
+pub(crate) fn after_writes(
+    conn: &Connection,
+    caches: &mut Caches,
+    (namespace, newest): (i64, i64),
+    writes: &[NewWrites],
+) -> Res<()> {
+    let mark = marked(conn, caches)?;
+    if newest > mark {
+        return Ok(());
+    }
+    let thread =
+        conn.prepare_cached(crate::store::sqlite::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
+    let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
+    let has_partial = row.as_ref().is_some_and(|row| row.is_partial(&caches.keys));
+    match row.and_then(|row| row.status).map(usize::try_from) {
+        Some(Ok(status)) if ThreadStatus::remains(status, writes) && !changes_partial(writes, has_partial) => Ok(()),
+        _ => undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ()),
+    }
+}
+
+/// Returns whether writes set or clear a partial message, or may end the task of the one that there is.
+fn changes_partial(writes: &[NewWrites], has_partial: bool) -> bool {
+    let mut all = writes.iter().flat_map(|task| &task.writes);
+    all.any(|write| write.index == PARTIAL.1 || has_partial && write.index >= 0)
+}
+
+/// The checkpoints of a thread that the table follows in one step.
+#[derive(Default)]
+struct FollowedThread {
+    seqs: Vec<i64>,
+    /// The root namespace and its last checkpoint among them.
+    root: Option<(i64, i64)>,
+}
+
+/// Follows the next checkpoints, as many as one transaction may.
+fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    let stored = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
+    let mut mark = stored;
+    let mut threads: BTreeMap<i64, FollowedThread> = BTreeMap::new();
+    let mut statement = conn.prepare_cached(sql::NEXT)?;
+    let mut rows = statement.query([stored, THREADS_FOLLOWED_MAX])?;
+    while let Some(row) = rows.next()? {
+        let seq: i64 = row.get(0)?;
+        // A table that goes back would never come to the end of the log.
+        if seq <= mark {
+            return Err(corrupt(format!("checkpoint {seq}"), "the log gives it out of order"));
+        }
+        mark = seq;
+        let Some(thread) = row.get::<_, Option<i64>>(1)? else { continue };
+        let followed = threads.entry(thread).or_default();
+        followed.seqs.push(mark);
+        followed.root = row.get::<_, Option<i64>>(2)?.map(|namespace| (namespace, mark)).or(followed.root);
+    }
+    drop(rows);
+    for (thread, followed) in threads {
+        follow_thread(caches, conn, mark, thread, &followed)?;
+    }
+    caches.unfollowed.followed(mark);
+    set_mark(conn, caches, mark)
+}
+
+/// Adds the tokens and the costs of the next checkpoints to the row of their thread, and renews it if the newest one is
+/// among them.
+fn follow_thread(caches: &Caches, conn: &Connection, mark: i64, thread: i64, followed: &FollowedThread) -> Res<()> {
+    let view = caches.view(conn);
+    let usage_of = |seq: i64| match caches.unfollowed.usage(seq) {
+        Some(usage) => {
+            debug_assert!(usage_of_checkpoint(view, seq).map_or(true, |read| read == usage), "checkpoint {seq}");
+            Ok(usage)
+        }
+        None => usage_of_checkpoint(view, seq),
+    };
+    let row = undamaged(StateRow::read(view.conn, view.keys, thread))?.flatten();
+    let usage = match &row {
+        Some(row) => match row.counts {
+            Some(mut counts) => {
+                let mut add = || {
+                    followed.seqs.iter().try_for_each(|seq| {
+                        counts.add_usage(usage_of(*seq)?);
+                        Ok(())
+                    })
+                };
+                undamaged(add())?.map(|()| counts)
+            }
+            None => None,
+        },
+        None => undamaged(usage_of_thread(view, thread, mark))?,
+    };
+    let newest = match followed.root {
+        Some((namespace, _)) => batch::newest(view.conn, namespace)?.map(|(newest, _)| newest),
+        None => None,
+    };
+    match (followed.root, row) {
+        (Some((_, seq)), _) if newest == Some(seq) => derived(view, thread, seq, usage)?.put(view.conn, view.keys),
+        // A thread with newer checkpoints is followed with these. Its row counts those up to the mark.
+        (_, Some(row)) => StateRow { counts: usage, ..row }.put(view.conn, view.keys),
+        (Some((_, seq)), None) => {
+            let row = StateRow { thread, newest: seq, status: None, facets: Vec::new(), counts: usage };
+            row.put(view.conn, view.keys)
+        }
+        // A thread is listed from the first checkpoint of its root namespace on.
+        (None, None) => Ok(()),
+    }
+}
+
+/// Derives the row of a thread from the log, and writes it. It goes on with the tokens and the costs that it has.
+fn renew(view: ReadView<'_>, mark: i64, thread: i64, newest: i64) -> Res<()> {
+    let usage = match undamaged(StateRow::read(view.conn, view.keys, thread))?.flatten() {
+        Some(row) => row.counts,
+        None => undamaged(usage_of_thread(view, thread, mark))?,
+    };
+    derived(view, thread, newest, usage)?.put(view.conn, view.keys)
+}
+
+/// Derives the row of a thread from the log, but for its tokens and costs.
+fn derived(view: ReadView<'_>, thread: i64, newest: i64, usage: Option<ThreadCounts>) -> Res<StateRow> {
+    let info = undamaged(info(view, thread, newest))?;
+    let messages = match info.as_ref().zip(usage) {
+        Some((info, _)) => undamaged(counts::messages(view, info))?,
+        None => None,
+    };
+    let counts = usage.zip(messages).map(|(usage, messages)| ThreadCounts { messages, ..usage });
+    let info = info.map(|info| info.with_counts(counts));
+    Ok(StateRow::of(view.keys, thread, newest, info.as_ref()))
+}
+
+/// Reads a thread whose newest checkpoint is known.
+fn info(view: ReadView<'_>, thread: i64, newest: i64) -> Res<ThreadInfo> {
+    let wrong = |reason: &str| corrupt(format!("thread {thread}"), reason);
+    let id: Option<String> =
+        view.conn.prepare_cached(sql::PUBLIC_ID)?.query_row([thread], |row| row.get(0)).optional()?;
+    let id = id.ok_or_else(|| wrong("the table of threads has it, but it does not exist"))?;
+    let id = ThreadId::new(id).map_err(|_| wrong("its id does not match the format"))?;
+    let head = view.head(&id, &Namespace::root())?.ok_or_else(|| wrong("it has no head"))?;
+    let missing = || wrong("its newest checkpoint is missing");
+    let updated_at = match head.seq as i64 == newest {
+        true => head.created_at,
+        false => view.by_seq(newest)?.ok_or_else(missing)?.created_at,
+    };
+    with_head(view, head, newest, updated_at)
+}
+
+fn with_head(
+    view: ReadView<'_>,
+    head: CheckpointRecord,
+    newest: i64,
+    updated_at: crate::base::Timestamp,
+) -> Res<ThreadInfo> {
+    let fields = view.fields(&head.point.thread)?;
+    // A head without tasks may have a partial message.
+    let writes = view.writes(&head.point)?;
+    let seq = u64::try_from(newest).map_err(|_| corrupt(format!("checkpoint {newest}"), "its number is negative"))?;
+    Ok(ThreadInfo::new(head, seq, updated_at, fields, &writes)?)
+}
+
+/// Returns a thread; `None` if it has no checkpoint in its root namespace.
+pub(crate) fn of_id(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
+    let Some(info) = uncounted(view, id)? else { return Ok(None) };
+    Ok(counted(view, vec![info])?.pop())
+}
+
+fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
+    let root = Namespace::root();
+    let Some(head) = view.head(id, &root)? else { return Ok(None) };
+    let Some(namespace) = view.namespace(id, &root)? else { return Ok(None) };
+    let Some((newest, _)) = batch::newest(view.conn, namespace)? else { return Ok(None) };
+    let missing = || corrupt(format!("checkpoint {newest}"), "it is missing");
+    let updated_at = match head.seq as i64 == newest {
+        true => head.created_at,
+        false => view.by_seq(newest)?.ok_or_else(missing)?.created_at,
+    };
+    with_head(view, head, newest, updated_at).map(Some)
+}
+
+/// Returns the page of a listing.
+pub(crate) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInfo>> {
+    let mut page = ThreadPage::new(query);
+    if !page.is_full() {
+        match query.order {
+            ThreadOrder::Activity => by_activity(view, query, &mut page)?,
+            ThreadOrder::Id => by_id(view, query, &mut page)?,
+            ThreadOrder::Queue => queue::list(view, query, &mut page)?,
+        }
+    }
+    counted(view, page.into_threads())
+}
+
+fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
+    let before = query.after.as_ref().map_or(i64::MAX, |(_, seq)| i64::try_from(*seq).unwrap_or(i64::MAX));
+    let mark = mark(view)?;
+    let mut tail = HashSet::new();
+    let mut statement = view.conn.prepare_cached(sql::TAIL)?;
+    let mut rows = statement.query([mark])?;
+    let mut goes_on = true;
+    while let Some(row) = rows.next()? {
+        let (seq, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
+        if tail.insert(thread) && goes_on && seq < before {
+            goes_on = page.offer(info(view, thread, seq)?);
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+    drop(rows);
+    let mut statement = view.conn.prepare_cached(sql::FACET)?;
+    for facet in [damaged_facet(view.keys), facet_of(view.keys, query)] {
+        let mut rows = statement.query(params![facet, before])?;
+        while let Some(row) = rows.next()? {
+            let (newest, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
+            if tail.contains(&thread) {
+                continue;
+            }
+            verify_facet(view, facet, thread, newest)?;
+            // The error of damaged rows ends the listing.
+            let info = info(view, thread, newest)?;
+            if facet != damaged_facet(view.keys) && !page.offer(info) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Verifies that an entry by which a listing finds a thread is one of its row.
+fn verify_facet(view: ReadView<'_>, facet: i64, thread: i64, newest: i64) -> Res<()> {
+    let stored = StateRow::read(view.conn, view.keys, thread)?;
+    if stored.is_none_or(|row| row.newest != newest || !row.facets.contains(&facet)) {
+        return Err(corrupt(format!("thread_facet of thread {thread}"), "it is not one of its row"));
+    }
+    Ok(())
+}
+
+fn by_id(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
+    let mut after = query.after.as_ref().map(|(id, _)| id.clone());
+    loop {
+        let threads = view.threads(after.as_ref(), THREADS_TAIL_MAX as usize)?;
+        let Some(last) = threads.last() else { return Ok(()) };
+        after = Some(last.id.clone());
+        for thread in threads {
+            if let Some(info) = uncounted(view, &thread.id)?
+                && !page.offer(info)
+            {
+                return Ok(());
+            }
+        }
+    }
+}

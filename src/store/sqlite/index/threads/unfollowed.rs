@@ -1,0 +1,63 @@
+//! The tokens and the costs that the checkpoints of this handle add to their threads, until the table of threads
+//! follows them.
+//!
+//! A commit knows the tokens and the costs that it writes, so the table follows its checkpoints without a read.
+//! *Absent:* the checkpoints of other handles, and the entries that a cache has dropped: the table reads those.
+//!
+//! Invariant: an entry equals what [`usage_of_checkpoint`](super::counts::usage_of_checkpoint) reads.
+
+use crate::base::limits::WRITER_CACHE_MAX;
+use crate::store::batch::ItemIndex;
+use crate::store::counts::ThreadCounts;
+use crate::store::sqlite::rows::pack::ValueColumn;
+use std::collections::HashMap;
+
+/// The tokens and the costs of checkpoints that the table does not follow yet.
+#[derive(Debug, Default)]
+pub(crate) struct Unfollowed {
+    /// The first payload of which the tokens are known, if it has any.
+    first_payload: Option<i64>,
+    tokens: HashMap<i64, ThreadCounts>,
+    checkpoints: HashMap<i64, ThreadCounts>,
+}
+
+impl Unfollowed {
+    /// Notes a payload that was stored.
+    pub(crate) fn note_payload(&mut self, id: i64, index: Option<&ItemIndex>) {
+        self.first_payload.get_or_insert(id);
+        let tokens = index.and_then(|index| ThreadCounts::of_tokens(index.input_tokens, index.output_tokens));
+        self.tokens.extend(tokens.map(|tokens| (id, tokens)));
+    }
+
+    /// Returns the tokens of a stored value, which may have none; `None` if they are not known.
+    pub(crate) fn tokens(&self, value: ValueColumn) -> Option<Option<ThreadCounts>> {
+        match value {
+            ValueColumn::Payload(id) => {
+                self.first_payload.filter(|first| *first <= id).map(|_| self.tokens.get(&id).copied())
+            }
+            _ => Some(None),
+        }
+    }
+
+    /// Notes the counts that a checkpoint adds.
+    pub(crate) fn note_checkpoint(&mut self, seq: i64, usage: ThreadCounts) {
+        self.checkpoints.insert(seq, usage);
+    }
+
+    /// Returns the counts that a checkpoint adds; `None` if they are not known.
+    pub(super) fn usage(&self, seq: i64) -> Option<ThreadCounts> {
+        self.checkpoints.get(&seq).copied()
+    }
+
+    /// Drops the checkpoints up to the mark, which the table follows.
+    pub(super) fn followed(&mut self, mark: i64) {
+        self.checkpoints.retain(|seq, _| *seq > mark);
+    }
+
+    /// Drops everything if there is too much of it.
+    pub(crate) fn bound(&mut self) {
+        if self.tokens.len().max(self.checkpoints.len()) > WRITER_CACHE_MAX {
+            *self = Self::default();
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The lineage of a checkpoint: its branch, the branch it was forked from, and so on; and the newest row of each key.
+//!
+//! The version rows of a checkpoint are read together, because one check covers them. Every checkpoint has at least
+//! one, so a scan finds each ordinal or reports that rows are missing.
+
+use super::record::ReadView;
+use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
+use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn, unpack_index_snapshot};
+use crate::store::sqlite::rows::row_check::{self, RowCheck};
+use crate::store::sqlite::sql;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
+
+/// The number of ordinals between two index snapshots.
+pub(crate) const INTERVAL: i64 = INDEX_SNAPSHOT_INTERVAL as i64;
+
+/// The part of a branch that belongs to a lineage: ordinals from `first` to `last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) branch: i64,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+}
+
+/// Returns the spans that end at (branch, ordinal), newest first, as far back as they reach `down_to`.
+pub(crate) fn spans(conn: &Connection, branch: i64, ordinal: i64, down_to: i64) -> Res<Vec<Span>> {
+    let mut spans = Vec::new();
+    let (mut branch, mut last) = (branch, ordinal);
+    loop {
+        let wrong = |reason: &str| corrupt(format!("branch {branch}"), reason);
+        let BranchRow { parent, upto, .. } = BranchRow::read(conn, branch)?;
+        let first = upto.map_or(0, |upto| upto.saturating_add(1));
+        spans.push(Span { branch, first, last });
+        match (parent, upto) {
+            (None, None) => {
+                debug_assert!(spans.windows(2).all(|pair| pair[1].last + 1 == pair[0].first), "spans are contiguous");
+                return Ok(spans);
+            }
+            // A parent is older, so the walk ends whatever the file says.
+            (Some(parent), Some(upto)) if parent < branch && upto < last => {
+                if first <= down_to {
+                    return Ok(spans);
+                }
+                (branch, last) = (parent, upto);
+            }
+            _ => return Err(wrong("it does not leave an older branch before its own rows")),
+        }
+    }
+}
+
+/// A verified row of `branch`, as far as it is needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BranchRow {
+    pub(crate) parent: Option<i64>,
+    pub(crate) upto: Option<i64>,
+    pub(crate) depth: i64,
+}
+
+impl BranchRow {
+    /// Reads a branch that a row refers to.
+    pub(crate) fn read(conn: &Connection, branch: i64) -> Res<Self> {
+        let place = || format!("branch {branch}");
+        let mut statement = conn.prepare_cached(sql::BRANCH)?;
+        let mut rows = statement.query([branch])?;
+        let Some(row) = rows.next()? else {
+            return Err(corrupt(place(), "a row refers to it, but it does not exist"));
+        };
+        row_check::verify("branch", row, 7, &place)?;
+        Ok(Self { parent: row.get(2)?, upto: row.get(3)?, depth: row.get(4)? })
+    }
+}
+
+/// The newest row of a channel or node.
+#[derive(Clone, Debug)]
+pub(crate) struct VersionRow {
+    pub(crate) branch: i64,
+    pub(crate) ordinal: i64,
+    pub(crate) key: i64,
+    pub(crate) version: i64,
+    pub(crate) kind: i64,
+    pub(crate) task: Option<u32>,
+    pub(crate) value: KeyContent,
+    /// The number beside the kind: of the last row of a checkpoint its [`seq_offset`], else 0.
+    pub(crate) offset: i64,
+}
+
+/// The content of the row of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyContent {
+    /// Of a channel that is not a list.
+    Channel(ValueColumn),
+    /// Of a list, a node or an index snapshot: packed numbers.
+    Packed(Vec<u8>),
+}
+
+pub(crate) const EMPTY: i64 = 0;
+pub(crate) const VALUE: i64 = 1;
+pub(crate) const LIST: i64 = 2;
+pub(crate) const SEEN: i64 = 3;
+pub(crate) const INDEX_SNAPSHOT: i64 = 4;
+/// The kind of the only row of a checkpoint without changes.
+pub(crate) const NO_CHANGES: i64 = 5;
+
+/// The bits of the column `kind` that hold the kind.
+const KIND_BITS: u32 = 4;
+
+/// Returns the number by which a checkpoint is found at its ordinal: its `seq` minus the least one that it can have. It
+/// is 0 in a file with one thread, and takes no byte of the row.
+pub(crate) fn seq_offset(seq: i64, ordinal: i64) -> i64 {
+    seq.wrapping_sub(ordinal).wrapping_sub(1)
+}
+
+/// Returns kind and offset that the column `kind` holds.
+pub(crate) fn of_kind_column(column: i64) -> (i64, i64) {
+    (column & ((1 << KIND_BITS) - 1), column >> KIND_BITS)
+}
+
+/// Returns the version of a row at an ordinal as its column holds it: most versions are close to the ordinal.
+pub(crate) fn version_column(kind: i64, version: i64, ordinal: i64) -> i64 {
+    if matches!(kind, EMPTY | VALUE | LIST) { version.wrapping_sub(ordinal) } else { 0 }
+}
+
+/// Returns the version that a column holds.
+pub(crate) fn version_of_column(kind: i64, column: i64, ordinal: i64) -> i64 {
+    if matches!(kind, EMPTY | VALUE | LIST) { column.wrapping_add(ordinal) } else { column }
+}
+
+impl KeyContent {
+    /// Returns the content of the column.
+    pub(crate) fn column(&self) -> ValueRef<'_> {
+        match self {
+            Self::Channel(value) => value.column(),
+            Self::Packed(bytes) => ValueRef::Blob(bytes),
+        }
+    }
+}
+
+/// Returns the check of the rows of a checkpoint, given by ascending key.
+pub(crate) fn versions_check<'r>(
+    keys: &Keys,
+    branch: i64,
+    ordinal: i64,
+    rows: impl IntoIterator<Item = &'r VersionRow>,
+) -> i64 {
+    let mut check = RowCheck::of("version");
+    check.int(branch).int(ordinal);
+    for row in rows {
+        check.int(row.key).int(version_column(row.kind, row.version, ordinal)).int(row.kind_column());
+        check.maybe_int(row.task.map(i64::from)).value(row.value.column());
+    }
+    check.finish_keyed(keys)
+}
+
+impl VersionRow {
+    /// Returns a row without a version of its own and without a task.
+    pub(crate) fn derived(kind: i64, (branch, ordinal): (i64, i64), key: i64, value: KeyContent) -> Self {
+        Self { branch, ordinal, key, version: 0, kind, task: None, value, offset: 0 }
+    }
+
+    /// Reads a row whose columns from `ordinal` on start at `first`.
+    pub(crate) fn read(branch: i64, row: &Row<'_>, first: usize) -> Res<Self> {
+        let (ordinal, key) = (row.get(first)?, row.get(first + 1)?);
+        let (kind, offset) = of_kind_column(row.get(first + 3)?);
+        let column = row.get_ref(first + 5)?;
+        let value = match kind {
+            EMPTY | VALUE | NO_CHANGES => ValueColumn::from_column(column).map(KeyContent::Channel),
+            LIST | SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| KeyContent::Packed(bytes.to_vec())),
+            _ => None,
+        };
+        let value = value
+            .ok_or_else(|| corrupt(version_place(branch, ordinal, key), "kind and value do not match the format"))?;
+        let version = version_of_column(kind, row.get(first + 2)?, ordinal);
+        Ok(Self { branch, ordinal, key, version, kind, task: row.get(first + 4)?, value, offset })
+    }
+
+    /// Returns the column `kind`.
+    pub(crate) fn kind_column(&self) -> i64 {
+        (self.offset << KIND_BITS) | self.kind
+    }
+}
+
+/// Names a row of `version`.
+pub(crate) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
+    format!("version (branch {branch}, ordinal {ordinal}, key {key})")
+}
+
+/// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key.
+/// Ends when `visit` returns false; returns whether it did not.
+pub(crate) fn walk(
+    view: ReadView<'_>,
+    branch: i64,
+    (first, last): (i64, i64),
+    visit: &mut dyn FnMut(Vec<VersionRow>) -> Res<bool>,
+) -> Res<bool> {
+    let mut scan = view.conn.prepare_cached(sql::VERSIONS_OF_SPAN)?;
+    let mut rows = scan.query(params![branch, first, last])?;
+    let mut next = rows.next()?;
+    for ordinal in (first..=last).rev() {
+        let (mut found, mut check) = (Vec::new(), None);
+        while let Some(row) = next
+            && row.get::<_, i64>(0)? == ordinal
+        {
+            if found.is_empty() {
+                check = row.get::<_, Option<i64>>(6)?;
+            }
+            found.push(VersionRow::read(branch, row, 0)?);
+            next = rows.next()?;
+        }
+        let place = || format!("version (branch {branch}, ordinal {ordinal})");
+        if found.is_empty() {
+            return Err(corrupt(place(), "the rows of the checkpoint are missing"));
+        }
+        if check != Some(versions_check(view.keys, branch, ordinal, found.iter().rev())) {
+            return Err(corrupt(place(), "the check of the rows does not match"));
+        }
+        if !visit(found)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the row of a key at (branch, ordinal), to which another row refers.
+pub(crate) fn row_at(view: ReadView<'_>, at: (i64, i64), key: i64) -> Res<VersionRow> {
+    let rows = rows_at(view, at)?;
+    rows.into_iter().find(|row| row.key == key).ok_or_else(|| missing(at, key))
+}
+
+fn rows_at(view: ReadView<'_>, (branch, ordinal): (i64, i64)) -> Res<Vec<VersionRow>> {
+    let mut found = Vec::new();
+    walk(view, branch, (ordinal, ordinal), &mut |rows| {
+        found = rows;
+        Ok(true)
+    })?;
+    Ok(found)
+}
+
+fn missing((branch, ordinal): (i64, i64), key: i64) -> Fault {
+    corrupt(version_place(branch, ordinal, key), "a row refers to it, but it is missing")
+}
+
+/// Returns the newest row of a key at (branch, ordinal): a range scan back to the last index snapshot, and a seek.
+pub(crate) fn newest_of(view: ReadView<'_>, branch: i64, ordinal: i64, key: i64) -> Res<Option<VersionRow>> {
+    let base = ordinal - ordinal.rem_euclid(INTERVAL);
+    let (mut found, mut snapshot) = (None, None);
+    for span in spans(view.conn, branch, ordinal, base)? {
+        let goes_on = walk(view, span.branch, (span.first.max(base), span.last), &mut |rows| {
+            for row in rows {
+                if row.key == key {
+                    found = Some(row);
+                } else if row.kind == INDEX_SNAPSHOT {
+                    snapshot = Some(row);
+                }
+            }
+            Ok(found.is_none())
+        })?;
+        if !goes_on {
+            return Ok(found);
+        }
+    }
+    if base == 0 {
+        return Ok(None);
+    }
+    let place = places(snapshot, branch, base)?.into_iter().find(|(of, ..)| *of == key);
+    place.map(|(_, branch, ordinal)| row_at(view, (branch, ordinal), key)).transpose()
+}
+
+/// Unpacks the index snapshot at the ordinal `base` of the lineage of a branch.
+fn places(snapshot: Option<VersionRow>, branch: i64, base: i64) -> Res<Vec<RowPlace>> {
+    let places = snapshot.filter(|row| row.ordinal == base).and_then(|row| match &row.value {
+        KeyContent::Packed(bytes) => unpack_index_snapshot(row.branch, base, bytes),
+        KeyContent::Channel(_) => None,
+    });
+    places.ok_or_else(|| {
+        corrupt(version_place(branch, base, 0), "the index snapshot of its lineage is missing or cannot be decoded")
+    })
+}
+
+/// Returns the newest row of every key at (branch, ordinal), by key: one range scan back to the last index
+/// snapshot, and one seek for each checkpoint before it that has newest rows.
+pub(crate) fn newest(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<BTreeMap<i64, VersionRow>> {
+    let base = ordinal - ordinal.rem_euclid(INTERVAL);
+    let (mut newest, mut snapshot) = (BTreeMap::new(), None);
+    for span in spans(view.conn, branch, ordinal, base)? {
+        walk(view, span.branch, (span.first.max(base), span.last), &mut |rows| {
+            for row in rows {
+                match row.kind {
+                    INDEX_SNAPSHOT => snapshot = Some(row),
+                    NO_CHANGES => {}
+                    _ => _ = newest.entry(row.key).or_insert(row),
+                }
+            }
+            Ok(true)
+        })?;
+    }
+    if base > 0 {
+        let mut before: BTreeMap<(i64, i64), Vec<i64>> = BTreeMap::new();
+        for (key, branch, ordinal) in places(snapshot, branch, base)? {
+            if !newest.contains_key(&key) {
+                before.entry((branch, ordinal)).or_default().push(key);
+            }
+        }
+        for (at, keys) in before {
+            let mut rows: BTreeMap<i64, VersionRow> =
+                rows_at(view, at)?.into_iter().map(|row| (row.key, row)).collect();
+            for key in keys {
+                newest.insert(key, rows.remove(&key).ok_or_else(|| missing(at, key))?);
+            }
+        }
+    }
+    Ok(newest)
+}

@@ -1,0 +1,113 @@
+//! Copy-on-write references of lists, and writes that hold the difference from a stored list.
+
+use super::items::ChannelRows;
+use super::names::Kind;
+use super::record::{ReadView, checkpoint_row, column};
+use crate::base::decode_bytes;
+use crate::base::limits::LIST_REFERENCES_MAX;
+use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
+use crate::store::batch::{ListDelta, ListRef, Payload};
+use crate::store::is_pruned;
+use crate::store::record::CheckpointRef;
+use crate::store::sqlite::commit::batch::{Tx, not_found};
+use crate::store::sqlite::fault::{Res, corrupt, invalid};
+use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::sql;
+use crate::store::sqlite::verify::neighbors;
+use rusqlite::Row;
+
+/// Returns the `seq` of the checkpoint of a list that a batch refers to.
+pub(crate) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
+    let thread = &tx.batch.thread;
+    let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
+    let missing = || not_found(thread, &of.checkpoint);
+    let seq = neighbors::must_find(tx.conn, namespace.ok_or_else(missing)?, &of.checkpoint, missing)?;
+    if checkpoint_row(tx.conn, sql::RECORD_BY_SEQ, [seq], |_, row| Ok(is_pruned_column(row.get(column::SOURCE)?)))?
+        .unwrap_or(false)
+    {
+        return Err(is_pruned(thread, &of.checkpoint).into());
+    }
+    let view = tx.caches.view(tx.conn);
+    let mut below = view.list_of(seq, &of.channel)?;
+    for _ in 0..LIST_REFERENCES_MAX {
+        match below.map(|list| list.reference()).transpose()?.flatten() {
+            Some(reference) => below = view.list_at(reference.seq, reference.channel)?,
+            None => return Ok(seq),
+        }
+    }
+    Err(invalid("list.of", format!("more than {LIST_REFERENCES_MAX} references in a row")))
+}
+
+impl<'a> ReadView<'a> {
+    /// Returns the list that the list of a channel references.
+    pub(crate) fn list_reference(self, at: &CheckpointRef, channel: &str) -> Res<Option<ListRef>> {
+        let (seq, ..) = self.place(at)?;
+        let reference = self.list_of(seq, channel)?.map(|list| list.reference()).transpose()?.flatten();
+        reference.map(|reference| self.list_ref(reference.seq, reference.channel).map(|(_, of)| of)).transpose()
+    }
+
+    /// Returns the list of a channel at a checkpoint; `None` if it is not a list there.
+    pub(crate) fn list_of(self, seq: i64, channel: &str) -> Res<Option<ChannelRows<'a>>> {
+        let place = |_: i64, row: &Row<'_>| Ok((row.get(column::BRANCH)?, row.get(column::ORDINAL)?));
+        let Some((branch, ordinal)) = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], place)? else {
+            return Err(corrupt(format!("checkpoint {seq}"), "a list references it, but it does not exist"));
+        };
+        ChannelRows::read(self, branch, ordinal, channel)
+    }
+
+    /// Returns the list of a channel, given by the name of its items, at a checkpoint; `None` if it is not a list
+    /// there.
+    pub(crate) fn list_at(self, seq: i64, channel: i64) -> Res<Option<ChannelRows<'a>>> {
+        let channel = self.names.text(self.conn, Kind::List, channel)?;
+        self.list_of(seq, &channel)
+    }
+
+    /// Returns the thread of a list and its name.
+    pub(crate) fn list_ref(self, seq: i64, channel: i64) -> Res<(ThreadId, ListRef)> {
+        let missing = |reason: String| corrupt(format!("checkpoint {seq}"), reason);
+        let place = |_: i64, row: &Row<'_>| {
+            let (thread, path): (String, String) = (row.get(column::THREAD)?, row.get(column::PATH)?);
+            Ok((thread, path, row.get(column::ID)?))
+        };
+        let found = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], place)?;
+        let (thread, path, id) = found.ok_or_else(|| missing("a list references it, but it does not exist".into()))?;
+        let thread = ThreadId::new(&thread).map_err(|error| missing(error.to_string()))?;
+        let namespace = Namespace::new(&path).map_err(|error| missing(error.to_string()))?;
+        let channel = self.names.text(self.conn, Kind::List, channel)?;
+        Ok((thread, ListRef::new(namespace, CheckpointId::from_bytes(id), channel)))
+    }
+}
+
+/// Returns the header of a delta: the base list, the removed ranges, and the positions of the items.
+pub(crate) fn header(delta: &ListDelta) -> Payload {
+    let number = |n: u64| Value::from(n);
+    let removed = delta.removed.iter().flat_map(|range| [number(range.start), number(range.end)]);
+    let header = Value::List(vec![
+        Value::from(delta.of.namespace.as_str()),
+        Value::Bytes(delta.of.checkpoint.as_bytes().to_vec()),
+        Value::from(&*delta.of.channel),
+        Value::List(removed.collect()),
+        Value::List(delta.positions.iter().copied().map(number).collect()),
+    ]);
+    // Numbers and names always encode.
+    let payload = Encoded::encode(&header).map(Payload::from).unwrap_or_default();
+    debug_assert!(from_header(&payload).is_some_and(|back| back.of == delta.of && back.positions == delta.positions));
+    payload
+}
+
+/// Decodes the header of a delta.
+pub(crate) fn from_header(payload: &Payload) -> Option<ListDelta> {
+    let header: Vec<Value> = decode_bytes(payload.codec, &payload.data).ok()?;
+    let [namespace, Value::Bytes(id), channel, removed, positions] = header.as_slice() else { return None };
+    let numbers = |list: &Value| {
+        let number = |n: &Value| n.as_int().and_then(|n| u64::try_from(n).ok());
+        list.as_list()?.iter().map(number).collect::<Option<Vec<u64>>>()
+    };
+    let removed = numbers(removed)?;
+    let checkpoint = CheckpointId::from_bytes(id.as_slice().try_into().ok()?);
+    let mut delta =
+        ListDelta::new(ListRef::new(Namespace::new(namespace.as_str()?).ok()?, checkpoint, channel.as_str()?));
+    delta.removed = removed.chunks(2).map(|pair| Some(*pair.first()?..*pair.get(1)?)).collect::<Option<_>>()?;
+    delta.positions = numbers(positions)?;
+    Some(delta)
+}

@@ -1,0 +1,138 @@
+//! Searches the rows of a list on a lineage for a text: each row once, replaced and deleted items included.
+
+use super::items::item_place;
+use super::lineage::{self, Span};
+use super::names::Kind;
+use super::record::ReadView;
+use crate::store::record::{CheckpointRef, ListChangeOp, StoredListChange};
+use crate::store::sqlite::commit::changes::{DELETE, PUT, REFERENCE, item_check};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::rows::pack::{unpack_ranges, unpack_reference};
+use crate::store::sqlite::rows::payload::{Room, decode, inline_value};
+use crate::store::sqlite::sql;
+use rusqlite::params;
+use rusqlite::types::ValueRef;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// A search of one list.
+struct ListSearch<'a> {
+    view: ReadView<'a>,
+    list: i64,
+    text: &'a str,
+    found: Vec<StoredListChange>,
+}
+
+impl ReadView<'_> {
+    /// Returns the changes of the positions of a list at which an item was ever put that holds a text.
+    pub(crate) fn search_list(self, at: &CheckpointRef, channel: &str, text: &str) -> Res<Vec<StoredListChange>> {
+        let (_, branch, ordinal) = self.place(at)?;
+        let Some(list) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(Vec::new()) };
+        let mut search = ListSearch { view: self, list, text, found: Vec::new() };
+        for span in lineage::spans(self.conn, branch, ordinal, 0)? {
+            search.items(span)?;
+            search.wholes(span)?;
+        }
+        if self.has_deletions()? {
+            search.drop_pruned(&lineage::spans(self.conn, branch, ordinal, 0)?)?;
+        }
+        StoredListChange::order(&mut search.found);
+        Ok(search.found)
+    }
+}
+
+impl ListSearch<'_> {
+    /// Drops the changes of checkpoints that were pruned: only a part of them is stored.
+    fn drop_pruned(&mut self, spans: &[Span]) -> Res<()> {
+        let mut pruned: HashMap<u64, bool> = HashMap::new();
+        for change in &self.found {
+            let at = change.ordinal as i64;
+            if let Entry::Vacant(entry) = pruned.entry(change.ordinal)
+                && let Some(span) = spans.iter().find(|span| (span.first..=span.last).contains(&at))
+            {
+                entry.insert(self.view.is_pruned_at(span.branch, at)?);
+            }
+        }
+        self.found.retain(|change| !pruned.get(&change.ordinal).copied().unwrap_or(false));
+        Ok(())
+    }
+
+    /// Searches the items that were put, and the deletes of one position.
+    fn items(&mut self, span: Span) -> Res<()> {
+        let conn = self.view.conn;
+        let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
+        let mut rows = joined.query(params![span.branch, self.list, 0, i64::MAX])?;
+        let mut room = Room::of(self.view.keys);
+        while let Some(row) = rows.next()? {
+            let (position, ordinal, task) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let place = || item_place(span.branch, self.list, position, ordinal);
+            let value = row.get_ref(3)?;
+            let op = if value == ValueRef::Null { DELETE } else { PUT };
+            self.verify((span, position, ordinal), (op, task, value), row.get_ref(4)?)?;
+            if ordinal > span.last {
+                continue;
+            }
+            let op = match value {
+                ValueRef::Null => ListChangeOp::Delete,
+                ValueRef::Blob(column) => ListChangeOp::of(inline_value(self.view.keys, column, &place)?, self.text),
+                ValueRef::Integer(id) => {
+                    let form: Option<i64> = row.get(5)?;
+                    let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
+                    ListChangeOp::of(decode(conn, row, 5, id, form, &mut room)?, self.text)
+                }
+                _ => return Err(corrupt(place(), "its value does not match the format")),
+            };
+            let position = position as u64;
+            self.found.push(StoredListChange::new(position..position.saturating_add(1), ordinal as u64, task, op));
+        }
+        Ok(())
+    }
+
+    /// Adds the range deletes, and the items of referenced lists.
+    fn wholes(&mut self, span: Span) -> Res<()> {
+        let mut ranges = self.view.conn.prepare_cached(sql::DELETED_RANGES)?;
+        let mut rows = ranges.query(params![span.branch, self.list, -1 - span.last, -1])?;
+        while let Some(row) = rows.next()? {
+            let (position, ordinal, op, task) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let value = row.get_ref(4)?;
+            self.verify((span, position, ordinal), (op, task, value), row.get_ref(5)?)?;
+            let wrong = || corrupt(item_place(span.branch, self.list, position, ordinal), "it cannot be decoded");
+            let bytes = value.as_blob().map_err(|_| wrong())?;
+            if op == REFERENCE {
+                self.reference(unpack_reference(bytes).ok_or_else(wrong)?, ordinal as u64, task)?;
+                continue;
+            }
+            for range in unpack_ranges(bytes).ok_or_else(wrong)? {
+                let change =
+                    StoredListChange::new(range.first..range.end, ordinal as u64, range.task, ListChangeOp::Delete);
+                self.found.push(change);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the items of a list that another one references from an ordinal on.
+    fn reference(&mut self, (seq, channel): (i64, i64), ordinal: u64, task: Option<u32>) -> Res<()> {
+        let Self { view, text, found, .. } = self;
+        found.push(StoredListChange::new(0..u64::MAX, ordinal, task, ListChangeOp::Delete));
+        let Some(list) = view.list_at(seq, channel)? else { return Ok(()) };
+        list.all(&mut |row| {
+            let op = ListChangeOp::of(row.payload, text);
+            found.push(StoredListChange::new(row.position..row.position.saturating_add(1), ordinal, task, op));
+            Ok(())
+        })
+    }
+
+    fn verify(
+        &self,
+        (span, position, ordinal): (Span, i64, i64),
+        (op, task, value): (i64, Option<u32>, ValueRef<'_>),
+        stored: ValueRef<'_>,
+    ) -> Res<()> {
+        let check = item_check(self.view.keys, span.branch, self.list, position, ordinal, op, task, value);
+        if stored == ValueRef::Integer(check) {
+            return Ok(());
+        }
+        Err(corrupt(item_place(span.branch, self.list, position, ordinal), "the check of the row does not match"))
+    }
+}

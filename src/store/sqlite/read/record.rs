@@ -1,0 +1,667 @@
+//! Reads records: checkpoints, state, writes, threads.
+
+use super::head;
+use super::items::ChannelRows;
+use super::lineage::{self, BranchRow, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
+use super::names::{Kind, Names};
+use crate::base::limits::{PAGE_ROWS_MAX, STEP_MAX};
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::store::batch::Seen;
+use crate::store::error::StoreError;
+use crate::store::is_pruned;
+use crate::store::record::{
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, StoredHead, TaskKind,
+    TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
+};
+use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::pack::{PackedKind, PackedTask, unpack_parents, unpack_seen, unpack_tasks};
+use crate::store::sqlite::rows::payload::Payloads;
+use crate::store::sqlite::rows::row_check;
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::side::lease;
+use crate::store::sqlite::sql;
+use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::verify::succession::ListingEntry;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A connection inside a read transaction, with the names it needs.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadView<'a> {
+    pub(crate) conn: &'a Connection,
+    pub(crate) names: &'a Names,
+    pub(crate) keys: &'a Keys,
+}
+
+impl Caches {
+    /// Returns a view of the file as the open transaction sees it.
+    pub(crate) fn view<'a>(&'a self, conn: &'a Connection) -> ReadView<'a> {
+        ReadView { conn, names: &self.names, keys: &self.keys }
+    }
+}
+
+/// Decodes the column of prepared tasks.
+pub(crate) fn unpack_task_records(
+    conn: &Connection,
+    names: &Names,
+    column: ValueRef<'_>,
+    place: &dyn Fn() -> String,
+) -> Res<Vec<TaskRecord>> {
+    let wrong = || corrupt(place(), "its tasks do not match the format");
+    let Some(bytes) = column.as_blob_or_null().map_err(|_| wrong())? else { return Ok(Vec::new()) };
+    task_records(unpack_tasks(bytes).ok_or_else(wrong)?, |kind, id| names.text(conn, kind, id))
+}
+
+/// Returns the records of unpacked tasks; `text` reads a name.
+pub(crate) fn task_records(tasks: Vec<PackedTask>, text: impl Fn(Kind, i64) -> Res<Arc<str>>) -> Res<Vec<TaskRecord>> {
+    let record = |task: PackedTask| {
+        let kind = match task.kind {
+            PackedKind::Push(index) => TaskKind::Push { index },
+            PackedKind::Pull(ids) => {
+                let triggers = ids.into_iter().map(|id| text(Kind::Channel, id));
+                TaskKind::Pull { triggers: triggers.collect::<Res<_>>()? }
+            }
+        };
+        Ok(TaskRecord { id: task.id, name: text(Kind::Node, task.node)?, kind })
+    };
+    tasks.into_iter().map(record).collect()
+}
+
+/// Returns the source that a column holds.
+pub(crate) fn source_of(column: i64) -> Option<Source> {
+    [Source::Input, Source::Loop, Source::Update, Source::Fork].into_iter().find(|source| {
+        crate::store::sqlite::rows::source::source_code(*source)
+            == crate::store::sqlite::rows::source::of_source_column(column).0
+    })
+}
+
+/// Returns whether the checkpoint with a `seq` was pruned.
+pub(crate) fn is_pruned_seq(conn: &Connection, seq: i64) -> Res<bool> {
+    let mut statement = conn.prepare_cached(sql::SOURCE_OF_SEQ)?;
+    let source: Option<i64> = statement.query_row([seq], |row| row.get(0)).optional()?;
+    Ok(source.is_some_and(is_pruned_column))
+}
+
+/// Returns the step that a column holds.
+pub(crate) fn step_of(column: i64) -> Option<i64> {
+    (column.unsigned_abs() <= STEP_MAX.unsigned_abs()).then_some(column)
+}
+
+/// The columns of `sql::record!`.
+pub(crate) mod column {
+    pub(crate) const NAMESPACE: usize = 1;
+    pub(crate) const ID: usize = 2;
+    pub(crate) const PARENT: usize = 3;
+    pub(crate) const BRANCH: usize = 4;
+    pub(crate) const ORDINAL: usize = 5;
+    pub(crate) const STEP: usize = 6;
+    pub(crate) const SOURCE: usize = 7;
+    pub(crate) const CREATED_AT: usize = 8;
+    pub(crate) const RUN: usize = 9;
+    pub(crate) const METADATA: usize = 10;
+    pub(crate) const PARENTS: usize = 11;
+    pub(crate) const TASKS: usize = 12;
+    pub(crate) const SUM: usize = 13;
+    pub(crate) const THREAD: usize = 14;
+    pub(crate) const PATH: usize = 15;
+    pub(crate) const PARENT_ID: usize = 16;
+    pub(crate) const PARENT_THREAD: usize = 17;
+    pub(crate) const PARENT_PATH: usize = 18;
+    /// The check, which covers the columns before it.
+    pub(crate) const XXH3: usize = 19;
+    pub(crate) const PARENT_ORDINAL: usize = 20;
+    pub(crate) const PARENT_BRANCH: usize = 21;
+}
+
+/// Verifies a row of `sql::record!` and returns its `seq`.
+pub(crate) fn verified(row: &Row<'_>) -> Res<i64> {
+    let seq = row.get(0)?;
+    row_check::verify("checkpoint", row, column::XXH3, &|| format!("checkpoint {seq}"))?;
+    Ok(seq)
+}
+
+/// Reads a checkpoint by a query of `sql::record!`, verified.
+pub(crate) fn checkpoint_row<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(i64, &Row<'_>) -> Res<T>,
+) -> Res<Option<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(|row| read(verified(row)?, row)).transpose()
+}
+
+/// Verifies that a row of `sql::record!` is of the thread and the namespace in which it was searched.
+fn must_be_of((thread, namespace): (&ThreadId, &Namespace), seq: i64, row: &Row<'_>) -> Res<()> {
+    let found = (row.get_ref(column::THREAD)?.as_str(), row.get_ref(column::PATH)?.as_str());
+    if found == (Ok(thread.as_str()), Ok(namespace.as_str())) {
+        return Ok(());
+    }
+    Err(corrupt(format!("checkpoint {seq}"), "an index gives it in another thread or namespace"))
+}
+
+fn missing(at: &CheckpointRef) -> Fault {
+    StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }.into()
+}
+
+impl<'a> ReadView<'a> {
+    pub(crate) fn namespace(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
+        let mut statement = self.conn.prepare_cached(sql::NAMESPACE_BY_PATH)?;
+        let found = statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?;
+        if found.is_none() {
+            neighbors::no_namespace(self.conn, thread, namespace)?;
+            neighbors::no_hidden_namespace(self.conn, self.names)?;
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
+        self.decoded(verified(row)?, row)
+    }
+
+    /// Decodes a verified row.
+    fn decoded(self, seq: i64, row: &Row<'_>) -> Res<CheckpointRecord> {
+        let place = || format!("checkpoint {seq}");
+        let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
+        let parent_id = row.get::<_, Option<[u8; 16]>>(column::PARENT_ID)?.map(CheckpointId::from_bytes);
+        // A walk along parents ends because each of them is older.
+        let ordinal: i64 = row.get(column::ORDINAL)?;
+        if row.get::<_, Option<i64>>(column::PARENT)?.is_some_and(|parent| parent >= seq)
+            || row.get::<_, Option<i64>>(column::PARENT_ORDINAL)?.map_or(Some(0), |of| of.checked_add(1))
+                != Some(ordinal)
+        {
+            return Err(corrupt(place(), "it does not follow its parent"));
+        }
+        let elsewhere =
+            (row.get::<_, Option<String>>(column::PARENT_THREAD)?, row.get(column::PARENT_PATH)?, parent_id);
+        let elsewhere: Option<CheckpointRef> = match elsewhere {
+            (Some(thread), Some::<String>(path), Some(checkpoint)) => Some(CheckpointRef {
+                thread: ThreadId::new(thread).map_err(|_| wrong("thread"))?,
+                namespace: Namespace::new(path).map_err(|_| wrong("namespace"))?,
+                checkpoint,
+            }),
+            _ => None,
+        };
+        let point = CheckpointRef {
+            thread: ThreadId::new(row.get_ref(column::THREAD)?.as_str().map_err(|_| wrong("thread"))?)
+                .map_err(|_| wrong("thread"))?,
+            namespace: Namespace::new(row.get_ref(column::PATH)?.as_str().map_err(|_| wrong("namespace"))?)
+                .map_err(|_| wrong("namespace"))?,
+            checkpoint: CheckpointId::from_bytes(row.get(column::ID)?),
+        };
+        let pruned = is_pruned_column(row.get(column::SOURCE)?);
+        let parents = row.get_ref(column::PARENTS)?.as_blob_or_null().map_err(|_| wrong("parents"))?;
+        Ok(CheckpointRecord {
+            point,
+            seq: u64::try_from(seq).map_err(|_| wrong("seq"))?,
+            parent: if elsewhere.is_some() { None } else { parent_id },
+            forked_from: elsewhere,
+            branch: u64::try_from(row.get::<_, i64>(column::BRANCH)?).map_err(|_| wrong("branch"))?,
+            ordinal: u64::try_from(ordinal).map_err(|_| wrong("ordinal"))?,
+            step: step_of(row.get(column::STEP)?).ok_or_else(|| wrong("step"))?,
+            source: source_of(row.get(column::SOURCE)?).ok_or_else(|| wrong("source"))?,
+            created_at: Timestamp::from_micros(row.get(column::CREATED_AT)?),
+            run: row.get::<_, Option<[u8; 16]>>(column::RUN)?.map(RunId::from_bytes),
+            metadata: sealed::metadata(
+                self.conn,
+                self.keys,
+                &row.get(column::ID)?,
+                row.get_ref(column::METADATA)?,
+                &place,
+            )?,
+            parents: match pruned {
+                true => [].into(),
+                false => unpack_parents(parents).ok_or_else(|| wrong("parents"))?,
+            },
+            tasks: unpack_task_records(self.conn, self.names, row.get_ref(column::TASKS)?, &place)?,
+            pruned,
+        })
+    }
+
+    /// Reads the records of a query, those of pruned checkpoints included.
+    pub(crate) fn records(self, sql: &str, params: impl Params) -> Res<Vec<CheckpointRecord>> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut records = Vec::new();
+        while let Some(row) = rows.next()? {
+            records.push(self.record(row)?);
+        }
+        Ok(records)
+    }
+
+    /// Returns a checkpoint by its position in the log; `None` also if its thread is deleted.
+    pub(crate) fn by_seq(self, seq: i64) -> Res<Option<CheckpointRecord>> {
+        Ok(self.records(sql::RECORD_BY_SEQ, [seq])?.pop())
+    }
+
+    /// Reads the head of a namespace, `None` if it was moved to the empty state. A namespace has a newest checkpoint
+    /// from its first commit on. One that an index does not show is noticed: the newest checkpoint is the last one on
+    /// the greatest branch. `read` is told whether the head was moved.
+    fn head_row<T>(
+        self,
+        namespace: i64,
+        of: (&ThreadId, &Namespace),
+        read: impl Fn(i64, &Row<'_>, bool) -> Res<T>,
+    ) -> Res<Option<T>> {
+        let newest = |seq: i64, row: &Row<'_>| {
+            must_be_of(of, seq, row)?;
+            let moved = head::moved(self.conn, self.keys, namespace, seq)?;
+            let head = if moved.is_none() { Some(read(seq, row, false)?) } else { None };
+            Ok((ListingEntry::read(seq, row)?, head, moved.flatten()))
+        };
+        let Some((link, head, moved)) = checkpoint_row(self.conn, sql::RECORD_HEAD, [namespace], newest)? else {
+            return Err(corrupt(format!("namespace {namespace}"), "its checkpoints are missing"));
+        };
+        link.must_be_last(self.conn, i64::MAX)?;
+        let Some(seq) = moved else { return Ok(head) };
+        let of_namespace = |seq: i64, row: &Row<'_>| {
+            if row.get::<_, i64>(column::NAMESPACE)? == namespace { read(seq, row, true).map(Some) } else { Ok(None) }
+        };
+        let head = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], of_namespace)?.flatten();
+        let missing =
+            || corrupt(format!("checkpoint {seq}"), "a head was moved to it, but its namespace does not have it");
+        head.map(Some).ok_or_else(missing)
+    }
+
+    /// Returns the head of a namespace.
+    pub(crate) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
+        match self.namespace(thread, namespace)? {
+            Some(id) => self.head_row(id, (thread, namespace), |seq, row, _| self.decoded(seq, row)),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the newest checkpoint of a namespace that a run with an idempotency key made.
+    pub(crate) fn last_of_run(
+        self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Res<Option<CheckpointRecord>> {
+        match self.namespace(thread, namespace)? {
+            Some(namespace) => {
+                let found = self.records(sql::RECORD_OF_RUN, params![run.as_bytes(), namespace])?.pop();
+                if found.is_none() {
+                    neighbors::no_run(self.conn, run, namespace)?;
+                }
+                Ok(found)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the id of the head of a namespace.
+    pub(crate) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
+        let Some(id) = self.namespace(thread, namespace)? else { return Ok(None) };
+        self.head_row(id, (thread, namespace), |_, row, _| Ok(CheckpointId::from_bytes(row.get(column::ID)?)))
+    }
+
+    /// Returns the id of the head of a namespace, with the writes of its tasks.
+    pub(crate) fn head_with_writes(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<StoredHead>> {
+        let Some(id) = self.namespace(thread, namespace)? else { return Ok(None) };
+        let lease = if namespace.is_root() { lease::of_namespace(self, id)? } else { None };
+        self.head_row(id, (thread, namespace), |seq, row, is_moved| {
+            let at = (row.get(column::BRANCH)?, row.get(column::ORDINAL)?);
+            let is_continued = is_moved && self.is_continued(id, at)?;
+            // A head without tasks has nothing to run, and rarely writes: every run of a thread at rest reads one.
+            let has_tasks = row.get_ref(column::TASKS)? != ValueRef::Null;
+            let id = CheckpointId::from_bytes(row.get(column::ID)?);
+            Ok(StoredHead::new(id, is_continued, self.writes_of(seq, row, has_tasks)?).with_lease(lease.clone()))
+        })
+    }
+
+    /// Returns whether a checkpoint of its namespace continues the one at (branch, ordinal).
+    pub(crate) fn is_continued(self, namespace: i64, (branch, ordinal): (i64, i64)) -> Res<bool> {
+        let mut statement = self.conn.prepare_cached(sql::IS_CONTINUED)?;
+        Ok(statement.query_row([namespace, branch, ordinal], |row| row.get(0))?)
+    }
+
+    /// Returns a checkpoint.
+    pub(crate) fn checkpoint(self, at: &CheckpointRef) -> Res<Option<CheckpointRecord>> {
+        match self.namespace(&at.thread, &at.namespace)? {
+            Some(namespace) => {
+                let found = self.records(sql::RECORD_AT, params![namespace, at.checkpoint.as_bytes()])?.pop();
+                if found.is_none() {
+                    neighbors::no_checkpoint(self.conn, namespace, at.checkpoint.as_bytes())?;
+                }
+                Ok(found)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Returns a checkpoint that must exist, and must not be pruned.
+    fn must(self, at: &CheckpointRef) -> Res<CheckpointRecord> {
+        self.must_row(at, |seq, row| self.decoded(seq, row))
+    }
+
+    /// Reads the row of a checkpoint that must exist.
+    pub(crate) fn must_row<T>(self, at: &CheckpointRef, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
+        let namespace = self.namespace(&at.thread, &at.namespace)?.ok_or_else(|| missing(at))?;
+        let params = params![namespace, at.checkpoint.as_bytes()];
+        let read = |seq: i64, row: &Row<'_>| {
+            must_be_of((&at.thread, &at.namespace), seq, row)?;
+            if is_pruned_column(row.get(column::SOURCE)?) {
+                return Err(is_pruned(&at.thread, &at.checkpoint).into());
+            }
+            read(seq, row)
+        };
+        let Some(found) = checkpoint_row(self.conn, sql::RECORD_AT, params, read)? else {
+            neighbors::no_checkpoint(self.conn, namespace, at.checkpoint.as_bytes())?;
+            return Err(missing(at));
+        };
+        Ok(found)
+    }
+
+    /// Returns branch and ordinal of a checkpoint that must exist, whether it was pruned or not.
+    pub(crate) fn lineage_of(self, at: &CheckpointRef) -> Res<(i64, i64)> {
+        if !self.has_deletions()? {
+            return self.place(at).map(|(_, branch, ordinal)| (branch, ordinal));
+        }
+        let record = self.checkpoint(at)?.ok_or_else(|| missing(at))?;
+        Ok((record.branch as i64, record.ordinal as i64))
+    }
+
+    /// Returns seq, branch and ordinal of a checkpoint that must exist: all that most reads need of it.
+    pub(crate) fn place(self, at: &CheckpointRef) -> Res<(i64, i64, i64)> {
+        self.must_row(at, |seq, row| Ok((seq, row.get(column::BRANCH)?, row.get(column::ORDINAL)?)))
+    }
+
+    /// Returns the checkpoints whose id starts with `prefix`. If these are all, the entries beside their places are
+    /// verified.
+    pub(crate) fn by_prefix(self, thread: &ThreadId, prefix: &str, limit: usize) -> Res<Vec<CheckpointRecord>> {
+        let Some((low, high)) = prefix_range(prefix) else { return Ok(Vec::new()) };
+        let found = self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])?;
+        if (found.len() as i64) < page(limit) {
+            let mut statement = self.conn.prepare_cached(sql::NAMESPACES)?;
+            let mut rows = statement.query([thread.as_str()])?;
+            let mut has_namespace = false;
+            while let Some(row) = rows.next()? {
+                let namespace = row.get(0)?;
+                neighbors::no_checkpoint(self.conn, namespace, &low)?;
+                neighbors::no_checkpoint(self.conn, namespace, &high)?;
+                has_namespace = true;
+            }
+            if !has_namespace {
+                neighbors::of_thread(self.conn, thread.as_str())?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the `seq` of the newest checkpoint, 0 without one.
+    pub(crate) fn last_seq(self) -> Res<u64> {
+        let seq: i64 = self.conn.prepare_cached(sql::LAST_SEQ)?.query_row([], |row| row.get(0))?;
+        u64::try_from(seq).map_err(|_| corrupt("the log", "a checkpoint has a negative number"))
+    }
+
+    /// Returns the channels and nodes at a checkpoint.
+    pub(crate) fn state(self, at: &CheckpointRef) -> Res<StateRecord> {
+        Ok(self.state_and_lists(at)?.0)
+    }
+
+    /// Returns the channels and nodes at a checkpoint, and the version rows of its lists by channel.
+    fn state_and_lists(self, at: &CheckpointRef) -> Res<(StateRecord, BTreeMap<Arc<str>, VersionRow>)> {
+        let checkpoint = self.must(at)?;
+        let (branch, ordinal) = (checkpoint.branch as i64, checkpoint.ordinal as i64);
+        let mut lists = BTreeMap::new();
+        let (channels, mut seen) = self.channels(branch, ordinal, &mut lists)?;
+        let is_updated =
+            |channel: &&ChannelRecord| channel.ordinal == checkpoint.ordinal && channel.value != ChannelValue::Empty;
+        debug_assert!(channels.iter().all(|channel| channel.ordinal <= checkpoint.ordinal), "no channel is newer");
+        let updated = channels.iter().filter(is_updated).map(|channel| Arc::clone(&channel.channel)).collect();
+        seen.sort_by(|a, b| a.node.cmp(&b.node));
+        Ok((StateRecord { checkpoint, channels, seen, updated }, lists))
+    }
+
+    /// Visits the record of a state, then its channels by name, each list with its items.
+    pub(crate) fn read_state(
+        self,
+        at: &CheckpointRef,
+        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+    ) -> Res<()> {
+        let (state, lists) = self.state_and_lists(at)?;
+        visit(StatePart::Record(&state))?;
+        for channel in &state.channels {
+            if visit(StatePart::Channel(channel))?
+                && let Some(row) = lists.get(&channel.channel)
+                && let Some(list) = ChannelRows::of_row(self, row, &channel.channel)?
+            {
+                list.all(&mut |row| visit(StatePart::Item(row)).map(|_| ()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the channels at (branch, ordinal) by name, and the nodes in any order.
+    fn channels(
+        self,
+        branch: i64,
+        ordinal: i64,
+        lists: &mut BTreeMap<Arc<str>, VersionRow>,
+    ) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
+        let mut payloads = Payloads::new(self)?;
+        let (mut channels, mut seen) = (Vec::new(), Vec::new());
+        for row in lineage::newest(self, branch, ordinal)?.into_values() {
+            if row.kind == SEEN {
+                seen.push(self.seen(&row)?);
+            } else {
+                let channel = self.channel(&row, &mut payloads)?;
+                if row.kind == LIST {
+                    lists.insert(Arc::clone(&channel.channel), row);
+                }
+                channels.push(channel);
+            }
+        }
+        channels.sort_by(|a, b| a.channel.cmp(&b.channel));
+        Ok((channels, seen))
+    }
+
+    /// Returns the checkpoints of a lineage that have these ordinals.
+    pub(crate) fn ancestors(self, at: &CheckpointRef, ordinals: &[u64]) -> Res<Vec<Option<CheckpointRecord>>> {
+        let (branch, last) = self.lineage_of(at)?;
+        let lowest = ordinals.iter().min().and_then(|lowest| i64::try_from(*lowest).ok()).unwrap_or(last);
+        let lineage = lineage::spans(self.conn, branch, last, lowest)?;
+        let find = |ordinal: &u64| {
+            let Some(ordinal) = i64::try_from(*ordinal).ok().filter(|ordinal| *ordinal <= last) else {
+                return Ok(None);
+            };
+            let span = lineage.iter().find(|span| (span.first..=span.last).contains(&ordinal));
+            let place = || format!("checkpoint (branch {branch}, ordinal {ordinal} of its lineage)");
+            let span = span.ok_or_else(|| corrupt(place(), "no branch of the lineage holds it"))?;
+            let found = self.records(sql::RECORD_AT_PLACE, [span.branch, ordinal])?.pop();
+            let is_there =
+                |found: &CheckpointRecord| (found.branch, found.ordinal) == (span.branch as u64, ordinal as u64);
+            found.filter(is_there).map(Some).ok_or_else(|| corrupt(place(), "it is missing"))
+        };
+        ordinals.iter().map(find).collect()
+    }
+
+    pub(crate) fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
+        let place = || version_place(row.branch, row.ordinal, row.key);
+        let wrong = || corrupt(place(), "kind and value do not match the format");
+        let value = match (row.kind, &row.value) {
+            (EMPTY, _) => ChannelValue::Empty,
+            (LIST, _) => ChannelValue::Items,
+            (VALUE, KeyContent::Channel(stored)) => {
+                let stored = *stored;
+                let payload = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
+                ChannelValue::Value(payload.ok_or_else(wrong)?)
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(ChannelRecord {
+            channel: self.names.text(self.conn, Kind::Channel, row.key)?,
+            version: row.version as u64,
+            value,
+            ordinal: row.ordinal as u64,
+            task: row.task,
+        })
+    }
+
+    /// Returns the versions that a node has seen.
+    pub(crate) fn seen(self, row: &VersionRow) -> Res<Seen> {
+        let wrong = || corrupt(version_place(row.branch, row.ordinal, row.key), "its seen versions cannot be decoded");
+        let KeyContent::Packed(bytes) = &row.value else { return Err(wrong()) };
+        let mut versions = Vec::new();
+        for (channel, version) in unpack_seen(bytes).ok_or_else(wrong)? {
+            versions.push((self.names.text(self.conn, Kind::Channel, channel)?, version));
+        }
+        Ok(Seen { node: self.names.text(self.conn, Kind::Node, row.key)?, versions })
+    }
+
+    /// Returns task and path of a row of `write`.
+    pub(crate) fn task_of(self, tasks: &[TaskRecord], code: i64, path: Option<Arc<str>>) -> Res<(TaskId, Arc<str>)> {
+        let wrong = || corrupt("write", format!("task {code} is neither prepared nor named with its path"));
+        if code < 0 {
+            let name = self.names.text(self.conn, Kind::Task, code.checked_neg().ok_or_else(wrong)?)?;
+            return Ok((name.parse().map_err(|_| wrong())?, path.ok_or_else(wrong)?));
+        }
+        let task = usize::try_from(code).ok().and_then(|code| tasks.get(code)).ok_or_else(wrong)?;
+        Ok((task.id, path.unwrap_or_else(|| task.path())))
+    }
+
+    /// Returns the writes of the tasks of a checkpoint.
+    pub(crate) fn writes(self, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
+        self.must_row(at, |seq, row| self.writes_of(seq, row, true))
+    }
+
+    /// Lists threads by id.
+    pub(crate) fn threads(self, after: Option<&ThreadId>, limit: usize) -> Res<Vec<ThreadRecord>> {
+        let limit = page(limit);
+        let mut last = after.map_or("", ThreadId::as_str).to_owned();
+        neighbors::of_thread(self.conn, &last)?;
+        let mut threads: Vec<ThreadRecord> = Vec::new();
+        loop {
+            let (wanted, mut seen) = (limit - threads.len() as i64, 0);
+            let mut statement = self.conn.prepare_cached(sql::THREADS)?;
+            let mut rows = statement.query(params![last, wanted])?;
+            while let Some(row) = rows.next()? {
+                seen += 1;
+                let (thread, root): (i64, Option<i64>) = (row.get(0)?, row.get(4)?);
+                let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
+                row_check::verify("thread", row, 3, &|| format!("thread {thread}"))?;
+                let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
+                if *last >= *id.as_str() {
+                    return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
+                }
+                last = id.as_str().to_owned();
+                // A thread may have subgraphs alone.
+                let Some(root) = root else {
+                    neighbors::no_path(self.conn, thread, "")?;
+                    continue;
+                };
+                let head = self
+                    .head_row(root, (&id, &Namespace::root()), |seq, row, _| self.decoded(seq, row))?
+                    .ok_or_else(wrong)?;
+                threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(row.get(2)?), head });
+            }
+            // At the end of a listing, which reads all of them anyway.
+            if seen < wanted && self.conn.prepare_cached(sql::UNLISTED)?.query_row([], |row| row.get(0))? {
+                return Err(corrupt("thread", "one is stored that the listing does not show"));
+            }
+            if seen < wanted || threads.len() as i64 >= limit {
+                return Ok(threads);
+            }
+        }
+    }
+
+    /// Returns whether rows of the log were ever deleted, or pruned: without that nothing is asked for each row.
+    pub(crate) fn has_deletions(self) -> Res<bool> {
+        Ok(self.conn.prepare_cached(sql::HAS_DELETIONS)?.query_row([], |row| row.get(0))?)
+    }
+
+    /// Returns whether the checkpoint at (branch, ordinal) was pruned.
+    pub(crate) fn is_pruned_at(self, branch: i64, ordinal: i64) -> Res<bool> {
+        let mut statement = self.conn.prepare_cached(sql::SOURCE_AT_PLACE)?;
+        let source: Option<i64> = statement.query_row([branch, ordinal], |row| row.get(0)).optional()?;
+        Ok(source.is_some_and(is_pruned_column))
+    }
+
+    /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches.
+    /// Those that were pruned do not count.
+    pub(crate) fn thread_size(self, thread: &ThreadId) -> Res<ThreadSize> {
+        let mut statement = self.conn.prepare_cached(sql::THREAD_SIZE)?;
+        let size: Option<(i64, i64)> =
+            statement.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((checkpoints, branches)) = size else { return Ok(ThreadSize::default()) };
+        let mut statement = self.conn.prepare_cached(sql::THREAD_BRANCHES)?;
+        let mut rows = statement.query([thread.as_str()])?;
+        let (mut of_branches, mut counted) = (0_i64, 0_i64);
+        while let Some(row) = rows.next()? {
+            let (branch, last): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+            let upto = BranchRow::read(self.conn, branch)?.upto;
+            of_branches = of_branches.saturating_add(last.map_or(0, |last| last.saturating_sub(upto.unwrap_or(-1))));
+            counted += 1;
+        }
+        if (of_branches, counted) != (checkpoints, branches) {
+            return Err(corrupt(format!("thread {thread:?}"), "its checkpoints are not those of its branches"));
+        }
+        let pruned: i64 = match self.has_deletions()? {
+            true => self.conn.prepare_cached(sql::THREAD_PRUNED)?.query_row([thread.as_str()], |row| row.get(0))?,
+            false => 0,
+        };
+        Ok(ThreadSize::new(checkpoints.saturating_sub(pruned) as u64, branches as u64))
+    }
+
+    /// Returns the namespaces of a thread.
+    pub(crate) fn namespaces(self, thread: &ThreadId) -> Res<Vec<Namespace>> {
+        let mut statement = self.conn.prepare_cached(sql::NAMESPACES)?;
+        let mut rows = statement.query([thread.as_str()])?;
+        let (mut namespaces, mut last) = (Vec::new(), None);
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            row_check::verify("namespace", row, 3, &|| format!("namespace {id}"))?;
+            let path: String = row.get(2)?;
+            namespaces.push(Namespace::new(&path).map_err(|e| corrupt("namespace", e.to_string()))?);
+            last = Some(id);
+        }
+        neighbors::no_more_namespaces(self.conn, thread, last)?;
+        neighbors::no_hidden_namespace(self.conn, self.names)?;
+        Ok(namespaces)
+    }
+}
+
+pub(crate) fn page(limit: usize) -> i64 {
+    limit.min(PAGE_ROWS_MAX) as i64
+}
+
+/// Returns the least and the greatest id that start with `prefix`; hyphens are optional.
+fn prefix_range(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
+    let digits: Option<Vec<u8>> =
+        prefix.chars().filter(|&c| c != '-').map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits?;
+    if digits.is_empty() || digits.len() > 32 {
+        return None;
+    }
+    let (mut low, mut high) = ([0; 16], [0xff; 16]);
+    for (at, digit) in digits.into_iter().enumerate() {
+        let (shift, mask) = if at % 2 == 0 { (4, 0x0f) } else { (0, 0xf0) };
+        low[at / 2] |= digit << shift;
+        high[at / 2] = (high[at / 2] & mask) | (digit << shift);
+    }
+    Some((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefix_range;
+
+    #[test]
+    fn a_prefix_is_a_range_of_ids() {
+        let (low, high) = prefix_range("1F0-a").unwrap();
+        assert_eq!((low[..2].to_vec(), high[..3].to_vec()), (vec![0x1f, 0x0a], vec![0x1f, 0x0a, 0xff]));
+        assert_eq!(prefix_range("f").unwrap().0[0], 0xf0);
+        let whole = "01234567-89ab-6def-8123-456789abcdef";
+        assert_eq!(prefix_range(whole).unwrap().0, prefix_range(whole).unwrap().1);
+        assert!(
+            ["", "-", "x", "0123456789abcdef0123456789abcdef0"].iter().all(|prefix| prefix_range(prefix).is_none())
+        );
+    }
+}

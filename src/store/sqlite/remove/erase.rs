@@ -1,0 +1,392 @@
+//! Erasing: threads with everything in them, and values of special writes that were replaced.
+//!
+//! A deleted thread is hidden by one small commit: its row of `thread`, at which every read begins, goes, and a row of
+//! `tombstone` comes. Its other rows are reclaimed in slices, each a transaction with a bounded number of rows. The
+//! rows that are left are the cursor, so a slice continues wherever the one before ended, in whichever process. While
+//! the table `tombstone` holds a row for thread 0, the triggers let rows of the log go; that row comes and goes in one
+//! transaction.
+//!
+//! Invariants: a deleted row's id is not given out again (`high_water`), so a row that is reclaimed refers to its own
+//! payload or to none; a payload that a fork took over from a write of its source stays with the source. *Absent:* the
+//! order of the slices in time ([`eraser`](super::eraser)), and the tables beside the log.
+
+use super::prune::{self, NamespaceRemoval};
+use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use crate::base::{ThreadId, Timestamp};
+use crate::store::error::StoreError;
+use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::index::{search, threads};
+use crate::store::sqlite::read::items::item_place;
+use crate::store::sqlite::side::lease;
+use crate::store::sqlite::sql;
+use crate::store::sqlite::verify::neighbors;
+use crate::store::trash::{deletable, delete_unforked};
+use parking_lot::Mutex;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// A step of an erasure: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(crate) struct EraseJob {
+    pub(crate) step: EraseStep,
+    /// The tombstones after the step.
+    pub(crate) left: Arc<Mutex<Tombstones>>,
+}
+
+/// The work of a step of an erasure.
+#[derive(Clone, Debug)]
+pub(crate) enum EraseStep {
+    /// Hides threads, and reclaims the rows of a slice.
+    Hide(Vec<ThreadId>),
+    /// Hides threads, which changes a few pages.
+    HideAlone(Vec<ThreadId>),
+    /// Hides the threads whose time in the trash has ended at a timestamp: all of them, or those among some.
+    HideTrash(Timestamp, Option<Vec<ThreadId>>),
+    /// Takes namespaces out of their thread, so that their rows are reclaimed.
+    Detach(NamespaceRemoval),
+    /// Reclaims the rows of a slice.
+    Reclaim,
+    /// Forgets threads without rows, once the log beside the file has been emptied.
+    Forget(Vec<i64>),
+}
+
+/// The numbers of deleted threads that are not erased yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tombstones {
+    /// Those with rows in the file.
+    pub(crate) stored: Vec<i64>,
+    /// Those of which only the log beside the file may hold bytes.
+    pub(crate) logged: Vec<i64>,
+}
+
+impl Tombstones {
+    /// Returns the number of threads.
+    pub(crate) fn len(&self) -> usize {
+        self.stored.len() + self.logged.len()
+    }
+}
+
+/// Does a step in the transaction that is open.
+pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Res<()> {
+    match &job.step {
+        EraseStep::Hide(threads) => {
+            hide(conn, caches, threads)?;
+            reclaim(conn, caches)?;
+        }
+        EraseStep::HideAlone(threads) => hide(conn, caches, threads)?,
+        EraseStep::HideTrash(now, threads) => hide_trash(conn, caches, *now, threads.as_deref())?,
+        EraseStep::Detach(removal) => prune::detach(conn, caches, removal)?,
+        EraseStep::Reclaim => reclaim(conn, caches)?,
+        EraseStep::Forget(threads) => {
+            let mut forget = conn.prepare_cached(sql::TOMBSTONE_DELETE)?;
+            threads.iter().try_for_each(|thread| forget.execute([thread]).map(|_| ()))?;
+        }
+    }
+    *job.left.lock() = tombstones(conn)?;
+    Ok(())
+}
+
+/// Returns the deleted threads that are not erased yet.
+pub(crate) fn tombstones(conn: &Connection) -> Res<Tombstones> {
+    let mut found = Tombstones::default();
+    let mut statement = conn.prepare_cached(sql::TOMBSTONES)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let list = if row.get::<_, i64>(1)? == 0 { &mut found.stored } else { &mut found.logged };
+        list.push(row.get(0)?);
+    }
+    Ok(found)
+}
+
+/// Hides threads, unless one that stays was forked off one of them. Nothing is written before that is known.
+fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()> {
+    let mut found: BTreeMap<&ThreadId, i64> = BTreeMap::new();
+    for thread in threads {
+        found.extend(neighbors::thread_number(conn, thread)?.map(|number| (thread, number)));
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let numbers: HashSet<i64> = found.values().copied().collect();
+    found.iter().try_for_each(|(thread, number)| refuse_forked(conn, thread, *number, &numbers))?;
+    conn.prepare_cached(sql::HIGH_WATER_RAISE)?.execute([])?;
+    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    for number in found.values() {
+        conn.prepare_cached(sql::TOMBSTONE_INSERT)?.execute([number])?;
+        conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
+        search::hide(conn, *number)?;
+        threads::hide(conn, &caches.keys, *number)?;
+        lease::hide(conn, *number)?;
+    }
+    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
+    caches.erased();
+    Ok(())
+}
+
+/// Hides the threads whose time in the trash has ended, without those from which others were forked that stay: all of
+/// them, or those among `threads`.
+fn hide_trash(conn: &Connection, caches: &mut Caches, now: Timestamp, threads: Option<&[ThreadId]>) -> Res<()> {
+    let view = caches.view(conn);
+    let due: Vec<ThreadId> = match threads {
+        None => view.trash()?.into_iter().filter(|(_, until)| *until <= now).map(|(thread, _)| thread).collect(),
+        Some(threads) => {
+            let mut due = Vec::with_capacity(threads.len());
+            for thread in threads {
+                if view.trashed(thread)?.is_some_and(|until| until <= now) {
+                    due.push(thread.clone());
+                }
+            }
+            due
+        }
+    };
+    let due = deletable(due, DELETED_THREADS_MAX, |thread| view.forks(thread))?;
+    delete_unforked(due, |threads| hide(conn, caches, threads), forked_off).map(|_| ())
+}
+
+/// Returns the thread that was not hidden because another one was forked from it.
+fn forked_off(fault: &Fault) -> Option<&ThreadId> {
+    match fault {
+        Fault::Store(error) => error.forked_off(),
+        _ => None,
+    }
+}
+
+/// Refuses to delete a thread from which others were forked that stay. Names the first of them.
+fn refuse_forked(conn: &Connection, thread: &ThreadId, number: i64, deleted: &HashSet<i64>) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::FORKS_OF_THREAD)?;
+    let mut rows = statement.query([number])?;
+    let (mut forks, mut seen, mut more) = (Vec::new(), HashSet::new(), false);
+    while let Some(row) = rows.next()? {
+        let fork: i64 = row.get(0)?;
+        if deleted.contains(&fork) || !seen.insert(fork) {
+            continue;
+        }
+        if forks.len() == FORKS_SHOWN_MAX {
+            more = true;
+            break;
+        }
+        forks.push(ThreadId::new(row.get::<_, String>(1)?).map_err(|error| Fault::Store(error.into()))?);
+    }
+    if forks.is_empty() { Ok(()) } else { Err(StoreError::ForkedOff { thread: thread.clone(), forks, more }.into()) }
+}
+
+/// Reclaims rows of deleted threads, as many as one transaction may.
+fn reclaim(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    let mut next = conn.prepare_cached(sql::TOMBSTONE_NEXT)?;
+    let mut next = || -> Res<Option<i64>> { Ok(next.query_row([], |row| row.get(0)).optional()?) };
+    let Some(first) = next()? else {
+        let stored: Option<i64> = conn.query_row(sql::TOMBSTONE_STORED, [], |row| row.get(0)).optional()?;
+        return stored
+            .map_or(Ok(()), |thread| Err(corrupt(format!("tombstone {thread}"), "its thread is not deleted")));
+    };
+    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    let mut slice = Slice { conn, left: RECLAIM_COST_MAX };
+    let mut thread = Some(first);
+    while let Some(number) = thread.filter(|_| slice.left > 0) {
+        slice.thread(number, caches)?;
+        thread = next()?;
+    }
+    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
+    Ok(())
+}
+
+/// The rows that one transaction reclaims.
+struct Slice<'c> {
+    conn: &'c Connection,
+    /// The cost that is left: each row costs one, and one more for every [`RECLAIM_ROW_BYTES`] of a value.
+    left: usize,
+}
+
+impl<'c> Slice<'c> {
+    fn statement(&self, sql: &str) -> Res<CachedStatement<'c>> {
+        Ok(self.conn.prepare_cached(sql)?)
+    }
+
+    fn row<T>(&self, sql: &str, of: i64, read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>) -> Res<Option<T>> {
+        Ok(self.statement(sql)?.query_row([of], read).optional()?)
+    }
+
+    /// Returns rows of `of`, at most as many as may still be reclaimed.
+    fn rows<T>(&self, sql: &str, of: i64, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Res<Vec<T>> {
+        let limit = i64::try_from(self.left).unwrap_or(i64::MAX);
+        let mut statement = self.statement(sql)?;
+        let rows = statement.query_map(params![of, limit], read)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn spend(&mut self, cost: usize) {
+        self.left = self.left.saturating_sub(cost);
+    }
+
+    fn thread(&mut self, thread: i64, caches: &mut Caches) -> Res<()> {
+        // The entries of the search index are found by the other rows.
+        if !search::erase(self.conn, caches, thread, &mut self.left)? {
+            return Ok(());
+        }
+        while self.left > 0 {
+            match self.row(sql::RECLAIM_NAMESPACE, thread, |row| row.get(0))? {
+                Some(namespace) => self.namespace(namespace)?,
+                None if self.names(thread, caches)? => {
+                    let cleared = self.statement(sql::TOMBSTONE_CLEARED)?.execute([thread])?;
+                    return must_find(cleared, || format!("tombstone {thread}"));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Reclaims a part of a namespace: its branches with their rows, then its checkpoints with their writes, then its
+    /// row.
+    fn namespace(&mut self, namespace: i64) -> Res<()> {
+        let branch = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        if let Some((branch, upto, fork)) = self.row(sql::RECLAIM_BRANCH, namespace, branch)? {
+            return self.branch(branch, upto, fork);
+        }
+        let checkpoints: Vec<i64> = self.rows(sql::RECLAIM_CHECKPOINTS, namespace, |row| row.get(0))?;
+        if checkpoints.is_empty() {
+            self.statement(sql::TIMERS_DELETE)?.execute([namespace])?;
+            self.statement(sql::RECLAIM_OPERATIONS)?.execute([namespace])?;
+            let changes = self.statement(sql::RECLAIM_CHANGES)?.execute([namespace])?;
+            self.spend(2 * changes);
+            let deleted = self.statement(sql::NAMESPACE_DELETE)?.execute([namespace])?;
+            must_find(deleted, || format!("namespace {namespace}"))?;
+            self.spend(2);
+        }
+        for checkpoint in checkpoints {
+            if self.left == 0 || !self.writes(checkpoint)? {
+                return Ok(());
+            }
+            let deleted = self.statement(sql::CHECKPOINT_DELETE)?.execute([checkpoint])?;
+            must_find(deleted, || format!("checkpoint {checkpoint}"))?;
+            self.spend(1);
+        }
+        Ok(())
+    }
+
+    fn branch(&mut self, branch: i64, upto: Option<i64>, fork: Option<i64>) -> Res<()> {
+        // The first checkpoint of a fork may hold values of the writes of its source.
+        let source = fork.map(|checkpoint| self.payloads_of_writes(checkpoint)).transpose()?.unwrap_or_default();
+        let stays = |ordinal: i64, id: i64| ordinal.checked_sub(1) == upto && source.contains(&id);
+        let versions = self.rows(sql::RECLAIM_VERSIONS, branch, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, payload_of(row, 2)?))
+        })?;
+        let mut delete = self.statement(sql::RECLAIM_VERSION)?;
+        for (ordinal, key, value) in versions {
+            if self.left == 0 {
+                return Ok(());
+            }
+            let deleted = delete.execute(params![branch, ordinal, key])?;
+            must_find(deleted, || format!("version (branch {branch}, ordinal {ordinal}, key {key})"))?;
+            self.value(value.filter(|id| !stays(ordinal, *id)))?;
+        }
+        let items = self.rows(sql::RECLAIM_ITEMS, branch, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, payload_of(row, 3)?))
+        })?;
+        let mut delete = self.statement(sql::RECLAIM_ITEM)?;
+        for (channel, slot, ordinal, value) in items {
+            if self.left == 0 {
+                return Ok(());
+            }
+            let deleted = delete.execute(params![branch, channel, slot, ordinal])?;
+            must_find(deleted, || item_place(branch, channel, slot, ordinal))?;
+            self.value(value.filter(|id| !stays(ordinal, *id)))?;
+        }
+        if self.left > 0 {
+            self.statement(sql::BRANCH_DELETE)?.execute([branch])?;
+            self.spend(1);
+        }
+        Ok(())
+    }
+
+    fn payloads_of_writes(&self, checkpoint: i64) -> Res<HashSet<i64>> {
+        let mut statement = self.statement(sql::WRITE_PAYLOADS)?;
+        let values = statement.query_map([checkpoint], |row| row.get(0))?;
+        Ok(values.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Reclaims the writes of the tasks of a checkpoint. Returns whether none is left.
+    fn writes(&mut self, checkpoint: i64) -> Res<bool> {
+        let writes = self.rows(sql::RECLAIM_WRITES, checkpoint, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, payload_of(row, 3)?))
+        })?;
+        let mut delete = self.statement(sql::RECLAIM_WRITE)?;
+        for (task, index, part, value) in writes {
+            if self.left == 0 {
+                return Ok(false);
+            }
+            let deleted = delete.execute(params![checkpoint, task, index, part])?;
+            must_find(deleted, || format!("write (checkpoint {checkpoint}, task {task}, index {index})"))?;
+            self.value(value)?;
+        }
+        Ok(self.left > 0)
+    }
+
+    /// Accounts for a row, and erases its payload.
+    fn value(&mut self, id: Option<i64>) -> Res<()> {
+        let bytes = id.map(|id| payload(self.conn, id)).transpose()?.unwrap_or(0);
+        self.spend(1 + usize::from(id.is_some()) + bytes / RECLAIM_ROW_BYTES);
+        Ok(())
+    }
+
+    /// Reclaims the names that no other thread uses. Returns whether none is left.
+    fn names(&mut self, thread: i64, caches: &mut Caches) -> Res<bool> {
+        let names: Vec<i64> = self.rows(sql::RECLAIM_NAMES, thread, |row| row.get(0))?;
+        let all = names.len() < self.left;
+        let mut erased = 0;
+        for name in &names {
+            let deleted = self.statement(sql::NAME_USER_DELETE)?.execute([thread, *name])?;
+            must_find(deleted, || format!("name_user (thread {thread}, name {name})"))?;
+            erased += self.statement(sql::NAME_DELETE)?.execute([name])?;
+        }
+        self.spend(1 + names.len());
+        if erased > 0 {
+            self.statement(sql::NAMES_ERASED)?.execute([])?;
+            caches.names_erased();
+        }
+        Ok(all)
+    }
+}
+
+/// Verifies that a change found the row that was read just before. In a damaged table a scan meets a row that its key
+/// does not find, and each slice would meet it again.
+fn must_find(rows: usize, place: impl FnOnce() -> String) -> Res<()> {
+    if rows == 0 { Err(corrupt(place(), "its key does not find it")) } else { Ok(()) }
+}
+
+fn payload_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(row.get_ref(column)?.as_i64().ok())
+}
+
+/// Erases the value of a special write that is about to be replaced: nothing else refers to it.
+pub(crate) fn replaced(conn: &Connection, checkpoint: i64, task: i64, index: i32) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::WRITE_REPLACED)?;
+    let values = statement.query_map(params![checkpoint, task, index], |row| row.get(0))?;
+    let values: Vec<i64> = values.collect::<Result<_, _>>()?;
+    if values.is_empty() {
+        return Ok(());
+    }
+    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    values.into_iter().try_for_each(|id| payload(conn, id).map(|_| ()))?;
+    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
+    Ok(())
+}
+
+/// Erases a payload, and its blobs if no other one has them. A missing payload does not stop the erasure. Returns the
+/// bytes of the erased rows.
+pub(crate) fn payload(conn: &Connection, id: i64) -> Res<usize> {
+    type Found = (Option<i64>, Option<i64>, i64);
+    let mut blobs = conn.prepare_cached(sql::PAYLOAD_BLOBS)?;
+    let found: Option<Found> = blobs.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let Some((data, text, mut bytes)) = found else { return Ok(0) };
+    conn.prepare_cached(sql::PAYLOAD_DELETE)?.execute([id])?;
+    for blob in [data, text].into_iter().flatten() {
+        let held: Option<i64> = conn.prepare_cached(sql::BLOB_BYTES)?.query_row([blob], |row| row.get(0)).optional()?;
+        if conn.prepare_cached(sql::BLOB_DELETE)?.execute([blob])? > 0 {
+            bytes += held.unwrap_or(0);
+        }
+    }
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}

@@ -1,0 +1,225 @@
+//! Pruning: checkpoints lose what no kept checkpoint shows.
+//!
+//! A pruned checkpoint retains its row of `checkpoint`, with its place, its time and its checksum, and its source is
+//! negative. So ordinals, parents and the chain of checksums stay, and every ordinal of a branch has a row of
+//! `version`. A slice prunes the next checkpoints of a branch in one transaction, the oldest first; the state before
+//! the next checkpoint decides which of their rows stay. *Absent:* which checkpoints go, but for those that others rest
+//! on.
+//!
+//! Invariant: after each slice the rows that a checkpoint shows which is not pruned are as they were before.
+
+mod gone;
+mod namespaces;
+mod slice;
+mod sql;
+
+pub(crate) use namespaces::{NamespaceRemoval, detach, estimate as estimate_namespaces};
+pub(crate) use slice::positions;
+pub(crate) use sql::ITEMS_WRITTEN;
+
+use crate::base::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
+use crate::base::{Namespace, ThreadId};
+use crate::store::prune::{PruneSpan, Pruned};
+use crate::store::sqlite::commit::batch::{self, Caches};
+use crate::store::sqlite::fault::{Res, corrupt, invalid};
+use crate::store::sqlite::index::{search, threads};
+use crate::store::sqlite::read::head;
+use crate::store::sqlite::read::lineage::{self, BranchRow};
+use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::pack::{Unpack, unpack_reference};
+use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::verify::neighbors;
+use parking_lot::Mutex;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension};
+use slice::PruneSlice;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A slice of a pruning: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(crate) struct PruneJob {
+    pub(crate) thread: ThreadId,
+    /// The checkpoints that are left.
+    pub(crate) span: PruneSpan,
+    pub(crate) state: Arc<Mutex<PruneState>>,
+}
+
+/// The state that the slices of one call share.
+#[derive(Debug, Default)]
+pub(crate) struct PruneState {
+    /// The checkpoints that cannot be pruned, as of a mark.
+    held: Option<(PruneMark, BTreeSet<(i64, i64)>)>,
+    /// The first ordinal after the slice; `None` if no checkpoint of the span is left.
+    next: Option<u64>,
+    /// The report of the slice.
+    pruned: Pruned,
+}
+
+impl PruneState {
+    /// Returns the figures of the last slice, and the first ordinal after it if checkpoints of the span are left.
+    pub(crate) fn taken(&mut self) -> (Pruned, Option<u64>) {
+        (std::mem::take(&mut self.pruned), self.next.take())
+    }
+}
+
+/// The greatest ids of checkpoints, branches and operations: while they stay, no checkpoint becomes one that cannot be
+/// pruned.
+type PruneMark = (i64, i64, i64);
+
+fn mark(conn: &Connection) -> Res<PruneMark> {
+    Ok(conn.prepare_cached(sql::MARK)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?)
+}
+
+/// Returns the number of pruned checkpoints directly before a pruned one on its branch, at the time when it was pruned.
+pub(crate) fn pruned_below(parents: ValueRef<'_>) -> i64 {
+    parents.as_blob().ok().and_then(|bytes| Unpack(bytes).id()).unwrap_or(0)
+}
+
+/// Prunes the next checkpoints of a span in the transaction that is open.
+pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Res<()> {
+    batch::refresh(conn, caches)?;
+    let mut state = job.state.lock();
+    (state.next, state.pruned) = (None, Pruned::default());
+    let view = caches.view(conn);
+    let Some((branch, first, last)) = place(view, &job.thread, &job.span)? else { return Ok(()) };
+    let mark = mark(conn)?;
+    if state.held.as_ref().is_none_or(|(of, _)| *of != mark) {
+        state.held = Some((mark, unprunable(view, &job.thread, &[])?));
+    }
+    let held = state.held.as_ref().map(|(_, held)| held);
+    let stays = |ordinal: i64| held.is_some_and(|held| held.contains(&(branch, ordinal)));
+    let slice = PruneSlice::next(view, (branch, first, last), PRUNE_CHECKPOINTS_MAX, &stays)?;
+    let Some(slice) = slice else { return Ok(()) };
+    search::empty(conn)?;
+    let next = slice.last + 1;
+    let pruned = slice.prune()?;
+    threads::uncount(conn, caches, &job.thread)?;
+    (state.pruned, state.next) = (pruned, u64::try_from(next).ok().filter(|_| next <= last));
+    caches.erased();
+    Ok(())
+}
+
+/// Returns the branch of a span and the ordinals on it; `None` if the thread does not exist, or nothing can be pruned.
+fn place(view: ReadView<'_>, thread: &ThreadId, span: &PruneSpan) -> Res<Option<(i64, i64, i64)>> {
+    let Some(thread) = neighbors::thread_number(view.conn, thread)? else { return Ok(None) };
+    let branch = i64::try_from(span.branch).unwrap_or(i64::MAX);
+    let mut of = view.conn.prepare_cached(log_sql::BRANCH_THREAD)?;
+    if of.query_row([branch], |row| row.get::<_, i64>(0)).optional()? != Some(thread) {
+        return Err(invalid("prune.branch", format!("{branch} is not a branch of the thread")));
+    }
+    let end = last_ordinal(view.conn, branch)?;
+    let start = BranchRow::read(view.conn, branch)?.upto.map_or(0, |upto| upto.saturating_add(1));
+    let number = |ordinal: u64| i64::try_from(ordinal).unwrap_or(i64::MAX);
+    // The last checkpoint of a branch stays.
+    Ok(Some((branch, number(span.first).max(start), number(span.last).min(end.saturating_sub(1)))))
+}
+
+fn last_ordinal(conn: &Connection, branch: i64) -> Res<i64> {
+    let last: Option<i64> = conn.prepare_cached(sql::LAST_ORDINAL)?.query_row([branch], |row| row.get(0))?;
+    last.ok_or_else(|| corrupt(format!("branch {branch}"), "the rows of its checkpoints are missing"))
+}
+
+/// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of
+/// these, the places on which something else rests, or which stay for another reason.
+pub(crate) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Namespace]) -> Res<BTreeSet<(i64, i64)>> {
+    let mut found = BTreeSet::new();
+    let conn = view.conn;
+    let without = namespaces::numbers(view, thread, without)?;
+    let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(found) };
+    let mut needed = BTreeSet::new();
+    for namespace in &without {
+        if namespaces::is_needed(view, thread, *namespace)? {
+            needed.insert(*namespace);
+        }
+    }
+    let mut forked = conn.prepare_cached(sql::FORKED_PLACES)?;
+    let mut rows = forked.query([thread])?;
+    while let Some(row) = rows.next()? {
+        found.insert((row.get(0)?, row.get(1)?));
+    }
+    let (mut namespaces, mut targets) = (BTreeSet::new(), BTreeSet::new());
+    let mut branches = conn.prepare_cached(sql::BRANCHES_OF_THREAD)?;
+    let mut rows = branches.query([thread])?;
+    while let Some(row) = rows.next()? {
+        let (branch, namespace): (i64, i64) = (row.get(0)?, row.get(3)?);
+        if needed.contains(&namespace) {
+            found.insert((branch, last_ordinal(conn, branch)?));
+        }
+        if without.contains(&namespace) {
+            continue;
+        }
+        if let (Some(parent), Some(upto)) = (row.get(1)?, row.get(2)?) {
+            found.insert((parent, upto));
+        }
+        let last = last_ordinal(conn, branch)?;
+        found.insert((branch, last));
+        namespaces.insert(namespace);
+        for key in lineage::newest(view, branch, last)?.into_values().filter(|row| is_channel(row.kind)) {
+            let channel = view.names.text(conn, Kind::Channel, key.key)?;
+            let Some(list) = view.names.find(conn, Kind::List, &channel)? else { continue };
+            let mut references = conn.prepare_cached(sql::REFERENCES)?;
+            let mut rows = references.query([branch, list])?;
+            while let Some(row) = rows.next()? {
+                let packed = row.get_ref(0)?.as_blob().ok().and_then(unpack_reference);
+                let wrong =
+                    || corrupt(format!("item (branch {branch}, channel {list})"), "a reference cannot be decoded");
+                targets.insert(packed.ok_or_else(wrong)?.0);
+            }
+        }
+    }
+    for namespace in namespaces {
+        if let Some((newest, _)) = batch::newest(conn, namespace)? {
+            targets.extend(head::moved(conn, view.keys, namespace, newest)?.flatten());
+        }
+        targets.extend(view.named_branches(namespace)?);
+    }
+    let mut place = conn.prepare_cached(sql::PLACE_OF)?;
+    for seq in targets {
+        let of: Option<(i64, i64)> = place.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        found.extend(of);
+    }
+    Ok(found)
+}
+
+fn is_channel(kind: i64) -> bool {
+    matches!(kind, lineage::EMPTY | lineage::VALUE | lineage::LIST)
+}
+
+/// Estimates the report of a pruning.
+pub(crate) fn estimate(view: ReadView<'_>, thread: &ThreadId, spans: &[PruneSpan]) -> Res<Pruned> {
+    let held = unprunable(view, thread, &[])?;
+    let mut sum = Pruned::default();
+    for span in spans {
+        let Some((branch, mut first, last)) = place(view, thread, span)? else { continue };
+        let stays = |ordinal: i64| held.contains(&(branch, ordinal));
+        while let Some(mut slice) = PruneSlice::next(view, (branch, first, last), PRUNE_ESTIMATED_MAX, &stays)? {
+            first = slice.last + 1;
+            // The next checkpoint that stays decides, however many slices there will be.
+            let kept = held.range((branch, first)..).next().filter(|(of, ordinal)| *of == branch && *ordinal <= last);
+            let kept = kept.map_or(last + 1, |(_, ordinal)| *ordinal);
+            slice.top = slice.top.max(kept);
+            sum.add(slice.estimate()?);
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns whether the checkpoint at a place was pruned, and how many before it, as it knows of.
+fn pruned_at(conn: &Connection, branch: i64, ordinal: i64) -> Res<Option<i64>> {
+    let seq = seq_at(conn, branch, ordinal)?;
+    let mut statement = conn.prepare_cached(sql::SOURCE_AND_PARENTS)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, pruned_below(row.get_ref(1)?)));
+    let found = statement.query_row([seq], read).optional()?;
+    Ok(found.filter(|(source, _)| is_pruned_column(*source)).map(|(_, below)| below))
+}
+
+/// Returns the `seq` of the checkpoint at a place.
+fn seq_at(conn: &Connection, branch: i64, ordinal: i64) -> Res<i64> {
+    let seq = conn.prepare_cached(sql::SEQ_AT_PLACE)?.query_row([branch, ordinal], |row| row.get(0)).optional()?;
+    seq.ok_or_else(|| {
+        corrupt(format!("version (branch {branch}, ordinal {ordinal})"), "the rows of the checkpoint are missing")
+    })
+}

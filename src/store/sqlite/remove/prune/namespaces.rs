@@ -1,0 +1,141 @@
+//! Namespaces that are pruned as a whole: those of subgraphs whose tasks do not run again.
+//!
+//! The row of such a namespace gets the number of a thread that does not exist, and this thread a tombstone. From this
+//! commit on no read finds the namespace, and the erasure of deleted threads reclaims its rows. *Absent:* which
+//! namespaces go, but for those on which something rests.
+//!
+//! Invariant: no row that stays refers to a checkpoint of a namespace that goes.
+
+use super::{sql, unprunable};
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::counts::pruned_metadata;
+use crate::store::prune::Pruned;
+use crate::store::sqlite::commit::batch::{self, Caches};
+use crate::store::sqlite::commit::ids::Table;
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::index::{search, threads};
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::sql as log_sql;
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The namespaces of a thread that are to go, each with its newest checkpoint as it was when that was decided.
+#[derive(Clone, Debug)]
+pub(crate) struct NamespaceRemoval {
+    pub(crate) thread: ThreadId,
+    pub(crate) namespaces: Vec<(Namespace, CheckpointId)>,
+    /// The report.
+    pub(crate) pruned: Arc<Mutex<Pruned>>,
+}
+
+/// Takes namespaces out of their thread, in the transaction that is open.
+pub(crate) fn detach(conn: &Connection, caches: &mut Caches, removal: &NamespaceRemoval) -> Res<()> {
+    batch::refresh(conn, caches)?;
+    let found = removable(caches.view(conn), &removal.thread, &removal.namespaces)?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let pruned = sum_of(caches.view(conn), &found)?;
+    search::empty(conn)?;
+    conn.prepare_cached(log_sql::HIGH_WATER_RAISE)?.execute([])?;
+    conn.prepare_cached(log_sql::ERASE_BEGIN)?.execute([])?;
+    let number = caches.ids.next(conn, Table::Thread)?;
+    // No row of `thread` has the number, so it counts as used by this alone.
+    conn.prepare_cached(sql::THREAD_USED)?.execute([number])?;
+    conn.prepare_cached(log_sql::TOMBSTONE_INSERT)?.execute([number])?;
+    for (id, path) in &found {
+        conn.prepare_cached(log_sql::TIMERS_DELETE)?.execute([id])?;
+        conn.prepare_cached(log_sql::NAMESPACE_DELETE)?.execute([id])?;
+        let check = RowCheck::of("namespace").int(*id).int(number).text(path.as_str()).finish();
+        conn.prepare_cached(log_sql::NAMESPACE_INSERT)?.execute(params![id, number, path.as_str(), check])?;
+    }
+    conn.prepare_cached(log_sql::ERASE_END)?.execute([])?;
+    caches.erased();
+    threads::uncount(conn, caches, &removal.thread)?;
+    threads::count(conn, caches, Some(&removal.thread))?;
+    *removal.pruned.lock() = pruned;
+    Ok(())
+}
+
+/// Returns the numbers of the namespaces that still end with the given checkpoints, and on which nothing rests but one
+/// another.
+fn removable(
+    view: ReadView<'_>,
+    thread: &ThreadId,
+    namespaces: &[(Namespace, CheckpointId)],
+) -> Res<Vec<(i64, Namespace)>> {
+    let mut found = BTreeMap::new();
+    for (path, newest) in namespaces.iter().filter(|(path, _)| !path.is_root()) {
+        let Some(id) = view.namespace(thread, path)? else { continue };
+        if batch::newest(view.conn, id)?.is_some_and(|(_, stored)| stored == *newest) {
+            found.insert(id, path.clone());
+        }
+    }
+    let mut found: Vec<(i64, Namespace)> = found.into_iter().collect();
+    loop {
+        let paths: Vec<Namespace> = found.iter().map(|(_, path)| path.clone()).collect();
+        let held: BTreeSet<i64> = unprunable(view, thread, &paths)?.into_iter().map(|(branch, _)| branch).collect();
+        let before = found.len();
+        let mut of_branch = view.conn.prepare_cached(sql::BRANCH_NAMESPACE)?;
+        for branch in held {
+            let namespace: Option<i64> = of_branch.query_row([branch], |row| row.get(0)).optional()?;
+            found.retain(|(id, _)| Some(*id) != namespace);
+        }
+        if found.len() == before {
+            return Ok(found);
+        }
+    }
+}
+
+/// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins
+/// with a checkpoint of another namespace, or one of its checkpoints states what model calls used.
+pub(super) fn is_needed(view: ReadView<'_>, thread: i64, id: i64) -> Res<bool> {
+    let conn = view.conn;
+    if conn.prepare_cached(sql::IS_NEEDED)?.query_row([thread, id], |row| row.get(0))? {
+        return Ok(true);
+    }
+    let mut statement = conn.prepare_cached(sql::METADATA)?;
+    let mut rows = statement.query([id])?;
+    while let Some(row) = rows.next()? {
+        let (seq, checkpoint): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
+        let place = || format!("checkpoint {seq}");
+        let metadata = sealed::metadata(conn, view.keys, &checkpoint, row.get_ref(2)?, &place)?;
+        if is_pruned_column(row.get(3)?) || pruned_metadata(metadata.as_deref()).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the report of a removal of namespaces.
+fn sum_of(view: ReadView<'_>, namespaces: &[(i64, Namespace)]) -> Res<Pruned> {
+    let mut sum = Pruned::default();
+    for (id, _) in namespaces {
+        let counted = view.conn.prepare_cached(sql::SUMS_OF_NAMESPACE)?.query_row([id], |row| {
+            let count = |column: usize| row.get::<_, i64>(column).map(i64::unsigned_abs);
+            Ok(Pruned { checkpoints: count(0)?, values: count(1)?, bytes: count(2)? })
+        })?;
+        sum.add(counted);
+    }
+    Ok(sum)
+}
+
+/// Returns the expected report of a removal of namespaces.
+pub(crate) fn estimate(view: ReadView<'_>, thread: &ThreadId, namespaces: &[(Namespace, CheckpointId)]) -> Res<Pruned> {
+    let found = removable(view, thread, namespaces)?;
+    sum_of(view, &found)
+}
+
+/// Returns the numbers of namespaces of a thread.
+pub(super) fn numbers(view: ReadView<'_>, thread: &ThreadId, paths: &[Namespace]) -> Res<BTreeSet<i64>> {
+    let mut found = BTreeSet::new();
+    for path in paths.iter().filter(|path| !path.is_root()) {
+        found.extend(view.namespace(thread, path)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,317 @@
+//! One slice: some checkpoints of a branch that are pruned together.
+
+use super::super::erase;
+use super::gone::{GoneItem, GoneRows};
+use super::{pruned_at, seq_at, sql};
+use crate::base::limits::RECLAIM_COST_MAX;
+use crate::store::counts::pruned_metadata;
+use crate::store::prune::Pruned;
+use crate::store::sqlite::commit::checkpoint::insert_versions;
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::lineage::{
+    self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, VersionRow,
+};
+use crate::store::sqlite::read::list_end::ListEnd;
+use crate::store::sqlite::read::record::{ReadView, checkpoint_row, column};
+use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
+use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::source::pruned_column;
+use crate::store::sqlite::sql as log_sql;
+use rusqlite::params;
+use rusqlite::types::{Value, ValueRef};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Checkpoints of a branch that are pruned together, and what surrounds them.
+pub(super) struct PruneSlice<'a> {
+    pub(super) view: ReadView<'a>,
+    pub(super) branch: i64,
+    /// The ordinals of the first and the last checkpoint.
+    pub(super) first: i64,
+    pub(super) last: i64,
+    /// The first ordinal of the pruned checkpoints directly before it, or `first`.
+    pub(super) run: i64,
+    /// The ordinal of the next checkpoint of the branch that is not pruned: its state decides what stays.
+    pub(super) top: i64,
+    /// True if no row of an older checkpoint lies below the run.
+    pub(super) is_bottom: bool,
+    /// The rows of `version` of its checkpoints and of the one after it, by ordinal, each by descending key.
+    pub(super) rows: BTreeMap<i64, Vec<VersionRow>>,
+}
+
+impl<'a> PruneSlice<'a> {
+    /// Finds the next checkpoints of a span that can be pruned, at most `limit`. `stays` names those that cannot.
+    pub(super) fn next(
+        view: ReadView<'a>,
+        (branch, first, last): (i64, i64, i64),
+        limit: i64,
+        stays: &dyn Fn(i64) -> bool,
+    ) -> Res<Option<Self>> {
+        let conn = view.conn;
+        let mut from = first;
+        while from <= last && (stays(from) || pruned_at(conn, branch, from)?.is_some()) {
+            from += 1;
+        }
+        if from > last {
+            return Ok(None);
+        }
+        let mut rows = BTreeMap::new();
+        let (mut to, mut cost) = (from, 0);
+        let end = last.min(from.saturating_add(limit - 1));
+        lineage::walk(view, branch, (from, end + 1), &mut |found| {
+            rows.extend(found.first().map(|row| row.ordinal).map(|ordinal| (ordinal, found)));
+            Ok(true)
+        })?;
+        for ordinal in from..=end {
+            if ordinal > from
+                && (cost > RECLAIM_COST_MAX || stays(ordinal) || pruned_at(conn, branch, ordinal)?.is_some())
+            {
+                break;
+            }
+            cost += rows.get(&ordinal).map_or(Ok(0), |rows| cost_of(rows))?;
+            to = ordinal;
+        }
+        rows.retain(|ordinal, _| *ordinal <= to + 1);
+        let run = run_begin(view, branch, from)?;
+        let mut top = to + 1;
+        // The last checkpoint of a branch is not pruned.
+        while pruned_at(conn, branch, top)?.is_some() {
+            top += 1;
+        }
+        debug_assert!(run <= from && from <= to && to <= end && to < top, "a slice lies between its run and its top");
+        let is_bottom = run == 0 && BranchRow::read(conn, branch)?.parent.is_none();
+        Ok(Some(Self { view, branch, first: from, last: to, run, top, is_bottom, rows }))
+    }
+
+    /// Prunes the checkpoints in the transaction that is open.
+    pub(super) fn prune(&self) -> Res<Pruned> {
+        let conn = self.view.conn;
+        let gone = GoneRows::of(self)?;
+        let mut seqs = BTreeMap::new();
+        for ordinal in self.before()..=self.last {
+            seqs.insert(ordinal, seq_at(conn, self.branch, ordinal)?);
+        }
+        conn.prepare_cached(log_sql::HIGH_WATER_RAISE)?.execute([])?;
+        conn.prepare_cached(log_sql::ERASE_BEGIN)?.execute([])?;
+        self.delete_items(&gone)?;
+        self.delete_versions(&gone)?;
+        let mut pruned = Pruned { checkpoints: (self.last - self.first + 1) as u64, ..Pruned::default() };
+        for (ordinal, seq) in seqs.range(self.run..=self.last) {
+            if !self.has_kept_child(*ordinal) {
+                conn.prepare_cached(sql::WRITES_DELETE)?.execute([seq])?;
+            }
+        }
+        for id in self.erasable(&gone)? {
+            pruned.values += 1;
+            pruned.bytes += erase::payload(conn, id)? as u64;
+        }
+        for (ordinal, seq) in seqs.range(self.before()..=self.last) {
+            self.rewrite(*ordinal, *seq, gone.shared.get(ordinal))?;
+        }
+        conn.prepare_cached(log_sql::ERASE_END)?.execute([])?;
+        Ok(pruned)
+    }
+
+    /// Returns the ordinal of the pruned checkpoint directly before the slice, or its first one without that.
+    fn before(&self) -> i64 {
+        (self.first - 1).max(self.run)
+    }
+
+    /// Returns the expected report of the pruning.
+    pub(super) fn estimate(&self) -> Res<Pruned> {
+        let gone = GoneRows::of(self)?;
+        let mut pruned = Pruned { checkpoints: (self.last - self.first + 1) as u64, ..Pruned::default() };
+        let mut bytes = self.view.conn.prepare_cached(sql::PAYLOAD_BYTES)?;
+        for id in gone.erasable.iter() {
+            pruned.values += 1;
+            pruned.bytes +=
+                bytes.query_row([id], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0))).unwrap_or(0) as u64;
+        }
+        Ok(pruned)
+    }
+
+    fn delete_items(&self, gone: &GoneRows) -> Res<()> {
+        let mut delete = self.view.conn.prepare_cached(log_sql::RECLAIM_ITEM)?;
+        for (list, slot, ordinal) in gone.items.keys() {
+            delete.execute(params![self.branch, list, slot, ordinal])?;
+        }
+        Ok(())
+    }
+
+    /// Deletes rows of `version`. A checkpoint without any gets one that says so.
+    fn delete_versions(&self, gone: &GoneRows) -> Res<()> {
+        let conn = self.view.conn;
+        for (ordinal, keys) in &gone.versions {
+            let mut rows = match self.rows.get(ordinal) {
+                Some(rows) => rows.clone(),
+                None => rows_at(self.view, self.branch, *ordinal)?,
+            };
+            rows.retain(|row| !keys.contains(&row.key));
+            rows.iter_mut().for_each(|row| row.offset = 0);
+            let seq = seq_at(conn, self.branch, *ordinal)?;
+            conn.prepare_cached(sql::VERSIONS_DELETE)?.execute([self.branch, *ordinal])?;
+            insert_versions(conn, self.view.keys, seq, (self.branch, *ordinal), rows)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the payloads that no row holds any more.
+    fn erasable(&self, gone: &GoneRows) -> Res<Vec<i64>> {
+        let mut erasable = Vec::with_capacity(gone.erasable.len());
+        let mut held = self.view.conn.prepare_cached(sql::IS_HELD)?;
+        let mut shared: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        for (ordinal, id) in &gone.of_run {
+            if !shared.contains_key(ordinal) {
+                shared.insert(*ordinal, self.shared_at(*ordinal)?);
+            }
+            let is_shared = shared.get(ordinal).is_some_and(|shared| shared.contains(id));
+            if !is_shared || !held.query_row([self.branch, *ordinal, *id], |row| row.get(0))? {
+                erasable.push(*id);
+            }
+        }
+        let of_run: BTreeSet<i64> = gone.of_run.iter().map(|(_, id)| *id).collect();
+        erasable.extend(gone.erasable.difference(&of_run));
+        Ok(erasable)
+    }
+
+    /// Returns the payloads that several rows of a pruned checkpoint held when it was pruned.
+    fn shared_at(&self, ordinal: i64) -> Res<Vec<i64>> {
+        let conn = self.view.conn;
+        let seq = seq_at(conn, self.branch, ordinal)?;
+        let parents: Option<Vec<u8>> =
+            conn.prepare_cached(sql::SOURCE_AND_PARENTS)?.query_row([seq], |row| row.get(1))?;
+        let parents = parents.unwrap_or_default();
+        let mut packed = Unpack(&parents);
+        let mut shared = Vec::new();
+        let _run = packed.id();
+        while let Some(id) = packed.id() {
+            shared.push(id);
+        }
+        Ok(shared)
+    }
+
+    /// Replaces the row of a checkpoint by that of a pruned one.
+    fn rewrite(&self, ordinal: i64, seq: i64, shared: Option<&BTreeSet<i64>>) -> Res<()> {
+        let conn = self.view.conn;
+        let read = |_: i64, row: &rusqlite::Row<'_>| {
+            Ok((0..column::XXH3).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?)
+        };
+        let row = checkpoint_row(conn, log_sql::RECORD_BY_SEQ, [seq], read)?;
+        let missing = || corrupt(format!("checkpoint {seq}"), "a row refers to it, but it does not exist");
+        let mut row = row.ok_or_else(missing)?;
+        if ordinal >= self.first {
+            let mut packed = Vec::new();
+            put_uint(&mut packed, (ordinal - self.run) as u64);
+            shared.into_iter().flatten().for_each(|id| put_uint(&mut packed, *id as u64));
+            let Value::Integer(source) = row[column::SOURCE] else { return Err(missing()) };
+            row[column::SOURCE] = Value::Integer(pruned_column(source));
+            row[column::PARENTS] = Value::Blob(packed);
+            row[column::METADATA] = self.usage_of(seq, &row)?;
+            let Value::Integer(namespace) = row[column::NAMESPACE] else { return Err(missing()) };
+            conn.prepare_cached(log_sql::TIMERS_PASSED)?.execute([namespace, seq])?;
+        }
+        if !self.has_kept_child(ordinal) {
+            row[column::TASKS] = Value::Null;
+        }
+        let mut check = RowCheck::of("checkpoint");
+        row.iter().for_each(|column| _ = check.value(ValueRef::from(column)));
+        let check = check.finish();
+        conn.prepare_cached(log_sql::CHECKPOINT_DELETE)?.execute([seq])?;
+        let columns: Vec<&Value> = row[..=column::SUM].iter().collect();
+        let mut insert = conn.prepare_cached(log_sql::CHECKPOINT_INSERT)?;
+        for (at, value) in columns.into_iter().enumerate() {
+            insert.raw_bind_parameter(at + 1, value)?;
+        }
+        insert.raw_bind_parameter(column::SUM + 2, check)?;
+        insert.raw_execute()?;
+        Ok(())
+    }
+
+    /// Returns the metadata that a pruned checkpoint retains.
+    fn usage_of(&self, seq: i64, row: &[Value]) -> Res<Value> {
+        let place = || format!("checkpoint {seq}");
+        let Value::Blob(id) = &row[column::ID] else {
+            return Err(corrupt(place(), "its id does not match the format"));
+        };
+        let id =
+            <[u8; 16]>::try_from(id.as_slice()).map_err(|_| corrupt(place(), "its id does not match the format"))?;
+        let (conn, keys) = (self.view.conn, self.view.keys);
+        let metadata = sealed::metadata(conn, keys, &id, ValueRef::from(&row[column::METADATA]), &place)?;
+        match pruned_metadata(metadata.as_deref()) {
+            Some(usage) if keys.seal_content() => {
+                Ok(Value::Blob(keys.seal(&keys.identity("metadata").bytes(&id), usage.as_bytes())?))
+            }
+            usage => Ok(usage.map_or(Value::Null, Value::Text)),
+        }
+    }
+
+    /// Returns whether the next checkpoint of the branch is not pruned: it has consumed writes of the tasks of its
+    /// parent, and its rows name them.
+    pub(super) fn has_kept_child(&self, ordinal: i64) -> bool {
+        ordinal + 1 == self.top
+    }
+
+    /// Returns whether a row of `version` of the branch stays, given the newest rows at the next kept checkpoint.
+    pub(super) fn stays(&self, row: &VersionRow, newest: &BTreeMap<i64, VersionRow>) -> bool {
+        match row.kind {
+            NO_CHANGES => true,
+            INDEX_SNAPSHOT => row.ordinal == self.top - self.top.rem_euclid(INTERVAL),
+            _ => newest.get(&row.key).is_some_and(|new| (new.branch, new.ordinal) == (row.branch, row.ordinal)),
+        }
+    }
+}
+
+/// Returns the rows of `version` of a checkpoint, by descending key.
+pub(super) fn rows_at(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Vec<VersionRow>> {
+    let mut found = Vec::new();
+    lineage::walk(view, branch, (ordinal, ordinal), &mut |rows| {
+        found = rows;
+        Ok(true)
+    })?;
+    Ok(found)
+}
+
+/// Returns the cost of a checkpoint: its rows, and the positions among which its items lie.
+fn cost_of(rows: &[VersionRow]) -> Res<usize> {
+    let mut cost = 8 + 2 * rows.len();
+    for row in rows.iter().filter(|row| row.kind == lineage::LIST) {
+        let end = ListEnd::of(row)?;
+        let (first, last) = positions(&end);
+        cost = cost
+            .saturating_add(usize::try_from(last.saturating_sub(first)).unwrap_or(usize::MAX).min(RECLAIM_COST_MAX));
+    }
+    Ok(cost)
+}
+
+/// Returns the range of the positions that a change of a list wrote, as far as it can have put items there.
+pub(crate) fn positions(end: &ListEnd) -> (u64, u64) {
+    (end.written.0, end.written.1.min(end.end))
+}
+
+/// Returns the first ordinal of the pruned checkpoints directly before a checkpoint.
+fn run_begin(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<i64> {
+    let start = BranchRow::read(view.conn, branch)?.upto.map_or(0, |upto| upto + 1);
+    let mut run = ordinal;
+    while run > start {
+        match pruned_at(view.conn, branch, run - 1)? {
+            Some(below) => run = (run - 1).saturating_sub(below.max(0)).max(start),
+            None => break,
+        }
+    }
+    Ok(run)
+}
+
+/// Returns the payload that a row of `version` holds.
+pub(super) fn payload_of(row: &VersionRow) -> Option<i64> {
+    match &row.value {
+        KeyContent::Channel(ValueColumn::Payload(id)) => Some(*id),
+        _ => None,
+    }
+}
+
+impl GoneRows {
+    /// Notes a row of `item`.
+    pub(super) fn add_item(&mut self, at: (i64, i64, i64), item: GoneItem) {
+        self.items.insert(at, item);
+    }
+}

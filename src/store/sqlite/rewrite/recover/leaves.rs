@@ -1,0 +1,437 @@
+//! Collects the rows of tables whose trees are damaged, from every page that holds some.
+//!
+//! The tree of each table is walked from its root. If a page of it is damaged, its rows are collected in a file of
+//! their own: first those that the walk reached, then those of the leaves that no tree leads to, which are assigned by
+//! the columns of their rows. So the damage of a page costs the rows on it alone. Names, threads and namespaces are
+//! also read from their unique indexes. *Absent:* the checks of rows, which are verified where they are read.
+//!
+//! Invariant: each page is visited once, so a walk ends whatever the bytes are.
+
+use super::cells::{PageKind, TreePage};
+use super::pages::{FilePages, PageBytes, tree_page};
+use super::sql;
+use crate::store::sqlite::commit::changes::item_check;
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::row_check::RowCheck;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, params_from_iter};
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap};
+
+/// A row: its columns as its table declares them.
+type Columns = Vec<Value>;
+
+/// A page of a walk that cannot be read, or a cell of one.
+pub(super) struct Defect {
+    pub(super) table: &'static str,
+    pub(super) place: String,
+    pub(super) reason: &'static str,
+    /// True if rows were on it, false if it only led to others.
+    pub(super) has_rows: bool,
+    /// True for the page where the table begins, of which that is not known.
+    pub(super) is_root: bool,
+}
+
+/// The trees of a file.
+pub(super) struct FileTrees {
+    /// The pages of each damaged table that hold rows, in the order of the walk.
+    damaged: HashMap<&'static str, Vec<u64>>,
+    /// The unique indexes of names, threads and namespaces.
+    indexes: HashMap<&'static str, Vec<u64>>,
+    pub(super) defects: Vec<Defect>,
+    seen: BTreeSet<u64>,
+}
+
+/// The tables that are read from a unique index as well.
+const INDEXED: [(&str, &str); 3] = [
+    ("name", "sqlite_autoindex_name_1"),
+    ("thread", "sqlite_autoindex_thread_1"),
+    ("namespace", "sqlite_autoindex_namespace_1"),
+];
+
+/// A walk over one tree.
+struct TreeWalk<'w> {
+    pages: &'w FilePages,
+    shape: Option<&'static TableShape>,
+    seen: &'w mut BTreeSet<u64>,
+    rows: Vec<u64>,
+    defects: Vec<Defect>,
+    last: Option<Columns>,
+}
+
+/// The next step of a walk: a page to visit, or a row to take.
+enum TreeStep {
+    Page(u32, bool),
+    Row(Columns),
+}
+
+impl FileTrees {
+    /// Walks the trees of a file. `roots` are those of all tables and indexes.
+    pub(super) fn walk(pages: &FilePages, roots: &HashMap<String, i64>, collects_all: bool) -> Self {
+        let (mut seen, mut defects) = (BTreeSet::new(), Vec::new());
+        let (mut damaged, mut indexes) = (HashMap::new(), HashMap::new());
+        let root = |name: &str| roots.get(name).and_then(|root| u32::try_from(*root).ok()).unwrap_or_default();
+        for shape in &SHAPES {
+            let mut walk = TreeWalk::new(pages, Some(shape), &mut seen);
+            walk.run(root(shape.name));
+            if collects_all || !walk.defects.is_empty() || pages.is_displaced() {
+                damaged.insert(shape.name, walk.rows);
+                defects.append(&mut walk.defects);
+            }
+        }
+        // The pages of other trees cannot be leaves of these tables.
+        for name in roots.keys().filter(|name| SHAPES.iter().all(|shape| shape.name != **name)) {
+            let mut walk = TreeWalk::new(pages, None, &mut seen);
+            walk.run(root(name));
+            if let Some((table, _)) = INDEXED.iter().find(|(_, index)| index == name) {
+                indexes.insert(*table, walk.rows);
+            }
+        }
+        Self { damaged, indexes, defects, seen }
+    }
+
+    /// Returns whether all tables can be read from their roots.
+    pub(super) fn is_whole(&self) -> bool {
+        self.damaged.is_empty()
+    }
+
+    /// Returns whether a table is collected.
+    pub(super) fn is_damaged(&self, table: &str) -> bool {
+        self.damaged.contains_key(table)
+    }
+
+    /// Collects the rows of the damaged tables in an empty database.
+    pub(super) fn collect(&self, pages: &FilePages, conn: &Connection) -> Res<()> {
+        conn.execute_batch(sql::SCRATCH_FILE)?;
+        conn.execute_batch(sql::BEGIN)?;
+        for (name, statement) in sql::TABLES.iter().filter(|(name, _)| self.damaged.contains_key(name)) {
+            conn.execute_batch(statement)?;
+            let shape = SHAPES.iter().find(|shape| shape.name == *name);
+            let (Some(shape), Some(places)) = (shape, self.damaged.get(name)) else { continue };
+            for page in places.iter().filter_map(|place| pages.at(*place)) {
+                found_on(pages, &page).0.into_iter().try_for_each(|row| shape.insert(conn, row))?;
+            }
+        }
+        for page in pages.unseen(&self.seen) {
+            let (rows, kind) = found_on(pages, &page);
+            let all: Vec<&Columns> = rows.iter().collect();
+            if let Some(shape) = assign(&all, kind).filter(|shape| self.damaged.contains_key(shape.name)) {
+                rows.into_iter().try_for_each(|row| shape.insert(conn, row))?;
+            }
+        }
+        for (table, places) in &self.indexes {
+            let Some(shape) = SHAPES.iter().find(|shape| shape.name == *table) else { continue };
+            let is_damaged = self.damaged.contains_key(table);
+            for page in places.iter().filter(|_| is_damaged).filter_map(|place| pages.at(*place)) {
+                let rows = found_on(pages, &page).0.into_iter().filter_map(|row| of_index(table, row));
+                rows.into_iter().try_for_each(|row| shape.insert(conn, row))?;
+            }
+        }
+        conn.execute_batch(sql::COMMIT)?;
+        Ok(())
+    }
+}
+
+impl<'w> TreeWalk<'w> {
+    fn new(pages: &'w FilePages, shape: Option<&'static TableShape>, seen: &'w mut BTreeSet<u64>) -> Self {
+        Self { pages, shape, seen, rows: Vec::new(), defects: Vec::new(), last: None }
+    }
+
+    fn defect(&mut self, place: String, reason: &'static str, has_rows: bool) {
+        let table = self.shape.map_or("", |shape| shape.name);
+        self.defects.push(Defect { table, place, reason, has_rows, is_root: false });
+    }
+
+    /// Notes a page that cannot be read. The kind of a root is not known then.
+    fn unreadable(&mut self, place: String, reason: &'static str, is_root: bool) {
+        let table = self.shape.map_or("", |shape| shape.name);
+        self.defects.push(Defect { table, place, reason, has_rows: !is_root, is_root });
+    }
+
+    fn run(&mut self, root: u32) {
+        let mut steps = vec![TreeStep::Page(root, true)];
+        while let Some(step) = steps.pop() {
+            match step {
+                TreeStep::Row(row) => self.row(row),
+                TreeStep::Page(number, is_root) => self.page(number, is_root, &mut steps),
+            }
+        }
+    }
+
+    fn page(&mut self, number: u32, is_root: bool, steps: &mut Vec<TreeStep>) {
+        let place = format!("page {number}");
+        let Some((at, bytes)) = self.pages.page(number) else {
+            return self.unreadable(place, "it is not in the file", is_root);
+        };
+        // The root of an empty table is a leaf without cells.
+        if is_root && matches!(bytes[..5], [10 | 13, 0, 0, 0, 0]) {
+            self.seen.insert(at);
+            return;
+        }
+        let is_of_table = self.shape.map(|shape| shape.is_numbered());
+        let page = tree_page(&bytes).filter(|page| is_of_table.is_none_or(|is| is == page.kind.is_of_table()));
+        let Some(page) = page else { return self.unreadable(place, "it is a page of something else", is_root) };
+        let mut rows = rows_of(self.pages, &page);
+        let found: Vec<&Columns> = rows.iter().flatten().collect();
+        if self.shape.is_some_and(|shape| is_of_other(shape, &found, page.kind)) {
+            return self.defect(place, "it holds rows of another table", true);
+        }
+        if !self.seen.insert(at) {
+            return self.defect(place, "two pages lead to it", false);
+        }
+        if page.kind != PageKind::TableInterior {
+            self.rows.push(at);
+        }
+        let key = self.shape.map_or(0, |shape| shape.key.max(1));
+        let mut below = Vec::new();
+        for (index, row) in rows.iter_mut().enumerate() {
+            match page.cell(index) {
+                Some(cell) => below.extend(cell.child.map(|child| TreeStep::Page(child, false))),
+                None => self.defect(format!("{place}, cell {index}"), "it cannot be read", page.has_rows()),
+            }
+            match row.take() {
+                Some(mut row) => {
+                    row.truncate(key);
+                    below.push(TreeStep::Row(row));
+                }
+                None if page.has_rows() => self.defect(format!("{place}, cell {index}"), "its row is damaged", true),
+                None => {}
+            }
+        }
+        below.extend(page.last_child().map(|child| TreeStep::Page(child, false)));
+        steps.extend(below.into_iter().rev());
+    }
+
+    /// Verifies that rows ascend: SQLite does not find one that is out of order.
+    fn row(&mut self, row: Columns) {
+        let Some(shape) = self.shape else { return };
+        if self.last.as_ref().is_some_and(|last| shape.order(last, &row) != Ordering::Less) {
+            self.defect("rows".into(), "their keys do not ascend", false);
+        }
+        self.last = Some(row);
+    }
+}
+
+/// Returns the row of each cell of a page, if it can be read.
+fn rows_of(pages: &FilePages, page: &TreePage<'_>) -> Vec<Option<Columns>> {
+    let row = |index: usize| {
+        let cell = page.cell(index).filter(|_| page.has_rows())?;
+        Some(numbered(pages.record(page.local(&cell), cell.length, cell.rest)?, cell.rowid))
+    };
+    (0..page.count).map(row).collect()
+}
+
+/// Returns the rows of a page that can be read, and its kind.
+fn found_on(pages: &FilePages, bytes: &PageBytes) -> (Vec<Columns>, PageKind) {
+    match tree_page(bytes) {
+        Some(page) => (rows_of(pages, &page).into_iter().flatten().collect(), page.kind),
+        None => (Vec::new(), PageKind::TableInterior),
+    }
+}
+
+/// Puts the number of a row in the place of the column that stands for it. A row of another tree has none.
+fn numbered(mut row: Columns, rowid: Option<i64>) -> Columns {
+    if let (Some(rowid), Some(first @ Value::Null)) = (rowid, row.first_mut()) {
+        *first = Value::Integer(rowid);
+    }
+    row
+}
+
+/// The columns of a table of the format, as its rows have them.
+pub(super) struct TableShape {
+    name: &'static str,
+    /// The columns of its key; 0 if its rows have numbers.
+    key: usize,
+    /// The types of the columns: an integer, a text, bytes, a number or bytes, or any; a capital may be NULL.
+    types: &'static str,
+}
+
+/// The tables that a recovery reads.
+const SHAPES: [TableShape; 19] = [
+    TableShape { name: "name", key: 0, types: "iiti" },
+    TableShape { name: "thread", key: 0, types: "itii" },
+    TableShape { name: "namespace", key: 0, types: "iiti" },
+    TableShape { name: "branch", key: 0, types: "iiIIiIIi" },
+    TableShape { name: "checkpoint", key: 0, types: "iibIiiiiiBABBbi" },
+    TableShape { name: "version", key: 3, types: "iiiiiIVI" },
+    TableShape { name: "payload", key: 0, types: "iiiAATATTII" },
+    TableShape { name: "blob", key: 0, types: "ibA" },
+    TableShape { name: "item", key: 4, types: "iiiiiIVi" },
+    TableShape { name: "write", key: 4, types: "iiiiiVITA" },
+    TableShape { name: "timer", key: 2, types: "ibiii" },
+    TableShape { name: "operation", key: 0, types: "iiiiTAii" },
+    TableShape { name: "operation_change", key: 4, types: "iitiiAAi" },
+    TableShape { name: "kv_namespace", key: 0, types: "it" },
+    TableShape { name: "kv", key: 0, types: "iitiiIiib" },
+    TableShape { name: "kv_vector", key: 2, types: "iitibi" },
+    TableShape { name: "kv_lifetime", key: 0, types: "iii" },
+    TableShape { name: "store_key", key: 0, types: "ittBb" },
+    TableShape { name: "tombstone", key: 0, types: "ii" },
+];
+
+impl TableShape {
+    fn is_numbered(&self) -> bool {
+        self.key == 0
+    }
+
+    fn fits(&self, row: &Columns) -> bool {
+        let is = |(value, kind): (&Value, char)| match (value, kind.to_ascii_lowercase()) {
+            (Value::Null, _) => kind.is_ascii_uppercase(),
+            (_, 'a') | (Value::Integer(_), 'i' | 'v') | (Value::Text(_), 't') | (Value::Blob(_), 'b' | 'v') => true,
+            _ => false,
+        };
+        row.len() == self.types.len() && row.iter().zip(self.types.chars()).all(is)
+    }
+
+    /// Returns whether at least half of the rows have the columns of the table.
+    fn is_of(&self, rows: &[&Columns]) -> bool {
+        2 * rows.iter().filter(|row| self.fits(row)).count() >= rows.len()
+    }
+
+    /// Compares the keys of two rows.
+    fn order(&self, a: &Columns, b: &Columns) -> Ordering {
+        // The last column of the key of an item descends.
+        let descending = if self.name == "item" { self.key - 1 } else { usize::MAX };
+        let columns = a.iter().zip(b).take(self.key.max(1)).enumerate();
+        let orders = columns.map(|(at, (a, b))| if at == descending { compare(b, a) } else { compare(a, b) });
+        orders.fold(Ordering::Equal, Ordering::then)
+    }
+
+    /// Inserts a row, unless one with its key is there.
+    fn insert(&self, conn: &Connection, mut row: Columns) -> Res<()> {
+        row.resize(self.types.len(), Value::Null);
+        if self.is_numbered() && !matches!(row[0], Value::Integer(_)) {
+            return Ok(());
+        }
+        let places = vec!["?"; row.len()].join(", ");
+        let mut insert =
+            conn.prepare_cached(&sql::COLLECT.replace("{table}", self.name).replace("{places}", &places))?;
+        insert.execute(params_from_iter(row))?;
+        Ok(())
+    }
+}
+
+/// Compares values as SQLite does: NULL, numbers, texts, bytes.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    let class = |value: &Value| match value {
+        Value::Null => 0,
+        Value::Integer(_) | Value::Real(_) => 1,
+        Value::Text(_) => 2,
+        Value::Blob(_) => 3,
+    };
+    match (a, b) {
+        (Value::Integer(a), Value::Integer(b)) => a.cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Value::Blob(a), Value::Blob(b)) => a.cmp(b),
+        _ => class(a).cmp(&class(b)),
+    }
+}
+
+/// Returns the table to which the rows of a page belong.
+fn assign(rows: &[&Columns], kind: PageKind) -> Option<&'static TableShape> {
+    let fits = |shape: &&TableShape| shape.is_numbered() == kind.is_of_table() && shape.is_of(rows);
+    let shapes: Vec<&'static TableShape> = SHAPES.iter().filter(|shape| !rows.is_empty() && fits(shape)).collect();
+    let named = |name: &str| shapes.iter().find(|shape| shape.name == name).copied();
+    match (named("item"), named("version"), named("name"), named("namespace")) {
+        (Some(item), Some(version), ..) => Some(if is_of_items(rows) { item } else { version }),
+        (_, Some(version), ..) => Some(version),
+        (_, _, Some(name), Some(namespace)) => {
+            let verify = |table: &str| rows.iter().filter(|row| verifies(table, row)).count();
+            Some(if verify("name") > verify("namespace") { name } else { namespace })
+        }
+        // A hash of 16 bytes tells a blob from the rows of other trees.
+        _ => shapes.into_iter().find(|shape| {
+            shape.name != "blob" || rows.iter().any(|row| matches!(&row[1], Value::Blob(hash) if hash.len() == 16))
+        }),
+    }
+}
+
+/// Returns whether the rows of a page are those of another table.
+fn is_of_other(shape: &TableShape, rows: &[&Columns], kind: PageKind) -> bool {
+    !shape.is_of(rows) && assign(rows, kind).is_some()
+}
+
+/// Returns whether rows that have the columns of both are items and not versions: their checks verify, or, in a file
+/// with keys, several have the same second column.
+fn is_of_items(rows: &[&Columns]) -> bool {
+    let keys = Keys::default();
+    let int = |row: &Columns, at: usize| match row.get(at) {
+        Some(Value::Integer(number)) => *number,
+        _ => 0,
+    };
+    let verifies = |row: &Columns| {
+        let task = match row.get(5) {
+            Some(Value::Integer(task)) => u32::try_from(*task).ok(),
+            _ => None,
+        };
+        let value = row.get(6).map_or(ValueRef::Null, ValueRef::from);
+        let [branch, list, position, ordinal, op] = [0, 1, 2, 3, 4].map(|at| int(row, at));
+        int(row, 7) == item_check(&keys, branch, list, position, ordinal, op, task, value)
+    };
+    if rows.iter().any(|row| verifies(row)) {
+        return true;
+    }
+    // Each checkpoint has one version with a check.
+    let has_check = |row: &&&Columns| row.get(7) != Some(&Value::Null);
+    let is_next = |pair: &[&Columns]| int(pair[0], 1) == int(pair[1], 1) && int(pair[0], 0) == int(pair[1], 0);
+    rows.iter().all(|row| has_check(&row)) && rows.windows(2).any(is_next)
+}
+
+/// Returns whether the check of a name or of a namespace matches.
+fn verifies(table: &str, row: &Columns) -> bool {
+    let mut check = RowCheck::of(table);
+    row.iter().take(3).for_each(|column| _ = check.value(ValueRef::from(column)));
+    row.get(3) == Some(&Value::Integer(check.finish()))
+}
+
+/// Returns the row of a table for which an entry of its unique index stands.
+fn of_index(table: &'static str, mut entry: Columns) -> Option<Columns> {
+    let id = entry.pop()?;
+    let mut row = vec![id];
+    row.append(&mut entry);
+    if table == "thread" {
+        // The timestamp follows from its checkpoints.
+        row.push(Value::Integer(0));
+    }
+    let shape = SHAPES.iter().find(|shape| shape.name == table)?;
+    let mut check = RowCheck::of(table);
+    row.iter().for_each(|column| _ = check.value(ValueRef::from(column)));
+    row.push(Value::Integer(check.finish()));
+    shape.fits(&row).then_some(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PageKind::{IndexLeaf, TableLeaf};
+    use super::*;
+
+    fn ints(numbers: &[i64]) -> Columns {
+        numbers.iter().map(|number| Value::Integer(*number)).collect()
+    }
+
+    #[test]
+    fn rows_are_assigned_by_their_columns() {
+        let text = || Value::Text("a".into());
+        let name = |check| vec![Value::Integer(1), Value::Integer(0), text(), Value::Integer(check)];
+        let check = RowCheck::of("name").int(1).int(0).text("a").finish();
+        assert_eq!(assign(&[&name(check)], TableLeaf).map(|shape| shape.name), Some("name"));
+        let check = RowCheck::of("namespace").int(1).int(0).text("a").finish();
+        assert_eq!(assign(&[&name(check)], TableLeaf).map(|shape| shape.name), Some("namespace"));
+        let version = |ordinal, check| [ints(&[1, ordinal, 3, 0, 1]), vec![Value::Null, Value::Integer(9), check]];
+        let rows: Vec<Columns> = (0..4).map(|n| version(n, Value::Integer(n)).concat()).collect();
+        let rows: Vec<&Columns> = rows.iter().collect();
+        assert_eq!(assign(&rows, IndexLeaf).map(|shape| shape.name), Some("version"));
+        assert_eq!(assign(&[&ints(&[1, 2, 3, 4, 5, 6, 7])], TableLeaf).map(|shape| shape.name), None);
+        assert_eq!(assign(&[], TableLeaf).map(|shape| shape.name), None);
+    }
+
+    #[test]
+    fn an_entry_of_a_unique_index_stands_for_its_row() {
+        let row = of_index("thread", vec![Value::Text("t".into()), Value::Integer(4)]).unwrap();
+        assert_eq!(row[..3], [Value::Integer(4), Value::Text("t".into()), Value::Integer(0)]);
+        assert!(of_index("thread", vec![Value::Integer(4), Value::Text("t".into())]).is_none());
+        let row = of_index("name", vec![Value::Integer(3), Value::Text("m".into()), Value::Integer(8)]).unwrap();
+        assert!(verifies("name", &row));
+    }
+}

@@ -1,0 +1,313 @@
+//! Writes the sound part of a damaged file to a new store, and reports the losses.
+//!
+//! The damaged file is copied first ([`source`]) and stays as it is. Its checkpoints are written anew in the order of
+//! the log ([`replay`](super::replay)): those whose checksum verifies, each after its parent. So of each lineage the
+//! longest sound beginning is recovered. A checkpoint after a pruned one begins a lineage with its whole state. Content
+//! that matches its own check and is not in a sound lineage is written to threads of its own. The new store gets its
+//! name once a check of it has found no problem. A store with keys is recovered to one with the same keys. *Absent:*
+//! the cache, and everything that no check covers.
+
+mod cells;
+mod header;
+mod leaves;
+mod pages;
+mod source;
+mod sql;
+
+use super::replay::{LogReplay, reason, scan};
+use crate::base::limits::LOST_MAX;
+use crate::base::{Codec, Encoded, ThreadId, Timestamp};
+use crate::store::beside::{KvChange, KvNamespace, KvRecord};
+use crate::store::error::StoreError;
+use crate::store::handle::OpenOptions;
+use crate::store::recovery::{Lost, LostKind, Recovery};
+use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::file::open::{self, beside};
+use crate::store::sqlite::file::{backup, registry};
+use crate::store::sqlite::read::names::Names;
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::checksums::kv_check;
+use crate::store::sqlite::rows::keys::{GivenKeys, Keys};
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::side::kv;
+use crate::store::sqlite::{check, sql as engine_sql};
+use rusqlite::{Connection, Row, params};
+use source::DamagedFile;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Recovers the store at `from` to a new file.
+pub(crate) fn recover(from: &Path, to: &Path, given: &GivenKeys) -> Result<Recovery, StoreError> {
+    let _opening = registry::opening();
+    if to.symlink_metadata().is_ok() {
+        let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+        return Err(backup::failed(to, exists));
+    }
+    let unfinished = beside(to, backup::UNFINISHED);
+    if unfinished.symlink_metadata().is_ok() {
+        return Err(backup::failed(&unfinished, io::ErrorKind::AlreadyExists.into()));
+    }
+    match attempt(from, to, &unfinished, given, false) {
+        // Damage that the trees do not show: pages that are whole hold rows of another place.
+        Err(StoreError::Corrupt { place, reason }) => match attempt(from, to, &unfinished, given, true) {
+            Ok(mut report) => {
+                report
+                    .doubts
+                    .push(format!("the file is damaged at {place}, also where its tables are whole: {reason}"));
+                Ok(report)
+            }
+            Err(_) => Err(StoreError::Corrupt { place, reason }),
+        },
+        done => done,
+    }
+}
+
+/// Recovers the store; with `collects_all`, the rows of every table are collected from their pages.
+fn attempt(
+    from: &Path,
+    to: &Path,
+    unfinished: &Path,
+    given: &GivenKeys,
+    collects_all: bool,
+) -> Result<Recovery, StoreError> {
+    let source = DamagedFile::open(from, &beside(to, "-damaged"), collects_all)?;
+    let keys = Arc::new(Keys::new(given.clone()));
+    let unlocked = match source.format {
+        1 => keys.unlock_plain(from),
+        _ => keys.unlock_damaged(&source.conn, from),
+    };
+    unlocked.map_err(|fault| open::opening(from, fault))?;
+    let recovered = write(&source, from, unfinished, &keys).and_then(|report| {
+        backup::publish(unfinished, to).map_err(|error| backup::failed(to, error))?;
+        Ok(report)
+    });
+    if recovered.is_err() {
+        for suffix in ["", "-wal", "-shm"] {
+            // The first error is reported.
+            _ = fs::remove_file(beside(unfinished, suffix));
+        }
+    }
+    recovered
+}
+
+fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Result<Recovery, StoreError> {
+    let writable = open::writable(to, &OpenOptions::new())?;
+    let conn = &writable.conn;
+    let replayed = (|| -> Res<Recovery> {
+        conn.execute_batch(engine_sql::BEGIN_WRITE)?;
+        keys.copy_to(&source.conn, conn)?;
+        let mut replay = LogReplay::new((&source.conn, source.format, source.whole.as_ref()), conn, keys, false)?;
+        replay.knows_deleted = source.format > 1 && source.defects.iter().all(|defect| defect.table != "tombstone");
+        replay.run()?;
+        if source.is_damaged || replay.report.lost_count > 0 {
+            replay.salvage()?;
+        }
+        let mut report = replay.report;
+        report.doubts.clone_from(&source.doubts);
+        if source.is_damaged {
+            missing(source, &mut report)?;
+        }
+        if let Some(error) = &source.log_error {
+            note(&mut report, LostKind::Log, None, "the write-ahead log".into(), error.clone());
+        }
+        for table in &source.of_application {
+            let reason = "tables of the application are not recovered".to_owned();
+            note(&mut report, LostKind::Table, None, format!("table {table:?}"), reason);
+        }
+        entries(source, conn, keys, &mut report)?;
+        threads(&source.conn, conn, &mut report)?;
+        conn.execute_batch(engine_sql::COMMIT)?;
+        verify(conn, keys)?;
+        conn.query_row(engine_sql::WAL_TRUNCATE, [], |_| Ok(()))?;
+        Ok(report)
+    })();
+    let report = replayed.map_err(|fault| fault.into_write(|| StoreError::Busy { waited_ms: 0, holder: None }))?;
+    if report.checkpoints + report.entries + report.salvaged == 0 && !source.is_known {
+        return Err(open::not_a_store(from, "neither its header nor any of its rows is that of a store"));
+    }
+    Ok(report)
+}
+
+/// Checks the new store.
+fn verify(conn: &Connection, keys: &Keys) -> Res<()> {
+    let names = Names::default();
+    match check::check(ReadView { conn, names: &names, keys }, None)?.problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(corrupt("the recovered store", problem.to_string())),
+    }
+}
+
+fn note(report: &mut Recovery, kind: LostKind, thread: Option<ThreadId>, place: String, reason: String) {
+    report.lost_count += 1;
+    if report.lost.len() < LOST_MAX {
+        report.lost.push(Lost { kind, thread, checkpoint: None, place, reason });
+    }
+}
+
+/// Notes the rows that were on pages that cannot be read, where no other row tells that they are missing.
+fn missing(source: &DamagedFile, report: &mut Recovery) -> Res<()> {
+    let mut sound = source.conn.prepare(sql::MISSING_SEQS)?;
+    let seqs = sound.query_map([LOST_MAX as i64], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    let is_of = |table: &'static str| source.defects.iter().filter(move |defect| defect.table == table);
+    let is_missing = is_of("checkpoint").next().is_some();
+    let ranges = seqs.chunk_by(|a, b| a.checked_add(1) == Some(*b)).filter(|_| is_missing);
+    let mut are_known = false;
+    for range in ranges {
+        are_known = true;
+        let place = format!("checkpoint (seq {} to {})", range[0], range[range.len() - 1]);
+        note(report, LostKind::Range, None, place, "their versions are there, and their rows are missing".into());
+    }
+    let kinds = [
+        ("checkpoint", LostKind::Range),
+        ("write", LostKind::Writes),
+        ("operation", LostKind::Operation),
+        ("operation_change", LostKind::Operation),
+        ("kv_namespace", LostKind::Entry),
+        ("kv", LostKind::Entry),
+        ("kv_vector", LostKind::Entry),
+        ("kv_lifetime", LostKind::Entry),
+    ];
+    for (table, kind) in kinds {
+        for defect in is_of(table) {
+            let place = format!("{table} ({})", defect.place);
+            // The rows of checkpoints are missed by others that refer to them.
+            if defect.is_root && kind != LostKind::Range {
+                let reason = format!("{}: the table begins there, and rows of it may be missing", defect.reason);
+                note(report, kind, None, place, reason);
+            } else if defect.has_rows && !(kind == LostKind::Range && are_known) {
+                note(report, kind, None, place, defect.reason.to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Notes the threads of which nothing was recovered.
+fn threads(old: &Connection, new: &Connection, report: &mut Recovery) -> Res<()> {
+    let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, String)>> {
+        let mut statement = old.prepare_cached(sql::THREADS_FROM)?;
+        let rows = statement.query_map(params![from, limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    };
+    let (mut gone, mut ranges) = (Vec::new(), Vec::new());
+    let mut visit = |(id, thread): (i64, String)| {
+        if !new.prepare_cached(sql::HAS_THREAD)?.query_row([&thread], |row| row.get::<_, bool>(0))? {
+            gone.push((id, thread));
+        }
+        Ok(())
+    };
+    scan(0, &mut page, &mut visit, &mut |from, _, why| {
+        ranges.push((from, why));
+        Ok(())
+    })?;
+    for (id, thread) in gone {
+        let thread = ThreadId::new(thread).ok();
+        note(report, LostKind::Thread, thread, format!("thread {id}"), "none of its checkpoints was recovered".into());
+    }
+    for (from, why) in ranges {
+        note(report, LostKind::Thread, None, format!("thread (id {from} on)"), why);
+    }
+    Ok(())
+}
+
+/// An entry of a damaged file: the changes that make it, and the reason if its vectors or its lifetime are lost.
+struct SoundEntry {
+    changes: Vec<KvChange>,
+    lost: Option<String>,
+}
+
+/// Writes the entries of the key-value memory whose check matches.
+fn entries(source: &DamagedFile, new: &Connection, keys: &Keys, report: &mut Recovery) -> Res<()> {
+    let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Result<SoundEntry, String>)>> {
+        let mut statement = source.conn.prepare_cached(sql::ENTRIES_FROM)?;
+        let mut rows = statement.query(params![from, limit as i64])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let entry = match entry(source, keys, row) {
+                Ok(entry) => Ok(entry),
+                Err(fault) => Err(reason(fault)?),
+            };
+            found.push((row.get(0)?, entry));
+        }
+        Ok(found)
+    };
+    let lost = std::cell::RefCell::new(Vec::new());
+    let mut recovered = 0;
+    let mut visit = |(id, entry): (i64, Result<SoundEntry, String>)| {
+        match entry {
+            Ok(entry) => {
+                kv::write(new, keys, &entry.changes)?;
+                recovered += 1;
+                lost.borrow_mut().extend(entry.lost.map(|why| (format!("vectors or lifetime of kv {id}"), why)));
+            }
+            Err(why) => lost.borrow_mut().push((format!("kv {id}"), why)),
+        }
+        Ok(())
+    };
+    scan(0, &mut page, &mut visit, &mut |from, to, why| {
+        let to = to.map_or_else(|| "on".to_owned(), |to| format!("to {}", to - 1));
+        lost.borrow_mut().push((format!("kv (id {from} {to})"), why));
+        Ok(())
+    })?;
+    report.entries = recovered;
+    lost.into_inner().into_iter().for_each(|(place, why)| note(report, LostKind::Entry, None, place, why));
+    Ok(())
+}
+
+/// Returns the changes that make an entry: its first put and its last, and those of its vectors and its lifetime.
+fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
+    let id: i64 = row.get(0)?;
+    let wrong = |why: &str| Fault::from(corrupt_entry(id, why));
+    let (path, key): (Option<String>, String) = (row.get(1)?, row.get(2)?);
+    let path = path.ok_or_else(|| wrong("its namespace does not exist"))?;
+    let (created, updated, expires): (i64, i64, Option<i64>) = (row.get(3)?, row.get(4)?, row.get(5)?);
+    let (check, codec, data): (i64, i64, Vec<u8>) = (row.get(6)?, row.get(7)?, row.get(8)?);
+    if kv_check(keys, &path, &key, [created, updated], expires, (codec, &data)) != check {
+        return Err(wrong("its check does not match"));
+    }
+    let namespace = KvNamespace::from_path(&path).map_err(|error| wrong(&error.to_string()))?;
+    let identity = || kv::identity(keys, &namespace, &key, [created, updated], expires, codec);
+    let names = Names::default();
+    let view = ReadView { conn: &source.conn, names: &names, keys };
+    let bytes = sealed::value(view, identity, data, &|| format!("kv {id}"))?;
+    let codec = Codec::from_tag(u8::try_from(codec).map_err(|_| wrong("its codec does not exist"))?);
+    let mut record = KvRecord::new(namespace, key, Encoded { codec, bytes }, Timestamp::from_micros(created));
+    record.updated_at = Timestamp::from_micros(updated);
+    record.expires_at = expires.map(Timestamp::from_micros);
+    let put = |now: Timestamp| KvChange::Put {
+        namespace: record.namespace.clone(),
+        key: record.key.clone(),
+        value: record.value.clone(),
+        now,
+        expires_at: record.expires_at,
+    };
+    let mut entry = SoundEntry { changes: vec![put(record.created_at), put(record.updated_at)], lost: None };
+    // Format 1 has neither.
+    if source.format > 1
+        && let Err(fault) = beside_entry(view, id, &record, &mut entry.changes)
+    {
+        entry.lost = Some(reason(fault)?);
+    }
+    Ok(entry)
+}
+
+/// Adds the changes that make the vectors and the lifetime of an entry.
+fn beside_entry(old: ReadView<'_>, id: i64, record: &KvRecord, changes: &mut Vec<KvChange>) -> Res<()> {
+    let name = || (record.namespace.clone(), record.key.clone());
+    if let Some(lifetime) = kv::lifetime_of(old, id, record)? {
+        let (namespace, key) = name();
+        changes.push(KvChange::SetLifetime { namespace, key, lifetime });
+    }
+    let vectors = kv::vectors_of(old, id, record)?;
+    if !vectors.is_empty() {
+        let (namespace, key) = name();
+        changes.push(KvChange::SetVectors { namespace, key, vectors });
+    }
+    Ok(())
+}
+
+fn corrupt_entry(id: i64, why: &str) -> StoreError {
+    StoreError::Corrupt { place: format!("kv {id}"), reason: why.into() }
+}

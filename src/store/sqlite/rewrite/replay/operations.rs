@@ -1,0 +1,169 @@
+//! Operations of the old file, written anew between the checkpoints that they followed.
+//!
+//! An operation refers to checkpoints by `seq`, which differ in the new file, so each is decoded and written as a new
+//! one is. It is lost if its check does not match, or if a checkpoint that it names is.
+
+use super::rows::OldRows;
+use super::sql;
+use crate::base::{CheckpointId, Timestamp};
+use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationTarget, OperationValue};
+use crate::store::sqlite::commit::operation::{COLUMNS, ChangeSide, field_of, is_sealed, kind_of, open_fact};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::head;
+use crate::store::sqlite::rows::keys::Keys;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Row};
+use std::collections::BTreeMap;
+
+/// An operation of the old file.
+pub(super) struct OldOperation {
+    pub(super) id: i64,
+    /// The greatest `seq` of the old file when it was made.
+    pub(super) seq: i64,
+    kind: i64,
+    at: i64,
+    actor: Option<String>,
+    target: Value,
+    changes: Vec<OldChange>,
+}
+
+/// A row of `operation_change`.
+struct OldChange {
+    namespace: i64,
+    kind: i64,
+    key: String,
+    before: Value,
+    after: Value,
+}
+
+/// The operations of a file in their order, and what could not be read, with the reason.
+pub(super) type FoundOperations = (Vec<OldOperation>, Vec<(String, String)>);
+
+/// Reads the operations of a file.
+pub(super) fn read(conn: &Connection, keys: &Keys) -> Res<FoundOperations> {
+    let (mut found, mut lost) = (Vec::new(), Vec::new());
+    let mut changes: BTreeMap<i64, Vec<OldChange>> = BTreeMap::new();
+    let read = each(conn, sql::OPERATION_CHANGES, "operation_change", &mut lost, &mut |row| {
+        head::verify_change(keys, row)?;
+        let change = OldChange {
+            namespace: row.get(0)?,
+            kind: row.get(1)?,
+            key: row.get(2)?,
+            before: row.get(5)?,
+            after: row.get(6)?,
+        };
+        changes.entry(row.get(3)?).or_default().push(change);
+        Ok(())
+    });
+    ended(read, "operation_change", &mut lost)?;
+    let read = each(conn, sql::OPERATIONS, "operation", &mut lost, &mut |row| {
+        head::verify(keys, "operation", COLUMNS, row)?;
+        let id = row.get(0)?;
+        let changes = changes.remove(&id).unwrap_or_default();
+        let (kind, seq, at, actor, target) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);
+        found.push(OldOperation { id, seq, kind, at, actor, target, changes });
+        Ok(())
+    });
+    ended(read, "operation", &mut lost)?;
+    Ok((found, lost))
+}
+
+/// Visits the rows of a query, and notes those that cannot be decoded.
+fn each(
+    conn: &Connection,
+    query: &str,
+    table: &str,
+    lost: &mut Vec<(String, String)>,
+    visit: &mut dyn FnMut(&Row<'_>) -> Res<()>,
+) -> Res<()> {
+    let mut statement = conn.prepare(query)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Err(fault) = visit(row) {
+            lost.push((table.to_owned(), super::reason(fault)?));
+        }
+    }
+    Ok(())
+}
+
+/// Notes the damage that ends the reading of a table.
+fn ended(read: Res<()>, table: &str, lost: &mut Vec<(String, String)>) -> Res<()> {
+    if let Err(fault) = read {
+        lost.push((format!("{table} (the rest)"), super::reason(fault)?));
+    }
+    Ok(())
+}
+
+impl OldOperation {
+    /// Returns the operation as a new one, and the heads that it moves: namespaces of the old file with checkpoints.
+    /// `new_ids` are the numbers of the operations that were written, and `head` returns the head of a namespace in
+    /// place of a pruned checkpoint. `None` if its threads were deleted.
+    #[expect(clippy::type_complexity, reason = "the heads are taken apart at once")]
+    pub(super) fn decode(
+        &self,
+        rows: &OldRows<'_>,
+        new_ids: &BTreeMap<i64, u64>,
+        head: &dyn Fn(i64, i64) -> Option<Option<CheckpointId>>,
+    ) -> Res<Option<(NewOperation, Vec<(i64, Option<CheckpointId>)>)>> {
+        let wrong = |why: &str| corrupt(format!("operation {}", self.id), why);
+        let kind = kind_of(self.kind).ok_or_else(|| wrong("its kind does not match the format"))?;
+        let mut new = NewOperation::new(kind, Timestamp::from_micros(self.at));
+        new.actor.clone_from(&self.actor);
+        new.target = match &self.target {
+            Value::Null => None,
+            Value::Integer(id) => {
+                let id = new_ids.get(id).ok_or_else(|| wrong("the operation that it is about is lost"))?;
+                Some(OperationTarget::Operation(*id))
+            }
+            Value::Blob(id) => {
+                let id = <[u8; 16]>::try_from(&id[..]).map_err(|_| wrong("its target does not match the format"))?;
+                Some(OperationTarget::Commits(CheckpointId::from_bytes(id)))
+            }
+            _ => return Err(wrong("its target does not match the format")),
+        };
+        let mut moved = Vec::new();
+        for change in &self.changes {
+            // The thread was deleted, and its rows are not reclaimed yet.
+            let Some((thread, namespace)) = rows.namespace(change.namespace)? else { continue };
+            let field = field_of(change.kind, change.key.clone()).ok_or_else(|| wrong("a field is not known"))?;
+            let is_sealed = is_sealed(&rows.keys, &field);
+            let value = |column: &Value, side: ChangeSide| -> Res<Option<OperationValue>> {
+                Ok(match ValueRef::from(column) {
+                    ValueRef::Null => None,
+                    ValueRef::Integer(seq) => match rows.checkpoint(seq)? {
+                        (of, id, _) if of == change.namespace => {
+                            Some(OperationValue::Checkpoint(CheckpointId::from_bytes(id)))
+                        }
+                        _ => return Err(wrong("it names a checkpoint of another namespace")),
+                    },
+                    ValueRef::Blob(sealed) if is_sealed => {
+                        let of = (change.namespace, &field);
+                        Some(OperationValue::Text(open_fact(rows.conn, &rows.keys, of, (self.id, side), sealed)?))
+                    }
+                    ValueRef::Text(text) if !is_sealed => {
+                        let text = std::str::from_utf8(text).map_err(|_| wrong("a text is not UTF-8"))?;
+                        Some(OperationValue::Text(text.to_owned()))
+                    }
+                    _ => return Err(wrong("a value does not match the format")),
+                })
+            };
+            let (mut before, after) =
+                (value(&change.before, ChangeSide::Before)?, value(&change.after, ChangeSide::After)?);
+            if field == OperationField::Head
+                && let Value::Integer(seq) = change.before
+                && let Some(head) = head(change.namespace, seq)
+            {
+                before = head.map(OperationValue::Checkpoint);
+            }
+            if field == OperationField::Head {
+                let head = match after {
+                    Some(OperationValue::Checkpoint(id)) => Some(id),
+                    _ => None,
+                };
+                moved.push((change.namespace, head));
+            }
+            new.changes.push(OperationChange::new(thread, namespace, field, before, after));
+        }
+        Ok(if new.changes.is_empty() { None } else { Some((new, moved)) })
+    }
+}

@@ -1,0 +1,447 @@
+//! Reads the rows of a file of any known format without trusting one of them.
+//!
+//! Checks of rows are not verified here: the checksums of checkpoints and of runs of writes cover all that is read.
+//! Each row is found by its key, so damage of a page concerns its rows alone. *Absent:* derived columns, which are
+//! computed anew.
+
+use super::operations;
+use super::scan::scan;
+use super::sql;
+use crate::base::internal::hash::Checksum;
+use crate::base::limits::NAMES_CACHE_MAX;
+use crate::base::{Codec, Namespace, TaskId, ThreadId};
+use crate::store::batch::{ItemIndex, Payload};
+use crate::store::record::TaskRecord;
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::lineage::{of_kind_column, version_of_column};
+use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::read::record::task_records;
+use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::rows::pack::unpack_tasks;
+use crate::store::sqlite::rows::payload::{Room, decode};
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::sql as engine_sql;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Bytes of the check that follows an inline value in format 1.
+const INLINE_CHECK_BYTES: usize = 4;
+
+/// A row of `checkpoint`.
+#[derive(Clone, Debug)]
+pub(super) struct OldCheckpoint {
+    pub(super) seq: i64,
+    pub(super) namespace: i64,
+    pub(super) id: [u8; 16],
+    pub(super) parent: Option<i64>,
+    pub(super) branch: i64,
+    pub(super) ordinal: i64,
+    pub(super) step: i64,
+    pub(super) source: i64,
+    pub(super) created_at: i64,
+    pub(super) run: Option<[u8; 16]>,
+    pub(super) metadata: Option<String>,
+    pub(super) parents: Option<Vec<u8>>,
+    pub(super) tasks: Option<Vec<u8>>,
+    pub(super) checksum: Checksum,
+}
+
+impl OldCheckpoint {
+    /// Returns the bytes of the columns without a fixed size.
+    pub(super) fn bytes(&self) -> usize {
+        let metadata = self.metadata.as_ref().map_or(0, String::len);
+        metadata + [&self.parents, &self.tasks].into_iter().flatten().map(Vec::len).sum::<usize>()
+    }
+}
+
+/// A row of `version`.
+pub(super) struct OldVersion {
+    pub(super) key: i64,
+    pub(super) version: i64,
+    pub(super) kind: i64,
+    pub(super) task: Option<u32>,
+    pub(super) value: Value,
+}
+
+/// A row of `item`.
+pub(super) struct OldItem {
+    pub(super) position: i64,
+    pub(super) op: i64,
+    pub(super) task: Option<u32>,
+    pub(super) value: Value,
+}
+
+/// A row of `write`.
+pub(super) struct OldWrite {
+    pub(super) task: i64,
+    pub(super) index: i32,
+    pub(super) part: i64,
+    pub(super) channel: i64,
+    pub(super) value: Value,
+    pub(super) child: Option<i64>,
+    pub(super) path: Option<String>,
+    pub(super) sum: Value,
+}
+
+/// A row of `timer`.
+pub(super) struct OldTimer {
+    pub(super) task: [u8; 16],
+    pub(super) checkpoint: i64,
+    pub(super) wake_at: i64,
+    /// The check that the new row must have; `None` of format 1, whose check covers less.
+    pub(super) check: Option<i64>,
+}
+
+/// The rows of a file.
+pub(super) struct OldRows<'c> {
+    pub(super) conn: &'c Connection,
+    format: i64,
+    pub(super) keys: Arc<Keys>,
+    /// The rows of the lists that were read, in the order of the checkpoints.
+    items: Connection,
+    read_lists: RefCell<HashSet<(i64, i64)>>,
+    names: RefCell<HashMap<i64, (i64, Arc<str>)>>,
+    lists: HashMap<Arc<str>, i64>,
+}
+
+impl<'c> OldRows<'c> {
+    /// Makes a reader of the rows of `conn`.
+    pub(super) fn new(conn: &'c Connection, format: i64, keys: Arc<Keys>) -> Res<Self> {
+        // Without a name, SQLite makes a temporary file, which it removes.
+        let items = Connection::open("")?;
+        items.execute_batch(sql::PLACES_TABLE)?;
+        items.execute_batch(sql::ITEMS_TABLE)?;
+        let mut lists = HashMap::new();
+        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Option<Arc<str>>)>> {
+            let mut statement = conn.prepare_cached(sql::LISTS_FROM)?;
+            let rows = statement.query_map(params![from, limit as i64], |row| {
+                let text = if row.get::<_, i64>(1)? == Kind::List as i64 { Some(row.get(2)?) } else { None };
+                Ok((row.get(0)?, text))
+            })?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        scan(
+            0,
+            &mut page,
+            &mut |(id, text)| {
+                lists.extend(text.map(|text| (text, id)));
+                Ok(())
+            },
+            // A list whose name is lost makes its checkpoints fail.
+            &mut |_, _, _| Ok(()),
+        )?;
+        Ok(Self { conn, format, keys, items, read_lists: RefCell::default(), names: RefCell::default(), lists })
+    }
+
+    pub(super) fn format(&self) -> i64 {
+        self.format
+    }
+
+    /// Returns the temporary file in which the replay notes the rows it has written.
+    pub(super) fn scratch(&self) -> &Connection {
+        &self.items
+    }
+
+    /// Returns whether versions, parents and children are stored as distances. Format 1 stores the numbers themselves.
+    fn has_distances(&self) -> bool {
+        self.format > 1
+    }
+
+    /// Returns checkpoints from a `seq` on, in the order of the log.
+    pub(super) fn checkpoints(&self, from: i64, limit: usize) -> Res<Vec<(i64, OldCheckpoint)>> {
+        let mut statement = self.conn.prepare_cached(sql::CHECKPOINTS_FROM)?;
+        let mut rows = statement.query(params![from, limit as i64])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let seq = row.get(0)?;
+            let mut checkpoint = self.read_checkpoint(seq, row)?;
+            if self.has_distances() {
+                checkpoint.parent = checkpoint.parent.map(|distance| seq.wrapping_sub(distance));
+            }
+            found.push((seq, checkpoint));
+        }
+        Ok(found)
+    }
+
+    /// Returns the namespace, the id and the tasks of a checkpoint.
+    pub(super) fn checkpoint(&self, seq: i64) -> Res<(i64, [u8; 16], Vec<TaskRecord>)> {
+        let mut statement = self.conn.prepare_cached(sql::CHECKPOINT)?;
+        let found: Option<(i64, [u8; 16], Option<Vec<u8>>)> =
+            statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+        let (namespace, id, tasks) = found.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "it does not exist"))?;
+        Ok((namespace, id, self.tasks(tasks.as_deref())?))
+    }
+
+    /// Returns the thread and the path of a namespace; `None` if the row of the thread does not exist.
+    pub(super) fn namespace(&self, id: i64) -> Res<Option<(ThreadId, Namespace)>> {
+        let place = || format!("namespace {id}");
+        let found: Option<(i64, String)> = self
+            .conn
+            .prepare_cached(sql::NAMESPACE)?
+            .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let (thread, path) = found.ok_or_else(|| corrupt(place(), "it does not exist"))?;
+        let public: Option<String> =
+            self.conn.prepare_cached(sql::THREAD)?.query_row([thread], |row| row.get(0)).optional()?;
+        let Some(public) = public else { return Ok(None) };
+        let thread = ThreadId::new(public).map_err(|error| corrupt(place(), error.to_string()))?;
+        Ok(Some((thread, Namespace::new(path).map_err(|error| corrupt(place(), error.to_string()))?)))
+    }
+
+    /// Returns whether a namespace is one of a deleted thread.
+    pub(super) fn is_of_deleted(&self, namespace: i64) -> Res<bool> {
+        Ok(self.conn.prepare_cached(sql::IS_OF_DELETED)?.query_row([namespace], |row| row.get(0))?)
+    }
+
+    /// Returns the operations, and the lost ones; `None` if the format has none.
+    pub(super) fn operations(&self) -> Res<Option<operations::FoundOperations>> {
+        if self.format < 2 { Ok(None) } else { operations::read(self.conn, &self.keys).map(Some) }
+    }
+
+    /// Returns the text of a name.
+    pub(super) fn name(&self, kind: Kind, id: i64) -> Res<Arc<str>> {
+        let mut names = self.names.borrow_mut();
+        if names.len() >= NAMES_CACHE_MAX {
+            names.clear();
+        }
+        let found = match names.get(&id) {
+            Some(found) => Some(found.clone()),
+            None => {
+                let mut statement = self.conn.prepare_cached(sql::NAME)?;
+                statement.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?
+            }
+        };
+        match found {
+            Some((stored, text)) if stored == kind as i64 => {
+                names.insert(id, (stored, Arc::clone(&text)));
+                Ok(text)
+            }
+            _ => Err(corrupt(format!("name {id}"), format!("it does not stand for a {kind:?}"))),
+        }
+    }
+
+    /// Returns the id under which a channel has items.
+    pub(super) fn list(&self, channel: &str) -> Option<i64> {
+        self.lists.get(channel).copied()
+    }
+
+    /// Decodes tasks.
+    pub(super) fn tasks(&self, column: Option<&[u8]>) -> Res<Vec<TaskRecord>> {
+        let Some(bytes) = column else { return Ok(Vec::new()) };
+        let packed = unpack_tasks(bytes).ok_or_else(|| corrupt("checkpoint", "its tasks cannot be decoded"))?;
+        task_records(packed, |kind, id| self.name(kind, id))
+    }
+
+    /// Returns the id of a task by its number in the rows of `write`.
+    pub(super) fn task(&self, tasks: &[TaskRecord], code: i64) -> Res<TaskId> {
+        let wrong = || corrupt(format!("write (task {code})"), "its task does not exist");
+        match usize::try_from(code) {
+            Ok(position) => tasks.get(position).map(|task| task.id).ok_or_else(wrong),
+            Err(_) => {
+                let name = self.name(Kind::Task, code.checked_neg().ok_or_else(wrong)?)?;
+                name.parse().map_err(|_| wrong())
+            }
+        }
+    }
+
+    /// Returns the versions at an ordinal of a branch.
+    pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<OldVersion>> {
+        let mut statement = self.conn.prepare_cached(sql::VERSIONS)?;
+        let versions = statement.query_map(params![branch, ordinal], |row| {
+            let (mut kind, mut version): (i64, i64) = (row.get(2)?, row.get(1)?);
+            if self.has_distances() {
+                (kind, _) = of_kind_column(kind);
+                version = version_of_column(kind, version, ordinal);
+            }
+            Ok(OldVersion { key: row.get(0)?, version, kind, task: row.get(3)?, value: row.get(4)? })
+        })?;
+        Ok(versions.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the rows of a list at an ordinal of a branch.
+    pub(super) fn items(&self, branch: i64, ordinal: i64, list: i64) -> Res<Vec<OldItem>> {
+        if self.read_lists.borrow_mut().insert((branch, list)) {
+            self.read_list(branch, list)?;
+        }
+        let mut statement = self.items.prepare_cached(sql::ITEMS)?;
+        let items = statement.query_map(params![branch, ordinal, list], |row| {
+            Ok(OldItem { position: row.get(0)?, op: row.get(1)?, task: row.get(2)?, value: row.get(3)? })
+        })?;
+        Ok(items.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Reads all rows of a list on a branch. Rows that cannot be read make the checksums of their checkpoints fail.
+    fn read_list(&self, branch: i64, list: i64) -> Res<()> {
+        type Rows = Vec<(i64, Option<u32>, i64, Value)>;
+        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Rows)>> {
+            let mut statement = self.conn.prepare_cached(sql::ITEMS_FROM)?;
+            let mut rows = statement.query(params![branch, list, from])?;
+            let mut found: Vec<(i64, Rows)> = Vec::new();
+            loop {
+                let row = match rows.next() {
+                    Ok(Some(row)) => row,
+                    Ok(None) => break,
+                    // The rows of a position that come before a damaged page.
+                    Err(_) if limit == 1 && !found.is_empty() => break,
+                    Err(error) => return Err(error.into()),
+                };
+                let position: i64 = row.get(0)?;
+                if (position < 0) != (from < 0) {
+                    break;
+                }
+                let item = (row.get(1)?, row.get(3)?, row.get(2)?, row.get(4)?);
+                let count = found.len();
+                match found.last_mut() {
+                    Some((last, rows)) if *last == position => rows.push(item),
+                    _ if count == limit => break,
+                    _ => found.push((position, vec![item])),
+                }
+            }
+            Ok(found)
+        };
+        let mut put = |(position, rows): (i64, Rows)| -> Res<()> {
+            let mut insert = self.items.prepare_cached(sql::ITEMS_INSERT)?;
+            for (ordinal, task, op, value) in rows {
+                insert.execute(params![branch, list, position, ordinal, op, task, value])?;
+            }
+            Ok(())
+        };
+        // Range deletes have negative positions, and items others: damage of the first does not touch the second.
+        scan(i64::MIN, &mut page, &mut put, &mut |_, _, _| Ok(()))?;
+        scan(0, &mut page, &mut put, &mut |_, _, _| Ok(()))
+    }
+
+    /// Returns the writes of the tasks of a checkpoint.
+    pub(super) fn writes(&self, seq: i64) -> Res<Vec<OldWrite>> {
+        let consumer = |column: i64| if self.has_distances() { seq.wrapping_add(column) } else { column };
+        let mut statement = self.conn.prepare_cached(sql::WRITES)?;
+        let writes = statement.query_map([seq], |row| {
+            Ok(OldWrite {
+                task: row.get(0)?,
+                index: row.get(1)?,
+                part: row.get(2)?,
+                channel: row.get(3)?,
+                value: row.get(4)?,
+                child: row.get::<_, Option<i64>>(5)?.map(consumer),
+                path: row.get(6)?,
+                sum: row.get(7)?,
+            })
+        })?;
+        Ok(writes.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the timers of a namespace; of a row that cannot be decoded, the reason.
+    pub(super) fn timers(&self, namespace: i64) -> Res<Vec<Result<OldTimer, String>>> {
+        let mut statement = self.conn.prepare_cached(sql::TIMERS)?;
+        let timers = statement.query_map([namespace], |row| {
+            let timer = || {
+                let check = if self.format > 1 { Some(row.get(3)?) } else { None };
+                Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)?, check })
+            };
+            Ok(timer().map_err(|error: rusqlite::Error| error.to_string()))
+        })?;
+        Ok(timers.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the value of a column; a NULL has none.
+    pub(super) fn value(&self, column: &Value) -> Res<Option<Payload>> {
+        match column {
+            Value::Null => Ok(None),
+            Value::Integer(id) => self.payload(*id).map(Some),
+            Value::Blob(_) if self.keys.seal_content() => Err(corrupt("an inline value", "it is not sealed")),
+            Value::Blob(bytes) => {
+                let check = if self.format == 1 { INLINE_CHECK_BYTES } else { 0 };
+                let data = bytes.len().checked_sub(check).and_then(|end| bytes.get(..end));
+                let data = data.ok_or_else(|| corrupt("an inline value", "it is shorter than its check"))?;
+                Ok(Some(Payload::new(data.to_vec())))
+            }
+            _ => Err(corrupt("an inline value", "its type does not match the format")),
+        }
+    }
+
+    /// Returns a payload whose check matches.
+    pub(super) fn verified_payload(&self, id: i64) -> Res<Payload> {
+        let mut statement = self.conn.prepare_cached(engine_sql::PAYLOAD_BY_ID)?;
+        let mut rows = statement.query([id])?;
+        let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
+        let mut room = Room::of(&self.keys);
+        Ok(decode(self.conn, row, 0, id, row.get(0)?, &mut room)?.to_payload())
+    }
+
+    fn payload(&self, id: i64) -> Res<Payload> {
+        if self.keys.seal_content() {
+            return self.verified_payload(id);
+        }
+        let mut statement = self.conn.prepare_cached(sql::PAYLOAD)?;
+        let mut rows = statement.query([id])?;
+        let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
+        let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
+        let form: i64 = row.get(0)?;
+        let codec = u8::try_from(form >> 2).map_err(|_| wrong("form"))?;
+        let bytes = |column: Value| match column {
+            Value::Blob(bytes) => Ok(bytes),
+            Value::Text(text) => Ok(text.into_bytes()),
+            Value::Integer(blob) => self.blob(blob),
+            _ => Err(wrong("data")),
+        };
+        let mut payload = Payload::new(bytes(row.get(1)?)?);
+        payload.codec = Codec::from_tag(codec);
+        if form & 1 == 0 {
+            return Ok(payload);
+        }
+        let mut index = ItemIndex::default();
+        index.kind = row.get(3)?;
+        index.id = match row.get(2)? {
+            Value::Null => None,
+            Value::Blob(id) => {
+                let id = uuid::Uuid::from_slice(&id).map_err(|_| wrong("item_id"))?;
+                Some(id.hyphenated().to_string().into())
+            }
+            Value::Text(id) => Some(id.into()),
+            _ => return Err(wrong("item_id")),
+        };
+        index.text = match row.get(4)? {
+            Value::Null => None,
+            text => Some(String::from_utf8(bytes(text)?).map_err(|_| wrong("text"))?),
+        };
+        if form & 2 != 0 {
+            (index.name, index.tool_calls) = (row.get(5)?, row.get(6)?);
+            (index.input_tokens, index.output_tokens) = (row.get(7)?, row.get(8)?);
+        }
+        Ok(payload.with_index(index))
+    }
+
+    fn blob(&self, id: i64) -> Res<Vec<u8>> {
+        let mut statement = self.conn.prepare_cached(sql::BLOB)?;
+        let found: Option<Value> = statement.query_row([id], |row| row.get(0)).optional()?;
+        match found {
+            Some(Value::Blob(bytes)) => Ok(bytes),
+            Some(Value::Text(text)) => Ok(text.into_bytes()),
+            _ => Err(corrupt(format!("blob {id}"), "it does not exist")),
+        }
+    }
+
+    fn read_checkpoint(&self, seq: i64, row: &Row<'_>) -> Res<OldCheckpoint> {
+        let id = row.get(2)?;
+        let metadata = sealed::metadata(self.conn, &self.keys, &id, row.get_ref(10)?, &|| format!("checkpoint {seq}"))?;
+        Ok(OldCheckpoint {
+            seq,
+            namespace: row.get(1)?,
+            id,
+            parent: row.get(3)?,
+            branch: row.get(4)?,
+            ordinal: row.get(5)?,
+            step: row.get(6)?,
+            source: row.get(7)?,
+            created_at: row.get(8)?,
+            run: row.get(9)?,
+            metadata,
+            parents: row.get(11)?,
+            tasks: row.get(12)?,
+            checksum: row.get(13)?,
+        })
+    }
+}

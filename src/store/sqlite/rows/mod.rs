@@ -1,0 +1,11 @@
+//! The codecs of rows: columns, payloads and their checks.
+//!
+//! Invariant: a codec knows no queries. *Absent:* which rows there are.
+
+pub(crate) mod checksums;
+pub(crate) mod keys;
+pub(crate) mod pack;
+pub(crate) mod payload;
+pub(crate) mod row_check;
+pub(crate) mod sealed;
+pub(crate) mod source;

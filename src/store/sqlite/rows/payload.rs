@@ -1,0 +1,181 @@
+//! Decodes payloads: borrowed from the row, verified, with large parts fetched from `blob`.
+
+use super::checksums::payload_check;
+use super::keys::Keys;
+use super::pack::ValueColumn;
+use super::row_check::payload_column;
+use super::sealed;
+use crate::base::{Codec, PayloadRef};
+use crate::store::record::ItemIndexRef;
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::sql;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, Row};
+
+/// Buffers for parts that cannot be borrowed from the row of a payload.
+pub(crate) struct Room<'k> {
+    pub(crate) keys: &'k Keys,
+    pub(crate) data: Vec<u8>,
+    pub(crate) text: Vec<u8>,
+    id: [u8; 36],
+    pub(crate) check: Vec<u8>,
+}
+
+impl<'k> Room<'k> {
+    /// Makes empty buffers for payloads of a file with these keys.
+    pub(crate) fn of(keys: &'k Keys) -> Self {
+        Self { keys, data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
+    }
+}
+
+/// Reads payloads by what `value` columns hold.
+pub(crate) struct Payloads<'c> {
+    conn: &'c Connection,
+    by_id: CachedStatement<'c>,
+    room: Room<'c>,
+}
+
+impl<'c> Payloads<'c> {
+    /// Prepares the statement once for many values.
+    pub(crate) fn new(view: ReadView<'c>) -> Res<Self> {
+        let by_id = view.conn.prepare_cached(sql::PAYLOAD_BY_ID)?;
+        Ok(Self { conn: view.conn, by_id, room: Room::of(view.keys) })
+    }
+
+    /// Hands the value of a verified row to `then`; a NULL has none.
+    pub(crate) fn with<T>(
+        &mut self,
+        stored: ValueColumn,
+        place: &dyn Fn() -> String,
+        then: impl FnOnce(PayloadRef<'_>) -> Res<T>,
+    ) -> Res<Option<T>> {
+        match stored {
+            ValueColumn::Null => Ok(None),
+            ValueColumn::Inline(inline) => then(inline_value(self.room.keys, inline.column(), place)?).map(Some),
+            ValueColumn::Payload(id) => {
+                let mut rows = self.by_id.query([id])?;
+                let Some(row) = rows.next()? else {
+                    return Err(corrupt(place(), format!("payload {id} does not exist")));
+                };
+                then(decode(self.conn, row, 0, id, row.get(0)?, &mut self.room)?).map(Some)
+            }
+        }
+    }
+}
+
+/// Returns an inline value, which an encrypted file does not have. The check of its row covers it.
+pub(crate) fn inline_value<'c>(keys: &Keys, column: &'c [u8], place: &dyn Fn() -> String) -> Res<PayloadRef<'c>> {
+    if keys.seal_content() {
+        return Err(corrupt(place(), "its value is not sealed"));
+    }
+    Ok(PayloadRef::new(Codec::MsgPack, column, None))
+}
+
+/// The bit of `form` that says that an item has an index.
+const INDEXED: i64 = 1;
+/// The bit of `form` that announces the columns from `name` on, so that they are read only where they are needed.
+const DETAILED: i64 = 2;
+/// The bits below the codec.
+pub(crate) const FORM_BITS: u32 = 2;
+
+/// Returns the column `form`.
+pub(crate) fn form(codec: Codec, index: Option<&ItemIndexRef<'_>>) -> i64 {
+    let detailed = index.is_some_and(|index| {
+        index.name.or(index.tool_calls).is_some() || index.input_tokens.or(index.output_tokens).is_some()
+    });
+    let bits = if index.is_some() { INDEXED } else { 0 } | if detailed { DETAILED } else { 0 };
+    (i64::from(codec.to_tag()) << FORM_BITS) | bits
+}
+
+/// Decodes the payload of a row whose columns start at `first`, and verifies its check.
+pub(crate) fn decode<'r>(
+    conn: &Connection,
+    row: &'r Row<'_>,
+    first: usize,
+    id: i64,
+    form: i64,
+    room: &'r mut Room<'_>,
+) -> Res<PayloadRef<'r>> {
+    if room.keys.seal_content() {
+        return sealed::decode(conn, row, first, id, form, room);
+    }
+    let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
+    let Room { data, text, id: id_text, check, .. } = room;
+    let data = match row.get_ref(first + 2)? {
+        ValueRef::Blob(bytes) => bytes,
+        ValueRef::Integer(blob) => fetch(conn, blob, data)?,
+        _ => return Err(wrong("data")),
+    };
+    let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
+    let index = if form & INDEXED != 0 {
+        let text = match row.get_ref(first + 5)? {
+            ValueRef::Integer(blob) => Some(std::str::from_utf8(fetch(conn, blob, text)?).map_err(|_| wrong("text"))?),
+            column => column.as_str_or_null().map_err(|_| wrong("text"))?,
+        };
+        let item_id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
+        let mut index = ItemIndexRef::default();
+        (index.id, index.kind, index.text) = (item_id, field(4, "kind")?, text);
+        if form & DETAILED != 0 {
+            index.name = field(6, "name")?;
+            index.tool_calls = field(7, "tool_calls")?;
+            index.input_tokens = row.get(first + 8)?;
+            index.output_tokens = row.get(first + 9)?;
+        }
+        Some(index)
+    } else {
+        None
+    };
+    let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
+    let payload = PayloadRef::new(Codec::from_tag(codec), data, index);
+    let check = payload_column(id, payload_check(&payload, check));
+    if row.get_ref(first + 1)? != ValueRef::Integer(check) {
+        return Err(corrupt(format!("payload {id}"), "its check does not match"));
+    }
+    Ok(payload)
+}
+
+fn item_id<'r>(column: ValueRef<'r>, text: &'r mut [u8; 36]) -> Option<Option<&'r str>> {
+    match column {
+        ValueRef::Null => Some(None),
+        ValueRef::Blob(bytes) => {
+            let id = uuid::Uuid::from_slice(bytes).ok()?;
+            Some(Some(id.hyphenated().encode_lower(text)))
+        }
+        column => column.as_str().ok().map(Some),
+    }
+}
+
+/// Reads data and hash of a blob to which a payload refers.
+pub(crate) fn with_blob<T>(
+    conn: &Connection,
+    blob: i64,
+    read: impl FnOnce(ValueRef<'_>, ValueRef<'_>) -> Res<T>,
+) -> Res<T> {
+    let mut by_id = conn.prepare_cached(sql::BLOB_BY_ID)?;
+    let mut rows = by_id.query([blob])?;
+    let Some(row) = rows.next()? else {
+        return Err(corrupt(format!("blob {blob}"), "a payload refers to it, but it does not exist"));
+    };
+    read(row.get_ref(0)?, row.get_ref(1)?)
+}
+
+fn fetch<'b>(conn: &Connection, blob: i64, room: &'b mut Vec<u8>) -> Res<&'b [u8]> {
+    with_blob(conn, blob, |data, _| {
+        room.clear();
+        room.extend_from_slice(data.as_bytes().map_err(|e| corrupt(format!("blob {blob}"), e.to_string()))?);
+        Ok(())
+    })?;
+    Ok(room)
+}
+
+/// Returns the column of an item id: 16 bytes if it is the canonical text of a UUID, as most are.
+pub(crate) fn item_id_column(id: &str) -> ToSqlOutput<'_> {
+    let mut canonical = [0; 36];
+    match uuid::Uuid::try_parse(id) {
+        Ok(uuid) if uuid.hyphenated().encode_lower(&mut canonical) == id => {
+            ToSqlOutput::Owned(uuid.into_bytes().to_vec().into())
+        }
+        _ => ToSqlOutput::Borrowed(id.into()),
+    }
+}

@@ -1,0 +1,103 @@
+//! Rows of the cache: put in place, cleared, and read by name.
+
+mod sql;
+
+pub(crate) use self::sql::CHECK_CACHE;
+use crate::base::limits::KV_EXPIRED_MAX;
+use crate::base::{Codec, Encoded, Timestamp};
+use crate::store::beside::{CacheChange, CacheKey};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::checksums::cache_check;
+use crate::store::sqlite::rows::keys::{Identity, Keys};
+use crate::store::sqlite::rows::sealed;
+use rusqlite::{Connection, Row, params};
+use std::borrow::Cow;
+
+/// Makes changes in the transaction that is open.
+pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> Res<()> {
+    for change in changes {
+        match change {
+            CacheChange::Put { key, value, now, expires_at } => {
+                conn.prepare_cached(sql::CACHE_EXPIRED)?.execute(params![now.as_micros(), KV_EXPIRED_MAX])?;
+                let (namespace, expires_at) = (pack(&key.namespace), expires_at.map(Timestamp::as_micros));
+                let codec = i64::from(value.codec.to_tag());
+                let name = key_column(keys, &namespace, &key.key);
+                let identity = || identity(keys, &namespace, &name, expires_at, codec);
+                let data = sealed::value_column(keys, identity, &value.bytes)?;
+                let check = cache_check(keys, &namespace, &name, expires_at, (codec, &data));
+                let row = params![namespace, name, expires_at, check, codec, data];
+                conn.prepare_cached(sql::CACHE_PUT)?.execute(row)?;
+            }
+            CacheChange::Clear { namespace } if namespace.is_empty() => {
+                conn.prepare_cached(sql::CACHE_CLEAR)?.execute([])?;
+            }
+            CacheChange::Clear { namespace } => {
+                let from = pack(namespace);
+                let mut to = from.clone();
+                // Keys with this prefix end before the bytes in which the last 0 is a 1.
+                to.pop();
+                to.push(1);
+                conn.prepare_cached(sql::CACHE_CLEAR_UNDER)?.execute(params![from, to])?;
+            }
+            CacheChange::ClearNamespace { namespace } => {
+                conn.prepare_cached(sql::CACHE_CLEAR_NAMESPACE)?.execute([pack(namespace)])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the value under a key, unless it has expired.
+pub(crate) fn value(view: ReadView<'_>, key: &CacheKey, now: Timestamp) -> Res<Option<Encoded>> {
+    let mut statement = view.conn.prepare_cached(sql::CACHED)?;
+    let namespace = pack(&key.namespace);
+    let name = key_column(view.keys, &namespace, &key.key);
+    let mut rows = statement.query(params![now.as_micros(), namespace, name])?;
+    rows.next()?.map(|row| decode(view, row)).transpose()
+}
+
+/// Returns the column of a key. In an encrypted file it is a keyed hash: a key often is a hash of the input of a task,
+/// which could be guessed from it.
+fn key_column<'k>(keys: &Keys, namespace: &[u8], key: &'k str) -> Cow<'k, str> {
+    if !keys.seal_content() {
+        return Cow::Borrowed(key);
+    }
+    let mut hash = keys.builder();
+    hash.bytes(b"cache key").bytes(namespace).bytes(key.as_bytes());
+    hash.finish().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the identity of a sealed value.
+fn identity(keys: &Keys, namespace: &[u8], key: &str, expires_at: Option<i64>, codec: i64) -> Identity {
+    keys.identity("cache").bytes(namespace).bytes(key.as_bytes()).maybe_int(expires_at).int(codec)
+}
+
+/// Packs labels: each followed by a 0 byte, which none holds.
+fn pack(labels: &[String]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(labels.iter().map(|label| label.len() + 1).sum());
+    for label in labels {
+        out.extend_from_slice(label.as_bytes());
+        out.push(0);
+    }
+    out
+}
+
+/// Decodes and verifies an entry; its columns are those of `sql::cache!`.
+fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<Encoded> {
+    let (namespace, key): (Vec<u8>, String) = (row.get(0)?, row.get(1)?);
+    let (expires_at, check, codec): (Option<i64>, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+    let data: Vec<u8> = row.get(5)?;
+    let place = || format!("cache {key:?}");
+    if cache_check(view.keys, &namespace, &key, expires_at, (codec, &data)) != check {
+        return Err(corrupt(place(), "its checksum does not match"));
+    }
+    let data = sealed::value(view, || identity(view.keys, &namespace, &key, expires_at, codec), data, &place)?;
+    let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
+    Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })
+}
+
+/// Verifies a row of `sql::CHECK_CACHE`.
+pub(crate) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
+    decode(view, row).map(|_| ())
+}

@@ -1,0 +1,388 @@
+//! Rows of the key-value memory: put in place, removed, and read in their order.
+
+mod sql;
+mod vectors;
+
+use self::sql as kv_sql;
+use self::vectors::EntryOwner;
+use crate::base::limits::KV_EXPIRED_MAX;
+use crate::base::{Codec, Encoded, Timestamp};
+use crate::store::beside::{KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::error::StoreError;
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::names::Names;
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::checksums::kv_check;
+use crate::store::sqlite::rows::keys::{Identity, Keys};
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::verify::neighbors;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// Makes changes in the transaction that is open.
+pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[KvChange]) -> Res<()> {
+    for change in changes {
+        match change {
+            KvChange::Put { namespace, key, value, now, expires_at } => {
+                remove_expired(conn, *now)?;
+                put(conn, keys, namespace, key, value, *now, *expires_at)?;
+            }
+            KvChange::Delete { namespace, key } => {
+                if let Some((id, of, _)) = found(conn, namespace, key)? {
+                    remove(conn, id, of)?;
+                }
+            }
+            KvChange::DeleteExpired { namespace, key, now } => {
+                if let Some((id, of, Some(expired))) = found(conn, namespace, key)?
+                    && expired <= now.as_micros()
+                {
+                    remove(conn, id, of)?;
+                }
+            }
+            KvChange::SetVectors { namespace, key, vectors } => {
+                if let Some((id, record)) = stored(conn, keys, namespace, key)? {
+                    vectors::store(conn, keys, EntryOwner::of(id, &record), vectors)?;
+                }
+            }
+            KvChange::SetLifetime { namespace, key, lifetime } => {
+                if let Some((id, record)) = stored(conn, keys, namespace, key)? {
+                    vectors::store_lifetime(conn, keys, EntryOwner::of(id, &record), *lifetime)?;
+                }
+            }
+            KvChange::Prolong { namespace, key, now } => {
+                if let Some((id, record)) = stored(conn, keys, namespace, key)? {
+                    prolong(conn, keys, id, &record, *now)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns number, namespace and expiry of a key.
+fn found(conn: &Connection, namespace: &KvNamespace, key: &str) -> Res<Option<(i64, i64, Option<i64>)>> {
+    let Some(of) = namespace_id(conn, namespace)? else { return Ok(None) };
+    Ok(place(conn, of, key)?.map(|(id, _, expires_at)| (id, of, expires_at)))
+}
+
+/// Returns the number and the content of a key.
+fn stored(conn: &Connection, keys: &Keys, namespace: &KvNamespace, key: &str) -> Res<Option<(i64, KvRecord)>> {
+    let mut statement = conn.prepare_cached(kv_sql::ENTRY)?;
+    let mut rows = statement.query(params![namespace.path(), key])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let names = Names::default();
+    let record = decode(ReadView { conn, names: &names, keys }, row, namespace)?;
+    Ok(Some((row.get(8)?, record)))
+}
+
+/// Begins the lifetime of an entry anew, if it has one. Its check, and its sealed value, cover the new expiry.
+fn prolong(conn: &Connection, keys: &Keys, id: i64, record: &KvRecord, now: Timestamp) -> Res<()> {
+    let Some(lifetime) = vectors::lifetime(conn, keys, EntryOwner::of(id, record))? else { return Ok(()) };
+    let expires_at = Some(now.saturating_add(lifetime).as_micros());
+    let (namespace, key) = (&record.namespace, &*record.key);
+    let moments = [record.created_at.as_micros(), record.updated_at.as_micros()];
+    let codec = i64::from(record.value.codec.to_tag());
+    let identity = || identity(keys, namespace, key, moments, expires_at, codec);
+    let data = sealed::value_column(keys, identity, &record.value.bytes)?;
+    let check = kv_check(keys, namespace.path(), key, moments, expires_at, (codec, &data));
+    conn.prepare_cached(kv_sql::PROLONG)?.execute(params![id, expires_at, check, data])?;
+    Ok(())
+}
+
+fn put(
+    conn: &Connection,
+    keys: &Keys,
+    namespace: &KvNamespace,
+    key: &str,
+    value: &Encoded,
+    now: Timestamp,
+    expires_at: Option<Timestamp>,
+) -> Res<()> {
+    let (now, expires_at) = (now.as_micros(), expires_at.map(Timestamp::as_micros));
+    let mut found = None;
+    if let Some(of) = namespace_id(conn, namespace)? {
+        found = place(conn, of, key)?;
+        if let Some((id, _, Some(expired))) = found
+            && expired <= now
+        {
+            remove(conn, id, of)?;
+            found = None;
+        }
+    }
+    let codec = i64::from(value.codec.to_tag());
+    let row = |created: i64| -> Res<(i64, Cow<'_, [u8]>)> {
+        let identity = || identity(keys, namespace, key, [created, now], expires_at, codec);
+        let data = sealed::value_column(keys, identity, &value.bytes)?;
+        Ok((kv_check(keys, namespace.path(), key, [created, now], expires_at, (codec, &data)), data))
+    };
+    if let Some((id, created, _)) = found {
+        vectors::remove(conn, id)?;
+        let (check, data) = row(created)?;
+        let row = params![id, now, expires_at, check, codec, data];
+        conn.prepare_cached(engine_sql::KV_UPDATE)?.execute(row)?;
+        return Ok(());
+    }
+    // Looked up anew: the removal of an expired key may have taken it along.
+    let of = match namespace_id(conn, namespace)? {
+        Some(of) => of,
+        None => {
+            conn.prepare_cached(engine_sql::KV_NAMESPACE_INSERT)?.execute([namespace.path()])?;
+            conn.last_insert_rowid()
+        }
+    };
+    let (check, data) = row(now)?;
+    let row = params![of, key, now, now, expires_at, check, codec, data];
+    conn.prepare_cached(engine_sql::KV_INSERT)?.execute(row)?;
+    Ok(())
+}
+
+/// Returns the identity of a sealed value.
+pub(crate) fn identity(
+    keys: &Keys,
+    namespace: &KvNamespace,
+    key: &str,
+    [created, updated]: [i64; 2],
+    expires_at: Option<i64>,
+    codec: i64,
+) -> Identity {
+    let identity = keys.identity("kv").bytes(namespace.path().as_bytes()).bytes(key.as_bytes());
+    identity.int(created).int(updated).maybe_int(expires_at).int(codec)
+}
+
+fn remove(conn: &Connection, id: i64, namespace: i64) -> Res<()> {
+    vectors::remove(conn, id)?;
+    conn.prepare_cached(engine_sql::KV_DELETE)?.execute([id])?;
+    conn.prepare_cached(engine_sql::KV_NAMESPACE_DELETE)?.execute([namespace])?;
+    Ok(())
+}
+
+fn remove_expired(conn: &Connection, now: Timestamp) -> Res<()> {
+    let mut statement = conn.prepare_cached(engine_sql::KV_EXPIRED)?;
+    let rows = statement.query_map(params![now.as_micros(), KV_EXPIRED_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let expired: Vec<(i64, i64)> = rows.collect::<Result<_, _>>()?;
+    expired.into_iter().try_for_each(|(id, namespace)| remove(conn, id, namespace))
+}
+
+fn namespace_id(conn: &Connection, namespace: &KvNamespace) -> Res<Option<i64>> {
+    Ok(conn.prepare_cached(engine_sql::KV_NAMESPACE)?.query_row([namespace.path()], |row| row.get(0)).optional()?)
+}
+
+/// Returns number, first put and expiry of a key.
+fn place(conn: &Connection, namespace: i64, key: &str) -> Res<Option<(i64, i64, Option<i64>)>> {
+    let mut statement = conn.prepare_cached(engine_sql::KV_PLACE)?;
+    let found = statement.query_row(params![namespace, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    Ok(found.optional()?)
+}
+
+/// Returns an entry that has not expired.
+pub(crate) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
+    let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRY)?;
+    let mut rows = statement.query(params![namespace.path(), key])?;
+    let Some(row) = rows.next()? else {
+        neighbors::no_kv_namespace(view.conn, namespace.path())?;
+        neighbors::no_hidden_kv_namespace(view.conn, view.names)?;
+        if let Some(of) = namespace_id(view.conn, namespace)? {
+            neighbors::no_kv(view.conn, of, key)?;
+        }
+        return Ok(None);
+    };
+    let record = decode(view, row, namespace)?;
+    Ok(is_valid(&record, now).then_some(record))
+}
+
+/// Returns whether a verified entry has not expired.
+fn is_valid(record: &KvRecord, now: Timestamp) -> bool {
+    record.expires_at.is_none_or(|expires_at| expires_at > now)
+}
+
+/// Visits the entries of the namespaces under one, or of all, in their order.
+pub(crate) fn entries(
+    view: ReadView<'_>,
+    under: Option<&KvNamespace>,
+    now: Timestamp,
+    visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+) -> Res<()> {
+    for found in numbered(view, under)? {
+        let goes_on = found.visit(view, &mut |record| if is_valid(record, now) { visit(record) } else { Ok(true) })?;
+        if !goes_on {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Visits the entries that have vectors, as [`entries`] visits all.
+pub(crate) fn indexed(
+    view: ReadView<'_>,
+    under: Option<&KvNamespace>,
+    now: Timestamp,
+    visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
+) -> Res<()> {
+    if !view.conn.prepare_cached(kv_sql::HAS_VECTORS)?.query_row([], |row| row.get::<_, bool>(0))? {
+        return Ok(());
+    }
+    let mut statement = view.conn.prepare_cached(kv_sql::INDEXED)?;
+    for StoredNamespace { id, namespace, .. } in numbered(view, under)? {
+        let mut rows = statement.query([id])?;
+        while let Some(row) = rows.next()? {
+            let record = decode(view, row, &namespace)?;
+            if !is_valid(&record, now) {
+                continue;
+            }
+            let vectors = vectors::read(view, EntryOwner::of(row.get(8)?, &record))?;
+            if !visit(&record, &vectors)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the names of expired entries, the earliest first.
+pub(crate) fn expired(conn: &Connection, now: Timestamp, limit: usize) -> Res<Vec<(KvNamespace, String)>> {
+    let mut statement = conn.prepare_cached(kv_sql::EXPIRED)?;
+    let mut rows = statement.query(params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, path): (i64, Option<String>) = (row.get(0)?, row.get(1)?);
+        let path = path.ok_or_else(|| corrupt(format!("kv {id}"), "its namespace does not exist"))?;
+        let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
+        found.push((namespace, row.get(2)?));
+    }
+    Ok(found)
+}
+
+/// Returns the vectors of an entry of a file that is recovered.
+pub(crate) fn vectors_of(old: ReadView<'_>, id: i64, record: &KvRecord) -> Res<Vec<KvVector>> {
+    vectors::read(old, EntryOwner::of(id, record))
+}
+
+/// Returns the lifetime of an entry of a file that is recovered.
+pub(crate) fn lifetime_of(old: ReadView<'_>, id: i64, record: &KvRecord) -> Res<Option<Duration>> {
+    vectors::lifetime(old.conn, old.keys, EntryOwner::of(id, record))
+}
+
+/// Returns the namespaces that hold something, under one or all.
+pub(crate) fn namespaces(view: ReadView<'_>, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<KvNamespace>> {
+    let mut namespaces = Vec::new();
+    for found in numbered(view, under)? {
+        // Most have an entry that does not expire, or expires later, at once.
+        if !found.visit(view, &mut |record| Ok(!is_valid(record, now)))? {
+            namespaces.push(found.namespace);
+        }
+    }
+    Ok(namespaces)
+}
+
+/// A namespace of the key-value memory.
+struct StoredNamespace {
+    id: i64,
+    namespace: KvNamespace,
+    /// The number of its keys, which both indexes agree on.
+    keys: i64,
+}
+
+impl StoredNamespace {
+    /// Visits all entries, verified, with those that have expired. Ends when `visit` returns false; returns whether it
+    /// did not.
+    fn visit(&self, view: ReadView<'_>, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Res<bool> {
+        let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRIES)?;
+        let mut rows = statement.query([self.id])?;
+        let wrong = || corrupt(format!("kv_namespace {}", self.id), "an index does not give all of its keys");
+        let (mut count, mut last) = (0, None);
+        while let Some(row) = rows.next()? {
+            // An index can give a row twice, in the place of another one.
+            let id: Option<i64> = row.get(8)?;
+            if last >= id {
+                return Err(wrong());
+            }
+            (count, last) = (count + 1, id);
+            if !visit(&decode(view, row, &self.namespace)?)? {
+                return Ok(false);
+            }
+        }
+        if count == self.keys { Ok(true) } else { Err(wrong()) }
+    }
+}
+
+fn numbered(view: ReadView<'_>, under: Option<&KvNamespace>) -> Res<Vec<StoredNamespace>> {
+    let (conn, mut found) = (view.conn, Vec::new());
+    neighbors::no_hidden_kv_namespace(conn, view.names)?;
+    let (mut all, mut some);
+    // Every namespace is in the root.
+    let mut rows = match under.filter(|under| !under.path().is_empty()) {
+        None => {
+            all = conn.prepare_cached(engine_sql::KV_NAMESPACES)?;
+            all.query([])?
+        }
+        Some(under) => {
+            some = conn.prepare_cached(engine_sql::KV_NAMESPACES_UNDER)?;
+            // The character after the dot bounds what goes on with one.
+            let (from, to) = (format!("{}.", under.path()), format!("{}/", under.path()));
+            [under.path(), &from, &to].into_iter().try_for_each(|path| neighbors::no_kv_namespace(conn, path))?;
+            some.query(params![under.path(), from, to])?
+        }
+    };
+    while let Some(row) = rows.next()? {
+        let (id, path): (i64, String) = (row.get(0)?, row.get(1)?);
+        let keys: (i64, i64) = (row.get(2)?, row.get(3)?);
+        // A namespace is deleted with its last key. A key that one index does not show is in the other one.
+        if keys.0 != keys.1 || keys.0 == 0 {
+            return Err(corrupt(format!("kv_namespace {id}"), "its keys are not the same in both indexes"));
+        }
+        let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv_namespace {id}"), "its path is none"))?;
+        found.push(StoredNamespace { id, namespace, keys: keys.0 });
+    }
+    Ok(found)
+}
+
+fn parse(path: &str) -> Option<KvNamespace> {
+    KvNamespace::from_path(path).ok()
+}
+
+/// Decodes and verifies an entry; its columns are those of `engine_sql::kv!`.
+fn decode(view: ReadView<'_>, row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
+    let key: String = row.get(0)?;
+    let (created_at, updated_at, expires_at): (i64, i64, Option<i64>) = (row.get(1)?, row.get(2)?, row.get(3)?);
+    let (check, codec): (i64, i64) = (row.get(4)?, row.get(5)?);
+    let data: Vec<u8> = row.get(6)?;
+    let place = || format!("kv {namespace:?} {key:?}");
+    if kv_check(view.keys, namespace.path(), &key, [created_at, updated_at], expires_at, (codec, &data)) != check {
+        return Err(corrupt(place(), "its checksum does not match"));
+    }
+    let identity = || identity(view.keys, namespace, &key, [created_at, updated_at], expires_at, codec);
+    let data = sealed::value(view, identity, data, &place)?;
+    let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
+    Ok(KvRecord {
+        namespace: namespace.clone(),
+        key,
+        value: Encoded { codec: Codec::from_tag(tag), bytes: data },
+        created_at: Timestamp::from_micros(created_at),
+        updated_at: Timestamp::from_micros(updated_at),
+        expires_at: expires_at.map(Timestamp::from_micros),
+    })
+}
+
+/// Verifies a row of `engine_sql::CHECK_KV`.
+pub(crate) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
+    let (path, id): (Option<String>, i64) = (row.get(7)?, row.get(8)?);
+    // Without a namespace it is among the rows that belong to nothing.
+    let Some(path) = path else { return Ok(()) };
+    let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
+    decode(view, row, &namespace).map(|_| ())
+}
+
+/// The entries whose vectors and lifetime [`check_beside_entry`] verifies.
+pub(crate) const CHECK_BESIDE_ENTRY: &str = kv_sql::CHECK_BESIDE_ENTRY;
+
+/// Verifies the vectors and the lifetime of an entry, a row of [`CHECK_BESIDE_ENTRY`].
+pub(crate) fn check_beside_entry(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
+    let (path, id): (String, i64) = (row.get(7)?, row.get(8)?);
+    // A path or an entry that is damaged is found where entries are verified.
+    let Some(Ok(record)) = parse(&path).map(|namespace| decode(view, row, &namespace)) else { return Ok(()) };
+    let owner = EntryOwner::of(id, &record);
+    vectors::read(view, owner)?;
+    vectors::lifetime(view.conn, view.keys, owner).map(|_| ())
+}

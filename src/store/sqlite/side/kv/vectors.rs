@@ -1,0 +1,116 @@
+//! Rows that an entry of the key-value memory may have beside its own: its vectors, and its lifetime.
+//!
+//! The check of a vector covers the entry, the time of its last put and the number of its vectors, so that a vector
+//! that is missing, or of an older value, is found. *Absent:* the comparison of vectors.
+
+use super::sql;
+use crate::store::beside::{KvRecord, KvVector};
+use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_lifetime_check, kv_vector_check};
+use crate::store::sqlite::rows::keys::{Identity, Keys};
+use crate::store::sqlite::rows::sealed;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::time::Duration;
+
+/// The entry that a row belongs to, as its check covers it.
+#[derive(Clone, Copy)]
+pub(super) struct EntryOwner<'a> {
+    pub(super) id: i64,
+    pub(super) path: &'a str,
+    pub(super) key: &'a str,
+    pub(super) updated_at: i64,
+}
+
+impl<'a> EntryOwner<'a> {
+    pub(super) fn of(id: i64, record: &'a KvRecord) -> Self {
+        let updated_at = record.updated_at.as_micros();
+        Self { id, path: record.namespace.path(), key: &record.key, updated_at }
+    }
+
+    fn place(&self, row: &str) -> String {
+        format!("{row} of kv {:?} {:?}", self.path, self.key)
+    }
+
+    fn identity(&self, keys: &Keys, count: usize, vector: &KvVectorRef<'_>) -> Identity {
+        let identity = keys.identity("kv vector").bytes(self.path.as_bytes()).bytes(self.key.as_bytes());
+        let identity = identity.int(self.updated_at).int(count as i64).int(vector.position);
+        identity.bytes(vector.field.as_bytes()).int(vector.dims)
+    }
+
+    fn check(&self, keys: &Keys, count: usize, vector: &KvVectorRef<'_>) -> i64 {
+        kv_vector_check(keys, (self.path, self.key), self.updated_at, count as i64, vector)
+    }
+}
+
+/// Removes the vectors and the lifetime of an entry.
+pub(super) fn remove(conn: &Connection, entry: i64) -> Res<()> {
+    conn.prepare_cached(sql::VECTORS_DELETE)?.execute([entry])?;
+    conn.prepare_cached(sql::LIFETIME_DELETE)?.execute([entry])?;
+    Ok(())
+}
+
+/// Stores the vectors of an entry in place of those it has.
+pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vectors: &[KvVector]) -> Res<()> {
+    conn.prepare_cached(sql::VECTORS_DELETE)?.execute([owner.id])?;
+    for (position, vector) in (0..).zip(vectors) {
+        let bytes: Vec<u8> = vector.values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let (field, dims) = (&*vector.field, vector.values.len() as i64);
+        let clear = KvVectorRef { position, field, dims, data: &bytes };
+        let data = sealed::value_column(keys, || owner.identity(keys, vectors.len(), &clear), &bytes)?;
+        let check = owner.check(keys, vectors.len(), &KvVectorRef { data: &data, ..clear });
+        let row = params![owner.id, position, field, dims, data, check];
+        conn.prepare_cached(sql::VECTOR_INSERT)?.execute(row)?;
+    }
+    Ok(())
+}
+
+/// Reads and verifies the vectors of an entry.
+pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVector>> {
+    let mut statement = view.conn.prepare_cached(sql::VECTORS)?;
+    let mut rows = statement.query([owner.id])?;
+    let mut found: Vec<(i64, String, i64, Vec<u8>, i64)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    }
+    let count = found.len();
+    let mut vectors = Vec::with_capacity(count);
+    for (position, field, dims, data, check) in found {
+        let place = || owner.place(&format!("kv_vector {position}"));
+        let stored = KvVectorRef { position, field: &field, dims, data: &data };
+        if owner.check(view.keys, count, &stored) != check {
+            return Err(corrupt(place(), "its check does not match"));
+        }
+        let identity = owner.identity(view.keys, count, &stored);
+        let data = sealed::value(view, || identity, data, &place)?;
+        let (chunks, rest) = data.as_chunks::<4>();
+        if !rest.is_empty() || i64::try_from(chunks.len()) != Ok(dims) {
+            return Err(corrupt(place(), "its length does not match its dimensions"));
+        }
+        let values: Vec<f32> = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(corrupt(place(), "a component is not a finite number"));
+        }
+        vectors.push(KvVector::new(field, values));
+    }
+    Ok(vectors)
+}
+
+/// Stores the lifetime of an entry.
+pub(super) fn store_lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, lifetime: Duration) -> Res<()> {
+    let lifetime = i64::try_from(lifetime.as_micros()).unwrap_or(i64::MAX);
+    let check = kv_lifetime_check(keys, owner.path, owner.key, lifetime);
+    conn.prepare_cached(sql::LIFETIME_SET)?.execute(params![owner.id, lifetime, check])?;
+    Ok(())
+}
+
+/// Reads and verifies the lifetime of an entry.
+pub(super) fn lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>) -> Res<Option<Duration>> {
+    let mut statement = conn.prepare_cached(sql::LIFETIME)?;
+    let row: Option<(i64, i64)> = statement.query_row([owner.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let Some((lifetime, check)) = row else { return Ok(None) };
+    if kv_lifetime_check(keys, owner.path, owner.key, lifetime) != check {
+        return Err(corrupt(owner.place("kv_lifetime"), "its check does not match"));
+    }
+    Ok(Some(Duration::from_micros(u64::try_from(lifetime).unwrap_or(0))))
+}

@@ -1,0 +1,78 @@
+//! Groups of leases: the claims that count for a limit.
+//!
+//! A row is written and read in the transaction of a claim. A member counts as live while its lease is; a row of a
+//! lease that has expired, or whose process died, stays until the thread is claimed again or released. *Absent:* the
+//! rules, which are those of [`LeaseGroup::admit`].
+
+use super::sql;
+use crate::base::Timestamp;
+use crate::base::internal::hash::{check64, keyed_checksum};
+use crate::store::lease::{LeaseGroup, NewLease};
+use crate::store::sqlite::fault::{Fault, Res};
+use crate::store::sqlite::rows::keys::Keys;
+use rusqlite::{Connection, params};
+
+/// Compares a claim with the limits of its groups. `thread` is `None` for a thread that the batch makes.
+pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Option<i64>) -> Res<()> {
+    debug_assert!(lease.validate().is_ok(), "a claim is validated before it is written");
+    let Some((now, groups)) = lease.entered() else { return Ok(()) };
+    for group in groups {
+        let number = number(keys, group);
+        let mut members = Vec::new();
+        let mut statement = conn.prepare_cached(sql::GROUP_MEMBERS)?;
+        let mut rows = statement.query([number])?;
+        while let Some(row) = rows.next()? {
+            let member: i64 = row.get(0)?;
+            if Some(member) != thread {
+                let lease = super::read(conn, keys, member)?;
+                let until: Option<i64> = row.get(1)?;
+                let is_live = until.is_none_or(|until| until >= 0) && lease.is_some_and(|lease| lease.is_live(now));
+                members.push((is_live, until.map(|until| Timestamp::from_micros(until.saturating_abs()))));
+            }
+        }
+        group.admit(now, members).map_err(Fault::Store)?;
+    }
+    Ok(())
+}
+
+/// Takes a thread out of its groups. A claim that counts for a rate does so until its time has passed.
+pub(super) fn leave(conn: &Connection, thread: i64) -> Res<()> {
+    conn.prepare_cached(sql::GROUPS_LEAVE)?.execute([thread])?;
+    conn.prepare_cached(sql::GROUPS_LEAVE_RATED)?.execute([thread])?;
+    Ok(())
+}
+
+/// Stores the groups of a claim.
+pub(super) fn enter(conn: &Connection, keys: &Keys, lease: &NewLease, thread: i64) -> Res<()> {
+    let Some((now, groups)) = lease.entered() else { return Ok(()) };
+    for group in groups {
+        let number = number(keys, group);
+        conn.prepare_cached(sql::GROUP_PUT)?.execute(params![
+            thread,
+            number,
+            group.rated_until(now).map(Timestamp::as_micros)
+        ])?;
+        if group.rate.is_some() {
+            conn.prepare_cached(sql::GROUP_PASSED)?.execute([number, now.as_micros()])?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the rows of a thread that is being deleted.
+pub(super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
+    conn.prepare_cached(sql::GROUPS_DELETE)?.execute([thread])?;
+    Ok(())
+}
+
+/// Returns the number that stands for a group. In an encrypted file the hash has the key of the checksums, because
+/// names are content.
+fn number(keys: &Keys, group: &LeaseGroup) -> i64 {
+    match keys.of_checksums() {
+        None => check64(group.name.as_bytes()) as i64,
+        Some(key) => {
+            let [a, b, c, d, e, f, g, h, ..] = keyed_checksum(key, group.name.as_bytes());
+            i64::from_le_bytes([a, b, c, d, e, f, g, h])
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The statements of the table of leases.
+
+/// The lease of a thread; its columns are those that are decoded.
+pub(super) const LEASE: &str =
+    "SELECT thread, epoch, owner, process, expires_at, recoveries, xxh3 FROM lease WHERE thread = ?1";
+pub(super) const LEASE_INSERT: &str = "INSERT INTO lease (thread, epoch, owner, process, expires_at, recoveries, xxh3) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) const LEASE_UPDATE: &str = "UPDATE lease SET epoch = ?2, owner = ?3, process = ?4, expires_at = ?5, \
+     recoveries = ?6, xxh3 = ?7 WHERE thread = ?1";
+pub(super) const LEASE_DELETE: &str = "DELETE FROM lease WHERE thread = ?1";
+pub(super) const LEASE_OF: &str = "SELECT l.thread, l.epoch, l.owner, l.process, l.expires_at, l.recoveries, l.xxh3 \
+     FROM lease l JOIN thread t ON t.id = l.thread WHERE t.public_id = ?1";
+pub(super) const LEASE_OF_NAMESPACE: &str = "SELECT l.thread, l.epoch, l.owner, l.process, l.expires_at, l.recoveries, \
+     l.xxh3 FROM namespace n CROSS JOIN lease l ON l.thread = n.thread WHERE n.id = ?1";
+pub(crate) const CHECK_LEASES: &str =
+    "SELECT thread, epoch, owner, process, expires_at, recoveries, xxh3 FROM lease ORDER BY thread";
+
+/// The threads of a group, and until when the claim of each counts for its rate.
+pub(super) const GROUP_MEMBERS: &str =
+    "SELECT thread, rated_until FROM lease_group INDEXED BY lease_group_members WHERE grp = ?1";
+pub(super) const GROUP_PUT: &str = "INSERT OR REPLACE INTO lease_group (thread, grp, rated_until) VALUES (?1, ?2, ?3)";
+/// Deletes the rows of leases that have left the group and whose claims do not count any more.
+pub(super) const GROUP_PASSED: &str = "DELETE FROM lease_group WHERE grp = ?1 AND max(rated_until, -rated_until) <= ?2 \
+     AND (rated_until < 0 OR (SELECT l.expires_at FROM lease l WHERE l.thread = lease_group.thread) IS NULL)";
+/// Deletes the rows of a thread that count for no rate.
+pub(super) const GROUPS_LEAVE: &str = "DELETE FROM lease_group WHERE thread = ?1 AND rated_until IS NULL";
+/// Marks the others: a negative number counts for the rate alone.
+pub(super) const GROUPS_LEAVE_RATED: &str =
+    "UPDATE lease_group SET rated_until = -rated_until WHERE thread = ?1 AND rated_until > 0";
+pub(super) const GROUPS_DELETE: &str = "DELETE FROM lease_group WHERE thread = ?1";

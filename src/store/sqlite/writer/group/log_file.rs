@@ -1,0 +1,252 @@
+//! The log of the writer: whether it begins with a mark, and whether it and the files beside it are still in place.
+//!
+//! A log begins with a mark of its own, and the file is told of it before the first commit is acknowledged: a file whose
+//! log was removed says so at the next open. *Absent:* the comparison at an open ([`wal_link`]).
+
+use crate::base::internal::Stopwatch;
+use crate::base::limits::LOG_NAMES_TIME;
+use crate::store::error::StoreError;
+use crate::store::sqlite::fault::{Fault, Res};
+use crate::store::sqlite::file::lock::LockWait;
+use crate::store::sqlite::file::open::{FilePlace, beside};
+use crate::store::sqlite::file::system::{self, FileId, Stamp};
+use crate::store::sqlite::file::wal_link::{self, LogLink};
+use crate::store::sqlite::file::wal_tail::HEADER_BYTES;
+use crate::store::sqlite::sql;
+use crate::store::sqlite::writer::wal_copier::FRAME_BYTES;
+use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+use std::ffi::c_int;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The place of the salts in the header of a log.
+const SALTS_AT: u64 = 16;
+
+/// The knowledge of the writer about its log.
+#[derive(Debug, Default)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    shared_path: PathBuf,
+    /// A descriptor of the log. SQLite locks no byte of this file, so closing it drops no lock.
+    file: Option<File>,
+    id: Option<FileId>,
+    /// The identity of the shared memory.
+    shared: Option<FileId>,
+    /// The salts of the log that is known to begin with a mark.
+    salts: Option<[u8; 8]>,
+    /// The bytes of that log up to the end of the last commit.
+    bytes: u64,
+    /// The frames of the log after a commit of the connection, as SQLite counts them; 0 once they are taken.
+    frames: Arc<AtomicU64>,
+    /// Runs since the names were looked up.
+    names: Option<Stopwatch>,
+    /// The file when it was last known that the log continues it.
+    paired: Option<Stamp>,
+    /// The bytes of the file.
+    file_bytes: u64,
+    /// The number of the commits of others when the last transaction replaced the mark alone; `None` since a commit.
+    ended: Option<i64>,
+    /// True if the next transaction may begin the log anew, and holds a mark for that case.
+    pub(super) may_begin: bool,
+}
+
+/// The state of the log before a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogBegin {
+    /// The log begins with a mark.
+    Marked,
+    /// The log is empty as far as the file system tells.
+    Empty,
+    /// The log was begun by another program.
+    Unmarked,
+}
+
+impl LogFile {
+    /// Takes the files as they are now, which belong to a store that was verified, and the connection that writes.
+    pub(super) fn new(place: &FilePlace, conn: &mut Connection) -> Res<Self> {
+        let frames = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&frames);
+        conn.wal_hook(Some(move |_: &mut Wal, count: c_int| {
+            counted.store(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let (path, shared_path) = (beside(&place.path, "-wal"), beside(&place.path, "-shm"));
+        let file = system::open_to_read(&path).ok();
+        let id = file.as_ref().and_then(|file| file.metadata().ok()).and_then(|meta| system::id(&meta));
+        let shared = id_of(&shared_path);
+        let file_bytes = length(&place.path);
+        Ok(Self { path, shared_path, file, id, shared, frames, file_bytes, may_begin: true, ..Self::default() })
+    }
+
+    /// Looks at the log before a transaction, under the write lock.
+    pub(super) fn look(&mut self, place: &FilePlace) -> Res<LogBegin> {
+        let has_names = self.names.is_some_and(|names| names.elapsed() < LOG_NAMES_TIME);
+        let Some(bytes) = (if has_names { self.bytes_if_named() } else { self.bytes_in_place() }) else {
+            return Err(replaced(place, "its write-ahead log was removed or replaced"));
+        };
+        if !has_names {
+            if id_of(&self.shared_path) != self.shared {
+                return Err(replaced(place, "its shared memory (-shm) was removed or replaced"));
+            }
+            self.names = Some(Stopwatch::start());
+        }
+        let salts = self.read_salts().map_err(|error| unread(&self.path, &error))?;
+        let Some(salts) = salts else {
+            self.note_empty();
+            return Ok(LogBegin::Empty);
+        };
+        if Some(salts) == self.salts {
+            if bytes < self.bytes {
+                return Err(replaced(place, "its write-ahead log was cut short"));
+            }
+            return Ok(LogBegin::Marked);
+        }
+        if salts == [0; 8] {
+            return Err(replaced(place, "its write-ahead log was emptied"));
+        }
+        // Another process has begun a new log.
+        self.note_empty();
+        self.bytes = bytes;
+        self.compare(place)?;
+        if !wal_link::begins_with_mark(&place.path).map_err(|error| unread(&self.path, &error))? {
+            return Ok(LogBegin::Unmarked);
+        }
+        self.salts = Some(salts);
+        Ok(LogBegin::Marked)
+    }
+
+    /// Notes that a transaction with a mark was committed.
+    pub(super) fn note_mark(&mut self) {
+        self.salts = self.read_salts().ok().flatten();
+    }
+
+    /// Notes that the last transaction of the log replaced the mark alone.
+    pub(super) fn note_end(&mut self, conn: &Connection) -> Res<()> {
+        self.ended = Some(data_version(conn)?);
+        Ok(())
+    }
+
+    /// Returns whether the log is empty, or ends with a mark after which no connection has committed.
+    pub(super) fn is_ended(&self, conn: &Connection) -> Res<bool> {
+        let is_empty = self.file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|meta| meta.len() == 0));
+        Ok(is_empty || self.ended.is_some() && self.ended == Some(data_version(conn)?))
+    }
+
+    /// Notes how long the log is after a commit; one that changed nothing leaves it as it was.
+    pub(super) fn note_commit(&mut self) {
+        self.ended = None;
+        let frames = self.frames.swap(0, Ordering::Relaxed);
+        if frames > 0 {
+            self.bytes = HEADER_BYTES as u64 + frames * FRAME_BYTES;
+        }
+    }
+
+    /// Notes that the log may have been copied whole, and the stamp of the file after that copy.
+    pub(super) fn note_copied(&mut self, file: Option<Stamp>) {
+        self.may_begin = true;
+        self.paired = file;
+    }
+
+    /// Notes that the log was emptied.
+    pub(super) fn note_empty(&mut self) {
+        (self.salts, self.bytes) = (None, 0);
+        self.frames.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns why a commit may not be in the file at the path, if so.
+    pub(super) fn displaced(&mut self, place: &FilePlace) -> Option<String> {
+        let Ok(meta) = fs::metadata(&place.path) else { return Some("it was removed".into()) };
+        if !place.has_id(&meta) {
+            return Some("it was replaced by another file".into());
+        }
+        let before = std::mem::replace(&mut self.file_bytes, meta.len());
+        if meta.len() >= before {
+            return None;
+        }
+        // A compaction makes the file shorter as well, and another process may be copying it: it ends.
+        let mut wait = LockWait::new(Duration::from_millis(place.busy_ms));
+        loop {
+            let now = length(&place.path);
+            let is_other = |fault: Fault| matches!(fault, Fault::Store(StoreError::FileReplaced { .. }));
+            self.file_bytes = now;
+            if !wal_link::lacks_pages(&place.path, now) && !self.compare(place).is_err_and(is_other) {
+                return None;
+            }
+            if !wait.pause() {
+                return Some(format!("it was cut short from {before} to {now} bytes"));
+            }
+        }
+    }
+
+    /// Verifies, before the log is copied, that it still continues the file. Both are compared if somebody has written
+    /// to the file since the last copy of this handle, or begun another log; a write in the same tick of the clock of
+    /// the file system as that copy is not seen.
+    pub(super) fn verify_pair(&mut self, place: &FilePlace) -> Res<()> {
+        let is_same_log = self.bytes_in_place().is_some_and(|bytes| bytes >= self.bytes)
+            && self.salts.is_some_and(|salts| self.read_salts().is_ok_and(|read| read == Some(salts)));
+        if is_same_log && self.paired.is_some() && self.paired == place.stamp() {
+            return Ok(());
+        }
+        self.compare(place)
+    }
+
+    fn compare(&mut self, place: &FilePlace) -> Res<()> {
+        self.paired = None;
+        let before = place.stamp();
+        match wal_link::compare(&place.path, false).map_err(|error| unread(&place.path, &error))? {
+            LogLink::Sound => self.paired = before,
+            LogLink::Missing(found) | LogLink::Cut(found) | LogLink::Foreign(found) => {
+                return Err(replaced(place, &found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the log if it is the one that was opened.
+    fn bytes_in_place(&self) -> Option<u64> {
+        let meta = fs::symlink_metadata(&self.path).ok()?;
+        (system::id(&meta) == self.id).then_some(meta.len())
+    }
+
+    /// Returns the bytes of the log unless it has lost its name.
+    fn bytes_if_named(&self) -> Option<u64> {
+        let meta = self.file.as_ref()?.metadata().ok()?;
+        (system::links(&meta) > 0).then_some(meta.len())
+    }
+
+    fn read_salts(&self) -> io::Result<Option<[u8; 8]>> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let mut salts = [0; 8];
+        match system::read_at(file, &mut salts, SALTS_AT) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            read => read.map(|()| Some(salts)),
+        }
+    }
+}
+
+/// Returns the number that changes with each commit of another connection.
+fn data_version(conn: &Connection) -> Res<i64> {
+    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+fn id_of(path: &Path) -> Option<FileId> {
+    fs::symlink_metadata(path).ok().and_then(|meta| system::id(&meta))
+}
+
+/// Returns the error of a file that is not the one that was opened.
+pub(super) fn replaced(place: &FilePlace, found: &str) -> Fault {
+    StoreError::FileReplaced { path: place.path.clone(), found: found.to_owned() }.into()
+}
+
+fn unread(path: &Path, error: &io::Error) -> Fault {
+    StoreError::Read { reason: format!("{}: {error}", path.display()), source: None }.into()
+}

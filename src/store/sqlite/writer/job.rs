@@ -1,0 +1,220 @@
+//! Jobs of the writer role: a batch of the log, changes of the tables beside it, an operation, or a step of the
+//! erasure of threads. *Absent:* how each of them is written.
+
+use crate::base::limits::{
+    COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES, THREADS_FOLLOWED_MAX,
+};
+use crate::store::batch::{
+    Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
+};
+use crate::store::beside::{CacheChange, KvChange};
+use crate::store::error::StoreError;
+use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::commit::operation::{self, OperationJob};
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::index::search::{self, IndexJob, IndexStep};
+use crate::store::sqlite::index::threads::{self, ThreadsJob};
+use crate::store::sqlite::remove::erase::{self, EraseJob, EraseStep};
+use crate::store::sqlite::remove::prune::{self, PruneJob};
+use crate::store::sqlite::rewrite::compact::{self, CompactJob};
+use crate::store::sqlite::rows::keys::KeyChange;
+use crate::store::sqlite::side::{cache, kv, lease};
+use crate::store::sqlite::sql;
+use rusqlite::Connection;
+
+/// A job that waits for a leader.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "most jobs are batches, and a box would cost each of them an allocation")]
+pub(crate) enum Job {
+    Log(Batch),
+    Kv(Vec<KvChange>),
+    Cache(Vec<CacheChange>),
+    Erase(EraseJob),
+    Keys(KeyChange),
+    Compact(CompactJob),
+    Operation(OperationJob),
+    Index(IndexJob),
+    Threads(ThreadsJob),
+    Prune(PruneJob),
+}
+
+/// A job, borrowed from whoever waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum JobRef<'a> {
+    Log(&'a Batch),
+    Kv(&'a [KvChange]),
+    Cache(&'a [CacheChange]),
+    Erase(&'a EraseJob),
+    Keys(&'a KeyChange),
+    Compact(&'a CompactJob),
+    Operation(&'a OperationJob),
+    Index(&'a IndexJob),
+    Threads(&'a ThreadsJob),
+    Prune(&'a PruneJob),
+}
+
+impl Job {
+    /// Returns a borrowed view.
+    pub(crate) fn as_ref(&self) -> JobRef<'_> {
+        match self {
+            Self::Log(batch) => JobRef::Log(batch),
+            Self::Kv(changes) => JobRef::Kv(changes),
+            Self::Cache(changes) => JobRef::Cache(changes),
+            Self::Erase(job) => JobRef::Erase(job),
+            Self::Keys(change) => JobRef::Keys(change),
+            Self::Compact(job) => JobRef::Compact(job),
+            Self::Operation(job) => JobRef::Operation(job),
+            Self::Index(job) => JobRef::Index(job),
+            Self::Threads(job) => JobRef::Threads(job),
+            Self::Prune(job) => JobRef::Prune(job),
+        }
+    }
+}
+
+impl<'a> JobRef<'a> {
+    /// Returns an owned copy.
+    pub(crate) fn to_job(self) -> Job {
+        match self {
+            Self::Log(batch) => Job::Log(batch.clone()),
+            Self::Kv(changes) => Job::Kv(changes.to_vec()),
+            Self::Cache(changes) => Job::Cache(changes.to_vec()),
+            Self::Erase(job) => Job::Erase(job.clone()),
+            Self::Keys(change) => Job::Keys(change.clone()),
+            Self::Compact(job) => Job::Compact(job.clone()),
+            Self::Operation(job) => Job::Operation(job.clone()),
+            Self::Index(job) => Job::Index(job.clone()),
+            Self::Threads(job) => Job::Threads(job.clone()),
+            Self::Prune(job) => Job::Prune(job.clone()),
+        }
+    }
+
+    /// Checks it against the limits.
+    pub(crate) fn validate(self) -> Result<(), StoreError> {
+        match self {
+            Self::Log(batch) => batch.validate(),
+            Self::Kv(changes) => KvChange::validate(changes),
+            Self::Cache(changes) => CacheChange::validate(changes),
+            Self::Erase(job) => match &job.step {
+                EraseStep::Hide(threads) | EraseStep::HideAlone(threads) => validate_deleted(threads),
+                EraseStep::HideTrash(..) | EraseStep::Detach(_) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
+            },
+            Self::Keys(change) => change.validate(),
+            Self::Compact(_) | Self::Index(_) | Self::Threads(_) | Self::Prune(_) => Ok(()),
+            Self::Operation(job) => job.operation.validate(),
+        }
+    }
+
+    /// Returns the chain of commits that it is one of.
+    pub(crate) fn chain(self) -> Option<&'a CommitChain> {
+        match self {
+            Self::Log(batch) => batch.chain.as_ref(),
+            Self::Kv(_)
+            | Self::Cache(_)
+            | Self::Erase(_)
+            | Self::Keys(_)
+            | Self::Compact(_)
+            | Self::Index(_)
+            | Self::Threads(_)
+            | Self::Prune(_)
+            | Self::Operation(_) => None,
+        }
+    }
+
+    /// Returns whether it stores a checkpoint, by whose id it is found again.
+    pub(crate) fn stores_checkpoint(self) -> bool {
+        matches!(self, Self::Log(batch) if batch.parts().any(|part| !part.checkpoints.is_empty()))
+    }
+
+    /// Writes it in the transaction that is open.
+    pub(crate) fn write(self, conn: &Connection, caches: &mut Caches) -> Res<()> {
+        debug_assert!(self.validate().is_ok(), "a job is validated before it is queued");
+        match self {
+            Self::Log(batch) => lease::write(conn, caches, batch),
+            Self::Kv(changes) => kv::write(conn, &caches.keys, changes),
+            Self::Cache(changes) => cache::write(conn, &caches.keys, changes),
+            Self::Erase(job) => erase::step(conn, caches, job),
+            Self::Keys(change) => caches.keys.change(conn, change),
+            Self::Compact(job) => compact::step(conn, job),
+            Self::Operation(job) => operation::write(conn, caches, job),
+            Self::Index(job) => search::step(conn, caches, job),
+            Self::Threads(job) => threads::step(conn, caches, job),
+            Self::Prune(job) => prune::step(conn, caches, job),
+        }
+    }
+
+    /// Returns about how many frames it adds to the WAL: its pages at the ends of the tables, and its bytes.
+    pub(crate) fn frames(self) -> u64 {
+        let bytes: usize = match self {
+            Self::Log(batch) => batch.parts().map(batch_bytes).sum::<usize>() + 28_000 * batch.then.len(),
+            Self::Kv(changes) => changes.iter().map(kv_bytes).sum(),
+            Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
+            Self::Erase(job) => match &job.step {
+                EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
+                EraseStep::Detach(removal) => 256 * removal.namespaces.len(),
+                EraseStep::HideAlone(_) | EraseStep::HideTrash(..) | EraseStep::Forget(_) => 0,
+            },
+            Self::Prune(_) => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
+            Self::Keys(_) => 0,
+            Self::Operation(job) => 512 * job.operation.changes.len(),
+            Self::Index(job) => match job.step {
+                // About 20 bytes for each gram, and as many again when segments of the index are merged.
+                IndexStep::Advance => 64 * INDEX_COST_MAX,
+                IndexStep::Enable { .. } | IndexStep::Disable => 0,
+            },
+            // A page that is moved, the page that it is moved to, and their parents.
+            // The rows of a thread and of its facets.
+            Self::Threads(_) => 256 * THREADS_FOLLOWED_MAX as usize,
+            Self::Compact(_) => 3 * COMPACT_PAGES_MAX * sql::PAGE_BYTES as usize,
+        };
+        7 + bytes as u64 / 4_000
+    }
+}
+
+fn kv_bytes(change: &KvChange) -> usize {
+    match change {
+        KvChange::Put { value, .. } => 256 + value.bytes.len(),
+        KvChange::SetVectors { vectors, .. } => {
+            vectors.iter().map(|vector| 256 + vector.field.len() + 4 * vector.values.len()).sum()
+        }
+        KvChange::Delete { .. }
+        | KvChange::SetLifetime { .. }
+        | KvChange::Prolong { .. }
+        | KvChange::DeleteExpired { .. } => 256,
+    }
+}
+
+fn cache_bytes(change: &CacheChange) -> usize {
+    match change {
+        CacheChange::Put { value, .. } => 256 + value.bytes.len(),
+        CacheChange::Clear { .. } | CacheChange::ClearNamespace { .. } => 256,
+    }
+}
+
+fn batch_bytes(batch: &Batch) -> usize {
+    batch.writes.iter().map(writes_bytes).sum::<usize>() + batch.checkpoints.iter().map(checkpoint_bytes).sum::<usize>()
+}
+
+fn writes_bytes(new: &NewWrites) -> usize {
+    let one = |value: &WriteValue| match value {
+        WriteValue::Null => 0,
+        WriteValue::One(payload) => payload.len(),
+        WriteValue::Items(items) => items.iter().map(|item| item.len() + 64).sum(),
+        WriteValue::Delta(delta) => 256 + delta.items.iter().map(|item| item.len() + 64).sum::<usize>(),
+    };
+    new.writes.iter().map(|write| 64 + one(&write.value)).sum()
+}
+
+fn checkpoint_bytes(new: &NewCheckpoint) -> usize {
+    let data = |data: &Data| match data {
+        Data::New(payload) => payload.len(),
+        Data::OfWrite(_) => 0,
+    };
+    let changes = new.changes.iter().map(|change| match &change.value {
+        ChangeValue::Empty => 32,
+        ChangeValue::Value(value) => 32 + data(value),
+        ChangeValue::Items(items) => {
+            items.iter().map(|item| 32 + if let ItemOp::Put(value) = &item.op { data(value) } else { 0 }).sum()
+        }
+    });
+    256 + changes.sum::<usize>() + new.consumed.iter().map(writes_bytes).sum::<usize>()
+}
