@@ -287,13 +287,13 @@ mod tests {
             assert_eq!(lines(sql, "src/store/sqlite/sql.rs", &code), [0; 0]);
             let test = format!("#[cfg(test)]\nmod tests {{ {code} }}");
             assert_eq!(lines(sql, "src/store/sqlite/read/record.rs", &test), [0; 0]);
-            assert_eq!(lines(sql, "src/history/diff.rs", &test), [3]);
+            assert_eq!(lines(sql, "src/history/compare/diff.rs", &test), [3]);
         }
         for text in ["an update sets it", "nothing was selected", "it cannot be deleted from here", "UPDATE is refused"]
         {
             assert!(!is_sql(text), "{text}");
         }
-        assert_eq!(lines(sql, "src/history/diff.rs", "// SELECT 1\n/// `SELECT 1`\nfn f() {}"), [0; 0]);
+        assert_eq!(lines(sql, "src/history/compare/diff.rs", "// SELECT 1\n/// `SELECT 1`\nfn f() {}"), [0; 0]);
     }
 
     #[test]

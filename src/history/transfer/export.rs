@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::{Framing, Problems, TransferError};
 use crate::base::{DefaultSource, IdSource, PayloadRef, Timestamp, Value};
-use crate::history::damaged::{Damaged, is_damage};
-use crate::history::snapshot::{Snapshot, item_message};
+use crate::history::read::damaged::{Damaged, is_damage};
+use crate::history::read::snapshot::{Snapshot, item_message};
 use crate::message::internal::{JsonStyle, json_write};
 use crate::message::{FormatOutput, FormatWriter, LangChainFormat, MessageFormat};
 use crate::store::{ChannelValue, ItemRange, ItemRow, StoreError};

@@ -3,6 +3,7 @@
 //! An export reads item by item and an import commits every so many messages, so that neither holds the list. *Absent:*
 //! channels that do not hold messages, and merging: an import makes a new thread.
 
+pub(crate) mod copy;
 mod export;
 mod import;
 

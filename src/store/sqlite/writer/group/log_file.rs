@@ -1,7 +1,7 @@
 //! The log of the writer: whether it begins with a mark, and whether it and the files beside it are still in place.
 //!
-//! A log begins with a mark of its own, and the file is told of it before the first commit is acknowledged: a file whose
-//! log was removed says so at the next open. *Absent:* the comparison at an open ([`wal_link`]).
+//! A log begins with a mark of its own, and the file is told of it before the first commit is acknowledged: a file
+//! whose log was removed says so at the next open. *Absent:* the comparison at an open ([`wal_link`]).
 
 use crate::base::internal::Stopwatch;
 use crate::base::limits::LOG_NAMES_TIME;

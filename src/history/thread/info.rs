@@ -1,0 +1,98 @@
+//! Threads as a list shows them, and the threads that were forked from one.
+//!
+//! *Absent:* the changes of facts ([`facts`](super::facts)), and the rules of the status
+//! ([`ThreadStatus`](crate::store::ThreadStatus)).
+
+use crate::base::ThreadId;
+use crate::store::{CheckpointRef, Store, StoreError, ThreadInfo, ThreadQuery};
+
+use super::Thread;
+
+impl Store {
+    /// Lists threads with their facts and their status, the one with the newest activity first. The cost is that of the
+    /// page, however many threads there are, with at most one filter on project, label, graph, status or pin; the
+    /// threads that other filters pass over are read too.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::ThreadQuery;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// for (name, project) in [("bern", "travel"), ("tax", "home"), ("basel", "travel")] {
+    ///     let thread = store.thread(name)?;
+    ///     thread.append("messages", [Message::human("hi")])?;
+    ///     thread.facts().title(name.to_uppercase()).project(project).save()?;
+    /// }
+    /// let query = ThreadQuery::new().project("travel");
+    /// let listed = store.threads_with(query.clone())?;
+    /// let titles: Vec<_> = listed.iter().map(|thread| (thread.title(), thread.status().as_str())).collect();
+    /// assert_eq!(titles, [(Some("BASEL"), "done"), (Some("BERN"), "done")]);
+    /// assert_eq!(store.threads_with(query.after(&listed[0]))?.len(), 1, "the next page");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn threads_with(&self, query: ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+        self.settle_abandoned();
+        self.backend().list_threads(&query)
+    }
+
+    /// Makes the table anew by which threads are listed, in steps of some milliseconds. It follows the log, and
+    /// [`Store::check`] says if it does not.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    pub fn rebuild_threads(&self) -> Result<(), StoreError> {
+        self.settle_abandoned();
+        self.backend().rebuild_threads()
+    }
+}
+
+impl Thread {
+    /// Returns the thread as a list shows it.
+    ///
+    /// # Errors
+    /// [`StoreError::ThreadNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    pub fn info(&self) -> Result<ThreadInfo, StoreError> {
+        self.store().settle_abandoned();
+        let info = self.store().backend().thread_info(self.id())?;
+        info.ok_or_else(|| StoreError::ThreadNotFound { id: self.id().clone() })
+    }
+
+    /// Returns the threads that were forked from this one, the first fork first.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let trip = Store::memory().thread("trip")?;
+    /// let first = trip.at(trip.append("messages", [Message::human("hi")])?)?;
+    /// let fork = first.fork_to("trip by train")?;
+    /// assert_eq!(trip.forks()?, [fork.id().clone()]);
+    /// assert_eq!(fork.forked_from()?.as_ref(), Some(first.point()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forks(&self) -> Result<Vec<ThreadId>, StoreError> {
+        self.store().settle_abandoned();
+        self.store().backend().forks(self.id())
+    }
+
+    /// Returns the checkpoint of another thread from which this one was forked; `None` if it began with nothing, or
+    /// does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn forked_from(&self) -> Result<Option<CheckpointRef>, StoreError> {
+        self.store().settle_abandoned();
+        self.store().backend().forked_from(self.id())
+    }
+}

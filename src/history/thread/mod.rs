@@ -1,0 +1,262 @@
+//! One history: its head, its past, and the points in it.
+
+pub(crate) mod facts;
+pub(crate) mod file;
+pub(crate) mod filter;
+pub(crate) mod info;
+pub(crate) mod short_ids;
+pub(crate) mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::limits::HISTORY_PAGE_ROWS;
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::{
+    Batch, CheckpointQuery, CheckpointRef, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord, TimerRecord,
+};
+
+use super::read::snapshot::Snapshot;
+use filter::HistoryFilter;
+
+/// The history of one conversation or workflow: a tree of checkpoints with a head.
+///
+/// Cheap to clone. It need not exist yet: the first run or update makes it.
+#[derive(Clone)]
+pub struct Thread {
+    store: Store,
+    id: ThreadId,
+    /// The part of it that this handle shows.
+    namespace: Namespace,
+    /// The actor of the operations of this handle.
+    actor: Option<Arc<str>>,
+}
+
+impl Store {
+    /// Returns the thread with this id, whether it exists already or not.
+    ///
+    /// # Errors
+    /// [`StoreError::Id`] if the id is empty, longer than 1,024 bytes, or holds a NUL.
+    pub fn thread(&self, id: impl AsRef<str>) -> Result<Thread, StoreError> {
+        let actor = self.actor().cloned();
+        Ok(Thread { store: self.clone(), id: ThreadId::new(id)?, namespace: Namespace::root(), actor })
+    }
+
+    /// Lists all threads by id. For a file with very many, page through
+    /// [`Backend::threads`](crate::store::Backend::threads).
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn threads(&self) -> Result<Vec<ThreadRecord>, StoreError> {
+        let mut all: Vec<ThreadRecord> = Vec::new();
+        loop {
+            let after = all.last().map(|thread| thread.id.clone());
+            let page = self.backend().threads(after.as_ref(), crate::base::limits::PAGE_ROWS_MAX)?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+    }
+}
+
+impl Thread {
+    /// Returns its id.
+    pub fn id(&self) -> &ThreadId {
+        &self.id
+    }
+
+    /// Returns the store it is in.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns a handle whose operations name an actor: a user, a program, a part of a program. Default: that of
+    /// [`OpenOptions::actor`](crate::store::OpenOptions::actor).
+    pub fn by(&self, actor: impl Into<Arc<str>>) -> Self {
+        Self { actor: Some(actor.into()), ..self.clone() }
+    }
+
+    /// Returns the actor that its operations name.
+    pub fn actor(&self) -> Option<&str> {
+        self.actor.as_deref()
+    }
+
+    /// Returns the part of the thread that this handle shows: that of the outermost graph, unless it was made by
+    /// [`Thread::in_namespace`].
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Returns a handle to a namespace of the thread, such as that of a subgraph: its head, its history and its state.
+    /// A run on it is one of the root graph all the same.
+    ///
+    /// # Errors
+    /// [`StoreError::Id`] if the path is longer than 4,096 bytes or holds a NUL.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Draft { text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("t")?;
+    /// thread.update(Draft::update().text("whole"))?;
+    /// let part = thread.in_namespace("write")?;
+    /// part.update(Draft::update().text("part"))?;
+    ///
+    /// assert_eq!(part.with_state::<Draft>().state()?.text, "part");
+    /// assert_eq!(thread.with_state::<Draft>().state()?.text, "whole");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "checkpoint_ns")]
+    pub fn in_namespace(&self, path: impl AsRef<str>) -> Result<Self, StoreError> {
+        Ok(Self { namespace: Namespace::new(path)?, ..self.clone() })
+    }
+
+    /// Returns the handle to another namespace of the thread: the history of a subgraph.
+    pub fn with_namespace(&self, namespace: Namespace) -> Self {
+        Self { namespace, ..self.clone() }
+    }
+
+    /// Returns the head: the newest checkpoint, or the one that the head was moved to since ([`Thread::rewind_to`]).
+    /// `None` if the thread has no checkpoint.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn head(&self) -> Result<Option<Snapshot>, StoreError> {
+        self.store.settle_abandoned();
+        let record = self.store.backend().head(&self.id, &self.namespace)?;
+        Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
+    }
+
+    /// Lists the tasks that sleep at the head, by the timestamp at which they wake. Those of a workflow are in its root
+    /// namespace, also if a called task or a subgraph sleeps. The cost does not depend on other threads.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> annals::Result<()> {
+    /// let store = annals::store::Store::memory();
+    /// store.queue("book").delay(Duration::from_secs(60)).enqueue("order-17", 17)?;
+    /// store.queue("book").enqueue("order-18", 18)?;
+    /// assert!(store.thread("order-17")?.timers()?[0].wake_at > store.now());
+    /// assert_eq!(store.thread("order-18")?.timers()?, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timers(&self) -> Result<Vec<TimerRecord>, StoreError> {
+        self.store.settle_abandoned();
+        self.store.backend().timers_of(&self.id, &self.namespace)
+    }
+
+    /// Returns the checkpoints of the namespace, newest first, abandoned branches included. No state is read.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
+    #[doc(alias = "get_state_history")]
+    pub fn history(&self) -> Result<History, StoreError> {
+        self.history_with(HistoryFilter::new())
+    }
+
+    /// Returns some of the checkpoints of the namespace, newest first. No state is read.
+    ///
+    /// # Errors
+    /// As [`Thread::history`].
+    pub fn history_with(&self, filter: HistoryFilter) -> Result<History, StoreError> {
+        let mut query = CheckpointQuery::new(self.id.clone(), self.namespace.clone());
+        query.before = filter.below();
+        query.limit = filter.limit.map_or(HISTORY_PAGE_ROWS, |limit| limit.clamp(1, HISTORY_PAGE_ROWS));
+        self.store.settle_abandoned();
+        let page = self.store.backend().checkpoints(&query)?.into_iter();
+        Ok(History { store: self.store.clone(), query, page, ended: false, filter })
+    }
+
+    /// Starts a thread whose state is that of a checkpoint elsewhere.
+    pub(super) fn fork_of(from: &Snapshot, id: impl AsRef<str>) -> Result<Self, StoreError> {
+        let thread = from.store().thread(id)?;
+        let (store, root) = (&thread.store, Namespace::root());
+        let step = from.record().step + 1;
+        let id = store.mint_checkpoint(step, Some(&from.id()));
+        let parent = Some(Parent::Fork(from.point().clone()));
+        let mut checkpoint = NewCheckpoint::new(id, parent, step, Source::Fork, store.now());
+        // The tasks stay due; they get new ids when the fork is run.
+        checkpoint.tasks.clone_from(&from.record().tasks);
+        let mut batch = Batch::new(thread.id.clone(), root, None);
+        batch.checkpoints.push(checkpoint);
+        store.commit(&batch)?;
+        Ok(thread)
+    }
+
+    /// Returns the reference to a checkpoint of this thread and namespace. The checkpoint is not looked up.
+    pub fn point(&self, checkpoint: CheckpointId) -> CheckpointRef {
+        CheckpointRef { thread: self.id.clone(), namespace: self.namespace.clone(), checkpoint }
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread").field("id", &self.id).field("namespace", &self.namespace).finish()
+    }
+}
+
+/// The checkpoints of a thread, newest first, read page by page.
+#[derive(Debug)]
+pub struct History {
+    store: Store,
+    query: CheckpointQuery,
+    page: std::vec::IntoIter<crate::store::CheckpointRecord>,
+    ended: bool,
+    filter: HistoryFilter,
+}
+
+impl History {
+    /// Returns the next record, whether it is shown or not.
+    fn record(&mut self) -> Result<Option<crate::store::CheckpointRecord>, StoreError> {
+        if let Some(record) = self.page.next() {
+            self.query.before = Some(record.point.checkpoint);
+            return Ok(Some(record));
+        }
+        if self.query.before.is_none() {
+            return Ok(None);
+        }
+        self.page = self.store.backend().checkpoints(&self.query)?.into_iter();
+        let record = self.page.next();
+        debug_assert!(
+            record.as_ref().is_none_or(|record| Some(record.point.checkpoint) < self.query.before),
+            "a page holds checkpoints below the last one of the page before"
+        );
+        self.query.before = record.as_ref().map(|record| record.point.checkpoint);
+        Ok(record)
+    }
+}
+
+impl Iterator for History {
+    type Item = Result<Snapshot, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended && self.filter.limit != Some(0) {
+            match self.record() {
+                Ok(Some(record)) if self.filter.ends_before(&record) => self.ended = true,
+                Ok(Some(record)) if !self.filter.shows(&record) => {}
+                Ok(Some(record)) => {
+                    self.filter.limit = self.filter.limit.map(|limit| limit - 1);
+                    return Some(Ok(Snapshot::new(self.store.clone(), record)));
+                }
+                Ok(None) => self.ended = true,
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
