@@ -4,7 +4,8 @@ use annals::base::{CheckpointId, Clock, IdSource, Namespace, SystemClock, Thread
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::record::Source;
 use annals::store::{
-    Backend, Batch, ItemIndex, NewCheckpoint, Parent, Payload, SearchOptions, SearchQuery, SqliteBackend, Synchronous,
+    Batch, ItemIndex, Log, LogExt, NewCheckpoint, Parent, Payload, SearchOptions, SearchQuery, SqliteBackend,
+    Synchronous,
 };
 
 use crate::disk::{self, OpenedStore, same};

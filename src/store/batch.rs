@@ -49,7 +49,7 @@ pub struct Batch {
     /// have written; none has a chain or a `then` of its own.
     pub then: Vec<Batch>,
     /// An operation that is stored in the same transaction, after the checkpoints: it may leave the head elsewhere than
-    /// at the last of them. It is checked as one of [`Backend::operate`](super::Backend::operate).
+    /// at the last of them. It is checked as one of [`Log::operate`](super::Log::operate).
     pub operation: Option<NewOperation>,
     /// The lease of the thread that the batch needs, and the change to it, in the same transaction.
     pub lease: Option<NewLease>,

@@ -11,10 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backend::CommitHandle;
 use super::error::StoreError;
+use super::log::CommitHandle;
 
-/// The part of a [`Backend`](super::Backend) beside the log: the key-value memory and the cache.
+/// The part of a [`Log`](super::Log) beside the log: the key-value memory and the cache.
 ///
 /// All calls may come from several threads at once. Reads see everything that was committed before they began.
 ///

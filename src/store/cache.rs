@@ -1,14 +1,15 @@
 //! The cache: results that may be computed anew, beside the log in the same file.
 
+use crate::store::LogExt;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::Encoded;
 
-use super::backend::CommitHandle;
 use super::beside::{CacheChange, CacheKey};
 use super::error::StoreError;
 use super::handle::Store;
+use super::log::CommitHandle;
 
 /// The cache of a store: values under a namespace and a key, until they expire or are cleared. Cheap to clone; all
 /// clones are the same cache. An entry that was put is visible to every later read through the same store.
@@ -58,7 +59,7 @@ impl Cache {
     /// As [`Cache::get`].
     pub fn values(&self, keys: &[CacheKey]) -> Result<Vec<Option<Encoded>>, StoreError> {
         self.store.wait_for_cache();
-        self.store.backend().beside().cached(keys, self.store.now())
+        self.store.backend().beside()?.cached(keys, self.store.now())
     }
 
     /// Hands a value to the background writer, which stores it in place of one that is there; after `lifetime` it
@@ -71,7 +72,7 @@ impl Cache {
 
     /// Returns whether a read of the cache may wait for a disk.
     pub fn waits(&self) -> bool {
-        self.store.backend().waits()
+        self.store.backend().parts().reads_wait
     }
 
     /// Removes all values whose namespace begins with these labels, and returns when that is durable; without labels,
@@ -97,7 +98,7 @@ impl Cache {
 
     fn make(&self, changes: Vec<CacheChange>) -> Result<(), StoreError> {
         let handle = self.store.submit_cache(changes);
-        self.store.backend().write_submitted();
+        self.store.backend().flush();
         handle.wait()
     }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::backend::{Backend, CommitHandle};
 use super::batch::Batch;
 use super::error::StoreError;
+use super::log::{CommitHandle, Log};
 
 /// The commits of one run, in their order.
 ///
@@ -165,8 +165,8 @@ impl CommitChain {
     }
 
     /// Appends a batch to the chain and hands it to the background writer of `backend`, without waiting for it. The
-    /// handle reports the outcome: the errors of [`Backend::commit`], and the failure of an earlier commit.
-    pub fn submit(&self, backend: &dyn Backend, batch: Batch) -> CommitHandle {
+    /// handle reports the outcome: the errors of [`Log::submit`], and the failure of an earlier commit.
+    pub fn submit(&self, backend: &dyn Log, batch: Batch) -> CommitHandle {
         backend.submit(self.append(batch))
     }
 

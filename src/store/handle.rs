@@ -12,13 +12,13 @@ use crate::base::limits::{
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
 use crate::span::span;
 
-use super::backend::{Backend, CommitHandle, Erasure};
 use super::beside::CacheChange;
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::{Cipher, Key};
 use super::error::StoreError;
 use super::heads::HeadCache;
 use super::lease::LeaseOwner;
+use super::log::{CommitHandle, Erasure, Log, LogExt};
 use super::memory::MemoryBackend;
 use super::record::TimerRecord;
 use super::recovery::{LogSettled, Recovery, Restored};
@@ -269,7 +269,7 @@ impl fmt::Debug for OpenOptions {
 pub struct Store(Arc<Inner>);
 
 struct Inner {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Log>,
     heads: HeadCache,
     ids: Mutex<IdSource>,
     actor: Option<Arc<str>>,
@@ -305,7 +305,7 @@ impl Store {
     }
 
     /// Makes a store on a backend.
-    pub fn with_backend(backend: Arc<dyn Backend>, options: OpenOptions) -> Self {
+    pub fn with_backend(backend: Arc<dyn Log>, options: OpenOptions) -> Self {
         Self(Arc::new(Inner {
             backend,
             heads: HeadCache::new(options.head_cache_bytes),
@@ -318,14 +318,14 @@ impl Store {
     }
 
     /// Returns the backend: the log in plain data and ids.
-    pub fn backend(&self) -> &Arc<dyn Backend> {
+    pub fn backend(&self) -> &Arc<dyn Log> {
         &self.0.backend
     }
 
     /// Writes a batch to the log and returns when it is durable.
     ///
     /// # Errors
-    /// As [`Backend::commit`].
+    /// As [`Log::submit`].
     pub fn commit(&self, batch: &super::Batch) -> Result<(), StoreError> {
         span!("commit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.commit(batch)
@@ -335,7 +335,7 @@ impl Store {
     /// those that the batch expects, its checkpoints get [new ids](super::Batch::raise_ids). The batch has no chain.
     ///
     /// # Errors
-    /// [`StoreError::StaleId`] if other writers were faster 64 times in a row; as [`Backend::commit`].
+    /// [`StoreError::StaleId`] if other writers were faster 64 times in a row; as [`Log::submit`].
     ///
     /// # Example
     /// ```
@@ -427,7 +427,7 @@ impl Store {
     #[doc(alias = "vacuum")]
     pub fn compact(&self) -> Result<Compaction, StoreError> {
         span!("compact");
-        self.0.backend.write_submitted();
+        self.0.backend.flush();
         self.0.backend.compact()
     }
 
@@ -763,7 +763,10 @@ impl Store {
     pub(super) fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
         // Under the lock, so that the handle kept is that of the last change.
         let mut last = self.0.cache_change.lock();
-        let handle = self.0.backend.beside().submit_cache(changes);
+        let handle = match self.0.backend.beside() {
+            Ok(beside) => beside.submit_cache(changes),
+            Err(error) => CommitHandle::settled(Err(error)),
+        };
         *last = Some(handle.clone());
         handle
     }
@@ -772,7 +775,7 @@ impl Store {
     pub(super) fn wait_for_cache(&self) {
         let last = self.0.cache_change.lock().take();
         if let Some(handle) = last.filter(|handle| !handle.is_settled()) {
-            self.0.backend.write_submitted();
+            self.0.backend.flush();
             handle.wait_until_settled();
         }
     }
@@ -828,7 +831,7 @@ impl Store {
         let threads = ids.into_iter().map(ThreadId::new).collect::<Result<Vec<_>, _>>()?;
         let threads = &*threads;
         span!("delete_threads", threads = threads.len());
-        self.0.backend.write_submitted();
+        self.0.backend.flush();
         let erasure = self.0.backend.delete_threads(threads)?;
         self.0.heads.forget(threads);
         Ok(erasure)
@@ -885,7 +888,7 @@ impl Store {
     pub fn settle_abandoned(&self) {
         let left = std::mem::take(&mut *self.0.left.lock());
         if left.iter().any(|handle| !handle.is_settled()) {
-            self.0.backend.write_submitted();
+            self.0.backend.flush();
         }
         left.into_iter().for_each(|handle| handle.wait_until_settled());
     }

@@ -1,7 +1,7 @@
 //! The storage engine: bytes, ids and order.
 //!
 //! The store keeps an append-only log of checkpoints in one SQLite file and reads the state at any of them. It consists
-//! of records ([`record`]), batches, the only way to write ([`batch`]), and the storage trait ([`backend`]). The
+//! of records ([`record`]), batches, the only way to write ([`batch`]), and the trait of a backend ([`log`]). The
 //! key-value memory ([`Kv`]) and the cache ([`Cache`]) are tables beside the log in the same file. *Absent:* the
 //! meaning of a channel, a message or a graph, and updates of stored rows of the log: a thread is deleted as a whole,
 //! and a pruned checkpoint loses its content.
@@ -9,7 +9,6 @@
 //! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint
 //! of a namespace is the one with the greatest id, and its head unless an operation moved the head since.
 
-pub mod backend;
 pub mod batch;
 mod beside;
 mod cache;
@@ -24,6 +23,7 @@ mod handle;
 mod heads;
 mod kv;
 mod lease;
+pub mod log;
 mod memory;
 mod operation;
 mod process;
@@ -42,7 +42,6 @@ mod transaction;
 mod trash;
 mod watch;
 
-pub use backend::{Backend, CommitHandle, CommitSettler, Erasure};
 pub use batch::{
     Batch, ItemIndex, ListDelta, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
 };
@@ -60,6 +59,7 @@ pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
 };
 pub use lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};
+pub use log::{CommitHandle, CommitSettler, Erasure, Log, LogExt};
 pub use memory::MemoryBackend;
 pub(crate) use operation::TRASHED;
 pub use operation::{

@@ -1,5 +1,6 @@
 //! Records: plain data, as the log holds it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Times
 pub use crate::base::ItemIndexRef;
 use crate::base::PayloadRef;
 
-use super::batch::{Payload, Seen, WriteValue};
+use super::batch::{ListRef, Payload, Seen, WriteValue};
 use super::error::StoreError;
 use super::lease::LeaseRecord;
 
@@ -60,16 +61,24 @@ pub struct StoredHead {
     pub checkpoint: CheckpointId,
     /// True if a checkpoint of the namespace continues it: the head was moved back to it.
     pub is_continued: bool,
-    /// The stored writes of its tasks, in the order of [`Backend::writes`](super::Backend::writes).
+    /// The stored writes of its tasks, in the order of [`LogExt::writes`](super::LogExt::writes).
     pub writes: Vec<WriteRecord>,
     /// The last lease of its thread; `None` also for the head of a subgraph.
     pub lease: Option<LeaseRecord>,
+    /// The record of the checkpoint, if it was asked for.
+    pub record: Option<CheckpointRecord>,
 }
 
 impl StoredHead {
+    /// Describes the head that a record is.
+    pub fn of(record: CheckpointRecord) -> Self {
+        let checkpoint = record.point.checkpoint;
+        Self { record: Some(record), ..Self::new(checkpoint, false, Vec::new()) }
+    }
+
     /// Describes a head of a thread without a lease.
     pub fn new(checkpoint: CheckpointId, is_continued: bool, writes: Vec<WriteRecord>) -> Self {
-        Self { checkpoint, is_continued, writes, lease: None }
+        Self { checkpoint, is_continued, writes, lease: None, record: None }
     }
 
     /// Returns the head with the last lease of its thread.
@@ -283,7 +292,7 @@ pub enum ChannelValue {
     Empty,
     /// One value.
     Value(Payload),
-    /// A list; its items are read with `Backend::items`.
+    /// A list; its items are read with `LogExt::items`.
     Items,
 }
 
@@ -389,15 +398,20 @@ impl StoredListChange {
     }
 }
 
-/// A part of a whole state, as [`Backend::read_state`](super::Backend::read_state) visits it.
-#[derive(Clone, Copy, Debug)]
+/// A part of a state, as [`Log::read`](super::log::Log::read) visits it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum StatePart<'a> {
     /// The checkpoint with its channels and nodes. It is visited once, before the other parts.
-    Record(&'a StateRecord),
+    Record(Cow<'a, StateRecord>),
     /// A channel. If it is a list, its items follow, unless the visitor declines them.
     Channel(&'a ChannelRecord),
-    /// The next item of the list channel that was visited last.
+    /// The next item of the list channel that was visited last, or that was asked for.
     Item(ItemRow<'a>),
+    /// The number of items of a list.
+    Len(u64),
+    /// The list that a list references.
+    Reference(&'a ListRef),
 }
 
 /// Decodes a value. A foreign one is shown as its bytes.

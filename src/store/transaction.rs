@@ -7,6 +7,7 @@ use super::error::StoreError;
 use super::handle::Store;
 use super::sqlite::SqlTransaction;
 use crate::span::span;
+use crate::store::LogExt;
 
 impl Store {
     /// Runs SQL on tables of the application, which lie in the file of the store beside its own: all statements of the

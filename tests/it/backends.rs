@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cases;
-use annals::store::{Backend, Key, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
+use annals::store::{Key, Log, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
 
 #[test]
 fn the_memory_backend_conforms() {
@@ -35,6 +35,6 @@ fn sqlite_conforms(step: u64, keyed: impl Fn(OpenOptions) -> OpenOptions + Sync)
         let n = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let options = keyed(OpenOptions::new().synchronous(Synchronous::Normal));
         let path = folder.path().join(format!("{n}.db"));
-        Arc::new(SqliteBackend::open(&path, &options).unwrap()) as Arc<dyn Backend>
+        Arc::new(SqliteBackend::open(&path, &options).unwrap()) as Arc<dyn Log>
     });
 }

@@ -3,7 +3,7 @@
 use annals::base::{IdSource, Value};
 use annals::history::{Snapshot, TextChange, ValueVersion};
 use annals::prelude::*;
-use annals::store::{StoreError, StoreError::Invalid};
+use annals::store::{LogExt, StoreError, StoreError::Invalid};
 use serde_json::json;
 
 use super::both::on_both;

@@ -6,7 +6,7 @@ use annals::base::{CheckpointId, IdSource, TaskId};
 use annals::history::{Operation, ThreadBranch};
 use annals::prelude::*;
 use annals::store::{
-    Batch, NewCheckpoint, NewOperation, NewWrite, NewWrites, OpenOptions, OperationChange, OperationField,
+    Batch, LogExt, NewCheckpoint, NewOperation, NewWrite, NewWrites, OpenOptions, OperationChange, OperationField,
     OperationKind, OperationValue, Parent, Source, StoreError, WriteValue,
 };
 

@@ -1,5 +1,6 @@
 //! Map and text channels against a model, and lists that began with a reducer: on both backends.
 
+use annals::store::LogExt;
 use std::collections::BTreeMap;
 
 use annals::base::{IdSource, Map};

@@ -18,7 +18,7 @@ use annals::rusqlite::Connection;
 use annals::rusqlite::config::DbConfig;
 use annals::store::batch::{Change, ChangeValue, Data};
 use annals::store::{
-    Batch, CacheKey, CheckpointQuery, ItemRange, KvNamespaceQuery, KvQuery, NewCheckpoint, NewTimer, NewWrite,
+    Batch, CacheKey, CheckpointQuery, ItemRange, KvNamespaceQuery, KvQuery, LogExt, NewCheckpoint, NewTimer, NewWrite,
     NewWrites, OpenOptions, Parent, Payload, SearchOptions, Source, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 
@@ -208,7 +208,7 @@ fn read_everything(path: &Path, read_only: bool) -> (View, bool) {
     view.note("timers", store.timers(None));
     view.note("next timer", store.next_timer());
     let at = Timestamp::from_micros(0);
-    let beside = store.backend().beside();
+    let beside = store.backend().beside().unwrap();
     view.note("cached", beside.cached(&[CacheKey::new(["w"], "k")], at));
     view.note("namespaces", beside.kv_namespaces(None, at));
     view.note("kv get", store.kv().get(["users", "7"], "name"));

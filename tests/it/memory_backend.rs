@@ -7,18 +7,18 @@ use annals::base::limits::{FORKS_SHOWN_MAX, KV_EXPIRED_MAX, TEXT_POSITION_MIN};
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp, Value};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, WriteRef};
 use annals::store::{
-    Backend, Batch, CheckpointRef, KvChange, KvNamespace, LeaseGroup, LeaseOwner, ListRef, MemoryBackend,
+    Batch, CheckpointRef, KvChange, KvNamespace, LeaseGroup, LeaseOwner, ListRef, Log, LogExt, MemoryBackend,
     NewCheckpoint, NewLease, NewOperation, NewTimer, NewWrite, NewWrites, OpenOptions, OperationChange, OperationField,
     OperationKind, OperationValue, Parent, Payload, PruneSpan, SearchOptions, SearchQuery, Source, SqliteBackend,
     StoreError, Synchronous, TaskKind, TaskRecord, WriteValue,
 };
 
 /// Runs a test on an empty backend of each kind, which must verify afterwards.
-fn on_each(test: impl Fn(&dyn Backend)) {
+fn on_each(test: impl Fn(&dyn Log)) {
     let folder = tempfile::tempdir().unwrap();
     let options = OpenOptions::new().synchronous(Synchronous::Normal);
     let file = SqliteBackend::open(&folder.path().join("x.db"), &options).unwrap();
-    let both: [Arc<dyn Backend>; 2] = [Arc::new(MemoryBackend::new()), Arc::new(file)];
+    let both: [Arc<dyn Log>; 2] = [Arc::new(MemoryBackend::new()), Arc::new(file)];
     for backend in both {
         test(&*backend);
         assert_eq!(backend.check().unwrap().problems, []);
@@ -73,13 +73,13 @@ fn on(n: u64, parent: u64, changes: Vec<Change>) -> NewCheckpoint {
 /// The place of a test: a namespace of a thread of a backend.
 #[derive(Clone, Copy)]
 struct Spot<'a> {
-    backend: &'a dyn Backend,
+    backend: &'a dyn Log,
     thread: &'a str,
     namespace: &'a str,
 }
 
 impl<'a> Spot<'a> {
-    fn root(backend: &'a dyn Backend, thread: &'a str) -> Self {
+    fn root(backend: &'a dyn Log, thread: &'a str) -> Self {
         Self { backend, thread, namespace: "" }
     }
 
@@ -138,7 +138,7 @@ fn left_of(root: Spot<'_>, ends: &[(&str, u64)]) -> Vec<String> {
 #[test]
 fn the_backend_in_memory_waits_for_nothing_and_its_index_is_never_behind() {
     let backend = MemoryBackend::new();
-    assert!(!backend.waits());
+    assert!(!backend.parts().reads_wait);
     let behind = || backend.search_index().unwrap().map(|index| index.behind);
     assert_eq!(behind(), None);
     backend.enable_search(&SearchOptions::new()).unwrap();
@@ -155,19 +155,19 @@ fn an_expired_key_is_put_anew_though_more_have_expired_than_a_put_removes() {
             let (namespace, value) = (space.clone(), Encoded::encode(&Value::from("v")).unwrap());
             let (now, expires_at) = (moment(now), expires.map(moment));
             let change = KvChange::Put { namespace, key: key.to_string(), value, now, expires_at };
-            backend.beside().commit_kv(&[change]).unwrap();
+            backend.beside().unwrap().commit_kv(&[change]).unwrap();
         };
         let last = u64::from(KV_EXPIRED_MAX);
         (0..=last).for_each(|key| put(key, 1, Some(100 + key)));
         put(last, 500, None);
-        let entry = backend.beside().kv_entry(&space, &last.to_string(), moment(500)).unwrap().unwrap();
+        let entry = backend.beside().unwrap().kv_entry(&space, &last.to_string(), moment(500)).unwrap().unwrap();
         assert_eq!((entry.created_at, entry.updated_at, entry.expires_at), (moment(500), moment(500), None));
         assert_eq!(backend.check().unwrap().entries, 1);
     });
 }
 
 /// Claims a thread with a lease of ten milliseconds in one group.
-fn claim(backend: &dyn Backend, name: &str, owner: u8, now: u64, group: LeaseGroup) -> Result<(), StoreError> {
+fn claim(backend: &dyn Log, name: &str, owner: u8, now: u64, group: LeaseGroup) -> Result<(), StoreError> {
     let lease = NewLease::claim(LeaseOwner::new([owner; 16]), moment(now), moment(now + 10)).in_groups([group]);
     backend.commit(&Batch::of_lease(thread(name), lease))
 }

@@ -3,7 +3,7 @@
 use annals::base::{CheckpointId, IdSource, Namespace, TaskId, ThreadId, Timestamp};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::{
-    Backend, Batch, CheckpointRef, ItemRange, ListRef, MemoryBackend, NewCheckpoint, OpenOptions, Parent, Payload,
+    Batch, CheckpointRef, ItemRange, ListRef, Log, LogExt, MemoryBackend, NewCheckpoint, OpenOptions, Parent, Payload,
     Source, SqliteBackend, TaskKind, TaskRecord,
 };
 
@@ -16,7 +16,7 @@ fn id(n: u64) -> CheckpointId {
 }
 
 /// Commits checkpoint `n` of a namespace, with two tasks and one change of the list `log`.
-fn add(backend: &dyn Backend, namespace: &str, n: u64, parent: Option<u64>, items: Vec<ItemChange>) -> CheckpointRef {
+fn add(backend: &dyn Log, namespace: &str, n: u64, parent: Option<u64>, items: Vec<ItemChange>) -> CheckpointRef {
     let (thread, namespace) = (ThreadId::new("t").unwrap(), Namespace::new(namespace).unwrap());
     let mut new = NewCheckpoint::new(id(n), parent.map(|parent| Parent::Local(id(parent))), 0, Source::Loop, moment(n));
     let task = |n: u8| TaskRecord::new(TaskId::from_bytes([n; 16]), "node", TaskKind::Pull { triggers: Vec::new() });
@@ -36,7 +36,7 @@ fn put(position: u64, task: Option<u32>) -> ItemChange {
 fn an_item_that_came_with_a_reference_is_of_its_own_task_and_a_shared_one_of_that_of_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let file = SqliteBackend::open(&folder.path().join("x.db"), &OpenOptions::new()).unwrap();
-    let backends: [&dyn Backend; 2] = [&MemoryBackend::new(), &file];
+    let backends: [&dyn Log; 2] = [&MemoryBackend::new(), &file];
     for backend in backends {
         let around = add(backend, "", 1, None, vec![put(0, None), put(1, None)]);
         add(backend, "a:1", 2, None, Vec::new());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use annals::base::{Clock, Timestamp, Value};
 use annals::history::{MessageWriter, ModelUsage, PartialMessage, ThreadStatus, UsageQuery};
 use annals::prelude::*;
-use annals::store::{ItemRange, OpenOptions, SearchQuery, StoreError, ThreadQuery};
+use annals::store::{ItemRange, LogExt, OpenOptions, SearchQuery, StoreError, ThreadQuery};
 
 use super::both::on_both;
 
@@ -38,7 +38,7 @@ fn texts(thread: &Thread) -> Vec<String> {
 
 fn partial_text(thread: &Thread) -> Option<String> {
     // A chunk is handed to the background writer.
-    thread.store().backend().write_submitted();
+    thread.store().backend().flush();
     thread.partial().unwrap().map(|partial| partial.message().text().into_owned())
 }
 
@@ -131,7 +131,7 @@ fn a_partial_message_follows_a_head_that_another_writer_moves() {
 
 /// Returns the number of checkpoints of a thread at which a partial message is stored.
 fn partials_stored(thread: &Thread) -> usize {
-    thread.store().backend().write_submitted();
+    thread.store().backend().flush();
     let holds = |at: &Snapshot| {
         let writes = thread.store().backend().writes(at.point()).unwrap();
         writes.iter().any(|write| PartialMessage::of_write(write.index, &write.value).unwrap().is_some())
@@ -346,7 +346,7 @@ fn a_message_is_persisted_once_an_interval() {
     for ms in (100..=1_200).step_by(100) {
         hands.0.store(ms, Ordering::SeqCst);
         writer.push(".");
-        store.backend().write_submitted();
+        store.backend().flush();
         // The commit that is pending is settled by a commit of this thread.
         store.thread("other").unwrap().set("n", i64::try_from(ms).unwrap()).unwrap();
         let partial = thread.partial().unwrap();

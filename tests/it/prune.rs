@@ -4,7 +4,7 @@ use annals::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, Va
 use annals::history::{ModelUsage, PrunePolicy, ThreadQuery, UsageQuery};
 use annals::prelude::*;
 use annals::store::{
-    Batch, CheckpointRef, ListDelta, ListRef, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source,
+    Batch, CheckpointRef, ListDelta, ListRef, LogExt, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source,
     StoreError, TaskKind, TaskRecord, WriteValue,
 };
 

@@ -10,9 +10,9 @@ use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use annals::base::{CheckpointId, Codec, Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp, Value};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use annals::store::{
-    Backend, Batch, ChannelValue, CheckedUpTo, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange,
-    ListDelta, ListRef, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload,
-    Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
+    Batch, ChannelValue, CheckedUpTo, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange,
+    ListDelta, ListRef, Log, LogExt, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent,
+    Payload, Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 use proptest::prelude::*;
 
@@ -48,8 +48,8 @@ impl Place {
 /// Both backends, and the data for batches that make sense. The state comes from the model.
 struct Pair<'a> {
     model: Arc<MemoryBackend>,
-    file: Arc<dyn Backend>,
-    open: &'a mut dyn FnMut() -> Arc<dyn Backend>,
+    file: Arc<dyn Log>,
+    open: &'a mut dyn FnMut() -> Arc<dyn Log>,
     places: Vec<Place>,
     committed: Vec<Batch>,
     ids: IdSource,
@@ -66,7 +66,7 @@ fn task_id(checkpoint: &CheckpointId, n: u8) -> TaskId {
 }
 
 impl<'a> Pair<'a> {
-    fn new(open: &'a mut dyn FnMut() -> Arc<dyn Backend>) -> Self {
+    fn new(open: &'a mut dyn FnMut() -> Arc<dyn Log>) -> Self {
         let place = |thread: &str, namespace: &str| Place {
             thread: ThreadId::new(thread).unwrap(),
             namespace: Namespace::new(namespace).unwrap(),
@@ -471,7 +471,7 @@ impl<'a> Pair<'a> {
             }
             if let Some(id) = before {
                 let prefix = &id.to_string()[..12];
-                let find = |backend: &dyn Backend| backend.checkpoints_by_prefix(thread, prefix, 4).unwrap();
+                let find = |backend: &dyn Log| backend.checkpoints_by_prefix(thread, prefix, 4).unwrap();
                 same_shape(&find(model), &find(file))?;
             }
             let from = if whole { 0 } else { place.ids.len().saturating_sub(3) };
@@ -480,7 +480,7 @@ impl<'a> Pair<'a> {
                 self.compare_state(&place.point(*id))?;
             }
         }
-        let threads = |backend: &dyn Backend| {
+        let threads = |backend: &dyn Log| {
             let threads = backend.threads(None, 100).unwrap().into_iter();
             let shown = threads.map(|t| (backend.thread_size(&t.id).unwrap(), t.id, t.created_at, plain(t.head)));
             shown.collect::<Vec<_>>()
@@ -501,7 +501,7 @@ impl<'a> Pair<'a> {
         prop_assert_eq!(&a.updated, &b.updated, "updated at {:?}", at);
         for channel in &a.channels {
             let end = if channel.value == ChannelValue::Items { 3 } else { 0 };
-            let len = |backend: &dyn Backend| backend.list_len(at, &channel.channel).unwrap();
+            let len = |backend: &dyn Log| backend.list_len(at, &channel.channel).unwrap();
             prop_assert_eq!(len(&*self.model), len(&*self.file), "length of {} at {:?}", channel.channel, at);
             for range in [ItemRange::All, ItemRange::Tail(2), ItemRange::Positions(1, end + 2)] {
                 let (a, b) = (items(&*self.model, at, channel, range), items(&*self.file, at, channel, range));
@@ -515,7 +515,7 @@ impl<'a> Pair<'a> {
 
 /// Returns the items of a list: position, ordinal, task and content.
 fn items(
-    backend: &dyn Backend,
+    backend: &dyn Log,
     at: &CheckpointRef,
     channel: &annals::store::ChannelRecord,
     range: ItemRange,
@@ -566,7 +566,7 @@ fn kind(outcome: &Result<(), StoreError>) -> &'static str {
 }
 
 /// Does the operations to the model and to a backend that `open` opens, and compares after each.
-fn follow(ops: &[Op], open: &mut dyn FnMut() -> Arc<dyn Backend>) -> Result<(), TestCaseError> {
+fn follow(ops: &[Op], open: &mut dyn FnMut() -> Arc<dyn Log>) -> Result<(), TestCaseError> {
     let mut pair = Pair::new(open);
     let start: CheckedUpTo = "1-0-0-0-0-0000000000000000".parse().unwrap();
     let mut point = start.clone();

@@ -6,7 +6,7 @@ use annals::base::{CheckpointId, Clock, IdSource, SystemClock, Timestamp};
 use annals::history::{Operation, PrunePolicy};
 use annals::prelude::*;
 use annals::store::{
-    Backend, MemoryBackend, NewOperation, OpenOptions, OperationChange, OperationField, OperationKind, OperationTarget,
+    Log, MemoryBackend, NewOperation, OpenOptions, OperationChange, OperationField, OperationKind, OperationTarget,
     OperationValue, SqliteBackend, StoreError, Synchronous,
 };
 use parking_lot::Mutex;
@@ -47,7 +47,7 @@ fn on_two_handles(test: impl Fn(&Thread, Thread, &HookClock)) {
     let options = || OpenOptions::new().synchronous(Synchronous::Normal);
     let memory = Arc::new(MemoryBackend::new());
     let file = || Arc::new(SqliteBackend::open(&path, &options()).unwrap());
-    for pair in [[memory.clone() as Arc<dyn Backend>, memory], [file(), file()]] {
+    for pair in [[memory.clone() as Arc<dyn Log>, memory], [file(), file()]] {
         let clock = HookClock::default();
         let [own, other] = pair;
         let own = Store::with_backend(own, options().clock(clock.clone())).thread("t").unwrap();

@@ -3,7 +3,7 @@
 use annals::base::Value;
 use annals::history::{ModelUsage, StateThread};
 use annals::prelude::*;
-use annals::store::{Batch, ItemRange, NewCheckpoint, Parent, Source, StoreError};
+use annals::store::{Batch, ItemRange, LogExt, NewCheckpoint, Parent, Source, StoreError};
 
 use super::both::on_both;
 

@@ -46,7 +46,10 @@ type Sums = BTreeMap<Vec<Option<String>>, HistorySum>;
 
 pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let newest = Some(args.last).filter(|last| *last > 0);
-    let older = newest.is_some_and(|newest| store.backend().last_seq().is_ok_and(|last| last > newest));
+    let older = match newest {
+        Some(newest) => store.backend().position(newest)? != store.backend().position(u64::MAX)?,
+        None => false,
+    };
     let mut sums = match &args.by[..] {
         [StatsField::Node] => by_node(store, newest)?,
         [StatsField::Channel] => by_channel(store, newest)?,
@@ -242,13 +245,15 @@ fn each_thread(store: &Store, newest: Option<u64>, visit: VisitThread<'_>) -> Re
 
 /// Returns the threads of the newest checkpoints of the log, each with these checkpoints.
 fn newest_threads(store: &Store, newest: u64) -> Result<HashMap<ThreadId, HashSet<CheckpointId>>, CommandFailure> {
-    let mut after = store.backend().last_seq()?.saturating_sub(newest);
+    let mut position = store.backend().position(newest)?;
     let mut threads: HashMap<ThreadId, HashSet<CheckpointId>> = HashMap::new();
     loop {
-        let page = store.backend().records_after(after, None, PAGE)?;
-        let Some(last) = page.last() else { return Ok(threads) };
-        after = last.seq;
-        for record in page {
+        let page = store.backend().changes_after(&position, None, PAGE)?;
+        if page.records.is_empty() {
+            return Ok(threads);
+        }
+        position = page.position;
+        for (_, record) in page.records {
             threads.entry(record.point.thread).or_default().insert(record.point.checkpoint);
         }
     }

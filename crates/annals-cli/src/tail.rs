@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use annals::history::{Snapshot, Thread, Watch};
-use annals::store::{Store, StoreError};
+use annals::store::log::LogPosition;
+use annals::store::{LogExt, Store, StoreError};
 use serde_json::json;
 
 use crate::args;
@@ -22,12 +23,11 @@ const WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &args::TailArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = args.thread.as_deref().map(|name| thread(store, name)).transpose()?;
-    let last = store.backend().last_seq()?;
-    let watch = |from: u64| match &thread {
+    let watch = |from: LogPosition| match &thread {
         Some(thread) => thread.watch_from(from),
         None => store.watch_from(from),
     };
-    let (mut newest, mut position) = newest(watch, last, args.limit)?;
+    let (mut newest, mut position) = newest(store, watch, args.limit)?;
     for snapshot in newest.drain(..) {
         print_unless_deleted(&snapshot, out)?;
     }
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &args::TailArgs, store: &Store, out: &mut Printer) -> Re
         if let Some(snapshot) = watch.next(WAIT)? {
             print_unless_deleted(&snapshot, out)?;
             position = watch.position();
-            debug_assert!(position > 0, "a checkpoint has a position");
+            debug_assert_ne!(position, LogPosition::START, "a checkpoint has a position");
             out.flush()?;
         } else if out.reader_is_gone() {
             return Ok(0);
@@ -68,19 +68,19 @@ fn print_unless_deleted(snapshot: &Snapshot, out: &mut Printer) -> Result<(), Co
 /// Returns the newest checkpoints, oldest first, and the position after them. It looks back in steps that grow: a
 /// thread may have few of the newest checkpoints of the store.
 fn newest(
-    watch: impl Fn(u64) -> Result<Watch, StoreError>,
-    last: u64,
+    store: &Store,
+    watch: impl Fn(LogPosition) -> Result<Watch, StoreError>,
     limit: usize,
-) -> Result<(Vec<Snapshot>, u64), CommandFailure> {
-    let mut back = limit as u64;
+) -> Result<(Vec<Snapshot>, LogPosition), CommandFailure> {
+    let (mut back, all_of_it) = (limit as u64, store.backend().position(u64::MAX)?);
     loop {
-        let from = last.saturating_sub(back);
+        let from = store.backend().position(back)?;
         let mut all = Vec::new();
         let mut reader = watch(from)?;
         while let Some(snapshot) = reader.next(Duration::ZERO)? {
             all.push(snapshot);
         }
-        if all.len() >= limit || from == 0 {
+        if all.len() >= limit || from == all_of_it {
             let surplus = all.len().saturating_sub(limit);
             return Ok((all.split_off(surplus), reader.position()));
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::{
-    Backend, Batch, CheckpointRef, ItemRange, NewCheckpoint, Parent, Payload, Source, Store, StoreError,
+    Batch, CheckpointRef, ItemRange, Log, LogExt, NewCheckpoint, Parent, Payload, Source, Store, StoreError,
 };
 use annals_base::{CheckpointId, Codec, Encoded, Namespace, ThreadId, Value, decode_value};
 
@@ -49,7 +49,7 @@ pub(crate) struct AsideIndex {
 
 impl AsideIndex {
     /// Reads the index of a thread, or returns `known` if that is still the newest.
-    pub(crate) fn read(backend: &dyn Backend, thread: &ThreadId, known: Option<Arc<Self>>) -> Result<Arc<Self>> {
+    pub(crate) fn read(backend: &dyn Log, thread: &ThreadId, known: Option<Arc<Self>>) -> Result<Arc<Self>> {
         let namespace = Namespace::new(ASIDE)?;
         let head = backend.head_id(thread, &namespace)?;
         if let Some(known) = known.filter(|known| known.head == head) {

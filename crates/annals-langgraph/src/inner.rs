@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use annals::store::{Backend, CheckpointRef, CommitHandle, Store};
+use annals::store::{CheckpointRef, CommitHandle, Log, LogExt, Store};
 use annals_base::{CheckpointId, Namespace, ThreadId};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -83,7 +83,7 @@ impl SaverInner {
         }
     }
 
-    pub(crate) fn backend(&self) -> &dyn Backend {
+    pub(crate) fn backend(&self) -> &dyn Log {
         &**self.store.backend()
     }
 
@@ -184,7 +184,7 @@ impl SaverInner {
         let handles: Vec<CommitHandle> = of_thread.map(|(_, (_, handle))| handle.clone()).collect();
         drop(caches);
         if handles.iter().any(|handle| !handle.is_settled()) {
-            self.backend().write_submitted();
+            self.backend().flush();
             handles.iter().for_each(CommitHandle::wait_until_settled);
         }
     }

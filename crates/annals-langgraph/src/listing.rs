@@ -102,12 +102,14 @@ impl Saver {
 
     /// Returns the threads that have a checkpoint.
     pub(crate) fn threads(&self) -> Result<BTreeSet<ThreadId>> {
-        let (mut threads, mut seq) = (BTreeSet::new(), 0);
+        let (mut threads, mut position) = (BTreeSet::new(), LogPosition::START);
         loop {
-            let page = self.inner().backend().records_after(seq, None, PAGE_ROWS_MAX)?;
-            let Some(last) = page.last() else { return Ok(threads) };
-            seq = last.seq;
-            for record in page {
+            let page = self.inner().backend().changes_after(&position, None, PAGE_ROWS_MAX)?;
+            if page.records.is_empty() {
+                return Ok(threads);
+            }
+            position = page.position;
+            for (_, record) in page.records {
                 if !threads.contains(&record.point.thread) {
                     threads.insert(record.point.thread);
                 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals::store::{Backend, ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, StatePart, StoreError};
+use annals::store::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Log, LogExt, StatePart, StoreError};
 use annals_base::{Codec, Value, decode_value};
 
 use crate::list::ListSlot;
@@ -142,11 +142,7 @@ pub(crate) struct LoadedCheckpoint {
 }
 
 /// Reads a checkpoint with its state; `None` if it is not stored, or was pruned.
-pub(crate) fn load(
-    backend: &dyn Backend,
-    messages: &MessageCache,
-    at: &CheckpointRef,
-) -> Result<Option<LoadedCheckpoint>> {
+pub(crate) fn load(backend: &dyn Log, messages: &MessageCache, at: &CheckpointRef) -> Result<Option<LoadedCheckpoint>> {
     let mut reader = StateReader { messages, loaded: None, list: None };
     let mut failed = None;
     let read = backend.read_state(at, &mut |part| match reader.take(&part) {

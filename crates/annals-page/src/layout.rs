@@ -14,7 +14,7 @@ pub(crate) struct View {
     /// The thread whose new checkpoints concern the screen; an empty text stands for all threads, `None` for none.
     pub(crate) live: Option<String>,
     /// The position in the log before the screen was read: later checkpoints are new to it.
-    pub(crate) seq: u64,
+    pub(crate) position: LogPosition,
     /// The address of the JSON of the screen.
     pub(crate) twin: Option<String>,
     /// The numbers of threads that wait and that failed.
@@ -63,9 +63,9 @@ pub(crate) fn document(page: &Page, view: &View) -> Html {
     });
     html.within("p", &[("id", "news"), ("role", "status"), ("hidden", "")], |_| {});
     let mut attributes = vec![("id", "main"), ("tabindex", "-1")];
-    let seq = view.seq.to_string();
+    let position = view.position.to_string();
     if let Some(thread) = &view.live {
-        attributes.extend([("data-live", thread.as_str()), ("data-seq", &seq)]);
+        attributes.extend([("data-live", thread.as_str()), ("data-position", &position)]);
     }
     html.open("main", &attributes).add(&view.main).close("main");
     html.within("footer", &[], |html| {

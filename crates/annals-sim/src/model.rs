@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::ThreadId;
-use annals::store::{Backend, CheckpointRef, KvChange, MemoryBackend, OpenOptions, PruneSpan, Store, StoreError};
+use annals::store::{CheckpointRef, KvChange, Log, LogExt, MemoryBackend, OpenOptions, PruneSpan, Store, StoreError};
 use parking_lot::Mutex;
 
 use crate::observe::{self, Deadline, LedgerRows, StoreView};
@@ -30,7 +30,7 @@ struct Model {
 impl Model {
     fn new() -> Self {
         let backend = Arc::new(MemoryBackend::new());
-        let store = Store::with_backend(Arc::clone(&backend) as Arc<dyn Backend>, OpenOptions::new());
+        let store = Store::with_backend(Arc::clone(&backend) as Arc<dyn Log>, OpenOptions::new());
         Self { store, backend, ledger: Mutex::default() }
     }
 
@@ -42,7 +42,7 @@ impl Model {
                 self.backend.commit(&alone)
             }
             StoreCall::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
-            StoreCall::Kv(changes) => self.backend.beside().commit_kv(changes),
+            StoreCall::Kv(changes) => self.backend.beside()?.commit_kv(changes),
             StoreCall::Prune(point) => self.prune(point),
             StoreCall::PruneNamespaces(thread, namespaces) => {
                 self.backend.prune_namespaces(thread, namespaces).map(|_| ())

@@ -169,7 +169,7 @@ pub(crate) fn thread(store: &Store, id: &ThreadId, deadline: Deadline) -> Result
 pub(crate) fn key_values(store: &Store) -> Result<StoreView, Unreadable> {
     let mut hashes: BTreeMap<String, Hash> = BTreeMap::new();
     let never = Timestamp::from_micros(0);
-    store.backend().beside().kv_entries(None, never, &mut |record| {
+    store.backend().beside()?.kv_entries(None, never, &mut |record| {
         let root = record.namespace.labels().next().unwrap_or_default();
         let hash = hashes.entry(format!("k:{root}")).or_insert_with(Hash::new);
         hash.add(&(&record.namespace, &record.key, record.created_at, record.updated_at, record.expires_at));
@@ -236,6 +236,7 @@ fn of_snapshot(hash: &mut Hash, snapshot: &Snapshot, deadline: Deadline) -> Resu
                 hash.add(&(item.position, item.ordinal, item.task, item.payload.codec, &item.payload.index));
                 hash.bytes(item.payload.data);
             }
+            _ => {}
         }
         Ok(true)
     });

@@ -3,18 +3,16 @@
 //! The log of the disk thus knows the batches that a power cut may take, and the batches can be repeated on the model
 //! in memory.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
+use annals::base::{Encoded, Namespace, ThreadId, Timestamp};
+use annals::store::log::{
+    CommitHandle, Erase, Erasure, FileStore, HeldPlaces, Layer, Log as _, LogExt as _, LogParts, PruneTarget, Prunes,
+};
 use annals::store::{
-    Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
-    CheckpointRef, CommitHandle, Compaction, Erasure, FormatMigration, ItemRange, ItemRow, KvChange, KvNamespace,
-    KvRecord, KvVector, LeaseRecord, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery,
-    OperationRecord, OperationValue, PruneSpan, Pruned, SearchPage, SearchQuery, SqlTransaction, SqliteBackend,
-    StatePart, StateRecord, StoreError, StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord,
-    WriteRecord,
+    Batch, Beside, CacheChange, CacheKey, CheckpointQuery, CheckpointRef, Compaction, FormatMigration, Key, KvChange,
+    KvNamespace, KvRecord, KvVector, OpenOptions, PruneSpan, Pruned, SqliteBackend, StoreError, StoreStats,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -31,7 +29,7 @@ pub(crate) enum StoreCall {
     Kv(Vec<KvChange>),
     /// Some checkpoints of a thread, which one transaction prunes.
     Prune(CheckpointRef),
-    PruneNamespaces(ThreadId, Vec<(Namespace, CheckpointId)>),
+    PruneNamespaces(ThreadId, Vec<(Namespace, annals::base::CheckpointId)>),
     /// A transaction on the tables of the application.
     Ledger(LedgerEntry),
     Upkeep(FileUpkeep),
@@ -260,13 +258,17 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.inner.write_submitted();
+        self.inner.flush();
         self.calls.submitted.lock().iter().for_each(|(_, handle)| handle.wait_until_settled());
         self.calls.settle();
     }
 }
 
-impl Backend for Proxy {
+impl Layer for Proxy {
+    fn below(&self) -> &dyn annals::store::Log {
+        &self.inner
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.calls.make(StoreCall::Commit(Box::new(batch.clone())), || self.inner.commit(batch))
     }
@@ -275,7 +277,7 @@ impl Backend for Proxy {
         let fact = self.calls.begin(StoreCall::Commit(Box::new(batch.clone())));
         let handle = self.inner.submit(batch);
         if self.calls.waits {
-            self.inner.write_submitted();
+            self.inner.flush();
             let result = handle.wait();
             self.calls.end(fact, result.as_ref().copied());
             return CommitHandle::settled(result);
@@ -284,225 +286,98 @@ impl Backend for Proxy {
         handle
     }
 
-    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
-        self.inner.operate(operation)
+    fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+        match what {
+            Erase::Threads(threads) => self.calls.make(StoreCall::Delete(threads.to_vec()), || self.inner.erase(what)),
+            Erase::Trash(_) => self.inner.erase(what),
+        }
     }
 
-    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
-        self.inner.operations(query)
+    fn parts(&self) -> LogParts<'_> {
+        let mut parts = self.inner.parts();
+        (parts.prunes, parts.file, parts.beside) = (Some(self), Some(self), Some(self));
+        parts
     }
+}
 
-    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        self.inner.fields(thread)
-    }
-
-    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
-        self.inner.branches(thread, namespace)
-    }
-
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-        self.inner.list_threads(query)
-    }
-
-    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
-        self.inner.thread_info(thread)
-    }
-
-    fn rebuild_threads(&self) -> Result<(), StoreError> {
-        self.inner.rebuild_threads()
-    }
-
-    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
-        self.inner.forks(thread)
-    }
-
-    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
-        self.inner.forked_from(thread)
-    }
-
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
-        self.calls.make(StoreCall::Delete(threads.to_vec()), || self.inner.delete_threads(threads))
-    }
-
-    fn reclaim(&self) -> Result<Erasure, StoreError> {
-        self.calls.make(StoreCall::Upkeep(FileUpkeep::Reclaim), || self.inner.reclaim())
-    }
-
-    fn compact(&self) -> Result<Compaction, StoreError> {
-        self.calls.make(StoreCall::Upkeep(FileUpkeep::Compact), || self.inner.compact())
-    }
-
-    fn transact(
-        &self,
-        run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
-    ) -> Result<(), StoreError> {
-        self.inner.transact(run)
-    }
-
-    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<BTreeSet<(u64, u64)>, StoreError> {
-        self.inner.unprunable(thread, without)
+impl Prunes for Proxy {
+    fn held(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError> {
+        self.inner.held(thread, without)
     }
 
     /// Prunes a few checkpoints with each call: in one transaction, or if that takes long in one for each of them.
-    fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+    fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
+        let spans = match what {
+            PruneTarget::Spans(spans) => spans,
+            PruneTarget::Namespaces(namespaces) => {
+                let job = StoreCall::PruneNamespaces(thread.clone(), namespaces.to_vec());
+                return self.calls.make_in_parts(vec![job], || Prunes::prune(&self.inner, thread, what));
+            }
+        };
         let mut sum = Pruned::default();
         for span in spans {
             let mut first = span.first;
             while first <= span.last {
                 let part = PruneSpan::new(span.branch, first, span.last.min(first + PRUNED_AT_ONCE - 1));
                 let jobs = self.points(thread, &part)?.into_iter().map(StoreCall::Prune).collect();
-                sum.add(self.calls.make_in_parts(jobs, || self.inner.prune(thread, &[part]))?);
+                let prune = || Prunes::prune(&self.inner, thread, PruneTarget::Spans(&[part]));
+                sum.add(self.calls.make_in_parts(jobs, prune)?);
                 first = part.last + 1;
             }
         }
         Ok(sum)
     }
 
-    fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
-        self.inner.prune_estimate(thread, spans)
+    fn estimate(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
+        self.inner.estimate(thread, what)
     }
+}
 
-    fn prune_namespaces(
-        &self,
-        thread: &ThreadId,
-        namespaces: &[(Namespace, CheckpointId)],
-    ) -> Result<Pruned, StoreError> {
-        let job = StoreCall::PruneNamespaces(thread.clone(), namespaces.to_vec());
-        self.calls.make_in_parts(vec![job], || self.inner.prune_namespaces(thread, namespaces))
-    }
-
-    fn migration(&self) -> Option<FormatMigration> {
-        self.inner.migration()
+impl FileStore for Proxy {
+    fn stats(&self) -> Result<StoreStats, StoreError> {
+        FileStore::stats(&self.inner)
     }
 
     fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        self.inner.backup(to)
+        FileStore::backup(&self.inner, to)
     }
 
-    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
-        self.inner.thread_size(thread)
+    fn compact(&self) -> Result<Compaction, StoreError> {
+        self.calls.make(StoreCall::Upkeep(FileUpkeep::Compact), || FileStore::compact(&self.inner))
     }
 
-    fn write_submitted(&self) {
-        self.inner.write_submitted();
+    fn reclaim(&self) -> Result<Erasure, StoreError> {
+        self.calls.make(StoreCall::Upkeep(FileUpkeep::Reclaim), || FileStore::reclaim(&self.inner))
     }
 
-    fn waits(&self) -> bool {
-        self.inner.waits()
+    fn rebuild_threads(&self) -> Result<(), StoreError> {
+        FileStore::rebuild_threads(&self.inner)
     }
 
-    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.inner.head(thread, namespace)
+    fn change_key(&self, key: &Key) -> Result<(), StoreError> {
+        FileStore::change_key(&self.inner, key)
     }
 
-    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
-        self.inner.head_id(thread, namespace)
+    fn rotate_data_key(&self) -> Result<(), StoreError> {
+        FileStore::rotate_data_key(&self.inner)
     }
 
-    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
-        self.inner.head_with_writes(thread, namespace)
+    fn migration(&self) -> Option<FormatMigration> {
+        FileStore::migration(&self.inner)
     }
 
-    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.inner.checkpoint(at)
-    }
-
-    fn checkpoints_by_prefix(
-        &self,
-        thread: &ThreadId,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.inner.checkpoints_by_prefix(thread, prefix, limit)
-    }
-
-    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.inner.checkpoints(query)
-    }
-
-    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
-        self.inner.state(at)
-    }
-
-    fn read_state(
-        &self,
-        at: &CheckpointRef,
-        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        self.inner.read_state(at, visit)
-    }
-
-    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
-        self.inner.ancestors(at, ordinals)
-    }
-
-    fn items(
-        &self,
-        at: &CheckpointRef,
-        channel: &str,
-        range: ItemRange,
-        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        self.inner.items(at, channel, range, visit)
-    }
-
-    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
-        self.inner.list_reference(at, channel)
-    }
-
-    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
-        self.inner.writes(at)
-    }
-
-    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
-        self.inner.threads(after, limit)
-    }
-
-    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
-        self.inner.namespaces(thread)
-    }
-
-    fn last_of_run(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-        run: &RunId,
-    ) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.inner.last_of_run(thread, namespace, run)
-    }
-
-    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        self.inner.search(query)
-    }
-
-    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
-        self.inner.lease(thread)
-    }
-
-    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
-        self.inner.timers(due_by, limit)
-    }
-
-    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
-        self.inner.timers_of(thread, namespace)
-    }
-
-    fn beside(&self) -> &dyn Beside {
-        self
-    }
-
-    fn check(&self) -> Result<CheckReport, StoreError> {
-        self.inner.check()
+    fn missing_log(&self) -> Option<String> {
+        FileStore::missing_log(&self.inner)
     }
 }
 
 impl Beside for Proxy {
     fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
-        self.calls.make(StoreCall::Kv(changes.to_vec()), || self.inner.beside().commit_kv(changes))
+        self.calls.make(StoreCall::Kv(changes.to_vec()), || Beside::commit_kv(&self.inner, changes))
     }
 
     fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
-        self.inner.beside().kv_entry(namespace, key, now)
+        Beside::kv_entry(&self.inner, namespace, key, now)
     }
 
     fn kv_entries(
@@ -511,7 +386,7 @@ impl Beside for Proxy {
         now: Timestamp,
         visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        self.inner.beside().kv_entries(under, now, visit)
+        Beside::kv_entries(&self.inner, under, now, visit)
     }
 
     fn kv_indexed(
@@ -520,22 +395,22 @@ impl Beside for Proxy {
         now: Timestamp,
         visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        self.inner.beside().kv_indexed(under, now, visit)
+        Beside::kv_indexed(&self.inner, under, now, visit)
     }
 
     fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
-        self.inner.beside().kv_expired(now, limit)
+        Beside::kv_expired(&self.inner, now, limit)
     }
 
     fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
-        self.inner.beside().kv_namespaces(under, now)
+        Beside::kv_namespaces(&self.inner, under, now)
     }
 
     fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
-        self.inner.beside().cached(keys, now)
+        Beside::cached(&self.inner, keys, now)
     }
 
     fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
-        self.inner.beside().submit_cache(changes)
+        Beside::submit_cache(&self.inner, changes)
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use annals::base::{Clock, Timestamp};
 use annals::history::PrunePolicy;
 use annals::state::{KeyMap, Text};
-use annals::store::{Backend, Batch, Erasure, NewCheckpoint, OpenOptions, Parent, Source, StoreError, Synchronous};
+use annals::store::{Batch, Erasure, Log, LogExt, NewCheckpoint, OpenOptions, Parent, Source, StoreError, Synchronous};
 use annals_graph::Durability;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
@@ -589,7 +589,7 @@ pub(crate) fn run(path: &Path, shape: &WorkloadShape, calls: &Arc<Calls>) -> Fai
                 continue;
             }
         };
-        let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Backend>, options);
+        let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Log>, options);
         let unknown = calls.unknown();
         let round = |actor: &mut Actor| {
             let mut failures = Vec::new();

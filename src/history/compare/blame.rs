@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::{TaskId, Timestamp, Value};
 use crate::channel::{ListShape, positions_of};
-use crate::store::{CheckpointRecord, CheckpointRef, ItemRange, ListChangeOp, Source, StoreError};
+use crate::store::{CheckpointRecord, CheckpointRef, ItemRange, ListChangeOp, LogExt, Source, StoreError};
 
 use super::evolution::{Evolution, VersionPlace};
 use super::patch::{member, pointer_steps};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::base::Value;
 use crate::base::limits::{EVOLUTION_PAGE_MAX, EVOLUTION_PAGE_MIN};
 use crate::channel::positions_of;
-use crate::store::{ChannelValue, CheckpointRef, ItemRange, ItemRow, StoreError, VersionRecord};
+use crate::store::{ChannelValue, CheckpointRef, ItemRange, ItemRow, LogExt, StoreError, VersionRecord};
 
 use super::blame::{Blame, WriteOrigin};
 use crate::history::read::entries::{ShapedItems, value_of_key};

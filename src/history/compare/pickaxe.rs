@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::Value;
-use crate::store::{ChannelValue, ItemIndexRef, ListChangeOp, StoreError, StoredListChange};
+use crate::store::{ChannelValue, ItemIndexRef, ListChangeOp, LogExt, StoreError, StoredListChange};
 
 use super::blame::{Blame, WriteOrigin};
 use crate::history::read::snapshot::{Snapshot, item_value};

@@ -10,8 +10,8 @@ use std::fmt;
 use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace};
 use crate::store::{
-    BranchRecord, CheckpointQuery, CheckpointRecord, CheckpointRef, ExpectedNewest, NewOperation, OperationChange,
-    OperationField, OperationKind, OperationValue, StoreError,
+    BranchRecord, CheckpointQuery, CheckpointRecord, CheckpointRef, ExpectedNewest, LogExt, NewOperation,
+    OperationChange, OperationField, OperationKind, OperationValue, StoreError,
 };
 
 use crate::history::read::snapshot::Snapshot;
@@ -76,7 +76,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the checkpoint is one of another thread or of a subgraph; [`StoreError::Conflict`] if
-    /// another writer was faster; as [`Backend::operate`](crate::store::Backend::operate).
+    /// another writer was faster; as [`Log::operate`](crate::store::Log::operate).
     ///
     /// # Example
     /// ```

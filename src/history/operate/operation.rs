@@ -9,7 +9,7 @@ use crate::base::limits::{HISTORY_PAGE_ROWS, OPERATION_ROWS_MIN};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::threads::ACTOR;
 use crate::store::{
-    Backend, CheckpointQuery, CheckpointRecord, ExpectedNewest, NewOperation, OperationChange, OperationField,
+    CheckpointQuery, CheckpointRecord, ExpectedNewest, Log, LogExt, NewOperation, OperationChange, OperationField,
     OperationKind, OperationQuery, OperationRecord, OperationTarget, OperationValue, Source, StoreError,
 };
 
@@ -180,7 +180,7 @@ impl OperationPages {
     }
 
     /// Reads the next page of each kind that is used up.
-    pub(crate) fn fill(&mut self, backend: &dyn Backend) -> Result<(), StoreError> {
+    pub(crate) fn fill(&mut self, backend: &dyn Log) -> Result<(), StoreError> {
         let longer = |rows: usize| (2 * rows).min(HISTORY_PAGE_ROWS);
         if self.checkpoints.is_empty()
             && let Some(query) = &mut self.older_checkpoints
@@ -206,7 +206,7 @@ impl OperationPages {
     }
 
     /// Returns the next older operation.
-    pub(crate) fn read(&mut self, backend: &dyn Backend) -> Result<Option<Operation>, StoreError> {
+    pub(crate) fn read(&mut self, backend: &dyn Log) -> Result<Option<Operation>, StoreError> {
         self.fill(backend)?;
         let is_stored = match (self.stored.front(), self.checkpoints.front()) {
             (Some(stored), Some(checkpoint)) => stored.seq >= checkpoint.seq,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::base::limits::HISTORY_PAGE_ROWS;
-use crate::store::{OperationQuery, OperationRecord, Store, StoreError, ThreadInfo, ThreadQuery};
+use crate::store::{LogExt, OperationQuery, OperationRecord, Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::operation::{CommitGroup, Operation, Operations};
 

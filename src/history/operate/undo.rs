@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::base::{CheckpointId, Namespace};
 use crate::store::{
-    Backend, CachedHead, CheckpointRef, ExpectedNewest, HeadKey, NewOperation, OperationChange, OperationField,
+    CachedHead, CheckpointRef, ExpectedNewest, HeadKey, Log, LogExt, NewOperation, OperationChange, OperationField,
     OperationKind, OperationTarget, OperationValue, StoreError, is_pruned,
 };
 
@@ -25,7 +25,7 @@ const OPERATION_BYTES: usize = 512;
 
 /// The operations of a thread, read as far back as they are asked for. The newest one has index 0.
 struct OperationWalk<'a> {
-    backend: &'a dyn Backend,
+    backend: &'a dyn Log,
     /// The newest operation of the thread when the walk began. The store compares both parts, and either only grows, so
     /// it does not matter that the walk reads them one after the other.
     newest: ExpectedNewest,
@@ -227,7 +227,7 @@ impl Thread {
     /// [`StoreError::CheckpointPruned`] if the checkpoint to which the head would move was pruned;
     /// [`StoreError::Conflict`], [`StoreError::FieldConflict`] if another writer was faster: nothing was undone, and a
     /// repeated call undoes the operation that is then the newest one; [`StoreError::FieldConflict`] also if another
-    /// thread of the operation has changed since; as [`Backend::operate`](crate::store::Backend::operate).
+    /// thread of the operation has changed since; as [`Log::operate`](crate::store::Log::operate).
     ///
     /// # Example
     /// ```

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::base::{Namespace, ThreadId};
-use crate::store::{CheckpointRecord, CheckpointRef, ItemRange, SearchHit, SearchQuery, Store, StoreError};
+use crate::store::{CheckpointRecord, CheckpointRef, ItemRange, LogExt, SearchHit, SearchQuery, Store, StoreError};
 
 use super::snapshot::Snapshot;
 

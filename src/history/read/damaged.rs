@@ -14,7 +14,7 @@ use crate::base::{CheckpointId, PayloadRef, Value};
 use crate::error::Error;
 use crate::message::Message;
 use crate::store::batch::{Change, ChangeValue, ItemChange, ItemOp};
-use crate::store::{Batch, ChannelValue, ItemRange, ItemRow, NewCheckpoint, Parent, Source, StoreError};
+use crate::store::{Batch, ChannelValue, ItemRange, ItemRow, LogExt, NewCheckpoint, Parent, Source, StoreError};
 
 use super::snapshot::{Snapshot, item_message, item_value};
 use crate::history::thread::Thread;
@@ -242,7 +242,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Invalid`] if the channel does not hold a list at the head, or the list no item at a position;
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     ///
     /// # Example
     /// ```

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::base::{Map, PayloadRef, Value};
 use crate::channel::{ListShape, positions_of, tail_of};
-use crate::store::{ItemRange, StoreError};
+use crate::store::{ItemRange, LogExt, StoreError};
 
 use super::snapshot::{Snapshot, item_value};
 use crate::history::compare::diff::Brief;

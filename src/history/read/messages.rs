@@ -4,7 +4,7 @@
 
 use super::snapshot::{Snapshot, item_message};
 use crate::message::{Message, Usage, first_words};
-use crate::store::{ItemIndexRef, ItemRange, StoreError};
+use crate::store::{ItemIndexRef, ItemRange, LogExt, StoreError};
 
 /// Positions of the list of messages in which the first words of a thread are looked for.
 const FIRST_POSITIONS: u64 = 32;

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, Store, StoreError};
+use crate::store::log::LogPosition;
+use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt, Store, StoreError};
 
 /// Records of a page. Tests read pages of a few, so that they need not write as many checkpoints.
 const PAGE: usize = if cfg!(test) { 3 } else { 1_000 };
@@ -63,17 +64,19 @@ pub(crate) fn each_checkpoint(
 /// parent in its namespace, which may be before the position or pruned.
 pub(crate) fn each_after(
     store: &Store,
-    mut seq: u64,
+    mut position: LogPosition,
     thread: Option<&ThreadId>,
     visit: &mut dyn FnMut(&CheckpointRecord, Option<&CheckpointRecord>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut walk = OldestFirst { store, ends: HashMap::new(), last: None };
     loop {
-        let page = store.backend().records_after(seq, thread, PAGE)?;
-        let Some(last) = page.last() else { return Ok(()) };
-        debug_assert!(last.seq > seq, "a page goes on");
-        seq = last.seq;
-        page.into_iter().try_for_each(|record| walk.record(record, visit))?;
+        let page = store.backend().changes_after(&position, thread, PAGE)?;
+        if page.records.is_empty() {
+            return Ok(());
+        }
+        debug_assert_ne!(page.position, position, "a page goes on");
+        position = page.position;
+        page.records.into_iter().try_for_each(|(_, record)| walk.record(record, visit))?;
     }
 }
 
@@ -161,9 +164,9 @@ mod tests {
         for n in 0..9 {
             store.thread(["a", "b"][n % 2]).unwrap().set("n", n as i64).unwrap();
         }
-        let visited = |seq: u64, thread: Option<&str>| {
+        let visited = |position: LogPosition, thread: Option<&str>| {
             let (mut seen, thread) = (Vec::new(), thread.map(|id| ThreadId::new(id).unwrap()));
-            each_after(&store, seq, thread.as_ref(), &mut |record, parent| {
+            each_after(&store, position, thread.as_ref(), &mut |record, parent| {
                 assert_eq!(parent.map(|parent| parent.point.checkpoint), record.parent);
                 seen.push((record.point.thread.to_string(), record.ordinal));
                 Ok(())
@@ -172,11 +175,11 @@ mod tests {
             seen
         };
         let all: Vec<(String, u64)> = (0..9).map(|n: usize| (["a", "b"][n % 2].to_owned(), n as u64 / 2)).collect();
-        let last = store.backend().last_seq().unwrap();
-        assert_eq!(visited(0, None), all);
-        assert_eq!(visited(last - 4, None), all[5..]);
-        assert_eq!(visited(last - 4, Some("b")), [("b".to_owned(), 2), ("b".to_owned(), 3)]);
-        assert_eq!(visited(last, None), []);
+        let position = |newest: u64| store.backend().position(newest).unwrap();
+        assert_eq!(visited(LogPosition::START, None), all);
+        assert_eq!(visited(position(4), None), all[5..]);
+        assert_eq!(visited(position(4), Some("b")), [("b".to_owned(), 2), ("b".to_owned(), 3)]);
+        assert_eq!(visited(position(0), None), []);
     }
 
     #[test]

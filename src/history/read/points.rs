@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::base::limits::{POINT_BYTES_MAX, POINT_PAGE_ROWS};
 use crate::base::{CheckpointId, ThreadId, Timestamp};
-use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, Store, StoreError};
+use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt, Store, StoreError};
 
 use super::snapshot::Snapshot;
 use crate::history::thread::Thread;

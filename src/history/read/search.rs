@@ -7,8 +7,8 @@ use super::snapshot::Snapshot;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::error::Error;
 use crate::store::{
-    PartialText, SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Store, StoreError,
-    ThreadInfo, ThreadQuery,
+    LogExt, PartialText, SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Store,
+    StoreError, ThreadInfo, ThreadQuery,
 };
 
 impl Store {

@@ -9,8 +9,8 @@ use crate::message::Message;
 use crate::store::is_pruned;
 use crate::store::record::{is_control, plain_value};
 use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, StatePart, StateRecord, Store,
-    StoreError, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, LogExt, Source, StatePart, StateRecord,
+    Store, StoreError, WriteRecord,
 };
 
 use super::entries::ShapedItems;
@@ -108,12 +108,12 @@ impl Snapshot {
         let mut list: Option<(String, ShapedItems)> = None;
         self.store.backend().read_state(self.point(), &mut |part| {
             let channel = match part {
-                StatePart::Record(_) => return Ok(true),
                 StatePart::Channel(channel) => channel,
                 StatePart::Item(row) => {
                     list.iter_mut().try_for_each(|(_, items)| items.add(row.position, row.payload))?;
                     return Ok(true);
                 }
+                _ => return Ok(true),
             };
             values.extend(list.take().map(|(name, items)| (name, items.into_value())));
             let shown = holds_state(channel);
@@ -215,7 +215,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the thread exists already; [`StoreError::Id`]; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     ///
     /// # Example
     /// ```

@@ -16,7 +16,7 @@ use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::base::{Namespace, PayloadRef, ThreadId, Value};
 use crate::store::counts::{StatedCall, stated_calls};
 use crate::store::record::is_control;
-use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Source, Store, StoreError};
+use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, LogExt, Source, Store, StoreError};
 
 use super::oldest_first::{each_after, each_checkpoint, each_thread};
 use super::snapshot::item_message;
@@ -186,9 +186,8 @@ impl Store {
     pub fn usage(&self, query: UsageQuery) -> Result<Vec<UsageTotal>, StoreError> {
         self.settle_abandoned();
         let thread = query.thread.as_ref().map(ThreadId::new).transpose()?;
-        let after = query.newest.map(|newest| Ok::<_, StoreError>(self.backend().last_seq()?.saturating_sub(newest)));
-        let after = after.transpose()?;
-        let mut sums = UsageSums { query: &query, after: after.unwrap_or(0), sums: BTreeMap::new() };
+        let after = query.newest.map(|newest| self.backend().position(newest)).transpose()?;
+        let mut sums = UsageSums { query: &query, first: after.map_or(Some(0), |_| None), sums: BTreeMap::new() };
         let mut add = |thread: ThreadId| {
             for namespace in self.backend().namespaces(&thread)? {
                 let mut counted = CountedPositions::default();
@@ -222,8 +221,8 @@ impl Store {
 /// The sums so far.
 struct UsageSums<'a> {
     query: &'a UsageQuery,
-    /// The position of the log after which checkpoints count.
-    after: u64,
+    /// The `seq` of the first checkpoint that counts; `None` before the first one was visited.
+    first: Option<u64>,
     sums: BTreeMap<SumKey, UsageTotal>,
 }
 
@@ -236,9 +235,10 @@ impl UsageSums<'_> {
         parent: Option<&CheckpointRecord>,
         counted: &mut CountedPositions,
     ) -> Result<(), StoreError> {
+        let first = *self.first.get_or_insert(record.seq);
         if parent.is_some_and(|parent| parent.pruned) {
             each_pruned(store, record, &mut |pruned, parent| {
-                let stated = stated(pruned, parent).filter(|_| pruned.seq > self.after);
+                let stated = stated(pruned, parent).filter(|_| pruned.seq >= first);
                 for call in stated.unwrap_or_default() {
                     _ = self.add_call(pruned, call);
                 }

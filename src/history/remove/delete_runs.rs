@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{RunId, ThreadId};
-use crate::store::{Pruned, Store, StoreError};
+use crate::store::log::LogPosition;
+use crate::store::{LogExt, Pruned, Store, StoreError};
 
 use super::prune::PrunePolicy;
 
@@ -78,12 +79,14 @@ impl Store {
 
     /// Returns for each thread the number of its checkpoints of some runs, and whether these are all.
     fn checkpoints_of_runs(&self, runs: &BTreeSet<RunId>) -> Result<BTreeMap<ThreadId, (u64, bool)>, StoreError> {
-        let (mut threads, mut seq) = (BTreeMap::new(), 0);
+        let (mut threads, mut position) = (BTreeMap::new(), LogPosition::START);
         loop {
-            let page = self.backend().records_after(seq, None, PAGE_ROWS_MAX)?;
-            let Some(last) = page.last() else { return Ok(threads) };
-            seq = last.seq;
-            for record in page {
+            let page = self.backend().changes_after(&position, None, PAGE_ROWS_MAX)?;
+            if page.records.is_empty() {
+                return Ok(threads);
+            }
+            position = page.position;
+            for (_, record) in page.records {
                 let is_of_runs = record.run.is_some_and(|run| runs.contains(&run));
                 let (count, is_whole) = threads.entry(record.point.thread).or_insert((0, true));
                 *count += u64::from(is_of_runs);

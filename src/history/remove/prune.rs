@@ -1,16 +1,16 @@
 //! Pruning a thread: a policy, the plan that follows from it, and the report of the plan.
 //!
 //! A plan names the checkpoints that go; running it changes nothing else. *Absent:* the choice ([`PruneCandidates`]),
-//! the rows ([`Backend::prune`]), and the deletion of threads.
+//! the rows ([`LogExt::prune`]), and the deletion of threads.
 //!
-//! Invariant: no policy reaches a checkpoint that [`Backend::unprunable`] names: heads, the ends of branches, targets
+//! Invariant: no policy reaches a checkpoint that [`LogExt::unprunable`] names: heads, the ends of branches, targets
 //! of names, and the checkpoints on which other branches, other threads and lists rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
 use crate::store::{
-    Backend, CheckpointRecord, CheckpointRef, PruneSpan, Pruned, Store, StoreError, ThreadInfo, ThreadQuery,
+    CheckpointRecord, CheckpointRef, Log, LogExt, PruneSpan, Pruned, Store, StoreError, ThreadInfo, ThreadQuery,
     ThreadStatus,
 };
 
@@ -73,7 +73,7 @@ impl PrunePolicy {
     }
 
     /// Returns whether a checkpoint stays because of its interrupts.
-    pub(crate) fn keeps(&self, backend: &dyn Backend, record: &CheckpointRecord) -> Result<bool, StoreError> {
+    pub(crate) fn keeps(&self, backend: &dyn Log, record: &CheckpointRecord) -> Result<bool, StoreError> {
         if !self.keeps_interrupted || record.tasks.is_empty() {
             return Ok(false);
         }
@@ -257,7 +257,7 @@ impl PrunePlan {
     /// error, some are pruned and the others are as they were: the same call continues.
     ///
     /// # Errors
-    /// As [`Backend::prune`].
+    /// As [`LogExt::prune`].
     pub fn run(self) -> Result<Pruned, StoreError> {
         let (backend, thread) = (self.thread.store().backend(), self.thread.id());
         let mut sum = Pruned::default();

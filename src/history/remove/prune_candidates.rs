@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId};
-use crate::store::{Backend, CheckpointQuery, CheckpointRef, Source, StoreError, WriteValue};
+use crate::store::{CheckpointQuery, CheckpointRef, Log, LogExt, Source, StoreError, WriteValue};
 
 use super::prune::PrunePolicy;
 use crate::history::runs::steps::START;
@@ -40,7 +40,7 @@ struct PruneCandidate {
 
 /// The checkpoints of a thread, by namespace; that of a parent graph comes before those of its subgraphs.
 pub(crate) struct PruneCandidates<'a> {
-    backend: &'a dyn Backend,
+    backend: &'a dyn Log,
     thread: &'a ThreadId,
     policy: &'a PrunePolicy,
     namespaces: Vec<(Namespace, Vec<PruneCandidate>)>,
@@ -66,7 +66,7 @@ impl PruneChoice {
 impl<'a> PruneCandidates<'a> {
     /// Reads the records of a thread.
     pub(crate) fn read(
-        backend: &'a dyn Backend,
+        backend: &'a dyn Log,
         thread: &'a ThreadId,
         policy: &'a PrunePolicy,
     ) -> Result<Self, StoreError> {

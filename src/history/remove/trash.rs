@@ -1,14 +1,15 @@
 //! The trash: threads that listings pass over until they are restored, or deleted when their time ends.
 //!
 //! The end of that time is a fact of the thread, so the trash has actors and can be undone, and deletions need no other
-//! state. *Absent:* the deletion ([`Backend::erase_trash`](crate::store::Backend::erase_trash)).
+//! state. *Absent:* the deletion ([`LogExt::erase_trash`](crate::store::LogExt::erase_trash)).
 
 use std::time::Duration;
 
 use crate::base::Namespace;
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::store::{
-    Erasure, NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError, TRASHED,
+    Erasure, LogExt, NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError,
+    TRASHED,
 };
 
 use crate::history::thread::Thread;
@@ -24,7 +25,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint yet; [`StoreError::FieldConflict`] if other
-    /// writers were faster 64 times in a row; as [`Backend::operate`](crate::store::Backend::operate).
+    /// writers were faster 64 times in a row; as [`Log::operate`](crate::store::Log::operate).
     ///
     /// # Example
     /// ```
@@ -102,7 +103,7 @@ impl Store {
     /// # }
     /// ```
     pub fn empty_trash(&self) -> Result<Erasure, StoreError> {
-        self.backend().write_submitted();
+        self.backend().flush();
         self.backend().erase_trash(self.now())
     }
 }

@@ -11,8 +11,8 @@ use crate::base::limits::{UPDATE_ATTEMPTS_MAX, WORKER_PAGE_ROWS};
 use crate::base::{CheckpointId, Namespace};
 use crate::store::threads::{CANCELLED, EARLIER_ERROR, ERROR, GRAPH, INTERRUPT, cancelled_by};
 use crate::store::{
-    Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, ThreadFacts, ThreadInfo,
-    ThreadQuery, ThreadStatus, WriteRecord, WriteValue,
+    Batch, LogExt, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, ThreadFacts,
+    ThreadInfo, ThreadQuery, ThreadStatus, WriteRecord, WriteValue,
 };
 
 use super::interrupts::is_call;
@@ -115,7 +115,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Invalid`] if the reason is beyond
     /// the limit of metadata; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     ///
     /// # Example
     /// ```
@@ -170,7 +170,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Conflict`] if other writers were
-    /// faster 64 times in a row; as [`Backend::commit`](crate::store::Backend::commit).
+    /// faster 64 times in a row; as [`Log::submit`](crate::store::Log::submit).
     pub fn retry(&self) -> Result<bool, StoreError> {
         let mut attempt = 1;
         loop {
@@ -215,7 +215,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Invalid`] if the checkpoint is of another thread or namespace, or no task is due there;
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     pub fn restart_from(&self, snapshot: &Snapshot) -> Result<CheckpointId, StoreError> {
         let (point, record) = (snapshot.point(), snapshot.record());
         let invalid = |reason: &str| Err(StoreError::Invalid { field: "snapshot", reason: reason.to_owned() });

@@ -12,7 +12,7 @@ use crate::base::{CheckpointId, Encoded, Map, NULL_TASK, Namespace, TaskId, Time
 use crate::state::check_resume_value;
 use crate::store::threads::{ERROR, INTERRUPT};
 use crate::store::{
-    Batch, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
+    Batch, LogExt, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
 };
 
 use crate::history::read::snapshot::{Snapshot, write_value};
@@ -209,7 +209,7 @@ impl Thread {
     /// [`StoreError::ThreadNotFound`]; [`StoreError::ThreadEnded`] if the thread is done or cancelled;
     /// [`StoreError::InterruptNotOpen`] if no interrupt with the id is open; [`StoreError::Invalid`] if the value does
     /// not fit the schema of the interrupt; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     ///
     /// # Example
     /// ```

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::Timestamp;
-use crate::store::{Batch, CommitHandle, LeaseOwner, LeaseRecord, NewLease, StoreError, validate_lease};
+use crate::store::{Batch, CommitHandle, LeaseOwner, LeaseRecord, LogExt, NewLease, StoreError, validate_lease};
 
 use crate::history::thread::Thread;
 
@@ -54,7 +54,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Leased`] while another owner has it; [`StoreError::ThreadNotFound`] if it has no checkpoint;
     /// [`StoreError::Invalid`] for a duration below 10 ms or above 30 days; and as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     pub fn lease(&self, duration: Duration) -> Result<Lease, StoreError> {
         validate_lease(duration)?;
         let store = self.store();

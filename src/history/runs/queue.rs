@@ -13,8 +13,8 @@ use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, Timestam
 use crate::store::batch::{Change, ChangeValue, Data};
 use crate::store::threads::{GRAPH, INTERRUPT, PRIORITY};
 use crate::store::{
-    Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, TaskKind, TaskRecord,
-    ThreadInfo, ThreadQuery, ThreadStatus, WriteValue,
+    Batch, LogExt, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, TaskKind,
+    TaskRecord, ThreadInfo, ThreadQuery, ThreadStatus, WriteValue,
 };
 
 use super::steps::START;
@@ -155,7 +155,7 @@ impl Queue {
     /// [`StoreError::Id`] if `thread` cannot be the id of a thread; [`StoreError::Invalid`] if a run on the thread has
     /// not ended, if the priority is above 9, or if the key or the name of the graph is empty or too long;
     /// [`StoreError::Leased`] while a run with a lease is on the thread; and as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     pub fn enqueue(&self, thread: impl AsRef<str>, argument: impl Into<Value>) -> Result<Queued, StoreError> {
         self.put(thread.as_ref(), &argument.into(), QueuedInput::Argument)
     }

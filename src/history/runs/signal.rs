@@ -13,7 +13,9 @@ use crate::base::{CheckpointId, Map, Namespace, Value};
 use crate::error::Error;
 use crate::state::signal_resume_value;
 use crate::store::batch::{Change, ChangeValue, ItemChange, ItemOp};
-use crate::store::{Batch, ChannelValue, ItemRange, NewCheckpoint, Parent, Source, Store, StoreError, ThreadSize};
+use crate::store::{
+    Batch, ChannelValue, ItemRange, LogExt, NewCheckpoint, Parent, Source, Store, StoreError, ThreadSize,
+};
 
 use super::interrupts::{OpenInterrupt, WaitingTasks};
 use crate::history::read::snapshot::{Snapshot, item_value};
@@ -69,7 +71,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Invalid`] if the name is empty, longer than 256 bytes, or holds a NUL; [`StoreError::ThreadEnded`]
     /// if the thread is cancelled; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     pub fn signal(&self, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
         if name.is_empty() {
             let reason = "it is empty: a signal has a name".to_owned();
@@ -100,7 +102,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; [`StoreError::Read`],
-    /// [`StoreError::Corrupt`], [`StoreError::Codec`]; as [`Backend::commit`](crate::store::Backend::commit).
+    /// [`StoreError::Corrupt`], [`StoreError::Codec`]; as [`Log::submit`](crate::store::Log::submit).
     pub fn deliver_signals(&self) -> Result<bool, StoreError> {
         let mut attempt = 1;
         loop {
@@ -114,7 +116,7 @@ impl Thread {
     }
 
     /// Counts the checkpoints and branches of the thread in all its namespaces but the mailbox: a signal is not a step
-    /// of it. The cost is that of [`Backend::thread_size`](crate::store::Backend::thread_size).
+    /// of it. The cost is that of [`LogExt::thread_size`](crate::store::LogExt::thread_size).
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

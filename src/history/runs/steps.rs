@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::base::{CheckpointId, Map, NULL_TASK, TaskId, Timestamp, Value};
 use crate::store::record::is_control;
-use crate::store::{CheckpointRef, Source, StoreError, WriteRecord, WriteValue};
+use crate::store::{CheckpointRef, LogExt, Source, StoreError, WriteRecord, WriteValue};
 
 use crate::history::read::snapshot::Snapshot;
 use crate::history::thread::{History, Thread};

@@ -8,7 +8,8 @@ use crate::base::limits::{FACT_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{Namespace, ThreadId};
 use crate::store::threads::{ARCHIVED, LABELS, PAUSED, PINNED, PROJECT, TITLE};
 use crate::store::{
-    NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError, ThreadFacts,
+    LogExt, NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError,
+    ThreadFacts,
 };
 
 use super::Thread;
@@ -163,7 +164,7 @@ impl FactsUpdate {
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if a thread has no checkpoint yet; [`StoreError::Invalid`] if a fact has more
     /// than 64 KiB; [`StoreError::FieldConflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::operate`](crate::store::Backend::operate).
+    /// [`Log::operate`](crate::store::Log::operate).
     pub fn save(self) -> Result<(), StoreError> {
         let Some(first) = self.threads.first() else { return Ok(()) };
         first.store().settle_abandoned();

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::store::{OpenOptions, Store, StoreError};
+use crate::store::{LogExt, OpenOptions, Store, StoreError};
 
 use super::Thread;
 

@@ -4,7 +4,7 @@
 //! ([`ThreadStatus`](crate::store::ThreadStatus)).
 
 use crate::base::ThreadId;
-use crate::store::{CheckpointRef, Store, StoreError, ThreadInfo, ThreadQuery};
+use crate::store::{CheckpointRef, LogExt, Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::Thread;
 

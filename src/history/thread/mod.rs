@@ -13,7 +13,8 @@ use std::sync::Arc;
 use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{
-    Batch, CheckpointQuery, CheckpointRef, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord, TimerRecord,
+    Batch, CheckpointQuery, CheckpointRef, LogExt, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord,
+    TimerRecord,
 };
 
 use super::read::snapshot::Snapshot;
@@ -43,7 +44,7 @@ impl Store {
     }
 
     /// Lists all threads by id. For a file with very many, page through
-    /// [`Backend::threads`](crate::store::Backend::threads).
+    /// [`LogExt::threads`](crate::store::LogExt::threads).
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

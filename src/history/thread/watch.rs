@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::base::ThreadId;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::WATCH_PAGE_ROWS;
-use crate::store::{CheckpointRecord, LogWatch, Store, StoreError};
+use crate::store::log::LogPosition;
+use crate::store::{CheckpointRecord, LogExt, LogWatch, Store, StoreError};
 
 use super::Thread;
 use crate::history::read::snapshot::Snapshot;
@@ -49,11 +50,11 @@ use crate::history::read::snapshot::Snapshot;
 pub struct Watch {
     // Dropped before the store, which closes its file last.
     signals: LogWatch,
-    page: VecDeque<CheckpointRecord>,
-    /// The `seq` of the last checkpoint in `page`, or before it.
-    read_up_to: u64,
-    /// The `seq` of the last checkpoint that was returned, or that the caller began after.
-    position: u64,
+    page: VecDeque<(LogPosition, CheckpointRecord)>,
+    /// The position after `page`.
+    read_up_to: LogPosition,
+    /// The position after the last checkpoint that was returned, or that of the caller.
+    position: LogPosition,
     thread: Option<ThreadId>,
     store: Store,
 }
@@ -67,12 +68,12 @@ impl Store {
         Watch::new(self, None, None)
     }
 
-    /// Follows the log from a position on ([`Watch::position`], [`CheckpointRecord::seq`]): the first checkpoint is the
-    /// one after it. 0 is the beginning of the log.
+    /// Follows the log from a position on ([`Watch::position`]): the first checkpoint is the one after it.
+    /// [`LogPosition::START`] is the beginning of the log.
     ///
     /// # Errors
     /// As [`Store::watch`].
-    pub fn watch_from(&self, position: u64) -> Result<Watch, StoreError> {
+    pub fn watch_from(&self, position: LogPosition) -> Result<Watch, StoreError> {
         Watch::new(self, None, Some(position))
     }
 }
@@ -90,18 +91,18 @@ impl Thread {
     ///
     /// # Errors
     /// As [`Store::watch`].
-    pub fn watch_from(&self, position: u64) -> Result<Watch, StoreError> {
+    pub fn watch_from(&self, position: LogPosition) -> Result<Watch, StoreError> {
         Watch::new(self.store(), Some(self.id().clone()), Some(position))
     }
 }
 
 impl Watch {
-    fn new(store: &Store, thread: Option<ThreadId>, after: Option<u64>) -> Result<Self, StoreError> {
+    fn new(store: &Store, thread: Option<ThreadId>, after: Option<LogPosition>) -> Result<Self, StoreError> {
         // Signals first: a commit after the look at the end of the log is noticed.
         let signals = store.backend().watch_log()?;
         let position = match after {
             Some(position) => position,
-            None => store.backend().last_seq()?,
+            None => store.backend().position(0)?,
         };
         let (store, page) = (store.clone(), VecDeque::new());
         Ok(Self { signals, page, read_up_to: position, position, thread, store })
@@ -132,20 +133,18 @@ impl Watch {
     }
 
     /// Returns the position in the log after the checkpoints that were returned, for [`Store::watch_from`].
-    pub fn position(&self) -> u64 {
+    pub fn position(&self) -> LogPosition {
         self.position
     }
 
     /// Returns the next checkpoint if it is committed.
     fn ready(&mut self) -> Result<Option<Snapshot>, StoreError> {
         if self.page.is_empty() {
-            let after = (self.read_up_to, self.thread.as_ref());
-            self.page = self.store.backend().records_after(after.0, after.1, WATCH_PAGE_ROWS)?.into();
-            debug_assert!(self.page.iter().all(|record| record.seq > self.read_up_to), "a position is passed once");
-            self.read_up_to = self.page.back().map_or(self.read_up_to, |record| record.seq);
+            let page = self.store.backend().changes_after(&self.read_up_to, self.thread.as_ref(), WATCH_PAGE_ROWS)?;
+            (self.page, self.read_up_to) = (page.records.into(), page.position);
         }
-        let Some(record) = self.page.pop_front() else { return Ok(None) };
-        self.position = record.seq;
+        let Some((position, record)) = self.page.pop_front() else { return Ok(None) };
+        self.position = position;
         Ok(Some(Snapshot::new(self.store.clone(), record)))
     }
 }
@@ -174,7 +173,7 @@ mod streams {
     use futures_core::Stream;
     use parking_lot::Mutex;
 
-    use super::{Snapshot, StoreError, Watch};
+    use super::{LogPosition, Snapshot, StoreError, Watch};
     use crate::base::limits::WATCH_WAIT;
     use crate::store::{LogSignal, LogWatch};
 
@@ -228,7 +227,7 @@ mod streams {
 
     impl WatchStream {
         /// Returns the position in the log, as [`Watch::position`].
-        pub fn position(&self) -> u64 {
+        pub fn position(&self) -> LogPosition {
             self.watch.position()
         }
 

@@ -19,7 +19,7 @@ use crate::store::batch::{
 };
 use crate::store::threads::sleeping;
 use crate::store::{
-    Backend, Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
+    Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, Log, LogExt,
     NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
     Parent, Payload, Store, StoreError, TRASHED, WriteRecord,
 };
@@ -48,7 +48,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::ThreadNotFound`]; [`StoreError::Conflict`] if the other thread exists already, or if other writers
-    /// changed this one while it was read, 64 times in a row; [`StoreError::Id`]; as [`Backend::commit`].
+    /// changed this one while it was read, 64 times in a row; [`StoreError::Id`]; as [`Log::submit`].
     ///
     /// # Example
     /// ```
@@ -140,7 +140,7 @@ impl Thread {
 }
 
 /// Returns whether a thread has all of these checkpoints.
-fn has_all(backend: &dyn Backend, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<bool, StoreError> {
+fn has_all(backend: &dyn Log, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<bool, StoreError> {
     let found = records_of(backend, thread)?;
     let found: HashSet<(&Namespace, CheckpointId)> = found.iter().map(point_of).collect();
     Ok(records.iter().all(|record| found.contains(&point_of(record))))
@@ -151,7 +151,7 @@ fn point_of(record: &CheckpointRecord) -> (&Namespace, CheckpointId) {
 }
 
 /// Returns the checkpoints of all namespaces of a thread in the order of the log.
-fn records_of(backend: &dyn Backend, thread: &ThreadId) -> Result<Vec<CheckpointRecord>, StoreError> {
+fn records_of(backend: &dyn Log, thread: &ThreadId) -> Result<Vec<CheckpointRecord>, StoreError> {
     let mut records: Vec<CheckpointRecord> = Vec::new();
     for namespace in backend.namespaces(thread)? {
         let mut query = CheckpointQuery::new(thread.clone(), namespace);
@@ -167,7 +167,7 @@ fn records_of(backend: &dyn Backend, thread: &ThreadId) -> Result<Vec<Checkpoint
 }
 
 /// Refuses a thread that exists, unless it is the copy of these checkpoints, to which nothing was done yet.
-fn must_be_new(backend: &dyn Backend, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<(), StoreError> {
+fn must_be_new(backend: &dyn Log, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<(), StoreError> {
     for namespace in backend.namespaces(thread)? {
         let mut query = CheckpointQuery::new(thread.clone(), namespace.clone());
         query.limit = 1;
@@ -185,7 +185,7 @@ fn must_be_new(backend: &dyn Backend, thread: &ThreadId, records: &[CheckpointRe
 
 /// A copy under way.
 struct Copying<'a> {
-    backend: &'a dyn Backend,
+    backend: &'a dyn Log,
     from: &'a ThreadId,
     to: &'a ThreadId,
     /// True if the copy is in another store.
@@ -199,7 +199,7 @@ struct Copying<'a> {
 }
 
 impl<'a> Copying<'a> {
-    fn new(backend: &'a dyn Backend, from: &'a ThreadId, to: &'a ThreadId) -> Self {
+    fn new(backend: &'a dyn Log, from: &'a ThreadId, to: &'a ThreadId) -> Self {
         Self { backend, from, to, is_elsewhere: false, newest: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
     }
 

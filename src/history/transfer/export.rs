@@ -12,7 +12,7 @@ use crate::history::read::damaged::{Damaged, is_damage};
 use crate::history::read::snapshot::{Snapshot, item_message};
 use crate::message::internal::{JsonStyle, json_write};
 use crate::message::{FormatOutput, FormatWriter, LangChainFormat, MessageFormat};
-use crate::store::{ChannelValue, ItemRange, ItemRow, StoreError};
+use crate::store::{ChannelValue, ItemRange, ItemRow, LogExt, StoreError};
 
 /// As an import reads it, and as Python does: `NaN`, and integers of any length.
 const STYLE: JsonStyle = JsonStyle { not_finite: true, ..JsonStyle::PYDANTIC };

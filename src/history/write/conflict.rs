@@ -10,7 +10,7 @@ use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Encoded, Payload, TaskId};
 use crate::store::batch::{ChangeValue, Data, Expect, ItemOp};
 use crate::store::{
-    Batch, CheckpointQuery, NewCheckpoint, NewOperation, NewWrite, NewWrites, OperationChange, OperationField,
+    Batch, CheckpointQuery, LogExt, NewCheckpoint, NewOperation, NewWrite, NewWrites, OperationChange, OperationField,
     OperationKind, OperationValue, StoreError,
 };
 
@@ -48,7 +48,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Invalid`] if the batch has no checkpoints, is of a subgraph or takes others along;
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     pub fn commit_branch(&self, batch: &Batch) -> Result<StoredBranch, StoreError> {
         if batch.checkpoints.is_empty() || !batch.namespace.is_root() || !batch.then.is_empty() {
             let reason = "a branch needs checkpoints of the root namespace, and no others".to_owned();

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::state::{BoxWrite, FieldKind, Layout, ListLoader, StateError, StateRef};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, ItemRow, StatePart, Store, StoreError, TaskRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, ItemRow, LogExt, StatePart, Store, StoreError, TaskRecord,
 };
 
 /// The memory of a list item besides its bytes, roughly.
@@ -61,18 +61,18 @@ impl DecodedHead {
     ///
     /// # Errors
     /// [`StateError`] if a stored value does not fit its field; as
-    /// [`Backend::read_state`](crate::store::Backend::read_state).
+    /// [`LogExt::read_state`](crate::store::LogExt::read_state).
     pub(crate) fn read(layout: &dyn Layout, store: &Store, record: &CheckpointRecord) -> Result<Self, Error> {
         let mut head = Self::of(layout, record);
         let (mut list, mut loader, mut failed) = (None, None, None);
         let visited = store.backend().read_state(&record.point, &mut |part| {
             let decoded = match part {
-                StatePart::Record(_) => Ok(()),
                 StatePart::Channel(channel) => {
                     head.finish_list(loader.take());
                     head.read_channel(layout, channel).map(|field| list = field)
                 }
                 StatePart::Item(row) => list.map_or(Ok(()), |field| head.read_item(layout, field, &mut loader, row)),
+                _ => Ok(()),
             };
             decoded.map_err(|error| end_visit(error, &mut failed))?;
             Ok(list.is_some())

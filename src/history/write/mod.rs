@@ -21,7 +21,9 @@ use crate::channel::ListShape;
 use crate::error::Error;
 use crate::message::Message;
 use crate::state::{DynSchema, DynState, DynUpdate, Layout, Schema, Writes};
-use crate::store::{CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, NewWrites, StoreError, StoredHead};
+use crate::store::{
+    CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, LogExt, NewWrites, StoreError, StoredHead,
+};
 
 use super::thread::Thread;
 use conflict::OnConflict;

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::message::{MergedChunks, Message, MessageError, message_chunk_to_message};
 use crate::state::DynUpdate;
 use crate::store::status::{PARTIAL, misfit, partials};
-use crate::store::{Batch, CommitHandle, NewCheckpoint, NewWrite, NewWrites, Source, StoreError, WriteRecord};
+use crate::store::{Batch, CommitHandle, LogExt, NewCheckpoint, NewWrite, NewWrites, Source, StoreError, WriteRecord};
 
 use super::ModelUsage;
 use super::update::{CommitExtras, StateThread, newest};
@@ -158,7 +158,7 @@ impl Partial {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the head of the thread is another checkpoint by now; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     pub fn discard(self) -> Result<(), Error> {
         let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
         let mut batch = Batch::new(thread, namespace, Some(self.checkpoint));

@@ -17,7 +17,9 @@ use crate::span::span;
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, DynUpdate, IntoUpdate, Layout, Schema, State, StateRef, Writes};
 use crate::store::threads::ACTOR;
-use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, NewWrites, Parent, Source, StoreError, StoredHead};
+use crate::store::{
+    Batch, CachedHead, HeadKey, LogExt, NewCheckpoint, NewWrites, Parent, Source, StoreError, StoredHead,
+};
 
 use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
@@ -160,7 +162,7 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// # Errors
     /// [`StateError`](crate::state::StateError) if the change breaks the rule of a channel: nothing is stored.
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Backend::commit`](crate::store::Backend::commit).
+    /// [`Log::submit`](crate::store::Log::submit).
     pub fn update(&self, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
         self.update_with(change, CommitExtras::default())
     }

@@ -4,13 +4,13 @@ use super::build::{
     CheckpointDraft, bytes, clean, commit, id, id_list, ids, items, moment, root_of, task, write, writes,
 };
 use crate::base::RunId;
-use crate::store::backend::Backend;
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{ChannelValue, Source, TaskKind};
 
-pub(super) fn empty(backend: &dyn Backend) {
+pub(super) fn empty(backend: &dyn Log) {
     let place = root_of("nobody");
     assert_eq!(place.head(backend), None);
     assert_eq!(backend.checkpoint(&place.point(1)).expect("reads"), None);
@@ -26,7 +26,7 @@ pub(super) fn empty(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn first(backend: &dyn Backend) {
+pub(super) fn first(backend: &dyn Log) {
     let place = root_of("alice");
     let draft =
         CheckpointDraft::root(1).value("topic", 1, "bees").items("list", 1, vec![super::build::put(0, "hello")]);
@@ -55,7 +55,7 @@ pub(super) fn first(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn chain(backend: &dyn Backend) {
+pub(super) fn chain(backend: &dyn Log) {
     let place = root_of("chain");
     let early = [
         CheckpointDraft::root(1).value("n", 1, "1"),
@@ -82,7 +82,7 @@ pub(super) fn chain(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn two_threads(backend: &dyn Backend) {
+pub(super) fn two_threads(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     a.add(backend, None, CheckpointDraft::root(1).value("x", 1, "of a"));
     b.add(backend, None, CheckpointDraft::root(2).value("y", 1, "of b"));
@@ -98,7 +98,7 @@ pub(super) fn two_threads(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn namespaces(backend: &dyn Backend) {
+pub(super) fn namespaces(backend: &dyn Log) {
     let root = root_of("nested");
     let (child, grandchild) = (root.inside("node:1"), root.inside("node:1|inner:2"));
     root.add(backend, None, CheckpointDraft::root(1).value("x", 1, "root"));
@@ -115,7 +115,7 @@ pub(super) fn namespaces(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn submit(backend: &dyn Backend) {
+pub(super) fn submit(backend: &dyn Log) {
     let place = root_of("submitted");
     let handles = [
         backend.submit(place.batch(None, [CheckpointDraft::root(1)])),
@@ -132,7 +132,7 @@ pub(super) fn submit(backend: &dyn Backend) {
     assert_eq!(place.head(backend), Some(id(2)));
 }
 
-pub(super) fn updated(backend: &dyn Backend) {
+pub(super) fn updated(backend: &dyn Log) {
     let place = root_of("updated");
     let second = CheckpointDraft::on(2, 1).change("b", 2, crate::store::batch::ChangeValue::Empty).value("z", 1, "");
     let batch = [
@@ -146,7 +146,7 @@ pub(super) fn updated(backend: &dyn Backend) {
     assert_eq!(place.text(backend, 3, "b").as_deref(), Some("(empty)"), "an empty channel keeps its version");
 }
 
-pub(super) fn seen(backend: &dyn Backend) {
+pub(super) fn seen(backend: &dyn Log) {
     let place = root_of("seen");
     let drafts = [
         CheckpointDraft::root(1).seen("b", &[("x", 1)]),
@@ -169,7 +169,7 @@ pub(super) fn seen(backend: &dyn Backend) {
     assert_eq!(seen(4), "b:x1", "a sibling has not seen it");
 }
 
-pub(super) fn not_found(backend: &dyn Backend) {
+pub(super) fn not_found(backend: &dyn Log) {
     let place = root_of("known");
     place.add(backend, None, CheckpointDraft::root(1));
     let elsewhere = root_of("unknown");

@@ -3,10 +3,15 @@
 use super::build::{clean, moment};
 use crate::base::limits::{KV_CHANGES_MAX, KV_EXPIRED_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, VALUE_BYTES_MAX};
 use crate::base::{Codec, Encoded, Timestamp};
-use crate::store::backend::Backend;
-use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use std::time::Duration;
+
+/// Returns the tables beside the log.
+fn beside(backend: &dyn Log) -> &dyn Beside {
+    backend.beside().expect("the backend has tables beside the log")
+}
 
 fn space(path: &str) -> KvNamespace {
     KvNamespace::new(path.split('.')).expect("a namespace")
@@ -25,38 +30,38 @@ fn delete(path: &str, key: &str) -> KvChange {
     KvChange::Delete { namespace: space(path), key: key.into() }
 }
 
-fn change(backend: &dyn Backend, changes: &[KvChange]) {
-    backend.beside().commit_kv(changes).expect("changes are made");
+fn change(backend: &dyn Log, changes: &[KvChange]) {
+    beside(backend).commit_kv(changes).expect("changes are made");
 }
 
-fn get(backend: &dyn Backend, path: &str, key: &str, now: u64) -> Option<KvRecord> {
-    backend.beside().kv_entry(&space(path), key, moment(now)).expect("an entry is read")
+fn get(backend: &dyn Log, path: &str, key: &str, now: u64) -> Option<KvRecord> {
+    beside(backend).kv_entry(&space(path), key, moment(now)).expect("an entry is read")
 }
 
 /// Returns `path/key` of the entries under a path, in their order.
-fn names(backend: &dyn Backend, under: Option<&str>, now: u64) -> Vec<String> {
+fn names(backend: &dyn Log, under: Option<&str>, now: u64) -> Vec<String> {
     let mut found = Vec::new();
     let mut visit = |entry: &KvRecord| {
         found.push(format!("{}/{}", entry.namespace.path(), entry.key));
         Ok(true)
     };
-    backend.beside().kv_entries(under.map(space).as_ref(), moment(now), &mut visit).expect("entries are read");
+    beside(backend).kv_entries(under.map(space).as_ref(), moment(now), &mut visit).expect("entries are read");
     found
 }
 
-fn spaces(backend: &dyn Backend, under: Option<&str>, now: u64) -> Vec<String> {
-    let found = backend.beside().kv_namespaces(under.map(space).as_ref(), moment(now)).expect("namespaces are read");
+fn spaces(backend: &dyn Log, under: Option<&str>, now: u64) -> Vec<String> {
+    let found = beside(backend).kv_namespaces(under.map(space).as_ref(), moment(now)).expect("namespaces are read");
     let mut paths: Vec<String> = found.iter().map(|namespace| namespace.path().to_owned()).collect();
     paths.sort();
     paths
 }
 
-fn entries_checked(backend: &dyn Backend) -> u64 {
+fn entries_checked(backend: &dyn Log) -> u64 {
     clean(backend);
     backend.check().expect("a check runs").entries
 }
 
-pub(super) fn kv_fields(backend: &dyn Backend) {
+pub(super) fn kv_fields(backend: &dyn Log) {
     assert_eq!(get(backend, "a", "k", 1), None);
     change(backend, &[put("a.b", "k", b"one", 1, None), put("a.b", "", vec![7; 100_000], 2, Some(9))]);
     let first = get(backend, "a.b", "k", 5).expect("it is there");
@@ -77,7 +82,7 @@ pub(super) fn kv_fields(backend: &dyn Backend) {
     assert_eq!(entries_checked(backend), 2);
 }
 
-pub(super) fn kv_order(backend: &dyn Backend) {
+pub(super) fn kv_order(backend: &dyn Log) {
     let puts = ["z/1", "a/b", "z/0", "a.x/c", "a-b/d", "ab/e", "a/a"];
     for (n, name) in (1..).zip(puts) {
         let (path, key) = name.split_once('/').expect("a path and a key");
@@ -101,15 +106,15 @@ pub(super) fn kv_order(backend: &dyn Backend) {
         seen += 1;
         Ok(seen < 2)
     };
-    backend.beside().kv_entries(None, moment(50), &mut visit).expect("entries are read");
+    beside(backend).kv_entries(None, moment(50), &mut visit).expect("entries are read");
     assert_eq!(seen, 2, "a visitor can stop");
     let mut fail = |_: &KvRecord| Err(StoreError::ReadOnly);
-    let stopped = backend.beside().kv_entries(None, moment(50), &mut fail);
+    let stopped = beside(backend).kv_entries(None, moment(50), &mut fail);
     assert!(matches!(stopped, Err(StoreError::ReadOnly)), "an error of a visitor is handed on");
     assert_eq!(entries_checked(backend), 6);
 }
 
-pub(super) fn kv_expiry(backend: &dyn Backend) {
+pub(super) fn kv_expiry(backend: &dyn Log) {
     change(backend, &[put("a", "soon", b"1", 1, Some(5)), put("a", "late", b"2", 1, Some(9))]);
     change(backend, &[put("b", "soon", b"3", 1, Some(5)), put("c", "stays", b"4", 1, None)]);
     assert_eq!(names(backend, None, 4), ["a/soon", "a/late", "b/soon", "c/stays"]);
@@ -130,9 +135,9 @@ pub(super) fn kv_expiry(backend: &dyn Backend) {
     assert_eq!(entries_checked(backend), 4, "puts take expired entries away");
 }
 
-pub(super) fn kv_limits(backend: &dyn Backend) {
+pub(super) fn kv_limits(backend: &dyn Log) {
     let key = |n: usize| "k".repeat(n);
-    let refused = |changes: &[KvChange], field: &str| match backend.beside().commit_kv(changes) {
+    let refused = |changes: &[KvChange], field: &str| match beside(backend).commit_kv(changes) {
         Err(StoreError::Invalid { field: found, .. }) => assert_eq!(found, field),
         other => panic!("{field}: {other:?}"),
     };
@@ -155,7 +160,7 @@ pub(super) fn kv_limits(backend: &dyn Backend) {
     assert_eq!(entries_checked(backend), 4);
 }
 
-pub(super) fn kv_many_threads(backend: &dyn Backend) {
+pub(super) fn kv_many_threads(backend: &dyn Log) {
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {
             scope.spawn(move || {
@@ -178,7 +183,7 @@ fn vectors(path: &str, key: &str, values: &[&[f32]]) -> KvChange {
 }
 
 /// Returns `path/key` and the vectors of the indexed entries under a path, in their order.
-fn indexed(backend: &dyn Backend, under: Option<&str>, now: u64) -> Vec<(String, Vec<Vec<f32>>)> {
+fn indexed(backend: &dyn Log, under: Option<&str>, now: u64) -> Vec<(String, Vec<Vec<f32>>)> {
     let mut found = Vec::new();
     let mut visit = |entry: &KvRecord, vectors: &[KvVector]| {
         assert!(vectors.iter().all(|vector| vector.field == "text"));
@@ -186,11 +191,11 @@ fn indexed(backend: &dyn Backend, under: Option<&str>, now: u64) -> Vec<(String,
         found.push((name, vectors.iter().map(|vector| vector.values.clone()).collect()));
         Ok(true)
     };
-    backend.beside().kv_indexed(under.map(space).as_ref(), moment(now), &mut visit).expect("entries are read");
+    beside(backend).kv_indexed(under.map(space).as_ref(), moment(now), &mut visit).expect("entries are read");
     found
 }
 
-pub(super) fn kv_vectors(backend: &dyn Backend) {
+pub(super) fn kv_vectors(backend: &dyn Log) {
     assert!(indexed(backend, None, 1).is_empty());
     change(backend, &[put("b", "1", b"", 1, None), vectors("b", "1", &[&[1.0, -0.5], &[0.0, f32::MIN_POSITIVE]])]);
     change(backend, &[put("a", "1", b"", 1, None), put("a.x", "1", b"", 1, Some(5)), vectors("a.x", "1", &[&[2.0]])]);
@@ -210,17 +215,17 @@ pub(super) fn kv_vectors(backend: &dyn Backend) {
     change(backend, &[put("c", "1", b"", 9, None), put("d", "1", b"", 9, None), vectors("c", "1", &[&[1.0]])]);
     assert!(indexed(backend, Some("a"), 4).is_empty(), "an expired entry goes with its vectors");
     let mut fail = |_: &KvRecord, _: &[KvVector]| Err(StoreError::ReadOnly);
-    let stopped = backend.beside().kv_indexed(None, moment(9), &mut fail);
+    let stopped = beside(backend).kv_indexed(None, moment(9), &mut fail);
     assert!(matches!(stopped, Err(StoreError::ReadOnly)), "an error of a visitor is handed on");
     for bad in [vectors("c", "1", &[&[f32::NAN]]), vectors("c", "1", &[&[]]), vectors("c", "1", &[&[0.0; 20_000]])] {
-        let refused = backend.beside().commit_kv(&[delete("c", "1"), bad]);
+        let refused = beside(backend).commit_kv(&[delete("c", "1"), bad]);
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
     }
     assert_eq!(indexed(backend, None, 9), [("c/1".to_owned(), vec![vec![1.0]])], "nothing was written");
     assert_eq!(entries_checked(backend), 4);
 }
 
-pub(super) fn kv_lifetimes(backend: &dyn Backend) {
+pub(super) fn kv_lifetimes(backend: &dyn Log) {
     let lifetime = |key: &str, us: u64| KvChange::SetLifetime {
         namespace: space("a"),
         key: key.into(),
@@ -237,7 +242,7 @@ pub(super) fn kv_lifetimes(backend: &dyn Backend) {
     let entry = get(backend, "a", "k", 0).expect("it is there");
     assert_eq!((entry.value, entry.updated_at), (value(b"v"), moment(1)), "the rest is as before");
     let expired = |at: Timestamp, limit| {
-        let found = backend.beside().kv_expired(at, limit).expect("entries are read");
+        let found = beside(backend).kv_expired(at, limit).expect("entries are read");
         found.into_iter().map(|(namespace, key)| format!("{}/{key}", namespace.path())).collect::<Vec<_>>()
     };
     assert_eq!(expired(now(start + 9), 9), [""; 0]);
@@ -251,7 +256,7 @@ pub(super) fn kv_lifetimes(backend: &dyn Backend) {
     assert_eq!(entries_checked(backend), 1);
 }
 
-pub(super) fn kv_root(backend: &dyn Backend) {
+pub(super) fn kv_root(backend: &dyn Log) {
     let root = || KvNamespace::from_labels([""; 0]).expect("the root");
     let reserved = KvNamespace::from_labels(["langgraph"]).expect("the reserved label");
     let put_to = |namespace: &KvNamespace| KvChange::Put {
@@ -268,9 +273,9 @@ pub(super) fn kv_root(backend: &dyn Backend) {
         found += 1;
         Ok(true)
     };
-    backend.beside().kv_entries(Some(&root()), moment(2), &mut count).expect("entries are read");
+    beside(backend).kv_entries(Some(&root()), moment(2), &mut count).expect("entries are read");
     assert_eq!(found, 3, "everything is in the root");
-    assert!(backend.beside().kv_entry(&root(), "k", moment(2)).expect("it is read").is_some());
+    assert!(beside(backend).kv_entry(&root(), "k", moment(2)).expect("it is read").is_some());
     assert_eq!(entries_checked(backend), 3);
 }
 
@@ -278,8 +283,8 @@ fn cache_key(labels: &[&str], key: &str) -> CacheKey {
     CacheKey { namespace: labels.iter().map(|&label| label.to_owned()).collect(), key: key.into() }
 }
 
-fn cache(backend: &dyn Backend, changes: Vec<CacheChange>) {
-    backend.beside().submit_cache(changes).wait().expect("changes are made");
+fn cache(backend: &dyn Log, changes: Vec<CacheChange>) {
+    beside(backend).submit_cache(changes).wait().expect("changes are made");
 }
 
 fn cache_put(labels: &[&str], key: &str, bytes: &[u8], now: u64, expires: Option<u64>) -> CacheChange {
@@ -287,12 +292,12 @@ fn cache_put(labels: &[&str], key: &str, bytes: &[u8], now: u64, expires: Option
     CacheChange::Put { key: cache_key(labels, key), value: value(bytes), now, expires_at }
 }
 
-fn cached(backend: &dyn Backend, keys: &[CacheKey], now: u64) -> Vec<Option<Vec<u8>>> {
-    let found = backend.beside().cached(keys, moment(now)).expect("the cache is read");
+fn cached(backend: &dyn Log, keys: &[CacheKey], now: u64) -> Vec<Option<Vec<u8>>> {
+    let found = beside(backend).cached(keys, moment(now)).expect("the cache is read");
     found.into_iter().map(|value| value.map(|value| value.bytes)).collect()
 }
 
-pub(super) fn cache_values(backend: &dyn Backend) {
+pub(super) fn cache_values(backend: &dyn Log) {
     let keys = [cache_key(&["w", "a.b"], "1"), cache_key(&["w", "a.b"], "2"), cache_key(&["w"], "1")];
     assert_eq!(cached(backend, &keys, 1), [None, None, None]);
     cache(backend, vec![cache_put(&["w", "a.b"], "1", b"one", 1, Some(5)), cache_put(&["w"], "1", b"", 1, None)]);
@@ -306,15 +311,15 @@ pub(super) fn cache_values(backend: &dyn Backend) {
     let long = "k".repeat(KV_KEY_BYTES_MAX + 1);
     let many = vec!["x"; KV_LABELS_MAX + 1];
     for bad in [cache_put(&["w"], &long, b"", 1, None), cache_put(&many, "", b"", 1, None)] {
-        let outcome = backend.beside().submit_cache(vec![cache_put(&["w"], "3", b"", 1, None), bad]).wait();
+        let outcome = beside(backend).submit_cache(vec![cache_put(&["w"], "3", b"", 1, None), bad]).wait();
         assert!(matches!(outcome, Err(StoreError::Invalid { .. })), "{outcome:?}");
     }
     let nul = CacheChange::Clear { namespace: vec!["a\0".into()] };
-    assert!(matches!(backend.beside().submit_cache(vec![nul]).wait(), Err(StoreError::Invalid { .. })));
+    assert!(matches!(beside(backend).submit_cache(vec![nul]).wait(), Err(StoreError::Invalid { .. })));
     assert_eq!(cached(backend, &[cache_key(&["w"], "3")], 1), [None], "nothing was written");
 }
 
-pub(super) fn cache_clear(backend: &dyn Backend) {
+pub(super) fn cache_clear(backend: &dyn Log) {
     let places: [&[&str]; 6] = [&[], &["a"], &["a", "b"], &["a", "b", "c"], &["a", "bb"], &["ab"]];
     let fill = || cache(backend, places.iter().map(|place| cache_put(place, "k", b"v", 1, None)).collect());
     let keys: Vec<CacheKey> = places.iter().map(|place| cache_key(place, "k")).collect();

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp};
-use crate::store::backend::Backend;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, Expect, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites,
     Parent, Payload, Seen, WriteRef, WriteValue,
 };
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::ItemRange;
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, TaskKind, TaskRecord, WriteRecord,
@@ -214,11 +214,11 @@ impl CasePlace {
     }
 
     /// Commits one checkpoint, which must succeed.
-    pub(super) fn add(&self, backend: &dyn Backend, head: Option<u64>, draft: CheckpointDraft) {
+    pub(super) fn add(&self, backend: &dyn Log, head: Option<u64>, draft: CheckpointDraft) {
         commit(backend, &self.batch(head, [draft]));
     }
 
-    pub(super) fn head(&self, backend: &dyn Backend) -> Option<CheckpointId> {
+    pub(super) fn head(&self, backend: &dyn Log) -> Option<CheckpointId> {
         let head = backend.head(&self.thread, &self.namespace).expect("reads the head");
         let head_id = backend.head_id(&self.thread, &self.namespace).expect("reads the id of the head");
         let id = head.map(|record| record.point.checkpoint);
@@ -233,18 +233,18 @@ impl CasePlace {
     }
 
     /// Returns whether a checkpoint of the namespace continues its head.
-    pub(super) fn is_continued(&self, backend: &dyn Backend) -> bool {
+    pub(super) fn is_continued(&self, backend: &dyn Log) -> bool {
         let head = backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
         head.is_some_and(|head| head.is_continued)
     }
 
-    pub(super) fn record(&self, backend: &dyn Backend, n: u64) -> CheckpointRecord {
+    pub(super) fn record(&self, backend: &dyn Log, n: u64) -> CheckpointRecord {
         let record = backend.checkpoint(&self.point(n)).expect("reads a checkpoint");
         record.unwrap_or_else(|| panic!("checkpoint {n} is not stored"))
     }
 
     /// Returns the content of a channel at checkpoint `n`, as text; `None` if it was never written.
-    pub(super) fn text(&self, backend: &dyn Backend, n: u64, channel: &str) -> Option<String> {
+    pub(super) fn text(&self, backend: &dyn Log, n: u64, channel: &str) -> Option<String> {
         self.channel(backend, n, channel).map(|record| match record.value {
             ChannelValue::Empty => "(empty)".into(),
             ChannelValue::Value(payload) => String::from_utf8_lossy(&payload.data).into_owned(),
@@ -252,27 +252,27 @@ impl CasePlace {
         })
     }
 
-    pub(super) fn channel(&self, backend: &dyn Backend, n: u64, channel: &str) -> Option<ChannelRecord> {
+    pub(super) fn channel(&self, backend: &dyn Log, n: u64, channel: &str) -> Option<ChannelRecord> {
         let state = backend.state(&self.point(n)).expect("reads a state");
         state.channels.into_iter().find(|record| &*record.channel == channel)
     }
 
     /// Returns the items of the channel `list` at checkpoint `n`: `position=text`, in order.
-    pub(super) fn list(&self, backend: &dyn Backend, n: u64, range: ItemRange) -> String {
+    pub(super) fn list(&self, backend: &dyn Log, n: u64, range: ItemRange) -> String {
         let items = items(backend, &self.point(n), "list", range);
         let shown =
             items.iter().map(|(position, _, item)| format!("{position}={}", String::from_utf8_lossy(&item.data)));
         shown.collect::<Vec<_>>().join(" ")
     }
 
-    pub(super) fn writes(&self, backend: &dyn Backend, n: u64) -> Vec<WriteRecord> {
+    pub(super) fn writes(&self, backend: &dyn Log, n: u64) -> Vec<WriteRecord> {
         backend.writes(&self.point(n)).expect("reads writes")
     }
 }
 
 /// Reads items as (position, ordinal, payload).
 pub(super) fn items(
-    backend: &dyn Backend,
+    backend: &dyn Log,
     at: &CheckpointRef,
     channel: &str,
     range: ItemRange,
@@ -287,14 +287,14 @@ pub(super) fn items(
 }
 
 /// Commits a batch, which must succeed.
-pub(super) fn commit(backend: &dyn Backend, batch: &Batch) {
+pub(super) fn commit(backend: &dyn Log, batch: &Batch) {
     if let Err(error) = backend.commit(batch) {
         panic!("a good batch was refused: {error}");
     }
 }
 
 /// Commits a batch, which must be refused because `namespace` moved from `expected` to `found`.
-pub(super) fn conflicts(backend: &dyn Backend, batch: &Batch, found: Option<u64>, expect: &Expect) {
+pub(super) fn conflicts(backend: &dyn Log, batch: &Batch, found: Option<u64>, expect: &Expect) {
     match backend.commit(batch) {
         Err(StoreError::Conflict { thread, namespace, expected, found: head }) => {
             assert_eq!(
@@ -308,7 +308,7 @@ pub(super) fn conflicts(backend: &dyn Backend, batch: &Batch, found: Option<u64>
 }
 
 /// Commits a batch, which must be refused as invalid because of `field`.
-pub(super) fn refused_for(backend: &dyn Backend, batch: &Batch, wanted: &str) {
+pub(super) fn refused_for(backend: &dyn Log, batch: &Batch, wanted: &str) {
     match backend.commit(batch) {
         Err(StoreError::Invalid { field, .. }) => assert_eq!(field, wanted, "another field was blamed"),
         other => panic!("expected a refusal for {wanted}, got {other:?}"),
@@ -326,7 +326,7 @@ pub(super) fn id_list(numbers: impl IntoIterator<Item = u64>) -> Vec<CheckpointI
 }
 
 /// Checks that `check` finds nothing wrong.
-pub(super) fn clean(backend: &dyn Backend) {
+pub(super) fn clean(backend: &dyn Log) {
     let report = backend.check().expect("the check runs");
     assert!(report.problems.is_empty(), "the check found: {:?}", report.problems);
 }

@@ -3,26 +3,26 @@
 use super::build::{CasePlace, CheckpointDraft, clean, commit, id, put, root_of, task, write, write_items, writes};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
 use crate::base::{Namespace, RunId, ThreadId, Timestamp};
-use crate::store::backend::{Backend, Erasure};
 use crate::store::error::StoreError;
+use crate::store::log::{Erasure, Log, LogExt};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED};
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRef;
 
-fn delete(backend: &dyn Backend, places: &[&CasePlace]) {
+fn delete(backend: &dyn Log, places: &[&CasePlace]) {
     let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
     _ = backend.delete_threads(&threads).expect("threads are deleted");
     let erasure = backend.reclaim().expect("deleted threads are reclaimed");
     assert_eq!(erasure, Erasure::Erased, "no reader is in the way");
 }
 
-fn threads(backend: &dyn Backend) -> Vec<String> {
+fn threads(backend: &dyn Log) -> Vec<String> {
     let found = backend.threads(None, 100).expect("threads are listed");
     found.iter().map(|thread| thread.id.to_string()).collect()
 }
 
 /// Fills a thread with every kind of row; its large texts are those of every other one.
-fn fill(backend: &dyn Backend, place: &CasePlace) {
+fn fill(backend: &dyn Log, place: &CasePlace) {
     let large = "shared ".repeat(500);
     let first =
         CheckpointDraft::root(1).tasks(&["a", "b"]).value("x", 1, &large).items("list", 1, vec![put(0, &large)]);
@@ -41,7 +41,7 @@ fn fill(backend: &dyn Backend, place: &CasePlace) {
     }
 }
 
-pub(super) fn whole(backend: &dyn Backend) {
+pub(super) fn whole(backend: &dyn Log) {
     let (gone, stays) = (root_of("gone"), root_of("stays"));
     fill(backend, &gone);
     fill(backend, &stays);
@@ -65,7 +65,7 @@ pub(super) fn whole(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn forks(backend: &dyn Backend) {
+pub(super) fn forks(backend: &dyn Log) {
     let (source, fork, third) = (root_of("source"), root_of("fork"), root_of("third"));
     fill(backend, &source);
     // The fork takes over bytes of a write of its source.
@@ -99,7 +99,7 @@ pub(super) fn forks(backend: &dyn Backend) {
 }
 
 /// The refusal names a bounded number of forks, the oldest first.
-pub(super) fn many_forks(backend: &dyn Backend) {
+pub(super) fn many_forks(backend: &dyn Log) {
     let source = root_of("source");
     source.add(backend, None, CheckpointDraft::root(1).value("x", 1, "shared"));
     let forks: Vec<CasePlace> = (0..40).map(|n| root_of(&format!("fork {}", 99 - n))).collect();
@@ -122,7 +122,7 @@ pub(super) fn many_forks(backend: &dyn Backend) {
 }
 
 /// A deletion hides a thread at once, whatever its size, and its id can be used again at once.
-pub(super) fn hidden(backend: &dyn Backend) {
+pub(super) fn hidden(backend: &dyn Log) {
     let (place, other) = (root_of("large"), root_of("other"));
     let drafts = |from: u64| {
         (from..from + 400).map(move |n| {
@@ -155,7 +155,7 @@ pub(super) fn hidden(backend: &dyn Backend) {
 }
 
 /// A `seq` is used once, also when the newest checkpoints are deleted.
-pub(super) fn seqs(backend: &dyn Backend) {
+pub(super) fn seqs(backend: &dyn Log) {
     let (place, other) = (root_of("place"), root_of("other"));
     other.add(backend, None, CheckpointDraft::root(1));
     place.add(backend, None, CheckpointDraft::root(1));
@@ -170,7 +170,7 @@ pub(super) fn seqs(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn nothing(backend: &dyn Backend) {
+pub(super) fn nothing(backend: &dyn Log) {
     let (place, missing) = (root_of("place"), root_of("missing"));
     delete(backend, &[&missing]);
     place.add(backend, None, CheckpointDraft::root(1));
@@ -183,7 +183,7 @@ pub(super) fn nothing(backend: &dyn Backend) {
     assert!(threads(backend).is_empty());
 }
 
-pub(super) fn under_way(backend: &dyn Backend) {
+pub(super) fn under_way(backend: &dyn Log) {
     let place = root_of("busy");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["a"]));
     delete(backend, &[&place]);
@@ -195,7 +195,7 @@ pub(super) fn under_way(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn of_run(backend: &dyn Backend) {
+pub(super) fn of_run(backend: &dyn Log) {
     let (place, other) = (root_of("runs"), root_of("other"));
     let (first, second) = (RunId::from_key(&place.thread, "1"), RunId::from_key(&place.thread, "2"));
     let by = |mut draft: CheckpointDraft, run: RunId| {
@@ -227,7 +227,7 @@ pub(super) fn of_run(backend: &dyn Backend) {
 }
 
 /// Sets the fact that a thread is in the trash, or removes it.
-fn set_trashed(backend: &dyn Backend, place: &CasePlace, before: Option<Timestamp>, after: Option<Timestamp>) {
+fn set_trashed(backend: &dyn Log, place: &CasePlace, before: Option<Timestamp>, after: Option<Timestamp>) {
     let value = |until: Option<Timestamp>| until.map(|until| OperationValue::Text(until.as_micros().to_string()));
     let mut operation = NewOperation::new(OperationKind::Facts, Timestamp::from_micros(1));
     let (thread, field) = (place.thread.clone(), OperationField::Fact(TRASHED.to_owned()));
@@ -235,7 +235,7 @@ fn set_trashed(backend: &dyn Backend, place: &CasePlace, before: Option<Timestam
     backend.operate(&operation).expect("a fact is stored");
 }
 
-pub(super) fn trash(backend: &dyn Backend) {
+pub(super) fn trash(backend: &dyn Log) {
     // Far in the future, so that a background of the backend leaves the threads alone.
     let until = |n: i64| Some(Timestamp::from_micros(9_000_000_000_000_000 + n));
     let places @ [soon, late, restored, source] = &["soon", "late", "restored", "source"].map(root_of);

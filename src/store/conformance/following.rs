@@ -4,24 +4,28 @@ use std::time::Duration;
 
 use super::build::{CheckpointDraft, clean, commit, id, root_of};
 use crate::base::{CheckpointId, ThreadId};
-use crate::store::backend::Backend;
-use crate::store::record::CheckpointRecord;
+use crate::store::log::{ChangePage, Log, LogExt, LogPosition};
 
-fn after(backend: &dyn Backend, seq: u64, thread: Option<&ThreadId>, limit: usize) -> Vec<CheckpointRecord> {
-    backend.records_after(seq, thread, limit).expect("the log is read")
+fn after(backend: &dyn Log, position: LogPosition, thread: Option<&ThreadId>, limit: usize) -> ChangePage {
+    let page = backend.changes_after(&position, thread, limit).expect("the log is read");
+    let last = page.records.last().map_or(position, |(position, _)| *position);
+    assert!(!page.records.is_empty() || page.position == last, "an empty page stays where it is");
+    page
 }
 
-fn ids(records: &[CheckpointRecord]) -> Vec<CheckpointId> {
-    assert!(records.is_sorted_by_key(|record| record.seq), "they come in the order of the log");
-    records.iter().map(|record| record.point.checkpoint).collect()
+fn ids(page: &ChangePage) -> Vec<CheckpointId> {
+    page.records.iter().map(|(_, record)| record.point.checkpoint).collect()
 }
 
-fn end(backend: &dyn Backend) -> u64 {
-    backend.last_seq().expect("the log is read")
+fn end(backend: &dyn Log) -> LogPosition {
+    backend.position(0).expect("the log is read")
 }
 
-pub(super) fn order(backend: &dyn Backend) {
-    assert_eq!((end(backend), after(backend, 0, None, 9).len()), (0, 0));
+pub(super) fn order(backend: &dyn Log) {
+    let start = LogPosition::START;
+    assert!(
+        after(backend, start, None, 9).records.is_empty() && after(backend, end(backend), None, 9).records.is_empty()
+    );
     let (a, b) = (root_of("a"), root_of("b"));
     let inner = a.inside("node:1");
     b.add(backend, None, CheckpointDraft::root(5));
@@ -29,37 +33,46 @@ pub(super) fn order(backend: &dyn Backend) {
     inner.add(backend, None, CheckpointDraft::root(3));
     commit(backend, &a.batch(Some(1), [CheckpointDraft::on(2, 1), CheckpointDraft::on(4, 2)]));
     b.add(backend, Some(5), CheckpointDraft::on(6, 5));
-    let all = after(backend, 0, None, 9);
+    let all = after(backend, start, None, 9);
     assert_eq!(ids(&all), [5, 1, 3, 2, 4, 6].map(id), "as they were committed");
-    assert_eq!(all.last().map(|record| record.seq), Some(end(backend)));
-    for from in 0..all.len() {
-        assert_eq!(ids(&after(backend, all[from].seq, None, 2)), ids(&all[from + 1..all.len().min(from + 3)]));
+    let positions: Vec<LogPosition> = all.records.iter().map(|(position, _)| *position).collect();
+    assert!(after(backend, all.position, None, 9).records.is_empty(), "the page ends where the log does");
+    assert!(after(backend, end(backend), None, 9).records.is_empty());
+    for (from, position) in positions.iter().enumerate() {
+        let stored = LogPosition::from_bytes(position.as_bytes()).expect("a position survives its bytes");
+        assert_eq!(position.to_string().parse::<LogPosition>().ok(), Some(stored), "and its text");
+        let page = after(backend, stored, None, 2);
+        assert_eq!(ids(&page), ids(&all)[from + 1..positions.len().min(from + 3)]);
+        assert_eq!(ids(&after(backend, page.position, None, 9)), ids(&all)[positions.len().min(from + 3)..]);
     }
-    assert_eq!(ids(&after(backend, 0, Some(&a.thread), 9)), [1, 3, 2, 4].map(id), "of all namespaces");
-    assert_eq!(ids(&after(backend, all[1].seq, Some(&a.thread), 2)), [3, 2].map(id));
-    assert!(after(backend, 0, Some(&root_of("none").thread), 9).is_empty());
-    assert!(after(backend, u64::MAX, None, 9).is_empty() && after(backend, 0, None, 0).is_empty());
-    assert_eq!(all[2], inner.record(backend, 3), "a record is whole");
+    let newest = backend.position(2).expect("the log is read");
+    assert!(ids(&all).ends_with(&ids(&after(backend, newest, None, 9))), "the newest ones follow");
+    assert_eq!(ids(&after(backend, start, Some(&a.thread), 9)), [1, 3, 2, 4].map(id), "of all namespaces");
+    assert_eq!(ids(&after(backend, positions[1], Some(&a.thread), 2)), [3, 2].map(id));
+    assert!(after(backend, start, Some(&root_of("none").thread), 9).records.is_empty());
+    assert!(after(backend, start, None, 0).records.is_empty());
+    assert_eq!(all.records[2].1, inner.record(backend, 3), "a record is whole");
+    let foreign = LogPosition::from_bytes(&[7; LogPosition::BYTES_MAX]).expect("it fits");
+    backend.changes_after(&foreign, None, 9).expect_err("it is of another backend");
     clean(backend);
 }
 
-pub(super) fn deleted(backend: &dyn Backend) {
-    let (stays, goes) = (root_of("stays"), root_of("goes"));
+pub(super) fn deleted(backend: &dyn Log) {
+    let (stays, goes, start) = (root_of("stays"), root_of("goes"), LogPosition::START);
     stays.add(backend, None, CheckpointDraft::root(1));
     goes.add(backend, None, CheckpointDraft::root(2));
     stays.add(backend, Some(1), CheckpointDraft::on(3, 1));
     goes.add(backend, Some(2), CheckpointDraft::on(4, 2));
-    let before = after(backend, 0, None, 9);
+    let before = after(backend, start, None, 9);
     _ = backend.delete_threads(std::slice::from_ref(&goes.thread)).expect("it is deleted");
-    assert_eq!(ids(&after(backend, 0, None, 9)), [1, 3].map(id));
-    assert_eq!(ids(&after(backend, 0, None, 2)), [1, 3].map(id), "a page is full of what is left");
+    assert_eq!(ids(&after(backend, start, None, 9)), [1, 3].map(id));
+    assert_eq!(ids(&after(backend, start, None, 2)), [1, 3].map(id), "a page is full of what is left");
     goes.add(backend, None, CheckpointDraft::root(5));
-    let again = after(backend, before[3].seq, None, 9);
-    assert_eq!(ids(&again), [5].map(id), "a position is used once");
+    assert_eq!(ids(&after(backend, before.position, None, 9)), [5].map(id), "a position is used once");
     clean(backend);
 }
 
-pub(super) fn signals(backend: &dyn Backend) {
+pub(super) fn signals(backend: &dyn Log) {
     let mut watch = backend.watch_log().expect("the log can be followed");
     let place = root_of("watched");
     for n in 1..4 {

@@ -2,11 +2,11 @@
 
 use super::build::{CheckpointDraft, clean, commit, id, id_list, ids, put, remove, root_of, task, write, writes};
 use crate::base::Namespace;
-use crate::store::backend::Backend;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::Source;
 
-pub(super) fn siblings(backend: &dyn Backend) {
+pub(super) fn siblings(backend: &dyn Log) {
     let place = root_of("siblings");
     let base = CheckpointDraft::root(1).value("x", 1, "base").items("list", 1, vec![put(0, "a"), put(1, "b")]);
     place.add(backend, None, base);
@@ -32,7 +32,7 @@ pub(super) fn siblings(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn abandoned(backend: &dyn Backend) {
+pub(super) fn abandoned(backend: &dyn Log) {
     let place = root_of("abandoned");
     let run = (1..=5).map(|n| {
         let draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) };
@@ -50,7 +50,7 @@ pub(super) fn abandoned(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn nested(backend: &dyn Backend) {
+pub(super) fn nested(backend: &dyn Log) {
     let place = root_of("deep");
     place.add(backend, None, CheckpointDraft::root(1).value("base", 1, "0").items("list", 1, vec![put(0, "0")]));
     // From each level one goes on to be abandoned, and the other carries the next fork.
@@ -77,7 +77,7 @@ pub(super) fn nested(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn second_root(backend: &dyn Backend) {
+pub(super) fn second_root(backend: &dyn Log) {
     let place = root_of("roots");
     place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "old").items("list", 1, vec![put(0, "old")]));
     place.add(backend, Some(1), CheckpointDraft::root(2).value("y", 1, "new"));
@@ -89,7 +89,7 @@ pub(super) fn second_root(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn other_thread(backend: &dyn Backend) {
+pub(super) fn other_thread(backend: &dyn Log) {
     let (source, fork) = (root_of("source"), root_of("fork"));
     let base = CheckpointDraft::root(1).value("x", 1, "base").items("list", 1, vec![put(0, "a"), put(1, "b")]);
     source.add(backend, None, base.tasks(&["node"]));
@@ -116,7 +116,7 @@ pub(super) fn other_thread(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn other_namespace(backend: &dyn Backend) {
+pub(super) fn other_namespace(backend: &dyn Log) {
     let first = root_of("first");
     let child = first.inside("node:1");
     let second = root_of("second");

@@ -8,17 +8,17 @@ use super::build::{
     writes,
 };
 use crate::base::Namespace;
-use crate::store::backend::Backend;
 use crate::store::batch::{Batch, CommitChain, Expect};
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::{CheckpointQuery, ItemRange};
 
-fn stored(backend: &dyn Backend, place: &CasePlace) -> Vec<crate::base::CheckpointId> {
+fn stored(backend: &dyn Log, place: &CasePlace) -> Vec<crate::base::CheckpointId> {
     let query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
     ids(&backend.checkpoints(&query).expect("lists"))
 }
 
-pub(super) fn own(backend: &dyn Backend) {
+pub(super) fn own(backend: &dyn Log) {
     let place = root_of("moved");
     place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
@@ -34,7 +34,7 @@ pub(super) fn own(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn ancestor(backend: &dyn Backend) {
+pub(super) fn ancestor(backend: &dyn Log) {
     let root = root_of("ancestor");
     let child = root.inside("node:1");
     root.add(backend, None, CheckpointDraft::root(1));
@@ -54,7 +54,7 @@ pub(super) fn ancestor(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn none_expected(backend: &dyn Backend) {
+pub(super) fn none_expected(backend: &dyn Log) {
     let place = root_of("none");
     let early = place.batch(Some(7), [CheckpointDraft::on(8, 7)]);
     conflicts(backend, &early, None, &early.expect[0]);
@@ -67,7 +67,7 @@ pub(super) fn none_expected(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn pending(backend: &dyn Backend) {
+pub(super) fn pending(backend: &dyn Log) {
     let place = root_of("pending");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     let resume = place.pending(1, writes(1, task(1), "p", vec![write(-4, "__resume__", "yes")]));
@@ -87,7 +87,7 @@ fn rich(place: &CasePlace) -> Batch {
     place.batch(Some(1), [first.items("list", 1, vec![put(0, "a")]), second])
 }
 
-pub(super) fn repeat(backend: &dyn Backend) {
+pub(super) fn repeat(backend: &dyn Log) {
     let place = root_of("repeat");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     let batch = rich(&place);
@@ -105,7 +105,7 @@ pub(super) fn repeat(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn duplicate(backend: &dyn Backend) {
+pub(super) fn duplicate(backend: &dyn Log) {
     let place = root_of("duplicate");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     commit(backend, &rich(&place));
@@ -136,7 +136,7 @@ pub(super) fn duplicate(backend: &dyn Backend) {
 const WRITERS: usize = 8;
 const ROUNDS: u64 = 12;
 
-pub(super) fn many_threads(backend: &dyn Backend) {
+pub(super) fn many_threads(backend: &dyn Log) {
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             scope.spawn(move || {
@@ -158,7 +158,7 @@ pub(super) fn many_threads(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn race(backend: &dyn Backend) {
+pub(super) fn race(backend: &dyn Log) {
     let place = root_of("contended");
     place.add(backend, None, CheckpointDraft::root(1));
     let mut head = 1;
@@ -194,7 +194,7 @@ pub(super) fn race(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn chain(backend: &dyn Backend) {
+pub(super) fn chain(backend: &dyn Log) {
     let (place, other, third) = (root_of("chain"), root_of("same run"), root_of("another run"));
     let run = CommitChain::begin();
     let of_run = |batch: Batch| Batch { chain: Some(run.clone()), ..batch };
@@ -240,7 +240,7 @@ fn all_of(place: &CasePlace, root: Option<u64>, last: u64) -> Batch {
     Batch::of_all(turns.into_iter().chain([own, asked])).expect("there are some")
 }
 
-pub(super) fn together(backend: &dyn Backend) {
+pub(super) fn together(backend: &dyn Log) {
     let (place, other) = (root_of("together"), root_of("submitted"));
     let (child, batch) = (place.inside("node"), all_of(&place, None, 20));
     let all_there = |place: &CasePlace| {
@@ -264,7 +264,7 @@ pub(super) fn together(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn none_of_all(backend: &dyn Backend) {
+pub(super) fn none_of_all(backend: &dyn Log) {
     let (place, run) = (root_of("none of all"), CommitChain::begin());
     let (child, absent) = (place.inside("node"), root_of("absent"));
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));

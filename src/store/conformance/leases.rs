@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, moment, root_of, task, write, writes};
 use crate::base::ThreadId;
-use crate::store::backend::Backend;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::lease::{LeaseGroup, LeaseOwner, NewLease};
+use crate::store::log::{Log, LogExt};
 
 fn owner(n: u8) -> LeaseOwner {
     LeaseOwner::new([n; 16])
@@ -20,7 +20,7 @@ fn alone(place: &CasePlace, lease: NewLease) -> Batch {
 }
 
 /// Shows the lease of a place: owner, epoch, recoveries, and whether it is released.
-fn shown(backend: &dyn Backend, place: &CasePlace) -> (u8, u64, u64, bool) {
+fn shown(backend: &dyn Log, place: &CasePlace) -> (u8, u64, u64, bool) {
     let lease = backend.lease(&place.thread).expect("a lease is read").expect("there is a lease");
     (lease.owner.id()[0], lease.epoch, lease.recoveries, lease.expires_at.is_none())
 }
@@ -33,7 +33,7 @@ fn is_lost(result: Result<(), StoreError>) -> bool {
     matches!(result, Err(StoreError::LeaseLost { .. }))
 }
 
-pub(super) fn claimed(backend: &dyn Backend) {
+pub(super) fn claimed(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     for place in [&a, &b] {
         place.add(backend, None, CheckpointDraft::root(1));
@@ -64,7 +64,7 @@ pub(super) fn claimed(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn lost(backend: &dyn Backend) {
+pub(super) fn lost(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
     commit(backend, &alone(&place, NewLease::claim(owner(1), moment(10), moment(20))));
@@ -85,7 +85,7 @@ pub(super) fn lost(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn with_checkpoints(backend: &dyn Backend) {
+pub(super) fn with_checkpoints(backend: &dyn Log) {
     let place = root_of("a");
     let claims = |n, now: u64| NewLease::claim(owner(n), moment(now), moment(now + 10));
     let first = Batch { lease: Some(claims(1, 10)), ..place.batch(None, [CheckpointDraft::root(1).tasks(&["x"])]) };
@@ -110,7 +110,7 @@ pub(super) fn with_checkpoints(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn repeated(backend: &dyn Backend) {
+pub(super) fn repeated(backend: &dyn Log) {
     let place = root_of("a");
     let claim = NewLease::claim(owner(1), moment(10), moment(20));
     let first = Batch { lease: Some(claim), ..place.batch(None, [CheckpointDraft::root(1)]) };
@@ -128,7 +128,7 @@ pub(super) fn repeated(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn of_no_thread(backend: &dyn Backend) {
+pub(super) fn of_no_thread(backend: &dyn Log) {
     let thread = ThreadId::new("none").expect("a thread id");
     assert_eq!(backend.lease(&thread).expect("a lease is read"), None);
     let claim = Batch::of_lease(thread.clone(), NewLease::claim(owner(1), moment(10), moment(20)));
@@ -140,7 +140,7 @@ pub(super) fn of_no_thread(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn race(backend: &dyn Backend) {
+pub(super) fn race(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1));
     let won = AtomicUsize::new(0);
@@ -171,7 +171,7 @@ fn claimant(n: usize, now: u64) -> LeaseOwner {
     owner((4 * now) as u8 + n as u8)
 }
 
-pub(super) fn groups(backend: &dyn Backend) {
+pub(super) fn groups(backend: &dyn Log) {
     let places = ["a", "b", "c", "d"].map(root_of);
     places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
     let claim = |n: usize, now: u64, groups: &[LeaseGroup]| {
@@ -211,7 +211,7 @@ pub(super) fn groups(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn groups_left(backend: &dyn Backend) {
+pub(super) fn groups_left(backend: &dyn Log) {
     let places = ["a", "b", "c"].map(root_of);
     places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
     let claim = |n: usize, now: u64, group: LeaseGroup| {
@@ -251,7 +251,7 @@ pub(super) fn groups_left(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn group_race(backend: &dyn Backend) {
+pub(super) fn group_race(backend: &dyn Log) {
     let places: Vec<CasePlace> = (0..8).map(|n| root_of(&format!("t{n}"))).collect();
     places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
     let won = AtomicUsize::new(0);

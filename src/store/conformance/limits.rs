@@ -8,25 +8,25 @@ use crate::base::limits::{
     BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, STEP_MAX,
     TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
-use crate::store::backend::Backend;
 use crate::store::batch::{NewWrite, WriteValue};
+use crate::store::log::Log;
 use crate::store::query::ItemRange;
 use crate::store::record::{TaskKind, TaskRecord};
 
 /// Refuses checkpoint 2 on checkpoint 1 because of a field.
-fn refused(backend: &dyn Backend, place: &CasePlace, draft: CheckpointDraft, field: &str) {
+fn refused(backend: &dyn Log, place: &CasePlace, draft: CheckpointDraft, field: &str) {
     refused_for(backend, &place.batch(Some(1), [draft]), field);
 }
 
 /// Returns a place with checkpoint 1.
-fn started(backend: &dyn Backend) -> CasePlace {
+fn started(backend: &dyn Log) -> CasePlace {
     let place = root_of("limits");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     place
 }
 
 /// Checks that nothing came after checkpoint 1.
-fn untouched(backend: &dyn Backend, place: &CasePlace) {
+fn untouched(backend: &dyn Log, place: &CasePlace) {
     assert_eq!(place.head(backend), Some(id(1)), "nothing was written");
     assert!(place.writes(backend, 1).is_empty(), "nothing was written");
     clean(backend);
@@ -36,7 +36,7 @@ fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|n| format!("name {n}"))
 }
 
-pub(super) fn batch(backend: &dyn Backend) {
+pub(super) fn batch(backend: &dyn Log) {
     let place = started(backend);
     refused_for(backend, &place.batch(Some(1), []), "batch");
     let mut unexpected = place.batch(Some(1), [CheckpointDraft::on(2, 1)]);
@@ -59,7 +59,7 @@ pub(super) fn batch(backend: &dyn Backend) {
     untouched(backend, &place);
 }
 
-pub(super) fn checkpoint(backend: &dyn Backend) {
+pub(super) fn checkpoint(backend: &dyn Log) {
     let place = started(backend);
     let due = |name: &str| TaskRecord::new(task(1), name, TaskKind::Push { index: 0 });
     let mut draft = CheckpointDraft::on(2, 1);
@@ -83,7 +83,7 @@ pub(super) fn checkpoint(backend: &dyn Backend) {
     untouched(backend, &place);
 }
 
-pub(super) fn changes(backend: &dyn Backend) {
+pub(super) fn changes(backend: &dyn Log) {
     let place = started(backend);
     let many = names(CHANNELS_MAX + 1).fold(CheckpointDraft::on(2, 1), |draft, name| draft.value(&name, 1, ""));
     refused(backend, &place, many, "checkpoint.changes");
@@ -102,13 +102,13 @@ pub(super) fn changes(backend: &dyn Backend) {
     untouched(backend, &place);
 }
 
-fn writes_refused(backend: &dyn Backend, place: &CasePlace, new: Vec<NewWrite>, field: &str) {
+fn writes_refused(backend: &dyn Log, place: &CasePlace, new: Vec<NewWrite>, field: &str) {
     let new = writes(1, task(1), "p", new);
     refused_for(backend, &place.pending(1, new.clone()), field);
     refused(backend, place, CheckpointDraft::on(2, 1).consumed(new), field);
 }
 
-pub(super) fn writes_of_tasks(backend: &dyn Backend) {
+pub(super) fn writes_of_tasks(backend: &dyn Log) {
     let place = started(backend);
     let many = (0..).take(TASK_WRITES_MAX + 1).map(|index| write(index, "x", ""));
     writes_refused(backend, &place, many.collect(), "task.writes");
@@ -123,7 +123,7 @@ pub(super) fn writes_of_tasks(backend: &dyn Backend) {
     untouched(backend, &place);
 }
 
-pub(super) fn at_the_limit(backend: &dyn Backend) {
+pub(super) fn at_the_limit(backend: &dyn Log) {
     let place = started(backend);
     let name = "x".repeat(NAME_BYTES_MAX);
     let top = i64::MAX.unsigned_abs();

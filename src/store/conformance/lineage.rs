@@ -1,14 +1,14 @@
 //! Whole states in one read, and the checkpoints of a lineage by their ordinals.
 
 use super::build::{CasePlace, CheckpointDraft, delete_range, id, message, put, put_payload, remove, root_of};
-use crate::store::backend::Backend;
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::ItemRange;
 use crate::store::record::{ChannelValue, ListChangeOp, StatePart, StoredListChange};
 use std::ops::Range;
 
 /// A thread of four checkpoints, and a fork of its third one with two checkpoints more.
-fn forked(backend: &dyn Backend, name: &str) -> (CasePlace, CasePlace) {
+fn forked(backend: &dyn Log, name: &str) -> (CasePlace, CasePlace) {
     let (place, fork) = (root_of(name), root_of(&format!("{name}, forked")));
     place.add(
         backend,
@@ -32,12 +32,15 @@ fn forked(backend: &dyn Backend, name: &str) -> (CasePlace, CasePlace) {
 }
 
 /// Reads a whole state as lines: `channel@version`, and `channel[position]=text` for the items that are wanted.
-fn whole(backend: &dyn Backend, place: &CasePlace, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
+fn whole(backend: &dyn Log, place: &CasePlace, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
     let (mut lines, mut last, mut visited) = (Vec::new(), String::new(), None);
     let read = backend.read_state(&place.point(n), &mut |part| {
         match part {
             StatePart::Record(record) => {
-                assert!(visited.replace(record.clone()).is_none() && lines.is_empty(), "the record comes first, once");
+                assert!(
+                    visited.replace(record.into_owned()).is_none() && lines.is_empty(),
+                    "the record comes first, once"
+                );
             }
             StatePart::Channel(channel) => {
                 last = channel.channel.to_string();
@@ -47,6 +50,7 @@ fn whole(backend: &dyn Backend, place: &CasePlace, n: u64, wants: &dyn Fn(&str) 
             StatePart::Item(row) => {
                 lines.push(format!("{last}[{}]={}", row.position, String::from_utf8_lossy(row.payload.data)));
             }
+            other => panic!("no other part was asked for: {other:?}"),
         }
         Ok(true)
     });
@@ -57,7 +61,7 @@ fn whole(backend: &dyn Backend, place: &CasePlace, n: u64, wants: &dyn Fn(&str) 
 }
 
 /// A whole state equals the channels and the items that are read on their own.
-pub(super) fn whole_states(backend: &dyn Backend) {
+pub(super) fn whole_states(backend: &dyn Log) {
     let (place, fork) = forked(backend, "whole state");
     let all = |_: &str| true;
     assert_eq!(
@@ -87,7 +91,7 @@ pub(super) fn whole_states(backend: &dyn Backend) {
 }
 
 /// The checkpoints of a lineage are found by their ordinals, across a fork.
-pub(super) fn ancestors(backend: &dyn Backend) {
+pub(super) fn ancestors(backend: &dyn Log) {
     let (place, fork) = forked(backend, "ancestors");
     let find = |place: &CasePlace, n: u64, ordinals: &[u64]| -> Vec<Option<u64>> {
         let found = backend.ancestors(&place.point(n), ordinals).expect("reads a lineage");
@@ -104,7 +108,7 @@ pub(super) fn ancestors(backend: &dyn Backend) {
 }
 
 /// The versions of a lineage come newest first, across a fork, and name the positions that a list changed at.
-pub(super) fn versions(backend: &dyn Backend) {
+pub(super) fn versions(backend: &dyn Log) {
     let (place, fork) = forked(backend, "versions");
     let read = |place: &CasePlace, n: u64, channel: Option<&str>, down_to: u64| -> Vec<String> {
         let mut found: Vec<(u64, String)> = Vec::new();
@@ -155,7 +159,7 @@ pub(super) fn versions(backend: &dyn Backend) {
 }
 
 /// The versions of a long lineage are read in pages, and none is left out.
-pub(super) fn many_versions(backend: &dyn Backend) {
+pub(super) fn many_versions(backend: &dyn Log) {
     let place = root_of("many versions");
     place.add(backend, None, CheckpointDraft::root(1).value("n", 1, "1").items("list", 1, vec![put(0, "0")]));
     for n in 2..=150 {
@@ -185,7 +189,7 @@ pub(super) fn many_versions(backend: &dyn Backend) {
 }
 
 /// A search of a list finds each item that was ever put, and what became of it.
-pub(super) fn list_search(backend: &dyn Backend) {
+pub(super) fn list_search(backend: &dyn Log) {
     let (place, fork) = forked(backend, "list search");
     let search = |place: &CasePlace, n: u64, channel: &str, text: &str| -> Vec<String> {
         let found = backend.search_list(&place.point(n), channel, text).expect("searches a list");
@@ -218,7 +222,7 @@ pub(super) fn list_search(backend: &dyn Backend) {
 }
 
 /// The item with an id is found at each checkpoint, whatever was done to its list.
-pub(super) fn items_by_id(backend: &dyn Backend) {
+pub(super) fn items_by_id(backend: &dyn Log) {
     let (place, fork) = (root_of("items by id"), root_of("items by id, forked"));
     let item = |n: u64, id: &str, text: &str| put_payload(n, message(id, text));
     let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";

@@ -2,22 +2,22 @@
 
 use super::build::{CasePlace, CheckpointDraft, commit, id, id_list, ids, moment, root_of};
 use crate::base::{CheckpointId, ThreadId};
-use crate::store::backend::Backend;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::CheckpointQuery;
 
-fn page(backend: &dyn Backend, place: &CasePlace, before: Option<CheckpointId>, limit: usize) -> Vec<CheckpointId> {
+fn page(backend: &dyn Log, place: &CasePlace, before: Option<CheckpointId>, limit: usize) -> Vec<CheckpointId> {
     let query =
         CheckpointQuery { before, limit, ..CheckpointQuery::new(place.thread.clone(), place.namespace.clone()) };
     ids(&backend.checkpoints(&query).expect("lists checkpoints"))
 }
 
 /// Makes a chain of checkpoints 1 to `count`.
-fn chain(backend: &dyn Backend, place: &CasePlace, count: u64) {
+fn chain(backend: &dyn Log, place: &CasePlace, count: u64) {
     let drafts = (1..=count).map(|n| if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) });
     commit(backend, &place.batch(None, drafts));
 }
 
-pub(super) fn pages(backend: &dyn Backend) {
+pub(super) fn pages(backend: &dyn Log) {
     let place = root_of("pages");
     chain(backend, &place, 10);
     place.add(backend, Some(10), CheckpointDraft::on(11, 3));
@@ -36,7 +36,7 @@ pub(super) fn pages(backend: &dyn Backend) {
     }
 }
 
-pub(super) fn mixed(backend: &dyn Backend) {
+pub(super) fn mixed(backend: &dyn Log) {
     let root = root_of("mixed");
     let (child, other) = (root.inside("a:1"), root.inside("b:2"));
     root.add(backend, None, CheckpointDraft::root(1));
@@ -59,7 +59,7 @@ pub(super) fn mixed(backend: &dyn Backend) {
     assert_eq!(ids(&list(Some(&root.inside("none")), None, 0)), []);
 }
 
-pub(super) fn stable(backend: &dyn Backend) {
+pub(super) fn stable(backend: &dyn Log) {
     let place = root_of("stable");
     chain(backend, &place, 6);
     let first = page(backend, &place, None, 3);
@@ -69,7 +69,7 @@ pub(super) fn stable(backend: &dyn Backend) {
     assert_eq!([first, second].concat(), id_list((1..=6).rev()), "nothing twice, nothing left out");
 }
 
-pub(super) fn prefixes(backend: &dyn Backend) {
+pub(super) fn prefixes(backend: &dyn Log) {
     let place = root_of("prefixes");
     let named = [
         "1f0e3dad-9990-6345-8012-000000000001",
@@ -109,7 +109,7 @@ pub(super) fn prefixes(backend: &dyn Backend) {
     assert!(backend.checkpoints_by_prefix(&unknown, "1", 10).expect("looks up").is_empty());
 }
 
-pub(super) fn threads(backend: &dyn Backend) {
+pub(super) fn threads(backend: &dyn Log) {
     let names = ["Z", "a", "aa", "b", "ä", "日"];
     for (n, name) in (1..).zip(["b", "日", "a", "ä", "Z", "aa"]) {
         root_of(name).add(backend, None, CheckpointDraft::root(n));
@@ -141,7 +141,7 @@ pub(super) fn threads(backend: &dyn Backend) {
     assert_eq!(record.head, place.record(backend, 14), "the head is that of the root namespace");
 }
 
-pub(super) fn check(backend: &dyn Backend) {
+pub(super) fn check(backend: &dyn Log) {
     for (name, count) in [("one", 5), ("two", 7)] {
         chain(backend, &root_of(name), count);
     }

@@ -1,13 +1,13 @@
 //! List channels: the operations, and the ranges that can be read.
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, delete_range, items, put, remove, root_of};
-use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, ItemChange};
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::ItemRange;
 
 /// Makes a chain in which checkpoint n made the n-th change of the list.
-fn chain(backend: &dyn Backend, changes: Vec<Vec<ItemChange>>) -> CasePlace {
+fn chain(backend: &dyn Log, changes: Vec<Vec<ItemChange>>) -> CasePlace {
     let place = root_of("lists");
     let drafts = (1..).zip(changes).map(|(n, change)| {
         let draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) };
@@ -17,7 +17,7 @@ fn chain(backend: &dyn Backend, changes: Vec<Vec<ItemChange>>) -> CasePlace {
     place
 }
 
-fn expect(backend: &dyn Backend, place: &CasePlace, lists: &[&str]) {
+fn expect(backend: &dyn Log, place: &CasePlace, lists: &[&str]) {
     for (n, list) in (1..).zip(lists) {
         assert_eq!(place.list(backend, n, ItemRange::All), *list, "the list at checkpoint {n}");
         let len = backend.list_len(&place.point(n), "list").expect("reads the length");
@@ -26,7 +26,7 @@ fn expect(backend: &dyn Backend, place: &CasePlace, lists: &[&str]) {
     clean(backend);
 }
 
-pub(super) fn operations(backend: &dyn Backend) {
+pub(super) fn operations(backend: &dyn Log) {
     let changes = vec![
         vec![],
         vec![put(0, "a"), put(1, "b")],
@@ -56,7 +56,7 @@ pub(super) fn operations(backend: &dyn Backend) {
     assert_eq!(ordinals, [(1, 3), (2, 6), (3, 5), (4, 5)], "the ordinal is that of who wrote the item");
 }
 
-pub(super) fn cut_first(backend: &dyn Backend) {
+pub(super) fn cut_first(backend: &dyn Log) {
     let changes = vec![
         (0..6).map(|position| put(position, position.to_string())).collect(),
         vec![put(2, "new"), delete_range(1, 4)],
@@ -73,7 +73,7 @@ pub(super) fn cut_first(backend: &dyn Backend) {
     expect(backend, &place, &lists);
 }
 
-pub(super) fn ranges(backend: &dyn Backend) {
+pub(super) fn ranges(backend: &dyn Log) {
     let place = chain(backend, vec![[1, 3, 4, 8, 9].map(|position| put(position, "x")).into()]);
     let list = |range| place.list(backend, 1, range);
     assert_eq!(list(ItemRange::Tail(0)), "");
@@ -88,7 +88,7 @@ pub(super) fn ranges(backend: &dyn Backend) {
     assert_eq!(list(ItemRange::Positions(9, 10)), "9=x");
 }
 
-pub(super) fn tail_across_forks(backend: &dyn Backend) {
+pub(super) fn tail_across_forks(backend: &dyn Log) {
     let place = chain(backend, vec![(0..10).map(|position| put(position, "a")).collect(), vec![put(10, "lost")]]);
     place.add(backend, Some(2), CheckpointDraft::on(3, 1).items("list", 2, vec![put(9, "b"), remove(8), put(10, "b")]));
     place.add(backend, Some(3), CheckpointDraft::on(4, 2));
@@ -108,7 +108,7 @@ pub(super) fn tail_across_forks(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn kinds(backend: &dyn Backend) {
+pub(super) fn kinds(backend: &dyn Log) {
     let place = root_of("kinds");
     let drafts = [
         CheckpointDraft::root(1).items("list", 1, vec![put(0, "a"), put(1, "b")]),
@@ -123,7 +123,7 @@ pub(super) fn kinds(backend: &dyn Backend) {
     assert_eq!([2, 3, 4, 5].map(shown), ["(empty)", "(items)", "value", "(items)"]);
 }
 
-pub(super) fn far_positions(backend: &dyn Backend) {
+pub(super) fn far_positions(backend: &dyn Log) {
     let far = i64::MAX.unsigned_abs() - 1;
     let changes = vec![vec![put(far, "far"), put(0, "near")], vec![put(1 << 40, "middle")], vec![delete_range(1, far)]];
     let place = chain(backend, changes);
@@ -138,7 +138,7 @@ pub(super) fn far_positions(backend: &dyn Backend) {
     );
 }
 
-pub(super) fn visitor(backend: &dyn Backend) {
+pub(super) fn visitor(backend: &dyn Log) {
     let place = chain(backend, vec![(0..10).map(|position| put(position, position.to_string())).collect()]);
     let mut visited = 0;
     let stopped = backend.items(&place.point(1), "list", ItemRange::All, &mut |row| {

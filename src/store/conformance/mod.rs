@@ -1,6 +1,6 @@
 //! The suite that every backend must pass.
 //!
-//! [`CASES`] is the contract of [`Backend`], case by case: each takes an empty backend and panics where it does
+//! [`CASES`] is the contract of [`Log`], case by case: each takes an empty backend and panics where it does
 //! something else than the contract says. A test runner may report them one by one, or call [`run`].
 //! [`strict_cases`] are for backends which, like the one in memory, also refuse what shows a mistake of the caller.
 //! *Absent:* durability, files and processes; those are tested where a backend has them.
@@ -42,13 +42,13 @@ mod writes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::backend::Backend;
+use super::log::Log;
 
 /// A case: it takes an empty backend, and panics if that does not hold the contract.
-pub type Case = fn(&dyn Backend);
+pub type Case = fn(&dyn Log);
 
 /// Every case with its title.
-pub const CASES: &[(&str, fn(&dyn Backend))] = &[
+pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("an empty backend answers", basics::empty),
     ("the first batch", basics::first),
     ("a chain, in one batch and in several", basics::chain),
@@ -215,7 +215,7 @@ pub fn strict_cases() -> &'static [(&'static str, Case)] {
 ///
 /// # Panics
 /// If a case does; the message names every case that failed.
-pub fn run(make: &dyn Fn() -> Arc<dyn Backend>) {
+pub fn run(make: &dyn Fn() -> Arc<dyn Log>) {
     run_all(cases(), make);
 }
 
@@ -223,12 +223,12 @@ pub fn run(make: &dyn Fn() -> Arc<dyn Backend>) {
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_all(cases: &[(&str, Case)], make: &dyn Fn() -> Arc<dyn Backend>) {
+pub fn run_all(cases: &[(&str, Case)], make: &dyn Fn() -> Arc<dyn Log>) {
     let failures: Vec<String> = cases.iter().filter_map(|(title, case)| failure(title, *case, make)).collect();
     assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), cases.len(), failures.join("\n"));
 }
 
-fn failure(title: &str, case: Case, make: &dyn Fn() -> Arc<dyn Backend>) -> Option<String> {
+fn failure(title: &str, case: Case, make: &dyn Fn() -> Arc<dyn Log>) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(|| case(make().as_ref()))).err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let reason = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");

@@ -2,9 +2,9 @@
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, conflicts, id, moment, root_of, task, write, writes};
 use crate::base::ThreadId;
-use crate::store::backend::Backend;
 use crate::store::batch::{Batch, NewTimer};
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::operation::{
     ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget,
     OperationValue,
@@ -26,20 +26,20 @@ fn operation(n: u64, changes: Vec<OperationChange>) -> NewOperation {
     operation
 }
 
-pub(super) fn operate(backend: &dyn Backend, n: u64, changes: Vec<OperationChange>) -> u64 {
+pub(super) fn operate(backend: &dyn Log, n: u64, changes: Vec<OperationChange>) -> u64 {
     backend.operate(&operation(n, changes)).unwrap_or_else(|error| panic!("a good operation was refused: {error}"))
 }
 
-fn listed(backend: &dyn Backend, query: OperationQuery) -> Vec<u64> {
+fn listed(backend: &dyn Log, query: OperationQuery) -> Vec<u64> {
     backend.operations(&query).expect("operations are listed").iter().map(|record| record.id).collect()
 }
 
 /// Returns the heads of all threads as a listing shows them.
-fn heads(backend: &dyn Backend) -> Vec<crate::base::CheckpointId> {
+fn heads(backend: &dyn Log) -> Vec<crate::base::CheckpointId> {
     backend.threads(None, 9).expect("threads are listed").iter().map(|record| record.head.point.checkpoint).collect()
 }
 
-pub(super) fn batch_with_operation(backend: &dyn Backend) {
+pub(super) fn batch_with_operation(backend: &dyn Log) {
     let place = root_of("beside");
     place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
@@ -79,7 +79,7 @@ pub(super) fn batch_with_operation(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn moved_head(backend: &dyn Backend) {
+pub(super) fn moved_head(backend: &dyn Log) {
     let place = root_of("moved");
     place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
@@ -106,7 +106,7 @@ pub(super) fn moved_head(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn moved_to_the_newest(backend: &dyn Backend) {
+pub(super) fn moved_to_the_newest(backend: &dyn Log) {
     let place = root_of("back");
     place.add(backend, None, CheckpointDraft::root(1));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1));
@@ -119,7 +119,7 @@ pub(super) fn moved_to_the_newest(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn subgraphs(backend: &dyn Backend) {
+pub(super) fn subgraphs(backend: &dyn Log) {
     let root = root_of("thread");
     let inside = root.inside("sub");
     root.add(backend, None, CheckpointDraft::root(1));
@@ -144,7 +144,7 @@ pub(super) fn subgraphs(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn refused(backend: &dyn Backend) {
+pub(super) fn refused(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     for place in [&a, &b] {
         place.add(backend, None, CheckpointDraft::root(1));
@@ -185,7 +185,7 @@ pub(super) fn refused(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn expected_newest(backend: &dyn Backend) {
+pub(super) fn expected_newest(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     for place in [&a, &b] {
         place.add(backend, None, CheckpointDraft::root(1));
@@ -238,7 +238,7 @@ pub(super) fn expected_newest(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn repeated(backend: &dyn Backend) {
+pub(super) fn repeated(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1));
@@ -250,7 +250,7 @@ pub(super) fn repeated(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn fields(backend: &dyn Backend) {
+pub(super) fn fields(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1));
@@ -281,7 +281,7 @@ pub(super) fn fields(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn listing(backend: &dyn Backend) {
+pub(super) fn listing(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     for place in [&a, &b] {
         place.add(backend, None, CheckpointDraft::root(1));
@@ -325,7 +325,7 @@ pub(super) fn listing(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn timers(backend: &dyn Backend) {
+pub(super) fn timers(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
@@ -352,7 +352,7 @@ pub(super) fn timers(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn branches(backend: &dyn Backend) {
+pub(super) fn branches(backend: &dyn Log) {
     let place = root_of("a");
     assert!(backend.branches(&place.thread, &place.namespace).expect("branches are listed").is_empty());
     place.add(backend, None, CheckpointDraft::root(1));
@@ -376,7 +376,7 @@ pub(super) fn branches(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn facts(backend: &dyn Backend) {
+pub(super) fn facts(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     a.add(backend, None, CheckpointDraft::root(1));
     b.add(backend, None, CheckpointDraft::root(1));
@@ -405,7 +405,7 @@ pub(super) fn facts(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn forks(backend: &dyn Backend) {
+pub(super) fn forks(backend: &dyn Log) {
     let (a, b, c) = (root_of("a"), root_of("b"), root_of("c"));
     a.add(backend, None, CheckpointDraft::root(1));
     c.add(backend, None, CheckpointDraft::fork(2, a.point(1)));

@@ -5,9 +5,9 @@ use super::build::{
     put_payload, remove, root_of, task, write, write_items, writes,
 };
 use crate::base::limits::MAP_POSITION_MIN;
-use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, ItemChange, ItemOp, ListRef, Payload};
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt, LogPosition};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::query::{CheckpointQuery, ItemRange};
@@ -17,7 +17,7 @@ use crate::store::search::{SearchOptions, SearchQuery};
 /// All that a checkpoint shows: its state, its lists, and the writes of its tasks.
 type ShownState = (StateRecord, Vec<(u64, u64, Option<u32>, Payload)>, Vec<WriteRecord>);
 
-fn shown(backend: &dyn Backend, place: &CasePlace, n: u64) -> ShownState {
+fn shown(backend: &dyn Log, place: &CasePlace, n: u64) -> ShownState {
     let at = place.point(n);
     let state = backend.state(&at).expect("reads a state");
     let mut rows = Vec::new();
@@ -38,7 +38,7 @@ fn shown(backend: &dyn Backend, place: &CasePlace, n: u64) -> ShownState {
 }
 
 /// Prunes the checkpoints of a place from one number to another, which are beside one another on one branch.
-fn prune(backend: &dyn Backend, place: &CasePlace, first: u64, last: u64) -> Pruned {
+fn prune(backend: &dyn Log, place: &CasePlace, first: u64, last: u64) -> Pruned {
     let (first, last) = (place.record(backend, first), place.record(backend, last));
     assert_eq!(first.branch, last.branch, "a span lies on one branch");
     let span = PruneSpan::new(first.branch, first.ordinal, last.ordinal);
@@ -46,7 +46,7 @@ fn prune(backend: &dyn Backend, place: &CasePlace, first: u64, last: u64) -> Pru
 }
 
 /// Prunes, and compares what every kept checkpoint shows before and after.
-fn lawful(backend: &dyn Backend, place: &CasePlace, all: &[u64], (first, last): (u64, u64)) -> Pruned {
+fn lawful(backend: &dyn Log, place: &CasePlace, all: &[u64], (first, last): (u64, u64)) -> Pruned {
     let kept = |n: &&u64| !place.record(backend, **n).pruned;
     let before: Vec<(u64, ShownState)> = all.iter().filter(kept).map(|n| (*n, shown(backend, place, *n))).collect();
     let pruned = prune(backend, place, first, last);
@@ -64,7 +64,7 @@ fn lawful(backend: &dyn Backend, place: &CasePlace, all: &[u64], (first, last): 
 }
 
 /// Adds a linear history with values, lists, a map, deletes, writes and consumed writes.
-fn fill(backend: &dyn Backend, place: &CasePlace, numbers: std::ops::RangeInclusive<u64>) {
+fn fill(backend: &dyn Log, place: &CasePlace, numbers: std::ops::RangeInclusive<u64>) {
     let first = *numbers.start();
     for n in numbers {
         let draft = if n == first { CheckpointDraft::root(n) } else { CheckpointDraft::on(n, n - 1) };
@@ -101,7 +101,7 @@ fn fill(backend: &dyn Backend, place: &CasePlace, numbers: std::ops::RangeInclus
     }
 }
 
-pub(super) fn linear(backend: &dyn Backend) {
+pub(super) fn linear(backend: &dyn Log) {
     let (place, other) = (root_of("long"), root_of("other"));
     fill(backend, &place, 1..=200);
     fill(backend, &other, 1_000..=1_010);
@@ -139,7 +139,7 @@ pub(super) fn linear(backend: &dyn Backend) {
 }
 
 /// A pruned checkpoint retains its record, and every read of its state refuses it.
-pub(super) fn refused(backend: &dyn Backend) {
+pub(super) fn refused(backend: &dyn Log) {
     let place = root_of("t");
     fill(backend, &place, 1..=9);
     let before = place.record(backend, 3);
@@ -187,13 +187,14 @@ pub(super) fn refused(backend: &dyn Backend) {
     assert_eq!(ordinals, [8, 7, 6, 5, 0]);
     let changes = backend.search_list(&place.point(9), "list", "number").expect("a list is searched");
     assert!(changes.iter().all(|change| [0, 5, 6, 7, 8].contains(&change.ordinal)), "{changes:?}");
-    let followed = backend.records_after(0, None, 100).expect("the log is followed");
+    let followed = backend.changes_after(&LogPosition::START, None, 100).expect("the log is followed");
+    let followed: Vec<_> = followed.records.into_iter().map(|(_, record)| record).collect();
     assert_eq!(ids(&followed), id_list([1, 6, 7, 8, 9]));
     clean(backend);
 }
 
 /// Branches, forks of other threads, heads, names and references hold the checkpoints on which they rest.
-pub(super) fn held(backend: &dyn Backend) {
+pub(super) fn held(backend: &dyn Log) {
     let (place, fork, inside) = (root_of("t"), root_of("fork"), root_of("t").inside("a:1"));
     fill(backend, &place, 1..=40);
     for n in 41..=45 {
@@ -242,7 +243,7 @@ pub(super) fn held(backend: &dyn Backend) {
 }
 
 /// One write that two rows of a checkpoint hold goes with the second one.
-pub(super) fn shared(backend: &dyn Backend) {
+pub(super) fn shared(backend: &dyn Log) {
     let place = root_of("t");
     let large = "a large value ".repeat(300);
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
@@ -269,7 +270,7 @@ fn list_of(of: &CasePlace, n: u64, beside: u64) -> ChangeValue {
 }
 
 /// Namespaces of subgraphs are pruned as a whole, unless something outside rests on them.
-pub(super) fn namespaces(backend: &dyn Backend) {
+pub(super) fn namespaces(backend: &dyn Log) {
     let (root, fork) = (root_of("t"), root_of("fork"));
     fill(backend, &root, 1..=20);
     let inside = ["a:1", "a:1|b:2", "referenced:1", "forked:1", "named:1", "stated:1", "other:1", "grown:1"];
@@ -340,7 +341,7 @@ pub(super) fn namespaces(backend: &dyn Backend) {
 }
 
 /// Items that kept checkpoints show are found, with and without an index; others are not.
-pub(super) fn searched(backend: &dyn Backend) {
+pub(super) fn searched(backend: &dyn Log) {
     let place = root_of("t");
     fill(backend, &place, 1..=30);
     let find = |text: &str| {

@@ -5,9 +5,9 @@ use super::build::{
     writes,
 };
 use crate::base::limits::LIST_REFERENCES_MAX;
-use crate::store::backend::Backend;
 use crate::store::batch::{ItemChange, ItemOp, ListDelta, ListRef, NewWrite, WriteValue};
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::query::ItemRange;
 
 /// Returns the list of a channel at checkpoint `n` of a place.
@@ -20,7 +20,7 @@ fn reference(place: &CasePlace, n: u64) -> ItemChange {
 }
 
 /// Returns a place whose checkpoints 1 and 2 hold lists, and one inside it.
-fn started(backend: &dyn Backend) -> (CasePlace, CasePlace) {
+fn started(backend: &dyn Log) -> (CasePlace, CasePlace) {
     let place = root_of("reference");
     let first =
         CheckpointDraft::root(1).items("list", 1, (0..6).map(|position| put(position, position.to_string())).collect());
@@ -29,7 +29,7 @@ fn started(backend: &dyn Backend) -> (CasePlace, CasePlace) {
     (place.clone(), place.inside("a:1"))
 }
 
-pub(super) fn operations(backend: &dyn Backend) {
+pub(super) fn operations(backend: &dyn Log) {
     let (place, inside) = started(backend);
     inside.add(backend, None, CheckpointDraft::root(3).tasks(&["a"]));
     inside.add(
@@ -79,7 +79,7 @@ pub(super) fn operations(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn below_one_another(backend: &dyn Backend) {
+pub(super) fn below_one_another(backend: &dyn Log) {
     let (place, inside) = started(backend);
     let deep = inside.inside("a:1|b:2");
     inside.add(
@@ -119,7 +119,7 @@ pub(super) fn below_one_another(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn repeated(backend: &dyn Backend) {
+pub(super) fn repeated(backend: &dyn Log) {
     let (place, inside) = started(backend);
     let draft = |of| CheckpointDraft::root(3).items("list", 1, vec![reference(&place, of), put(9, "own")]);
     commit(backend, &inside.batch(None, [draft(2)]));
@@ -130,7 +130,7 @@ pub(super) fn repeated(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn refused(backend: &dyn Backend) {
+pub(super) fn refused(backend: &dyn Log) {
     let (place, inside) = started(backend);
     let two = vec![reference(&place, 2), reference(&place, 1)];
     let misplaced = ItemChange { position: 3, ..reference(&place, 2) };
@@ -158,7 +158,7 @@ pub(super) fn refused(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn deltas(backend: &dyn Backend) {
+pub(super) fn deltas(backend: &dyn Log) {
     let (place, inside) = started(backend);
     let nothing = ListDelta::new(list_of(&place, 2, "list"));
     let mut delta = nothing.clone();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, delete_range, items, put, remove, root_of};
 use crate::base::IdSource;
-use crate::store::backend::Backend;
 use crate::store::batch::ItemChange;
+use crate::store::log::Log;
 use crate::store::query::ItemRange;
 
 const STEPS: u64 = 200;
@@ -58,7 +58,7 @@ fn change_list(dice: &mut Dice, list: &mut BTreeMap<u64, (u64, String)>, n: u64,
     changes
 }
 
-pub(super) fn random_history(backend: &dyn Backend) {
+pub(super) fn random_history(backend: &dyn Log) {
     for seed in 1..=3 {
         let place = root_of(&format!("seed {seed}"));
         let mut dice = Dice(IdSource::from_seed(seed));
@@ -97,7 +97,7 @@ pub(super) fn random_history(backend: &dyn Backend) {
     clean(backend);
 }
 
-fn compare(backend: &dyn Backend, place: &CasePlace, n: u64, replay: &Replay) {
+fn compare(backend: &dyn Log, place: &CasePlace, n: u64, replay: &Replay) {
     let record = place.record(backend, n);
     assert_eq!(record.ordinal, replay.ordinal, "the ordinal of checkpoint {n}");
     for (at, channel) in LISTS.into_iter().enumerate() {

@@ -6,12 +6,12 @@ use super::build::{
 };
 use crate::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use crate::base::{Encoded, Map, Value};
-use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, Payload};
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 use crate::store::search::{SearchHit, SearchOptions, SearchPage, SearchQuery};
 
-fn page(backend: &dyn Backend, query: &SearchQuery) -> SearchPage {
+fn page(backend: &dyn Log, query: &SearchQuery) -> SearchPage {
     let page = backend.search(query).expect("searches");
     if backend.search_index().expect("reads the state").is_some() {
         backend.enable_search(&SearchOptions::new().unsealed()).expect("indexes the rest");
@@ -22,7 +22,7 @@ fn page(backend: &dyn Backend, query: &SearchQuery) -> SearchPage {
 }
 
 /// Runs a case on an indexed backend: each of its searches finds the same with the newest entries indexed and without.
-fn indexed(backend: &dyn Backend, case: fn(&dyn Backend)) {
+fn indexed(backend: &dyn Log, case: fn(&dyn Log)) {
     let options = SearchOptions::new().unsealed();
     backend.enable_search(&options).expect("indexes an empty log");
     case(backend);
@@ -31,52 +31,52 @@ fn indexed(backend: &dyn Backend, case: fn(&dyn Backend)) {
     assert_eq!(backend.search_index().expect("reads the state"), None);
 }
 
-pub(super) fn indexed_fields(backend: &dyn Backend) {
+pub(super) fn indexed_fields(backend: &dyn Log) {
     indexed(backend, fields);
 }
 
-pub(super) fn indexed_filters(backend: &dyn Backend) {
+pub(super) fn indexed_filters(backend: &dyn Log) {
     indexed(backend, filters);
 }
 
-pub(super) fn indexed_pages(backend: &dyn Backend) {
+pub(super) fn indexed_pages(backend: &dyn Log) {
     indexed(backend, pages);
 }
 
-pub(super) fn indexed_on_head(backend: &dyn Backend) {
+pub(super) fn indexed_on_head(backend: &dyn Log) {
     indexed(backend, on_head);
 }
 
-pub(super) fn indexed_references(backend: &dyn Backend) {
+pub(super) fn indexed_references(backend: &dyn Log) {
     indexed(backend, references);
 }
 
-pub(super) fn indexed_of_writes(backend: &dyn Backend) {
+pub(super) fn indexed_of_writes(backend: &dyn Log) {
     indexed(backend, of_writes);
 }
 
-pub(super) fn indexed_channels(backend: &dyn Backend) {
+pub(super) fn indexed_channels(backend: &dyn Log) {
     indexed(backend, channels);
 }
 
-pub(super) fn indexed_parts(backend: &dyn Backend) {
+pub(super) fn indexed_parts(backend: &dyn Log) {
     indexed(backend, parts);
 }
 
-pub(super) fn indexed_deleted(backend: &dyn Backend) {
+pub(super) fn indexed_deleted(backend: &dyn Log) {
     indexed(backend, deleted);
 }
 
-pub(super) fn indexed_hostile(backend: &dyn Backend) {
+pub(super) fn indexed_hostile(backend: &dyn Log) {
     indexed(backend, hostile);
 }
 
-pub(super) fn indexed_long_texts(backend: &dyn Backend) {
+pub(super) fn indexed_long_texts(backend: &dyn Log) {
     indexed(backend, long_texts);
 }
 
 /// Returns the hits as `thread/namespace channel position text`.
-fn shown(backend: &dyn Backend, query: SearchQuery) -> Vec<String> {
+fn shown(backend: &dyn Log, query: SearchQuery) -> Vec<String> {
     let line = |hit: SearchHit| {
         let (point, head) = (&hit.point, if hit.on_head { "" } else { " (past)" });
         let place = format!("{}/{} {} {}", point.thread, point.namespace, hit.channel, hit.position);
@@ -93,13 +93,13 @@ fn said(kind: &str, text: &str) -> Payload {
 }
 
 /// Adds a checkpoint that puts one text.
-fn say(backend: &dyn Backend, place: &CasePlace, n: u64, position: u64, text: &str) {
+fn say(backend: &dyn Log, place: &CasePlace, n: u64, position: u64, text: &str) {
     let draft = if n % 100 == 1 { CheckpointDraft::root(n) } else { CheckpointDraft::on(n, n - 1) };
     let head = if n % 100 == 1 { None } else { Some(n - 1) };
     place.add(backend, head, draft.items("list", n, vec![put_payload(position, said("ai", text))]));
 }
 
-pub(super) fn fields(backend: &dyn Backend) {
+pub(super) fn fields(backend: &dyn Log) {
     let place = root_of("trip").inside("guide:1");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["plan", "answer"]));
     let items = vec![put_payload(0, message("m-1", "A Gasthof in Bern")), put_payload(3, said("human", "no match"))];
@@ -115,7 +115,7 @@ pub(super) fn fields(backend: &dyn Backend) {
     assert_eq!((hit.snippet.more_before, hit.snippet.more_after), (false, false));
 }
 
-pub(super) fn filters(backend: &dyn Backend) {
+pub(super) fn filters(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     a.add(backend, None, CheckpointDraft::root(1).tasks(&["ask", "tell"]));
     let texts = |role: &str, text: &str| vec![put_payload(0, said(role, text)), put(1, "a word without an index")];
@@ -144,7 +144,7 @@ pub(super) fn filters(backend: &dyn Backend) {
     assert_eq!(find(SearchQuery::new("word missing")), [""; 0]);
 }
 
-pub(super) fn pages(backend: &dyn Backend) {
+pub(super) fn pages(backend: &dyn Log) {
     let place = root_of("pages");
     let items = |from: u64| (from..from + 3).map(|n| put_payload(n, said("ai", &format!("text {n}")))).collect();
     place.add(backend, None, CheckpointDraft::root(1).items("b", 1, items(0)).items("a", 1, items(10)));
@@ -168,7 +168,7 @@ pub(super) fn pages(backend: &dyn Backend) {
     assert_eq!(rest.hits.len(), 5, "a later commit comes before the cursor");
 }
 
-pub(super) fn on_head(backend: &dyn Backend) {
+pub(super) fn on_head(backend: &dyn Log) {
     let place = root_of("heads");
     let texts = ["word zero", "word one", "word two", "word three"];
     let all = (0..).zip(texts).map(|(n, text)| put_payload(n, said("ai", text))).collect();
@@ -198,7 +198,7 @@ pub(super) fn on_head(backend: &dyn Backend) {
     assert_eq!(shown(backend, both().thread("fork")), [""; 0], "an item is a hit of the thread that wrote it");
 }
 
-pub(super) fn references(backend: &dyn Backend) {
+pub(super) fn references(backend: &dyn Log) {
     let place = root_of("references");
     say(backend, &place, 1, 0, "word one");
     place.add(
@@ -217,7 +217,7 @@ pub(super) fn references(backend: &dyn Backend) {
     assert_eq!(found, ["references/ copy 1 [word] two", "references/ list 0 [word] one"], "a reference puts no item");
 }
 
-pub(super) fn of_writes(backend: &dyn Backend) {
+pub(super) fn of_writes(backend: &dyn Log) {
     let place = root_of("writes");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     commit(backend, &place.pending(1, writes(1, task(1), "~1", vec![write_items(0, "list", &["word", "word"])])));
@@ -232,7 +232,7 @@ fn plain(value: impl Into<Value>) -> Payload {
     Encoded::encode(&value.into()).expect("encodes").into()
 }
 
-pub(super) fn channels(backend: &dyn Backend) {
+pub(super) fn channels(backend: &dyn Log) {
     let place = root_of("channels");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["write"]));
     let value = |value: Payload| ChangeValue::Value(Data::New(value));
@@ -284,7 +284,7 @@ pub(super) fn channels(backend: &dyn Backend) {
     assert_eq!((found.len(), shown(backend, SearchQuery::new("word")).len()), (5, 7));
 }
 
-pub(super) fn parts(backend: &dyn Backend) {
+pub(super) fn parts(backend: &dyn Log) {
     let place = root_of("parts");
     let part = |n: u64, text: &str| put_payload(TEXT_POSITION_MIN + n, plain(text));
     let texts = ["The Gast", "ho", "", "f zum ", "Bären in", "Bern Gasthof"];
@@ -336,7 +336,7 @@ pub(super) fn parts(backend: &dyn Backend) {
     assert_eq!(find("gasthof"), [""; 0], "{erasure:?}");
 }
 
-pub(super) fn deleted(backend: &dyn Backend) {
+pub(super) fn deleted(backend: &dyn Log) {
     let (gone, stays) = (root_of("gone"), root_of("stays"));
     for n in 1..=50 {
         say(backend, &gone, n, n, &format!("word {n}"));
@@ -353,7 +353,7 @@ pub(super) fn deleted(backend: &dyn Backend) {
     assert_eq!(shown(backend, word().thread("gone")), ["gone/ list 0 a new [word]"]);
 }
 
-pub(super) fn hostile(backend: &dyn Backend) {
+pub(super) fn hostile(backend: &dyn Log) {
     let place = root_of("hostile");
     let texts = [
         "\"quoted\" OR 'x'",
@@ -411,7 +411,7 @@ pub(super) fn hostile(backend: &dyn Backend) {
     }
 }
 
-pub(super) fn long_texts(backend: &dyn Backend) {
+pub(super) fn long_texts(backend: &dyn Log) {
     let place = root_of("long");
     say(backend, &place, 1, 0, &format!("{}word {}late", "é ".repeat(1_000), "z".repeat(64 << 10)));
     say(backend, &place, 2, 1, &"日本".repeat(40_000));

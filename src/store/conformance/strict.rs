@@ -5,9 +5,9 @@ use super::build::{
     CasePlace, CheckpointDraft, clean, delete_range, id, put, put_of, refused_for, remove, root_of, task, write,
     write_items, writes,
 };
-use crate::store::backend::Backend;
 use crate::store::batch::{Batch, ChangeValue, Data, NewWrite, WriteRef, WriteValue};
 use crate::store::error::StoreError;
+use crate::store::log::Log;
 
 /// Every strict case with its title.
 pub(super) const CASES: &[(&str, Case)] = &[
@@ -22,7 +22,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
 ];
 
 /// Returns a place whose checkpoints 1 and 5 hold a list and a value, and have two tasks with writes.
-fn started(backend: &dyn Backend) -> CasePlace {
+fn started(backend: &dyn Log) -> CasePlace {
     let place = root_of("strict");
     let first = CheckpointDraft::root(1).value("x", 3, "x").items("list", 3, vec![put(0, "a"), put(1, "b")]);
     place.add(backend, None, first.tasks(&["a", "b"]));
@@ -31,20 +31,20 @@ fn started(backend: &dyn Backend) -> CasePlace {
 }
 
 /// Checks that a batch on checkpoint 5 is refused because of a field, and that nothing was written.
-fn refuse(backend: &dyn Backend, place: &CasePlace, batch: &Batch, field: &str) {
+fn refuse(backend: &dyn Log, place: &CasePlace, batch: &Batch, field: &str) {
     let before = (place.head(backend), place.writes(backend, 1), place.writes(backend, 5));
     refused_for(backend, batch, field);
     assert_eq!((place.head(backend), place.writes(backend, 1), place.writes(backend, 5)), before);
     clean(backend);
 }
 
-fn refuse_draft(backend: &dyn Backend, place: &CasePlace, draft: CheckpointDraft, field: &str) {
+fn refuse_draft(backend: &dyn Log, place: &CasePlace, draft: CheckpointDraft, field: &str) {
     // A good checkpoint before it in the batch must not stay either.
     let good = CheckpointDraft::on(6, 5).value("x", 8, "good").tasks(&["a", "b"]);
     refuse(backend, place, &place.batch(Some(5), [good, draft]), field);
 }
 
-fn parents(backend: &dyn Backend) {
+fn parents(backend: &dyn Log) {
     let place = started(backend);
     for parent in [3, 7, 8, 9] {
         refuse_draft(backend, &place, CheckpointDraft::on(8, parent), "checkpoint.parent");
@@ -55,7 +55,7 @@ fn parents(backend: &dyn Backend) {
     }
 }
 
-fn ids_below(backend: &dyn Backend) {
+fn ids_below(backend: &dyn Log) {
     let place = started(backend);
     for drafts in [vec![CheckpointDraft::on(4, 1)], vec![CheckpointDraft::on(2, 1), CheckpointDraft::on(9, 5)]] {
         let (first, count) = (drafts[0].0.id, drafts.len());
@@ -70,7 +70,7 @@ fn ids_below(backend: &dyn Backend) {
     }
 }
 
-fn versions(backend: &dyn Backend) {
+fn versions(backend: &dyn Log) {
     let place = started(backend);
     for version in [1, 3, 7] {
         refuse_draft(backend, &place, CheckpointDraft::on(8, 5).value("x", version, ""), "change.version");
@@ -80,7 +80,7 @@ fn versions(backend: &dyn Backend) {
     place.add(backend, Some(5), CheckpointDraft::on(8, 1).value("x", 4, "a version counts along the lineage only"));
 }
 
-fn positions(backend: &dyn Backend) {
+fn positions(backend: &dyn Log) {
     let place = started(backend);
     let list = |items| CheckpointDraft::on(8, 5).items("list", 4, items);
     refuse_draft(backend, &place, list(vec![remove(2)]), "item.remove");
@@ -94,7 +94,7 @@ fn positions(backend: &dyn Backend) {
     refuse(backend, &place, &again, "item.remove");
 }
 
-fn references(backend: &dyn Backend) {
+fn references(backend: &dyn Log) {
     let place = started(backend);
     let null = NewWrite::new(2, "x", WriteValue::Null);
     let stored = vec![write(0, "x", "one"), write_items(1, "list", &["a", "b"]), null, write_items(3, "list", &[])];
@@ -111,7 +111,7 @@ fn references(backend: &dyn Backend) {
     place.add(backend, Some(5), CheckpointDraft::on(8, 5).value_of("x", 8, task(1), 0));
 }
 
-fn misplaced_writes(backend: &dyn Backend) {
+fn misplaced_writes(backend: &dyn Log) {
     let place = started(backend);
     let new = |n| writes(n, task(1), "p", vec![write(0, "x", "lost")]);
     refuse(backend, &place, &place.pending(5, new(3)), "writes.checkpoint");
@@ -127,7 +127,7 @@ fn misplaced_writes(backend: &dyn Backend) {
     assert_eq!(place.head(backend), Some(id(5)));
 }
 
-fn tasks(backend: &dyn Backend) {
+fn tasks(backend: &dyn Log) {
     let place = started(backend);
     refuse_draft(backend, &place, CheckpointDraft::on(8, 5).value("x", 8, "").by(2), "change.task");
     refuse_draft(backend, &place, CheckpointDraft::root(8).value("x", 8, "").by(0), "change.task");
@@ -137,7 +137,7 @@ fn tasks(backend: &dyn Backend) {
     place.add(backend, Some(5), CheckpointDraft::on(8, 5).value("x", 8, "").by(1));
 }
 
-fn seen_twice(backend: &dyn Backend) {
+fn seen_twice(backend: &dyn Log) {
     let place = started(backend);
     let draft = CheckpointDraft::on(8, 5).seen("node", &[("x", 1)]).seen("other", &[]).seen("node", &[("x", 2)]);
     refuse_draft(backend, &place, draft, "checkpoint.seen");

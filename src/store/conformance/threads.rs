@@ -5,9 +5,9 @@ use super::build::{
 };
 use super::operations::{moves, operate};
 use crate::base::{Encoded, Map, ThreadId, Timestamp, Value};
-use crate::store::backend::Backend;
 use crate::store::batch::{Batch, ItemChange, ItemIndex, NewTimer, NewWrite, Payload, WriteValue};
 use crate::store::counts::ThreadCounts;
+use crate::store::log::{Log, LogExt};
 use crate::store::operation::{OperationChange, OperationField, OperationValue};
 use crate::store::prune::PruneSpan;
 use crate::store::threads::{ThreadQuery, ThreadStatus};
@@ -15,13 +15,13 @@ use crate::store::threads::{ThreadQuery, ThreadStatus};
 /// More checkpoints than a table of threads lags behind.
 const MANY: u64 = 300;
 
-fn listed(backend: &dyn Backend, query: &ThreadQuery) -> Vec<String> {
+fn listed(backend: &dyn Log, query: &ThreadQuery) -> Vec<String> {
     let found = backend.list_threads(query).expect("threads are listed");
     found.into_iter().map(|info| info.id().to_string()).collect()
 }
 
 /// Returns the threads of a query, page by page.
-fn paged(backend: &dyn Backend, query: &ThreadQuery) -> Vec<String> {
+fn paged(backend: &dyn Log, query: &ThreadQuery) -> Vec<String> {
     let (mut query, mut found) = (query.clone().limit(3), Vec::new());
     loop {
         let page = backend.list_threads(&query).expect("threads are listed");
@@ -48,13 +48,13 @@ fn encoded(value: &Value) -> WriteValue {
 }
 
 /// Writes a special value of a task of checkpoint `n`, on its own.
-fn special(backend: &dyn Backend, place: &CasePlace, n: u64, index: i32, channel: &str, value: &Value) {
+fn special(backend: &dyn Log, place: &CasePlace, n: u64, index: i32, channel: &str, value: &Value) {
     let write = NewWrite::new(index, channel, encoded(value));
     commit(backend, &place.pending(n, writes(n, task(1), "p", vec![write])));
 }
 
 /// Lets a task sleep at checkpoint 1.
-fn sleeps(backend: &dyn Backend, place: &CasePlace, wake_at: i64) {
+fn sleeps(backend: &dyn Log, place: &CasePlace, wake_at: i64) {
     let write = NewWrite::new(-3, "__interrupt__", encoded(&interrupt(&[("wake_at", wake_at.into())])));
     let timer = NewTimer::new(id(1), task(1), Some(Timestamp::from_micros(wake_at)));
     commit(backend, &Batch { timers: vec![timer], ..place.pending(1, writes(1, task(1), "p", vec![write])) });
@@ -66,7 +66,7 @@ fn interrupt(members: &[(&str, Value)]) -> Value {
 }
 
 /// Adds a thread with many checkpoints, so that a table of threads follows those before.
-fn follow(backend: &dyn Backend) {
+fn follow(backend: &dyn Log) {
     let busy = root_of("busy");
     let head = busy.head(backend).map_or(0, |_| MANY);
     let drafts = (head + 1..=head + MANY).map(|n| match n {
@@ -77,7 +77,7 @@ fn follow(backend: &dyn Backend) {
     commit(backend, &batch);
 }
 
-pub(super) fn by_activity(backend: &dyn Backend) {
+pub(super) fn by_activity(backend: &dyn Log) {
     let places = ["c", "a", "b", "d"].map(root_of);
     for place in &places {
         place.add(backend, None, CheckpointDraft::root(1));
@@ -104,7 +104,7 @@ pub(super) fn by_activity(backend: &dyn Backend) {
 }
 
 /// The status and the facts of threads change without a checkpoint, before and after a table of threads follows them.
-pub(super) fn by_status(backend: &dyn Backend) {
+pub(super) fn by_status(backend: &dyn Log) {
     let names = ["ends", "runs", "asks", "fails", "sleeps", "stops", "stated"];
     let places = names.map(root_of);
     for place in &places {
@@ -174,7 +174,7 @@ pub(super) fn by_status(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn pages(backend: &dyn Backend) {
+pub(super) fn pages(backend: &dyn Log) {
     let places: Vec<CasePlace> = (0..MANY).map(|n| root_of(&format!("t{n:03}"))).collect();
     for (n, place) in (0..).zip(&places) {
         place.add(backend, None, CheckpointDraft::root(1));
@@ -217,7 +217,7 @@ fn counts(messages: u64, input_tokens: u64, output_tokens: u64, cost_nano_usd: u
 
 /// Messages, tokens and costs are counted once, on all branches and in all namespaces, before and after a table of
 /// threads follows them, and without content that was pruned.
-pub(super) fn counted(backend: &dyn Backend) {
+pub(super) fn counted(backend: &dyn Log) {
     let (place, inside) = (root_of("t"), root_of("t").inside("sub:1"));
     let found = || {
         let info = backend.thread_info(&place.thread).expect("a thread is read").expect("the thread exists");
@@ -281,7 +281,7 @@ pub(super) fn counted(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn queue(backend: &dyn Backend) {
+pub(super) fn queue(backend: &dyn Log) {
     let query = ThreadQuery::new().queue("work");
     let enqueue = |name: &str, n: u64, metadata: &str, tasks: &[&str]| {
         let mut batch = root_of(name).batch(None, [CheckpointDraft::root(n).tasks(tasks)]);

@@ -2,10 +2,10 @@
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, refused_for, root_of, task, write, writes};
 use crate::base::{Encoded, TaskId, Value};
-use crate::store::backend::Backend;
 use crate::store::batch::{Batch, NewTimer, NewWrite, WriteValue};
 use crate::store::check::Invariant;
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 
 /// Returns a batch in which a task writes, and begins to sleep or does no longer.
 fn timed(place: &CasePlace, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
@@ -15,7 +15,7 @@ fn timed(place: &CasePlace, head: u64, task: TaskId, wake_at: Option<u64>) -> Ba
 }
 
 /// Shows the timers in a line: thread, checkpoint and task.
-fn shown(backend: &dyn Backend, due_by: Option<u64>, limit: usize) -> String {
+fn shown(backend: &dyn Log, due_by: Option<u64>, limit: usize) -> String {
     let timers = backend.timers(due_by.map(moment), limit).expect("timers are listed");
     let lines = timers.iter().map(|timer| {
         let n = (1..20).find(|n| id(*n) == timer.point.checkpoint).expect("a checkpoint of the case");
@@ -24,7 +24,7 @@ fn shown(backend: &dyn Backend, due_by: Option<u64>, limit: usize) -> String {
     lines.collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn listed(backend: &dyn Backend) {
+pub(super) fn listed(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     for place in [&a, &b, &a.inside("in:1")] {
         place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y"]));
@@ -48,7 +48,7 @@ pub(super) fn listed(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn passed(backend: &dyn Backend) {
+pub(super) fn passed(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
     let inside = place.inside("in:1");
@@ -70,7 +70,7 @@ pub(super) fn passed(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn refused(backend: &dyn Backend) {
+pub(super) fn refused(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
     let good = timed(&place, 1, task(1), Some(5));
@@ -87,7 +87,7 @@ pub(super) fn refused(backend: &dyn Backend) {
 }
 
 /// The timers of one namespace are found without those of others, and go with its head.
-pub(super) fn of_namespace(backend: &dyn Backend) {
+pub(super) fn of_namespace(backend: &dyn Log) {
     let (a, b) = (root_of("a"), root_of("b"));
     let inside = a.inside("in:1");
     let of = |place: &CasePlace| {
@@ -121,7 +121,7 @@ pub(super) fn of_namespace(backend: &dyn Backend) {
 }
 
 /// A check finds a task that sleeps at the head of a thread and has no timer.
-pub(super) fn missed(backend: &dyn Backend) {
+pub(super) fn missed(backend: &dyn Log) {
     let place = root_of("a");
     let inside = place.inside("in:1");
     for place in [&place, &inside] {

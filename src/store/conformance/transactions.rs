@@ -1,19 +1,19 @@
 //! Transactions on the tables of an application. A backend without SQL refuses them before it calls the function.
 
 use super::build::{CasePlace, CheckpointDraft, clean, root_of, task, write, writes};
-use crate::store::backend::Backend;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
+use crate::store::log::{Log, LogExt};
 
 /// Adds a row in a transaction, with a batch.
-fn insert(backend: &dyn Backend, n: i64, batch: Option<Batch>) -> Result<(), StoreError> {
+fn insert(backend: &dyn Log, n: i64, batch: Option<Batch>) -> Result<(), StoreError> {
     backend.transact(&mut |tx| {
         tx.execute("INSERT INTO app_case (n) VALUES (?1)", [n])?;
         Ok(batch.clone())
     })
 }
 
-fn rows(backend: &dyn Backend) -> Vec<i64> {
+fn rows(backend: &dyn Log) -> Vec<i64> {
     let mut rows = Vec::new();
     let read = backend.transact(&mut |tx| {
         rows = tx.query("SELECT n FROM app_case ORDER BY rowid", (), |row| row.get(0))?;
@@ -27,7 +27,7 @@ fn record_of(place: &CasePlace, text: &str) -> Batch {
     place.pending(1, writes(1, task(9), "p", vec![write(0, "x", text)]))
 }
 
-pub(super) fn together(backend: &dyn Backend) {
+pub(super) fn together(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
     let mut calls = 0;

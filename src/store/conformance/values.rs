@@ -6,8 +6,8 @@ use super::build::{
 };
 use crate::base::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX, STEP_MAX};
 use crate::base::{Codec, IdSource};
-use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, Data, ItemIndex, NewWrite, Payload, WriteValue};
+use crate::store::log::{Log, LogExt};
 use crate::store::query::ItemRange;
 use crate::store::record::ChannelValue;
 
@@ -18,7 +18,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Stores each payload as a value, as an item and as writes, and compares the read values.
-fn round_trip(backend: &dyn Backend, place: &CasePlace, payloads: &[Payload]) {
+fn round_trip(backend: &dyn Log, place: &CasePlace, payloads: &[Payload]) {
     let mut draft = CheckpointDraft::root(1).tasks(&["node"]);
     for (n, payload) in payloads.iter().enumerate() {
         // Only items and writes have an index.
@@ -57,7 +57,7 @@ fn without_index(payload: &Payload) -> Payload {
     Payload::new(payload.data.clone()).with_codec(payload.codec)
 }
 
-pub(super) fn sizes(backend: &dyn Backend) {
+pub(super) fn sizes(backend: &dyn Log) {
     let lens = [0, 1, 2, 23, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, 100, BLOB_BYTES_MIN - 1, BLOB_BYTES_MIN];
     let lens = lens.into_iter().chain([BLOB_BYTES_MIN + 1, 10 << 10, 1 << 20]);
     let mut payloads: Vec<_> = (1..).zip(lens).map(|(seed, len)| bytes(noise(seed, len))).collect();
@@ -66,7 +66,7 @@ pub(super) fn sizes(backend: &dyn Backend) {
     round_trip(backend, &root_of("sizes, 大小"), &payloads);
 }
 
-pub(super) fn item_fields(backend: &dyn Backend) {
+pub(super) fn item_fields(backend: &dyn Log) {
     let full = message("id-1", "what was said");
     let with = |fill: fn(&mut ItemIndex)| {
         let mut index = ItemIndex::default();
@@ -93,7 +93,7 @@ pub(super) fn item_fields(backend: &dyn Backend) {
     round_trip(backend, &root_of("fields"), &payloads);
 }
 
-pub(super) fn foreign(backend: &dyn Backend) {
+pub(super) fn foreign(backend: &dyn Log) {
     let codec = |tag| Codec::Foreign(tag);
     let payloads = [
         bytes("").with_codec(codec(1)),
@@ -107,7 +107,7 @@ pub(super) fn foreign(backend: &dyn Backend) {
     round_trip(backend, &root_of("foreign"), &payloads);
 }
 
-pub(super) fn shared(backend: &dyn Backend) {
+pub(super) fn shared(backend: &dyn Log) {
     let (a, b) = (root_of("shared a"), root_of("shared b"));
     let large = noise(5, 10 << 10);
     for place in [&a, &b] {
@@ -124,7 +124,7 @@ pub(super) fn shared(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn checkpoint_fields(backend: &dyn Backend) {
+pub(super) fn checkpoint_fields(backend: &dyn Log) {
     use crate::store::record::Source;
     let place = root_of("checkpoint fields");
     let sources = [Source::Input, Source::Loop, Source::Update, Source::Fork];

@@ -3,19 +3,19 @@
 use super::build::{
     CasePlace, CheckpointDraft, bytes, clean, commit, put, put_of, root_of, task, write, write_items, writes as of,
 };
-use crate::store::backend::Backend;
 use crate::store::batch::{NewWrite, WriteValue};
+use crate::store::log::{Log, LogExt};
 use crate::store::query::ItemRange;
 
 /// Returns a place whose checkpoint 1 has three tasks.
-fn started(backend: &dyn Backend) -> CasePlace {
+fn started(backend: &dyn Log) -> CasePlace {
     let place = root_of("writes");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["a", "b", "c"]));
     place
 }
 
 /// Shows the writes of a checkpoint in a line.
-fn shown(backend: &dyn Backend, place: &CasePlace, n: u64) -> String {
+fn shown(backend: &dyn Log, place: &CasePlace, n: u64) -> String {
     let show = |value: &WriteValue| match value {
         WriteValue::Null => "null".to_owned(),
         WriteValue::One(payload) => String::from_utf8_lossy(&payload.data).into_owned(),
@@ -33,7 +33,7 @@ fn shown(backend: &dyn Backend, place: &CasePlace, n: u64) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-pub(super) fn order(backend: &dyn Backend) {
+pub(super) fn order(backend: &dyn Log) {
     let place = started(backend);
     let mut batch = place.pending(1, of(1, task(3), "b", vec![write(10, "x", "1"), write(2, "y", "2")]));
     batch.writes.push(of(1, task(2), "b", vec![write(0, "x", "3"), write(-3, "s", "4")]));
@@ -46,7 +46,7 @@ pub(super) fn order(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn special_indexes(backend: &dyn Backend) {
+pub(super) fn special_indexes(backend: &dyn Log) {
     let place = started(backend);
     let add = |new| commit(backend, &place.pending(1, of(1, task(1), "p", new)));
     add(vec![write(-1, "__error__", "e1"), write(0, "x", "first"), write(-4, "__resume__", "r1")]);
@@ -64,7 +64,7 @@ pub(super) fn special_indexes(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn consumed(backend: &dyn Backend) {
+pub(super) fn consumed(backend: &dyn Log) {
     let place = started(backend);
     let first = CheckpointDraft::on(2, 1).consumed(of(1, task(1), "p", vec![write(0, "x", "one")]));
     let first = first.consumed(of(1, task(2), "q", vec![write(0, "x", "two")])).tasks(&["d"]);
@@ -80,7 +80,7 @@ pub(super) fn consumed(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn references(backend: &dyn Backend) {
+pub(super) fn references(backend: &dyn Log) {
     let place = started(backend);
     let large = "large ".repeat(2_000);
     let early = of(1, task(1), "p", vec![write(0, "x", "earlier"), write_items(1, "list", &["i0", "i1", &large])]);
@@ -113,7 +113,7 @@ pub(super) fn references(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn empty_list(backend: &dyn Backend) {
+pub(super) fn empty_list(backend: &dyn Log) {
     let place = started(backend);
     let new = vec![
         write_items(0, "l", &[]),
@@ -134,7 +134,7 @@ pub(super) fn empty_list(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn of_one_checkpoint(backend: &dyn Backend) {
+pub(super) fn of_one_checkpoint(backend: &dyn Log) {
     let place = started(backend);
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["a"]));
     let mut both = place.pending(2, of(2, task(1), "p", vec![write(0, "x", "on 2")]));

@@ -9,6 +9,7 @@ mod path;
 mod query;
 mod write;
 
+use crate::store::LogExt;
 use std::fmt;
 use std::time::Duration;
 
@@ -231,7 +232,7 @@ impl Kv {
                 }
             }
         }
-        self.store.backend().beside().commit_kv(&changes)
+        self.store.backend().beside()?.commit_kv(&changes)
     }
 
     /// Returns the timestamp by which entries count as absent.
@@ -252,7 +253,7 @@ impl Kv {
         let expiring = items.iter().filter(|item| item.expires_at.is_some());
         let changes = expiring.map(prolong).collect::<Result<Vec<_>, _>>()?;
         for part in changes.chunks(KV_SWEEP_MAX) {
-            match self.store.backend().beside().commit_kv(part) {
+            match self.store.backend().beside()?.commit_kv(part) {
                 Err(StoreError::ReadOnly) => return Ok(()),
                 done => done?,
             }
@@ -270,7 +271,7 @@ impl Kv {
     pub fn sweep(&self) -> Result<u64, StoreError> {
         let (now, mut count, mut last) = (self.store.now(), 0, None);
         loop {
-            let expired = self.store.backend().beside().kv_expired(now, KV_SWEEP_MAX)?;
+            let expired = self.store.backend().beside()?.kv_expired(now, KV_SWEEP_MAX)?;
             let Some((namespace, key)) = expired.first().cloned() else { return Ok(count) };
             // An index that is damaged may show an entry that is not found by its key.
             if last.as_ref() == Some(&(namespace.clone(), key.clone())) {
@@ -280,7 +281,7 @@ impl Kv {
             last = Some((namespace, key));
             count += expired.len() as u64;
             let delete = |(namespace, key)| KvChange::DeleteExpired { namespace, key, now };
-            self.store.backend().beside().commit_kv(&expired.into_iter().map(delete).collect::<Vec<_>>())?;
+            self.store.backend().beside()?.commit_kv(&expired.into_iter().map(delete).collect::<Vec<_>>())?;
         }
     }
 
@@ -295,7 +296,7 @@ impl Kv {
     ) -> Result<Option<KvItem>, StoreError> {
         // A namespace that is not valid holds no entry.
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(None) };
-        let found = self.store.backend().beside().kv_entry(&namespace, key.as_ref(), self.read_at())?;
+        let found = self.store.backend().beside()?.kv_entry(&namespace, key.as_ref(), self.read_at())?;
         let found = found.as_ref().map(KvItem::decode).transpose()?;
         self.prolong(found.as_slice())?;
         Ok(found)
@@ -325,7 +326,7 @@ impl Kv {
 
     fn search_first_put(&self, under: Option<&KvNamespace>, query: &KvQuery) -> Result<Vec<KvItem>, StoreError> {
         let (mut found, mut skipped) = (Vec::new(), 0);
-        self.store.backend().beside().kv_entries(under, self.read_at(), &mut |record| {
+        self.store.backend().beside()?.kv_entries(under, self.read_at(), &mut |record| {
             if query.filters.is_empty() && skipped < query.offset {
                 skipped += 1;
                 return Ok(true);
@@ -344,7 +345,7 @@ impl Kv {
 
     fn search_latest_put(&self, under: Option<&KvNamespace>, query: &KvQuery) -> Result<Vec<KvItem>, StoreError> {
         let (mut best, mut place) = (Best::new(query.offset.saturating_add(query.limit)), 0);
-        self.store.backend().beside().kv_entries(under, self.read_at(), &mut |record| {
+        self.store.backend().beside()?.kv_entries(under, self.read_at(), &mut |record| {
             place += 1;
             if let Some(item) = query.fit(record)? {
                 best.push(Rank { score: 0.0, updated_at: item.updated_at, place }, item);
@@ -363,7 +364,7 @@ impl Kv {
     ) -> Result<Vec<KvItem>, StoreError> {
         let vector = index.embed_query(text)?;
         let (mut best, mut place) = (Best::new(query.offset.saturating_add(query.limit)), 0);
-        self.store.backend().beside().kv_indexed(under, self.read_at(), &mut |record, vectors| {
+        self.store.backend().beside()?.kv_indexed(under, self.read_at(), &mut |record, vectors| {
             place += 1;
             if let Some(mut item) = query.fit(record)? {
                 let score = vector.score(vectors)?;
@@ -385,7 +386,7 @@ impl Kv {
         key: impl Into<String>,
     ) -> Result<(), StoreError> {
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(()) };
-        self.store.backend().beside().commit_kv(&[KvChange::Delete { namespace, key: key.into() }])
+        self.store.backend().beside()?.commit_kv(&[KvChange::Delete { namespace, key: key.into() }])
     }
 
     /// Returns the namespaces that hold something and that a query finds, each as its labels, sorted.
@@ -394,7 +395,7 @@ impl Kv {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn list_namespaces(&self, query: KvNamespaceQuery) -> Result<Vec<Vec<String>>, StoreError> {
         let Some(under) = query.under() else { return Ok(Vec::new()) };
-        let all = self.store.backend().beside().kv_namespaces(under.as_ref(), self.read_at())?;
+        let all = self.store.backend().beside()?.kv_namespaces(under.as_ref(), self.read_at())?;
         Ok(query.select(all.iter().map(|namespace| namespace.labels().map(str::to_owned).collect())))
     }
 }

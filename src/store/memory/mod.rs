@@ -18,31 +18,31 @@ mod stored;
 mod threads;
 mod tree;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
 use self::stored::{MemoryLog, StoredCheckpoint};
-use super::backend::{Backend, CommitHandle, Erasure};
-use super::batch::{Batch, ListRef, validate_deleted};
+use super::batch::{Batch, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use super::check::CheckReport;
 use super::error::StoreError;
-use super::lease::LeaseRecord;
-use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
-use super::prune::{PruneSpan, Pruned};
-use super::query::{CheckpointQuery, ItemRange};
+use super::log::{
+    ChangePage, Checks, CommitHandle, Erase, Erasure, Follow, HeadParts, HeldPlaces, Log, LogParts, LogPosition, Place,
+    PruneTarget, Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
+};
+use super::operation::{NewOperation, OperationQuery, OperationRecord};
+use super::prune::Pruned;
+use super::query::ItemRange;
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
-    ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, StatePart, StoredHead, StoredListChange, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
-use super::threads::{ThreadInfo, ThreadQuery};
 use super::trash::delete_unforked;
 use super::watch::{LogSignal, LogWatch};
-use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
+use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -75,7 +75,7 @@ impl MemoryBackend {
     }
 }
 
-impl Backend for MemoryBackend {
+impl Log for MemoryBackend {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         batch.write_in_chain(|| commit::commit(&mut self.log.write(), batch))?;
         self.signal.notify();
@@ -86,57 +86,54 @@ impl Backend for MemoryBackend {
         CommitHandle::settled(self.commit(&batch))
     }
 
-    fn waits(&self) -> bool {
-        false
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        operation::operate(&mut self.log.write(), operation)
     }
 
-    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
-        let head = self.log.read().space(thread, namespace).and_then(|space| space.head().cloned());
-        Ok(head.map(|stored| stored.record.clone()))
-    }
-
-    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
-        Ok(self.log.read().space(thread, namespace).and_then(|space| space.head_id()))
-    }
-
-    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
+    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         let log = self.log.read();
-        let lease = log.threads.get(thread).filter(|_| namespace.is_root()).and_then(|thread| thread.lease.clone());
-        let space = log.space(thread, namespace).cloned();
-        drop(log);
-        Ok(space.and_then(|space| {
-            let id = space.head_id()?;
-            Some(StoredHead::new(id, space.is_continued(&id), read::writes(&space, &id)).with_lease(lease))
-        }))
+        Ok(of.iter().map(|place| read::head(&log, *place, parts)).collect())
     }
 
-    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
-        Ok(self.log.read().stored(at).map(|stored| stored.record.clone()))
+    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        let log = self.log.read();
+        match query {
+            RecordQuery::At(points) => {
+                Ok(points.iter().map(|at| log.stored(at).map(|stored| stored.record.clone())).collect())
+            }
+            RecordQuery::Page(query) => Ok(read::list(&log, query).into_iter().map(Some).collect()),
+            RecordQuery::Prefix { thread, prefix, limit } => {
+                Ok(read::by_prefix(&log, thread, prefix, *limit).into_iter().map(Some).collect())
+            }
+            RecordQuery::Ordinals { at, ordinals } => read::ancestors(&log, at, ordinals),
+            RecordQuery::LastOfRun(place, run) => Ok(vec![read::last_of_run(&log, *place, run)]),
+        }
     }
 
-    fn checkpoints_by_prefix(
-        &self,
-        thread: &ThreadId,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        Ok(read::by_prefix(&self.log.read(), thread, prefix, limit))
-    }
-
-    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
-        Ok(read::list(&self.log.read(), query))
-    }
-
-    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
-        Ok(read::state(&*self.stored(at)?))
-    }
-
-    fn read_state(
-        &self,
-        at: &CheckpointRef,
-        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        read::read_state(&*self.stored(at)?, visit)
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+        let stored = self.stored(at)?;
+        match query {
+            StateQuery::Record => visit(StatePart::Record(Cow::Owned(read::state(&stored)))).map(|_| ()),
+            StateQuery::All => read::read_state(&stored, visit),
+            StateQuery::Items(channel, range) => {
+                read::items(&stored, channel, *range, &mut |row| visit(StatePart::Item(row)).map(|_| ()))
+            }
+            StateQuery::Item(channel, id) => {
+                let mut found = false;
+                read::items(&stored, channel, ItemRange::All, &mut |row| {
+                    if found || row.payload.index.is_none_or(|index| index.id != Some(*id)) {
+                        return Ok(());
+                    }
+                    found = true;
+                    visit(StatePart::Item(row)).map(|_| ())
+                })
+            }
+            StateQuery::Len(channel) => visit(StatePart::Len(read::list_len(&stored, channel))).map(|_| ()),
+            StateQuery::Reference(channel) => match read::list_reference(&stored, channel) {
+                Some(of) => visit(StatePart::Reference(&of)).map(|_| ()),
+                None => Ok(()),
+            },
+        }
     }
 
     fn versions(
@@ -158,18 +155,79 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
-    fn items(
-        &self,
-        at: &CheckpointRef,
-        channel: &str,
-        range: ItemRange,
-        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        read::items(&*self.stored(at)?, channel, range, visit)
+    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        let of = |at: &&CheckpointRef| {
+            self.stored(at)?;
+            let space = self.log.read().space(&at.thread, &at.namespace).cloned();
+            Ok(read::writes(&space.ok_or_else(|| read::not_found(at))?, &at.checkpoint))
+        };
+        at.iter().map(of).collect()
     }
 
-    fn list_len(&self, at: &CheckpointRef, channel: &str) -> Result<u64, StoreError> {
-        Ok(read::list_len(&*self.stored(at)?, channel))
+    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+        threads::rows(&self.log.read(), of, parts)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        Ok(operation::list(&self.log.read(), query))
+    }
+
+    fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError> {
+        Ok(read::timers(&self.log.read(), query))
+    }
+
+    fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+        let mut log = self.log.write();
+        match what {
+            Erase::Threads(threads) => {
+                validate_deleted(threads)?;
+                delete::threads(&mut log, threads)?;
+            }
+            Erase::Trash(now) => {
+                let due = delete::due(&log, *now);
+                delete_unforked(due, |threads| delete::threads(&mut log, threads), StoreError::forked_off)?;
+            }
+        }
+        Ok(Erasure::Erased)
+    }
+
+    fn parts(&self) -> LogParts<'_> {
+        LogParts {
+            reads_wait: false,
+            follow: Some(self),
+            searches: Some(self),
+            prunes: Some(self),
+            checks: Some(self),
+            beside: Some(self),
+            ..LogParts::NONE
+        }
+    }
+}
+
+impl Follow for MemoryBackend {
+    fn changes_after(
+        &self,
+        position: &LogPosition,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<ChangePage, StoreError> {
+        let seq = position.number()?;
+        let records = read::after(&self.log.read(), seq, thread, limit);
+        Ok(ChangePage::by_seq(*position, records))
+    }
+
+    fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
+        Ok(LogPosition::from_number(self.log.read().seq.saturating_sub(newest)))
+    }
+
+    fn watch(&self) -> Result<LogWatch, StoreError> {
+        Ok(LogWatch::new(Arc::clone(&self.signal), None))
+    }
+}
+
+impl Searches for MemoryBackend {
+    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        search::page(&self.log.read(), &Search::of(query)?)
     }
 
     fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
@@ -186,174 +244,47 @@ impl Backend for MemoryBackend {
         Ok(changes)
     }
 
-    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
-        Ok(read::list_reference(&*self.stored(at)?, channel))
-    }
-
-    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
-        self.stored(at)?;
-        let space = self.log.read().space(&at.thread, &at.namespace).cloned();
-        Ok(read::writes(&space.ok_or_else(|| read::not_found(at))?, &at.checkpoint))
-    }
-
-    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
-        Ok(read::threads(&self.log.read(), after, limit))
-    }
-
-    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
-        Ok(read::thread_size(&self.log.read(), thread))
-    }
-
-    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
-        let log = self.log.read();
-        Ok(log.threads.get(thread).map(|thread| thread.spaces.keys().cloned().collect()).unwrap_or_default())
-    }
-
-    fn last_of_run(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-        run: &RunId,
-    ) -> Result<Option<CheckpointRecord>, StoreError> {
-        let space = self.log.read().space(thread, namespace).filter(|_| run.is_of_key()).cloned();
-        let space = space.unwrap_or_default();
-        let mut newest_first = space.checkpoints.walk_down(None).map(|(_, stored)| &stored.record);
-        Ok(newest_first.find(|record| record.run == Some(*run)).cloned())
-    }
-
-    fn records_after(
-        &self,
-        seq: u64,
-        thread: Option<&ThreadId>,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        Ok(read::after(&self.log.read(), seq, thread, limit))
-    }
-
-    fn last_seq(&self) -> Result<u64, StoreError> {
-        Ok(self.log.read().seq)
-    }
-
-    fn watch_log(&self) -> Result<LogWatch, StoreError> {
-        Ok(LogWatch::new(Arc::clone(&self.signal), None))
-    }
-
-    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
-        Ok(read::timers(&self.log.read(), due_by, limit))
-    }
-
-    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
-        let log = self.log.read();
-        let space = log.threads.get(thread).and_then(|of| of.spaces.get(namespace));
-        let mut timers = space.map_or_else(Vec::new, |space| read::timers_of(space, thread, namespace));
-        timers.sort_by_key(|timer| (timer.wake_at, timer.task));
-        Ok(timers)
-    }
-
-    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
-        Ok(self.log.read().threads.get(thread).and_then(|thread| thread.lease.clone()))
-    }
-
-    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
-        operation::operate(&mut self.log.write(), operation)
-    }
-
-    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
-        Ok(operation::list(&self.log.read(), query))
-    }
-
-    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        Ok(self.log.read().threads.get(thread).map(operation::fields).unwrap_or_default())
-    }
-
-    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
-        Ok(operation::branches(&self.log.read(), thread, namespace))
-    }
-
-    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        search::page(&self.log.read(), &Search::of(query)?)
-    }
-
-    fn enable_search(&self, _options: &SearchOptions) -> Result<(), StoreError> {
+    fn enable(&self, _options: &SearchOptions) -> Result<(), StoreError> {
         self.is_indexed.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    fn disable_search(&self) -> Result<(), StoreError> {
+    fn disable(&self) -> Result<(), StoreError> {
         self.is_indexed.store(false, Ordering::Relaxed);
         Ok(())
     }
 
-    fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
+    fn index(&self) -> Result<Option<SearchIndex>, StoreError> {
         Ok(self.is_indexed.load(Ordering::Relaxed).then_some(SearchIndex { behind: 0 }))
     }
+}
 
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-        threads::list(&self.log.read(), query)
-    }
-
-    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
-        self.log.read().threads.get(thread).and_then(threads::info).transpose()
-    }
-
-    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
-        Ok(read::forks(&self.log.read(), thread))
-    }
-
-    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
-        let log = self.log.read();
-        let first = log.space(thread, &Namespace::root()).and_then(|space| space.checkpoints.walk_up(None).next());
-        let from = first.and_then(|(_, stored)| stored.record.forked_from.clone());
-        Ok(from.filter(|from| from.thread != *thread))
-    }
-
-    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
-        let mut log = self.log.write();
-        let due = delete::due(&log, now);
-        delete_unforked(due, |threads| delete::threads(&mut log, threads), StoreError::forked_off)?;
-        Ok(Erasure::Erased)
-    }
-
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
-        validate_deleted(threads)?;
-        delete::threads(&mut self.log.write(), threads)?;
-        Ok(Erasure::Erased)
-    }
-
-    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<BTreeSet<(u64, u64)>, StoreError> {
+impl Prunes for MemoryBackend {
+    fn held(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError> {
         Ok(prune::unprunable(&self.log.read(), thread, without))
     }
 
-    fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
-        Ok(prune::prune(&mut self.log.write(), thread, spans))
+    fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
+        let mut log = self.log.write();
+        Ok(match what {
+            PruneTarget::Spans(spans) => prune::prune(&mut log, thread, spans),
+            PruneTarget::Namespaces(namespaces) => prune::remove_namespaces(&mut log, thread, namespaces),
+        })
     }
 
-    fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
-        Ok(prune::estimate(&self.log.read(), thread, spans))
-    }
-
-    fn prune_namespaces(
-        &self,
-        thread: &ThreadId,
-        namespaces: &[(Namespace, CheckpointId)],
-    ) -> Result<Pruned, StoreError> {
-        Ok(prune::remove_namespaces(&mut self.log.write(), thread, namespaces))
-    }
-
-    fn estimate_namespaces(
-        &self,
-        thread: &ThreadId,
-        namespaces: &[(Namespace, CheckpointId)],
-    ) -> Result<Pruned, StoreError> {
+    fn estimate(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
         let log = self.log.read();
-        let found = prune::removable(&log, thread, namespaces);
-        Ok(prune::sum_of_namespaces(&log, thread, &found))
+        Ok(match what {
+            PruneTarget::Spans(spans) => prune::estimate(&log, thread, spans),
+            PruneTarget::Namespaces(namespaces) => {
+                let found = prune::removable(&log, thread, namespaces);
+                prune::sum_of_namespaces(&log, thread, &found)
+            }
+        })
     }
+}
 
-    fn beside(&self) -> &dyn Beside {
-        self
-    }
-
+impl Checks for MemoryBackend {
     fn check(&self) -> Result<CheckReport, StoreError> {
         let mut report = read::check(&self.log.read());
         self.kv.read().check(&mut report);

@@ -1,5 +1,6 @@
 //! Reads: each comes from one version of a namespace, so that a concurrent commit does not show.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,16 +10,52 @@ use super::stored::{
     StoredCheckpoint, StoredList,
 };
 use crate::base::limits::PAGE_ROWS_MAX;
-use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId};
 use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
+use crate::store::log::{HeadParts, Place, TimerQuery};
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
-    StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    StoredHead, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use crate::store::threads::without_timer;
+
+/// Returns the parts of a head that are wanted.
+pub(super) fn head(log: &MemoryLog, (thread, namespace): Place<'_>, parts: HeadParts) -> Option<StoredHead> {
+    let space = log.space(thread, namespace)?;
+    let id = space.head_id()?;
+    let lease = log.threads.get(thread).filter(|_| namespace.is_root()).and_then(|thread| thread.lease.clone());
+    let mut head = StoredHead::new(id, space.is_continued(&id), writes(space, &id)).with_lease(lease);
+    head.record = space.head().filter(|_| parts.record).map(|stored| stored.record.clone());
+    Some(head)
+}
+
+/// Returns the newest checkpoint of a namespace that a run with an idempotency key made.
+pub(super) fn last_of_run(log: &MemoryLog, (thread, namespace): Place<'_>, run: &RunId) -> Option<CheckpointRecord> {
+    let space = log.space(thread, namespace).filter(|_| run.is_of_key())?;
+    let mut newest_first = space.checkpoints.walk_down(None).map(|(_, stored)| &stored.record);
+    newest_first.find(|record| record.run == Some(*run)).cloned()
+}
+
+/// Returns the checkpoints of a lineage that have these ordinals.
+pub(super) fn ancestors(
+    log: &MemoryLog,
+    at: &CheckpointRef,
+    ordinals: &[u64],
+) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+    let mut found = vec![None; ordinals.len()];
+    let lowest = ordinals.iter().min();
+    let mut record = Some(log.stored(at).ok_or_else(|| not_found(at))?.record.clone());
+    while let Some(current) = record.filter(|record| lowest.is_some_and(|lowest| record.ordinal >= *lowest)) {
+        for (found, _) in found.iter_mut().zip(ordinals).filter(|(_, ordinal)| **ordinal == current.ordinal) {
+            *found = Some(current.clone());
+        }
+        record = current.parent_ref().and_then(|parent| log.stored(&parent)).map(|stored| stored.record.clone());
+    }
+    Ok(found)
+}
 
 pub(super) fn by_prefix(log: &MemoryLog, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
     let prefix = prefix.to_ascii_lowercase();
@@ -186,7 +223,7 @@ pub(super) fn read_state(
     visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let state = state(stored);
-    visit(StatePart::Record(&state))?;
+    visit(StatePart::Record(Cow::Borrowed(&state)))?;
     for (record, (_, channel)) in state.channels.iter().zip(stored.state.channels.walk_up(None)) {
         if visit(StatePart::Channel(record))?
             && let Some(items) = channel.value.items()
@@ -246,10 +283,14 @@ pub(super) fn writes(space: &NamespaceVersion, checkpoint: &CheckpointId) -> Vec
 }
 
 /// Returns the tasks that sleep, by the timestamp at which they resume.
-pub(super) fn timers(log: &MemoryLog, due_by: Option<Timestamp>, limit: usize) -> Vec<TimerRecord> {
+pub(super) fn timers(log: &MemoryLog, query: &TimerQuery<'_>) -> Vec<TimerRecord> {
+    let (of, due_by, limit) = match query {
+        TimerQuery::Due(due_by, limit) => (None, *due_by, *limit),
+        TimerQuery::Of(place) => (Some(*place), None, usize::MAX),
+    };
     let mut found = Vec::new();
-    for (thread, of) in &log.threads {
-        for (namespace, space) in &of.spaces {
+    for (thread, spaces) in log.threads.iter().filter(|(thread, _)| of.is_none_or(|of| of.0 == *thread)) {
+        for (namespace, space) in spaces.spaces.iter().filter(|(namespace, _)| of.is_none_or(|of| of.1 == *namespace)) {
             let mut due = timers_of(space, thread, namespace);
             due.retain(|timer| due_by.is_none_or(|by| timer.wake_at <= by));
             found.append(&mut due);
@@ -261,7 +302,7 @@ pub(super) fn timers(log: &MemoryLog, due_by: Option<Timestamp>, limit: usize) -
 }
 
 /// Returns the tasks that sleep at the head of a namespace, in the order of their ids.
-pub(super) fn timers_of(space: &NamespaceVersion, thread: &ThreadId, namespace: &Namespace) -> Vec<TimerRecord> {
+fn timers_of(space: &NamespaceVersion, thread: &ThreadId, namespace: &Namespace) -> Vec<TimerRecord> {
     let head = space.head_id();
     let at_head = space.timers.iter().filter(|(_, (of, _))| Some(*of) == head);
     let records = at_head.map(|(task, (checkpoint, wake_at))| {

@@ -5,14 +5,58 @@ use std::collections::HashSet;
 use super::operation;
 use super::read;
 use super::stored::{Changed, ChangedOp, ChangedValue, MemoryLog, StoredThread};
-use crate::base::Namespace;
+use crate::base::{Namespace, ThreadId};
 use crate::store::batch::Payload;
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
+use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
+use crate::store::record::{CheckpointRef, ThreadRecord};
 use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 
 /// Returns the page of a listing.
-pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+/// Returns the rows of a query with the parts that are wanted.
+pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+    let with_parts = |id: &ThreadId, mut row: ThreadRow| {
+        let thread = log.threads.get(id);
+        if parts.info && row.info.is_none() {
+            row.info = thread.and_then(info).transpose()?;
+        }
+        row.size = if parts.size { read::thread_size(log, id) } else { row.size };
+        row.fields = thread.filter(|_| parts.fields).map(operation::fields).unwrap_or_default();
+        row.lease = thread.filter(|_| parts.lease).and_then(|thread| thread.lease.clone());
+        row.namespaces =
+            thread.filter(|_| parts.namespaces).map_or_else(Vec::new, |of| of.spaces.keys().cloned().collect());
+        row.forks = if parts.forks { read::forks(log, id) } else { Vec::new() };
+        row.forked_from = thread.filter(|_| parts.forked_from).and_then(|of| forked_from(id, of));
+        row.branches = parts.branches.map_or_else(Vec::new, |namespace| operation::branches(log, id, namespace));
+        Ok(row)
+    };
+    match of {
+        ThreadRows::Ids(ids) => ids.iter().map(|id| with_parts(id, ThreadRow::default())).collect(),
+        ThreadRows::After(after, limit) => {
+            let of_record = |record: ThreadRecord| {
+                let id = record.id.clone();
+                with_parts(&id, ThreadRow { record: Some(record), ..ThreadRow::default() })
+            };
+            read::threads(log, *after, *limit).into_iter().map(of_record).collect()
+        }
+        ThreadRows::Listed(query) => {
+            let of_info = |info: ThreadInfo| {
+                let id = info.id().clone();
+                with_parts(&id, ThreadRow { info: Some(info), ..ThreadRow::default() })
+            };
+            list(log, query)?.into_iter().map(of_info).collect()
+        }
+    }
+}
+
+/// Returns the checkpoint of another thread from which a thread was forked.
+fn forked_from(id: &ThreadId, thread: &StoredThread) -> Option<CheckpointRef> {
+    let (_, first) = thread.spaces.get(&Namespace::root())?.checkpoints.walk_up(None).next()?;
+    first.record.forked_from.clone().filter(|from| from.thread != *id)
+}
+
+fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
     let mut all = log.threads.values().filter_map(uncounted).collect::<Result<Vec<_>, _>>()?;
     match query.order {
         ThreadOrder::Activity => all.sort_by_key(|info| std::cmp::Reverse(info.seq())),
@@ -39,7 +83,7 @@ pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInf
 }
 
 /// Returns a thread as a list shows it; `None` if it has no head.
-pub(super) fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
+fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
     uncounted(thread).map(|info| Ok(info?.with_counts(Some(counts(thread)))))
 }
 

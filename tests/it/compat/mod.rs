@@ -4,7 +4,9 @@ mod show;
 
 use annals::base::{IdSource, Timestamp};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{Backend, Batch, ItemRange, NewCheckpoint, OpenOptions, Parent, Payload, Source, SqliteBackend};
+use annals::store::{
+    Batch, ItemRange, Log, LogExt, NewCheckpoint, OpenOptions, Parent, Payload, Source, SqliteBackend,
+};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,7 @@ fn shown(name: &str) -> Vec<Value> {
 }
 
 #[track_caller]
-fn assert_shows(store: &dyn Backend, expected: &[Value]) {
+fn assert_shows(store: &dyn Log, expected: &[Value]) {
     let found = show::show(store);
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found, expected);

@@ -2,7 +2,8 @@
 
 use annals::base::{Codec, ItemIndexRef, Timestamp};
 use annals::store::{
-    Backend, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, Payload, TaskKind, WriteValue,
+    ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, Log, LogExt, Payload, TaskKind,
+    WriteValue,
 };
 use serde_json::{Value, json};
 
@@ -73,7 +74,7 @@ fn record(of: &CheckpointRecord) -> Value {
 }
 
 /// Returns the channels at a checkpoint. Of a list the last items are shown.
-fn channels(store: &dyn Backend, at: &CheckpointRef) -> Value {
+fn channels(store: &dyn Log, at: &CheckpointRef) -> Value {
     let mut shown = Vec::new();
     for channel in store.state(at).unwrap().channels {
         let value = match &channel.value {
@@ -96,7 +97,7 @@ fn channels(store: &dyn Backend, at: &CheckpointRef) -> Value {
     shown.into()
 }
 
-fn namespace(store: &dyn Backend, query: &CheckpointQuery, lines: &mut Vec<Value>) {
+fn namespace(store: &dyn Log, query: &CheckpointQuery, lines: &mut Vec<Value>) {
     let records = store.checkpoints(query).unwrap();
     let is_long = records.len() > LONG;
     for of in records.into_iter().filter(|of| !is_long || of.ordinal.is_multiple_of(9)) {
@@ -115,7 +116,7 @@ fn namespace(store: &dyn Backend, query: &CheckpointQuery, lines: &mut Vec<Value
 }
 
 /// Shows a store.
-pub(super) fn show(store: &dyn Backend) -> Vec<Value> {
+pub(super) fn show(store: &dyn Log) -> Vec<Value> {
     let mut lines = Vec::new();
     for thread in store.threads(None, 1_000).unwrap() {
         let size = store.thread_size(&thread.id).unwrap();
@@ -148,6 +149,6 @@ pub(super) fn show(store: &dyn Backend) -> Vec<Value> {
         }));
         Ok(true)
     };
-    store.beside().kv_entries(None, Timestamp::from_micros(0), &mut entry).unwrap();
+    store.beside().unwrap().kv_entries(None, Timestamp::from_micros(0), &mut entry).unwrap();
     lines
 }

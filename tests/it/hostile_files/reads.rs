@@ -8,7 +8,8 @@ use std::time::Duration;
 use annals::base::Timestamp;
 use annals::history::{PrunePolicy, Snapshot, Thread, UsageQuery};
 use annals::rusqlite::{Connection, ErrorCode, OpenFlags};
-use annals::store::{OperationQuery, SearchQuery, Store, StoreError, ThreadQuery};
+use annals::store::log::LogPosition;
+use annals::store::{LogExt, OperationQuery, SearchQuery, Store, StoreError, ThreadQuery};
 
 use super::{View, pairs};
 
@@ -61,11 +62,11 @@ pub(super) fn of_store(view: &mut View, store: &Store) {
         view.note("point", store.point(point));
         view.note("range", store.range(format!("{point}..fork")).map(|(from, to)| (from.id(), to.id())));
     }
-    view.note("last seq", store.backend().last_seq());
-    view.note("records", store.backend().records_after(0, None, 50));
+    view.note("position", store.backend().position(0));
+    view.note("records", store.backend().changes_after(&LogPosition::START, None, 50));
     view.walk(
         "watch",
-        store.watch_from(0).map(|mut watch| {
+        store.watch_from(LogPosition::START).map(|mut watch| {
             std::iter::from_fn(move || watch.next(Duration::ZERO).transpose()).scan(false, |failed, entry| {
                 // A watcher that fails is at the same position as before.
                 (!std::mem::replace(failed, entry.is_err())).then_some(entry)

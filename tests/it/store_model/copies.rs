@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annals::base::ThreadId;
 use annals::store::{
-    Backend, ChannelRecord, CheckpointRecord, CheckpointRef, ItemRange, OpenOptions, Store, WriteRecord, WriteValue,
+    ChannelRecord, CheckpointRecord, CheckpointRef, ItemRange, Log, LogExt, OpenOptions, Store, WriteRecord, WriteValue,
 };
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ use super::{Pair, items, plain};
 pub(super) fn compare(pair: &Pair<'_>) -> Result<(), TestCaseError> {
     let threads: BTreeSet<&ThreadId> =
         pair.places.iter().filter(|place| !place.ids.is_empty()).map(|place| &place.thread).collect();
-    for backend in [Arc::clone(&pair.model) as Arc<dyn Backend>, Arc::clone(&pair.file)] {
+    for backend in [Arc::clone(&pair.model) as Arc<dyn Log>, Arc::clone(&pair.file)] {
         let store = Store::with_backend(backend, OpenOptions::new());
         for thread in &threads {
             let copy = store.thread(thread).unwrap().copy_to(format!("copy of {thread}")).unwrap();
@@ -96,7 +96,7 @@ fn compare_kept(pair: &Pair<'_>, store: &Store, thread: &ThreadId, copy: &Thread
 }
 
 /// Returns the writes of a checkpoint but for those of tasks that build on a list of a pruned checkpoint.
-fn kept_writes(backend: &dyn Backend, at: &CheckpointRef) -> Vec<WriteRecord> {
+fn kept_writes(backend: &dyn Log, at: &CheckpointRef) -> Vec<WriteRecord> {
     let is_lost = |write: &WriteRecord| match &write.value {
         WriteValue::Delta(delta) => {
             let of = CheckpointRef::new(at.thread.clone(), delta.of.namespace.clone(), delta.of.checkpoint);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annals::store::{Backend, CheckpointRef, ItemRange, Payload, PruneSpan, StateRecord, StoreError, WriteRecord};
+use annals::store::{CheckpointRef, ItemRange, Log, LogExt, Payload, PruneSpan, StateRecord, StoreError, WriteRecord};
 use proptest::prelude::*;
 
 use super::{Pair, items};
@@ -10,7 +10,7 @@ use super::{Pair, items};
 /// The rows of a list: position, ordinal, task and content.
 type ShownRows = Vec<(u64, u64, Option<u32>, Payload)>;
 
-fn shown(backend: &dyn Backend, at: &CheckpointRef) -> (StateRecord, Vec<ShownRows>, Vec<WriteRecord>) {
+fn shown(backend: &dyn Log, at: &CheckpointRef) -> (StateRecord, Vec<ShownRows>, Vec<WriteRecord>) {
     let state = backend.state(at).unwrap();
     let lists = state.channels.iter().map(|channel| items(backend, at, channel, ItemRange::All)).collect();
     let writes = backend.writes(at).unwrap();
@@ -25,7 +25,7 @@ pub(super) fn prune(pair: &mut Pair<'_>, place: usize, from: usize, count: u64) 
     let first = pair.places[at].point(*id);
     let points: Vec<CheckpointRef> =
         pair.places.iter().flat_map(|place| place.ids.iter().map(move |id| place.point(*id))).collect();
-    let model = Arc::clone(&pair.model) as Arc<dyn Backend>;
+    let model = Arc::clone(&pair.model) as Arc<dyn Log>;
     let mut pruned = Vec::new();
     for backend in [&model, &pair.file] {
         let before: Vec<_> = points.iter().map(|at| shown(&**backend, at)).collect();
@@ -76,7 +76,7 @@ pub(super) fn prune_namespaces(pair: &mut Pair<'_>, of: &[usize], is_stale: bool
     }
     let points: Vec<CheckpointRef> =
         pair.places.iter().flat_map(|place| place.ids.iter().map(move |id| place.point(*id))).collect();
-    let model = Arc::clone(&pair.model) as Arc<dyn Backend>;
+    let model = Arc::clone(&pair.model) as Arc<dyn Log>;
     let mut left = Vec::new();
     for backend in [&model, &pair.file] {
         let before: Vec<_> = points.iter().map(|at| shown(&**backend, at)).collect();

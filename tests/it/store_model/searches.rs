@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals::base::ThreadId;
-use annals::store::{Backend, OpenOptions, SearchHit, SearchOptions, SearchQuery, SqliteBackend};
+use annals::store::{Log, LogExt, OpenOptions, SearchHit, SearchOptions, SearchQuery, SqliteBackend};
 use proptest::prelude::*;
 
 use super::{LISTS, follow, moment, op};
@@ -11,12 +11,7 @@ use crate::cases;
 
 /// Compares searches, page by page. If the file has an index and `indexes` is set, its newest entries are indexed
 /// first: otherwise searches read indexed entries and others.
-pub(super) fn compare(
-    model: &dyn Backend,
-    file: &dyn Backend,
-    thread: &ThreadId,
-    indexes: bool,
-) -> Result<(), TestCaseError> {
+pub(super) fn compare(model: &dyn Log, file: &dyn Log, thread: &ThreadId, indexes: bool) -> Result<(), TestCaseError> {
     if indexes && file.search_index().unwrap().is_some() {
         file.enable_search(&SearchOptions::new()).unwrap();
     }
@@ -38,7 +33,7 @@ pub(super) fn compare(
 }
 
 /// Returns the hits of all pages of a search, without the numbers that a backend chooses.
-fn hits(backend: &dyn Backend, query: &SearchQuery) -> Vec<SearchHit> {
+fn hits(backend: &dyn Log, query: &SearchQuery) -> Vec<SearchHit> {
     let (mut found, mut query) = (Vec::new(), query.clone());
     loop {
         let page = backend.search(&query).unwrap();

@@ -1,12 +1,12 @@
 //! Listings of threads of the file and of the model.
 
 use annals::base::{CheckpointId, Timestamp};
-use annals::store::{Backend, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::store::{Log, LogExt, ThreadInfo, ThreadQuery, ThreadStatus};
 use proptest::prelude::*;
 
 /// Compares listings, page by page. If `rebuilds` is set, the table of threads is made anew first: otherwise listings
 /// read the rest of the log and rows that changes of threads have renewed.
-pub(super) fn compare(model: &dyn Backend, file: &dyn Backend, rebuilds: bool) -> Result<(), TestCaseError> {
+pub(super) fn compare(model: &dyn Log, file: &dyn Log, rebuilds: bool) -> Result<(), TestCaseError> {
     if rebuilds {
         file.rebuild_threads().unwrap();
     }
@@ -27,7 +27,7 @@ pub(super) fn compare(model: &dyn Backend, file: &dyn Backend, rebuilds: bool) -
 }
 
 /// Returns the threads of all pages, without the numbers that a backend chooses.
-fn all(backend: &dyn Backend, query: &ThreadQuery) -> Vec<(String, CheckpointId, Timestamp, ThreadStatus)> {
+fn all(backend: &dyn Log, query: &ThreadQuery) -> Vec<(String, CheckpointId, Timestamp, ThreadStatus)> {
     let shown = |info: &ThreadInfo| (info.id().to_string(), info.head(), info.updated_at(), info.status().clone());
     let (mut found, mut query) = (Vec::new(), query.clone());
     loop {

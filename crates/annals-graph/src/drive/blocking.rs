@@ -233,7 +233,7 @@ impl Driver {
     fn wait_for_commits(&mut self) -> Result<(), Error> {
         let commits = self.commits.at_end(&self.run);
         if let (Some(store), false) = (&self.run.store, commits.iter().all(CommitHandle::is_settled)) {
-            store.backend().write_submitted();
+            store.backend().flush();
         }
         while let Some(handle) = commits.front() {
             handle.wait()?;

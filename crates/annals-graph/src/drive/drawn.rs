@@ -14,14 +14,14 @@ use serde_json::{Value as Json, json};
 use crate::base::limits::{DRAWING_NODES_MAX, DRAWN_GRAPHS_MAX};
 use crate::base::{Encoded, Value};
 use crate::graph::{DEFAULT_NAME, Drawing, Graph};
-use crate::store::{Backend, CacheChange, CacheKey, Store};
+use crate::store::{CacheChange, CacheKey, Log, LogExt, Store};
 
 /// The label under which drawings are in the cache; the name of the graph follows it.
 const DRAWINGS: &str = "drawings";
 
 /// The stores that have the drawing of a graph, by the number of the graph and the address of the store. The reference
 /// keeps the address from being used again.
-type DrawnGraphs = HashMap<(usize, usize), Weak<dyn Backend>>;
+type DrawnGraphs = HashMap<(usize, usize), Weak<dyn Log>>;
 
 /// Stores the drawing of a graph, unless the store has it.
 pub(super) fn store_drawing(graph: &Graph, store: &Store) {
@@ -45,7 +45,7 @@ pub(super) fn store_drawing(graph: &Graph, store: &Store) {
 }
 
 /// Returns whether this is the first run of a graph on a store in this process.
-fn is_first(graph: &Graph, backend: &Arc<dyn Backend>) -> bool {
+fn is_first(graph: &Graph, backend: &Arc<dyn Log>) -> bool {
     static DRAWN: Mutex<Option<DrawnGraphs>> = Mutex::new(None);
     let at = (graph.id, Arc::as_ptr(backend).cast::<()>().addr());
     let mut drawn = DRAWN.lock();

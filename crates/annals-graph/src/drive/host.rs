@@ -120,7 +120,7 @@ impl RunHost {
         let last = self.commits.lock().unsettled();
         match (last, &self.thread) {
             (Some(last), Some(thread)) if blocks => {
-                thread.store().backend().write_submitted();
+                thread.store().backend().flush();
                 // The outcome is left to the end of the run.
                 last.wait_until_settled();
             }

@@ -82,7 +82,7 @@ fn from_log(need: Need, thread: &Thread, walk: &mut Option<HistoryWalk>) -> Resu
 /// Waits until the commits of a run can be read.
 fn settle(thread: &Thread, host: &RunHost) -> Result<(), Error> {
     let inside = std::mem::take(&mut host.commits.lock().inside);
-    thread.store().backend().write_submitted();
+    thread.store().backend().flush();
     inside.iter().try_for_each(|handle| Ok(handle.wait()?))
 }
 

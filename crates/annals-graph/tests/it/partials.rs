@@ -30,7 +30,7 @@ fn texts(chat: &Chat) -> Vec<String> {
 }
 
 fn partial_text(thread: &Thread) -> Option<String> {
-    thread.store().backend().write_submitted();
+    thread.store().backend().flush();
     thread.partial().unwrap().map(|partial| partial.message().text().into_owned())
 }
 
@@ -175,7 +175,7 @@ fn the_end_of_a_task_clears_its_message() {
         assert_eq!(partial_text(&inner), None, "{driver} {durability:?}: the call has ended");
         run_on(driver, run(), Input::Command(Command::resume(1))).unwrap();
         // The commit of a message that is on its way when the task ends is refused, or replaced.
-        inner.store().backend().write_submitted();
+        inner.store().backend().flush();
         assert_eq!((left(&thread), left(&inner)), (0, 0), "{driver} {durability:?}");
         assert!(thread.store().check().unwrap().problems.is_empty());
     }

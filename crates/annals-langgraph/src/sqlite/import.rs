@@ -192,7 +192,7 @@ impl<P: FnMut(&DatabaseImport)> RowImport<'_, P> {
                 }
             }
             if changes.len() >= ITEMS_OF_COMMIT {
-                backend.beside().commit_kv(&changes).map_err(SaverError::from)?;
+                backend.beside()?.commit_kv(&changes).map_err(SaverError::from)?;
                 changes.clear();
                 self.summary.items += std::mem::take(&mut count);
                 (self.progress)(&self.summary);
@@ -200,7 +200,7 @@ impl<P: FnMut(&DatabaseImport)> RowImport<'_, P> {
             Ok::<_, ImportFault>(())
         })?;
         if !changes.is_empty() {
-            backend.beside().commit_kv(&changes).map_err(SaverError::from)?;
+            backend.beside()?.commit_kv(&changes).map_err(SaverError::from)?;
         }
         self.summary.items += count;
         Ok(())

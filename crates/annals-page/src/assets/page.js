@@ -161,7 +161,7 @@ function follow() {
   if (thread === undefined || source || document.hidden) return;
   const query = new URLSearchParams();
   if (thread) query.set("thread", thread);
-  query.set("after", position || document.getElementById("main").dataset.seq);
+  query.set("after", position || document.getElementById("main").dataset.position);
   source = new EventSource(`/live?${query}`);
   source.onmessage = (message) => {
     position = message.lastEventId || position;

@@ -18,7 +18,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let stats = screen.store.stats()?;
     let index = screen.store.search_index()?;
     let report = screen.query.get("check").map(|_| screen.store.check()).transpose()?;
-    let last = screen.store.backend().last_seq()?;
+    let last = screen.store.backend().position(0)?.number()?;
     let file = screen.page.file().and_then(FileFacts::read);
     if screen.json {
         return Ok(Shown::Json(json!({

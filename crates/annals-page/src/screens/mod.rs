@@ -56,7 +56,7 @@ const COUNTED: usize = 9;
 pub(crate) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let path: Vec<&str> = screen.path.iter().map(String::as_str).collect();
     let is_write = screen.form.is_some();
-    let seq = screen.store.backend().last_seq()?;
+    let position = screen.store.backend().position(0)?;
     let shown = match path[..] {
         ["t", point, "fork"] => fork::show(screen, &screen.point(point)?),
         ["t", point, "control"] if is_write => control::write(screen, &screen.point(point)?),
@@ -78,7 +78,7 @@ pub(crate) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         _ => Err(Refusal::not_found("no screen has this address")),
     }?;
     Ok(match shown {
-        Shown::Html(view) => Shown::Html(Box::new(screen.framed(View { seq, ..*view })?)),
+        Shown::Html(view) => Shown::Html(Box::new(screen.framed(View { position, ..*view })?)),
         shown => shown,
     })
 }

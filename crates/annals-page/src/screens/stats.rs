@@ -99,9 +99,9 @@ fn newest(screen: &Screen<'_>, wanted: u64) -> Result<Vec<CheckpointRecord>, Ref
         records.reverse();
         return Ok(records);
     }
-    let last = backend.last_seq()?;
     let limit = usize::try_from(wanted).unwrap_or(usize::MAX);
-    Ok(backend.records_after(last.saturating_sub(wanted), None, limit)?)
+    let page = backend.changes_after(&backend.position(wanted)?, None, limit)?;
+    Ok(page.records.into_iter().map(|(_, record)| record).collect())
 }
 
 /// Returns the model calls that the metadata of a checkpoint states.

@@ -1,4 +1,4 @@
-//! A recording proxy: an implementation of [`Backend`] outside the engine and the executor, on their public API alone.
+//! A recording proxy: an implementation of [`Log`] outside the engine and the executor, on their public API alone.
 //!
 //! The proxy forwards every call to a backend and records it: the batches with their outcomes, the reads with the
 //! number of rows they returned. It can also fail a commit, before or after the backend has written it. [`scenarios`]
@@ -9,13 +9,14 @@ mod scenarios;
 
 use std::sync::{Arc, Mutex};
 
-use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
-use annals::store::backend::Erasure;
+use annals::base::{CheckpointId, ThreadId};
+use annals::store::log::{
+    CommitHandle, Erase, Erasure, HeadParts, Layer, Log, Place, RecordQuery, StateQuery, ThreadParts, ThreadRow,
+    ThreadRows, TimerQuery, VisitState,
+};
 use annals::store::{
-    Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
-    ItemRange, ItemRow, LeaseRecord, ListRef, MemoryBackend, NewOperation, OpenOptions, OperationField, OperationQuery,
-    OperationRecord, OperationValue, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError,
-    StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    Batch, CheckpointRecord, CheckpointRef, MemoryBackend, OpenOptions, SqliteBackend, StatePart, StoreError,
+    StoredHead, TimerRecord, WriteRecord,
 };
 use annals_graph::prelude::Store;
 use tempfile::TempDir;
@@ -40,7 +41,7 @@ struct Committed {
 /// A read of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ReadCall {
-    /// The method of [`Backend`].
+    /// The method of [`Log`].
     of: &'static str,
     /// The checkpoint that was named, if one was.
     at: Option<CheckpointId>,
@@ -72,7 +73,7 @@ struct Recorded {
 /// A backend that records the calls it forwards.
 #[derive(Debug)]
 struct RecordingProxy {
-    inner: Arc<dyn Backend>,
+    inner: Arc<dyn Log>,
     recorded: Mutex<Recorded>,
     /// The folder of the file, if there is one.
     _folder: Option<TempDir>,
@@ -82,14 +83,14 @@ impl RecordingProxy {
     /// Makes a store on a proxy around a new backend.
     fn store(place: ProxiedBackend) -> (Arc<Self>, Store) {
         let folder = (place == ProxiedBackend::File).then(|| tempfile::tempdir().unwrap());
-        let inner: Arc<dyn Backend> = match &folder {
+        let inner: Arc<dyn Log> = match &folder {
             Some(folder) => {
                 Arc::new(SqliteBackend::open(&folder.path().join("store.annals"), &OpenOptions::new()).unwrap())
             }
             None => Arc::new(MemoryBackend::new()),
         };
         let proxy = Arc::new(Self { inner, recorded: Mutex::default(), _folder: folder });
-        let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Backend>, OpenOptions::new());
+        let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Log>, OpenOptions::new());
         (proxy, store)
     }
 
@@ -158,7 +159,7 @@ impl RecordingProxy {
     }
 
     /// Records a read.
-    fn read<T>(
+    fn note_read<T>(
         &self,
         of: &'static str,
         at: Option<CheckpointId>,
@@ -171,7 +172,11 @@ impl RecordingProxy {
     }
 }
 
-impl Backend for RecordingProxy {
+impl Layer for RecordingProxy {
+    fn below(&self) -> &dyn Log {
+        &*self.inner
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.record(batch.clone(), false, |batch| CommitHandle::settled(self.inner.commit(&batch))).wait()
     }
@@ -184,186 +189,75 @@ impl Backend for RecordingProxy {
         })
     }
 
-    fn write_submitted(&self) {
-        self.inner.write_submitted();
+    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+        let name = match (parts.record, parts.writes) {
+            (true, _) => "head",
+            (_, true) => "head_with_writes",
+            _ => "head_id",
+        };
+        let rows = |heads: &Vec<Option<StoredHead>>| heads.iter().flatten().map(|head| 1 + head.writes.len()).sum();
+        self.note_read(name, None, self.inner.heads(of, parts), rows)
     }
 
-    fn waits(&self) -> bool {
-        self.inner.waits()
+    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        let (name, at) = match query {
+            RecordQuery::At(points) => ("checkpoint", points.first().map(|at| at.checkpoint)),
+            RecordQuery::Page(_) => ("checkpoints", None),
+            RecordQuery::Prefix { .. } => ("checkpoints_by_prefix", None),
+            RecordQuery::Ordinals { at, .. } => ("ancestors", Some(at.checkpoint)),
+            RecordQuery::LastOfRun(..) => ("last_of_run", None),
+        };
+        self.note_read(name, at, self.inner.records(query), |found| found.iter().flatten().count())
     }
 
-    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.read("head", None, self.inner.head(thread, namespace), |found| usize::from(found.is_some()))
-    }
-
-    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
-        self.read("head_id", None, self.inner.head_id(thread, namespace), |found| usize::from(found.is_some()))
-    }
-
-    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
-        let found = self.inner.head_with_writes(thread, namespace);
-        self.read("head_with_writes", None, found, |found| found.as_ref().map_or(0, |head| 1 + head.writes.len()))
-    }
-
-    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
-        let found = self.inner.checkpoint(at);
-        self.read("checkpoint", Some(at.checkpoint), found, |found| usize::from(found.is_some()))
-    }
-
-    fn checkpoints_by_prefix(
-        &self,
-        thread: &ThreadId,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.read("checkpoints_by_prefix", None, self.inner.checkpoints_by_prefix(thread, prefix, limit), Vec::len)
-    }
-
-    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.read("checkpoints", None, self.inner.checkpoints(query), Vec::len)
-    }
-
-    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
-        self.read("state", Some(at.checkpoint), self.inner.state(at), |state| state.channels.len())
-    }
-
-    fn read_state(
-        &self,
-        at: &CheckpointRef,
-        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+        let name = match query {
+            StateQuery::Record => "state",
+            StateQuery::All => "read_state",
+            StateQuery::Items(..) => "items",
+            StateQuery::Item(..) => "find_item",
+            StateQuery::Len(_) => "list_len",
+            StateQuery::Reference(_) => "list_reference",
+        };
         let mut rows = 0;
-        let result = self.inner.read_state(at, &mut |part| {
-            rows += usize::from(matches!(part, StatePart::Item(_)));
+        let result = self.inner.read(at, query, &mut |part| {
+            rows += match &part {
+                StatePart::Record(state) if name == "state" => state.channels.len(),
+                StatePart::Item(_) | StatePart::Reference(_) => 1,
+                _ => 0,
+            };
             visit(part)
         });
-        self.read("read_state", Some(at.checkpoint), result, |()| rows)
+        self.note_read(name, Some(at.checkpoint), result, |()| rows)
     }
 
-    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
-        self.read("ancestors", Some(at.checkpoint), self.inner.ancestors(at, ordinals), Vec::len)
+    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        let first = at.first().map(|at| at.checkpoint);
+        self.note_read("writes", first, self.inner.writes_of(at), |found| found.iter().map(Vec::len).sum())
     }
 
-    fn items(
-        &self,
-        at: &CheckpointRef,
-        channel: &str,
-        range: ItemRange,
-        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut rows = 0;
-        let result = self.inner.items(at, channel, range, &mut |row| {
-            rows += 1;
-            visit(row)
-        });
-        self.read("items", Some(at.checkpoint), result, |()| rows)
+    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+        let name = match (of, parts.namespaces, parts.lease) {
+            (ThreadRows::After(..), ..) => "threads",
+            (ThreadRows::Listed(_), ..) => "list_threads",
+            (_, true, _) => "namespaces",
+            (_, _, true) => "lease",
+            _ => "thread",
+        };
+        self.note_read(name, None, self.inner.thread_rows(of, parts), Vec::len)
     }
 
-    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
-        let found = self.inner.list_reference(at, channel);
-        self.read("list_reference", Some(at.checkpoint), found, |found| usize::from(found.is_some()))
+    fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError> {
+        let name = if matches!(query, TimerQuery::Due(..)) { "timers" } else { "timers_of" };
+        self.note_read(name, None, self.inner.timer_rows(query), Vec::len)
     }
 
-    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
-        self.read("writes", Some(at.checkpoint), self.inner.writes(at), Vec::len)
-    }
-
-    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
-        self.read("threads", None, self.inner.threads(after, limit), Vec::len)
-    }
-
-    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
-        self.inner.thread_size(thread)
-    }
-
-    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
-        self.read("namespaces", None, self.inner.namespaces(thread), Vec::len)
-    }
-
-    fn last_of_run(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-        run: &RunId,
-    ) -> Result<Option<CheckpointRecord>, StoreError> {
-        let found = self.inner.last_of_run(thread, namespace, run);
-        self.read("last_of_run", None, found, |found| usize::from(found.is_some()))
-    }
-
-    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        self.read("search", None, self.inner.search(query), |page| page.hits.len())
-    }
-
-    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
-        self.read("lease", None, self.inner.lease(thread), |lease| usize::from(lease.is_some()))
-    }
-
-    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
-        self.read("timers", None, self.inner.timers(due_by, limit), Vec::len)
-    }
-
-    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
-        self.read("timers_of", None, self.inner.timers_of(thread, namespace), Vec::len)
-    }
-
-    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
-        self.inner.operate(operation)
-    }
-
-    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
-        self.inner.operations(query)
-    }
-
-    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        self.inner.fields(thread)
-    }
-
-    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
-        self.inner.branches(thread, namespace)
-    }
-
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-        self.inner.list_threads(query)
-    }
-
-    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
-        self.inner.thread_info(thread)
-    }
-
-    fn rebuild_threads(&self) -> Result<(), StoreError> {
-        self.inner.rebuild_threads()
-    }
-
-    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
-        self.inner.forks(thread)
-    }
-
-    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
-        self.inner.forked_from(thread)
-    }
-
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
-        {
+    fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+        if let Erase::Threads(threads) = what {
             let mut recorded = self.recorded.lock().unwrap();
             let before = recorded.commits.len();
             recorded.deleted.extend(threads.iter().map(|thread| (before, thread.clone())));
         }
-        self.inner.delete_threads(threads)
-    }
-
-    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
-        self.inner.erase_trash(now)
-    }
-
-    fn reclaim(&self) -> Result<Erasure, StoreError> {
-        self.inner.reclaim()
-    }
-
-    fn beside(&self) -> &dyn Beside {
-        self.inner.beside()
-    }
-
-    fn check(&self) -> Result<CheckReport, StoreError> {
-        self.inner.check()
+        self.inner.erase(what)
     }
 }

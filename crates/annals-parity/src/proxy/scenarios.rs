@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use annals::base::{Namespace, ThreadId};
-use annals::store::{Backend, CheckpointQuery, MemoryBackend};
+use annals::store::{CheckpointQuery, Log, LogExt, MemoryBackend};
 
 use super::{ProxiedBackend, RecordingProxy};
 use crate::canon::{canonical, differences};
@@ -16,7 +16,7 @@ use crate::vectors::{DIFFER, Vector, each_vector, names, read_vectors};
 use crate::{run_on_store, run_one};
 
 /// Returns the threads of a log with their checkpoints, states and writes, as text.
-fn shown_log(backend: &dyn Backend) -> String {
+fn shown_log(backend: &dyn Log) -> String {
     let mut text = String::new();
     for thread in backend.threads(None, usize::MAX).unwrap() {
         for namespace in backend.namespaces(&thread.id).unwrap() {
@@ -26,7 +26,7 @@ fn shown_log(backend: &dyn Backend) -> String {
     text
 }
 
-fn show_namespace(backend: &dyn Backend, thread: &ThreadId, namespace: &Namespace, text: &mut String) {
+fn show_namespace(backend: &dyn Log, thread: &ThreadId, namespace: &Namespace, text: &mut String) {
     let query = CheckpointQuery::new(thread.clone(), namespace.clone());
     for mut record in backend.checkpoints(&query).unwrap() {
         let (mut state, writes) = (backend.state(&record.point).unwrap(), backend.writes(&record.point).unwrap());

@@ -72,7 +72,7 @@ pub(super) fn commit(store: &Store, rng: &mut Rng) -> Result<(), StoreError> {
         let (namespace, key) = (KvNamespace::new(["hostile"])?, text(rng));
         let now = Timestamp::from_micros(number(rng));
         let expires_at = rng.chance(30).then(|| Timestamp::from_micros(number(rng)));
-        return store.backend().beside().commit_kv(&[KvChange::Put { namespace, key, value, now, expires_at }]);
+        return store.backend().beside()?.commit_kv(&[KvChange::Put { namespace, key, value, now, expires_at }]);
     }
     let thread = store.thread("hostile")?;
     let mut head = None;

@@ -26,8 +26,10 @@ pub(super) fn all(store: &Store, rng: &mut Rng, deadline: Deadline) {
     _ = store.search(SearchQuery::new("the"));
     _ = store.kv().search(KvQuery::all());
     _ = store.kv().list_namespaces(KvNamespaceQuery::new());
-    _ = store.backend().beside().kv_indexed(None, store.now(), &mut |_, _| Ok(!deadline.has_passed()));
-    if let Ok(mut watch) = store.watch_from(0) {
+    if let Ok(beside) = store.backend().beside() {
+        _ = beside.kv_indexed(None, store.now(), &mut |_, _| Ok(!deadline.has_passed()));
+    }
+    if let Ok(mut watch) = store.watch_from(LogPosition::START) {
         while !deadline.has_passed() && matches!(watch.next(Duration::ZERO), Ok(Some(_))) {}
     }
     for record in store.threads().unwrap_or_default() {

@@ -325,7 +325,7 @@ pub(super) fn memory_changes(
 
 fn read_memory(store: &Store, entity: &str) -> Result<SeenCalls, ReadFailure> {
     let mut found: Vec<Value> = Vec::new();
-    store.backend().beside().kv_entries(Some(&memory_namespace(entity)?), store.now(), &mut |record| {
+    store.backend().beside()?.kv_entries(Some(&memory_namespace(entity)?), store.now(), &mut |record| {
         found.push(record.value.decode()?);
         Ok(true)
     })?;

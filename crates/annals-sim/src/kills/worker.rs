@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use annals::base::{CheckpointId, Clock as _, SystemClock};
-use annals::store::{Backend, Batch, OpenOptions, SqliteBackend, StoreError};
+use annals::store::{Batch, Log, LogExt, OpenOptions, SqliteBackend, StoreError};
 use annals_graph::Durability;
 use annals_graph::prelude::*;
 
@@ -80,7 +80,7 @@ struct ChildWorker<'a> {
 impl<'a> ChildWorker<'a> {
     fn open(job: &'a WorkerArgs) -> Result<Self, ReadFailure> {
         let backend = open(job, &options(job))?;
-        let store = Store::with_backend(Arc::clone(&backend) as Arc<dyn Backend>, options(job));
+        let store = Store::with_backend(Arc::clone(&backend) as Arc<dyn Log>, options(job));
         let rng = Rng::stream(job.seed, u64::from(job.author));
         Ok(Self { job, backend, store, graph: tally::walk_graph()?, rng, made: 0 })
     }
@@ -124,7 +124,7 @@ impl<'a> ChildWorker<'a> {
             EntityKind::Pair => commit_pair(&store, tally::pair_batches(&store, entity, n, author)?, control),
             EntityKind::Memory => {
                 let changes = tally::memory_changes(&store, entity, n, author)?;
-                Ok(store.backend().beside().commit_kv(&changes)?)
+                Ok(store.backend().beside()?.commit_kv(&changes)?)
             }
             _ => {
                 let thread = store.thread(entity)?.with_state::<TallyState>();

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::base::{CheckpointId, IdSource, Namespace};
-use crate::store::backend::Backend;
 use crate::store::batch::{Batch, NewCheckpoint, Parent};
+use crate::store::log::Log;
 use crate::store::memory::MemoryBackend;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED};
 use crate::store::record::{CheckpointRef, Source};

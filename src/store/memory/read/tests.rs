@@ -1,12 +1,12 @@
 //! Damage in the log, each found by itself and with its invariant.
 
 use super::*;
-use crate::base::{Encoded, IdSource, Value};
-use crate::store::backend::Backend;
+use crate::base::{Encoded, IdSource, Timestamp, Value};
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent,
     WriteValue,
 };
+use crate::store::log::{Log, LogExt};
 use crate::store::memory::MemoryBackend;
 use crate::store::memory::operation::MovedHead;
 use crate::store::memory::stored::{CheckpointWrites, Delta};

@@ -123,7 +123,7 @@ mod tests {
         let made = ["trigger checkpoint_no_update", "index kv_key", "view v_messages"];
         assert_eq!(repaired(&path).unwrap(), made, "in the order of their names");
         let store = SqliteBackend::open(&path, &options()).unwrap();
-        assert!(crate::store::backend::Backend::check(&store).unwrap().problems.is_empty());
+        assert!(crate::store::log::LogExt::check(&store).unwrap().problems.is_empty());
         assert_eq!(raw(&path).query_row("SELECT x FROM app_own", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
     }
 

@@ -9,6 +9,7 @@ use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
 use crate::store::is_pruned;
+use crate::store::log::{HeadParts, Place};
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, StoredHead, TaskKind,
     TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
@@ -27,6 +28,7 @@ use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::verify::succession::ListingEntry;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -316,6 +318,20 @@ impl<'a> ReadView<'a> {
         })
     }
 
+    /// Returns the parts of a head that are wanted.
+    pub(crate) fn stored_head(self, (thread, namespace): Place<'_>, parts: HeadParts) -> Res<Option<StoredHead>> {
+        if parts == HeadParts::RECORD {
+            return Ok(self.head(thread, namespace)?.map(StoredHead::of));
+        }
+        if !parts.writes {
+            let id = self.head_id(thread, namespace)?;
+            return Ok(id.map(|id| StoredHead::new(id, false, Vec::new())));
+        }
+        let found = self.head_with_writes(thread, namespace)?;
+        let record = if parts.record { self.head(thread, namespace)? } else { None };
+        Ok(found.map(|head| StoredHead { record, ..head }))
+    }
+
     /// Returns whether a checkpoint of its namespace continues the one at (branch, ordinal).
     pub(crate) fn is_continued(self, namespace: i64, (branch, ordinal): (i64, i64)) -> Res<bool> {
         let mut statement = self.conn.prepare_cached(sql::IS_CONTINUED)?;
@@ -427,7 +443,7 @@ impl<'a> ReadView<'a> {
         visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
     ) -> Res<()> {
         let (state, lists) = self.state_and_lists(at)?;
-        visit(StatePart::Record(&state))?;
+        visit(StatePart::Record(Cow::Borrowed(&state)))?;
         for channel in &state.channels {
             if visit(StatePart::Channel(channel))?
                 && let Some(row) = lists.get(&channel.channel)

@@ -11,8 +11,8 @@ use super::erase::{EraseJob, EraseStep, Tombstones};
 use super::prune::NamespaceRemoval;
 use crate::base::limits::{DELETED_THREADS_MAX, RECLAIM_INTERVAL, RECLAIM_RETRY, RECLAIM_SLICES, TRASH_INTERVAL};
 use crate::base::{Clock, ThreadId, Timestamp};
-use crate::store::backend::Erasure;
 use crate::store::error::StoreError;
+use crate::store::log::Erasure;
 use crate::store::prune::Pruned;
 use crate::store::sqlite::fault::{Res, is_full};
 use crate::store::sqlite::read::pool::ReaderPool;
@@ -283,7 +283,7 @@ mod tests {
     };
     use crate::store::sqlite::SqliteBackend;
     use crate::store::sqlite::tests::until;
-    use crate::store::{Backend, Batch, NewCheckpoint, OpenOptions, Source};
+    use crate::store::{Batch, Log, LogExt, NewCheckpoint, OpenOptions, Source};
 
     /// Puts a thread into the trash until a timestamp, or takes it out.
     fn trash(store: &SqliteBackend, thread: &ThreadId, before: Option<&str>, until: Option<&str>) {

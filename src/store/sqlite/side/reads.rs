@@ -4,9 +4,9 @@
 
 use super::{cache, kv};
 use crate::base::{Encoded, Timestamp};
-use crate::store::backend::CommitHandle;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::error::StoreError;
+use crate::store::log::CommitHandle;
 use crate::store::sqlite::SqliteBackend;
 use crate::store::sqlite::writer::job::{Job, JobRef};
 

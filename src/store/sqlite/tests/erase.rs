@@ -4,8 +4,8 @@ use super::erase_slices::{hide, step};
 use super::*;
 use crate::base::limits::NAME_USERS_MAX;
 use crate::store::StoreError;
-use crate::store::backend::Erasure;
 use crate::store::batch::NewTimer;
+use crate::store::log::Erasure;
 use crate::store::sqlite::remove::erase::EraseStep;
 
 /// Commits a checkpoint whose values hold `marker` in every place that can hold a text.

@@ -4,7 +4,7 @@ use super::super::fault::is_full;
 use super::*;
 use crate::base::limits::RECLAIM_COST_MAX;
 use crate::store::StoreError;
-use crate::store::backend::Erasure;
+use crate::store::log::Erasure;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::sqlite::remove::erase::{self, EraseJob, EraseStep, Tombstones};
 use crate::store::sqlite::writer::group::PlantedFault;

@@ -77,16 +77,16 @@ fn a_follower_reads_pages_beside_pruned_checkpoints() {
         for limit in [1, 2, 3, 5, 8, 100, PAGE_ROWS_MAX + 1] {
             let rest = log.iter().skip(after);
             let expected: Vec<CheckpointId> = rest.clone().filter_map(|(id, _)| *id).take(limit).collect();
-            let found = bench.store.records_after(after as u64, None, limit).unwrap();
+            let found = bench.store.pool.read(|view| view.records_after(after as u64, None, limit)).unwrap();
             assert_eq!(ids(&found), expected, "after {after}, at most {limit}");
             let expected: Vec<CheckpointId> =
                 rest.filter(|(_, is_own)| *is_own).filter_map(|(id, _)| *id).take(limit).collect();
-            let found = bench.store.records_after(after as u64, Some(&t), limit).unwrap();
+            let found = bench.store.pool.read(|view| view.records_after(after as u64, Some(&t), limit)).unwrap();
             assert_eq!(ids(&found), expected, "of the thread after {after}, at most {limit}");
         }
     }
-    assert_eq!(bench.store.records_after(u64::MAX, None, 9).unwrap(), []);
-    assert_eq!(bench.store.records_after(0, Some(&thread("none")), 9).unwrap(), []);
+    assert_eq!(bench.store.pool.read(|view| view.records_after(u64::MAX, None, 9)).unwrap(), []);
+    assert_eq!(bench.store.pool.read(|view| view.records_after(0, Some(&thread("none")), 9)).unwrap(), []);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_follower_of_a_log_with_the_page_of_another_place_comes_to_an_end() {
     std::fs::write(&path, bytes).unwrap();
     let store = SqliteBackend::open(&path, &options()).unwrap();
     let mut after = 0;
-    let error = (0..100).find_map(|_| match store.records_after(after, None, 64) {
+    let error = (0..100).find_map(|_| match store.pool.read(|view| view.records_after(after, None, 64)) {
         Ok(page) => {
             after = page.last().unwrap().seq;
             None

@@ -70,12 +70,12 @@ mod write_rows;
 
 use super::SqliteBackend;
 use crate::base::{CheckpointId, IdSource, Namespace, TaskId, ThreadId, Timestamp};
-use crate::store::backend::Backend;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites, Parent,
     Payload, Seen, WriteRef, WriteValue,
 };
 use crate::store::handle::{OpenOptions, Synchronous};
+use crate::store::log::{Log, LogExt};
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, Source, TaskKind, TaskRecord};
 use rusqlite::config::DbConfig;

@@ -104,6 +104,6 @@ fn a_follower_of_a_thread_does_not_read_the_checkpoints_of_others() {
     let many = steps(&bench);
     assert!(few > 0 && many <= few + 8, "{few} steps beside 1,000 checkpoints of others, {many} beside 21,000");
     let newest = bench.add(&thread("own"), Some(own), Vec::new());
-    let found = bench.store.records_after(1, Some(&thread("own")), 9).unwrap();
+    let found = bench.store.pool.read(|view| view.records_after(1, Some(&thread("own")), 9)).unwrap();
     assert_eq!(found.iter().map(|record| record.point.checkpoint).collect::<Vec<_>>(), [newest]);
 }

@@ -3,11 +3,11 @@
 use super::{Bench, at, open, plain, put, raw, thread, writes};
 use super::{list, task, write};
 use crate::base::{Namespace, Timestamp};
-use crate::store::backend::Backend;
 use crate::store::batch::{Batch, WriteValue};
 use crate::store::error::{SqlConstraint, StoreError};
 use crate::store::handle::{OpenOptions, Store};
 use crate::store::lease::{LeaseOwner, NewLease};
+use crate::store::log::{Log, LogExt};
 use crate::store::recovery::LostKind;
 use crate::store::sqlite::SqliteBackend;
 use crate::store::sqlite::writer::group::PlantedFault;

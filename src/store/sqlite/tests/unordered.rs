@@ -3,7 +3,7 @@
 use super::erase_slices::hide;
 use super::*;
 use crate::store::StoreError;
-use crate::store::backend::Erasure;
+use crate::store::log::Erasure;
 use crate::store::operation::{
     NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
 };

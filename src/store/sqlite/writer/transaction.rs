@@ -252,7 +252,7 @@ impl fmt::Debug for SqlTransaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::backend::Backend;
+    use crate::store::log::LogExt;
     use crate::store::sqlite::tests::Bench;
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use annals::base::CheckpointId;
 use annals::state::DynState;
-use annals::store::Backend;
+use annals::store::{Log, LogExt};
 use annals_graph::prelude::*;
 use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Error};
@@ -135,7 +135,7 @@ fn play(seed: u64, trouble: &Trouble) -> Course {
     }
     let clock = SimClock::default();
     let options = OpenOptions::new().clock(clock.clone()).id_seed(seed);
-    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
+    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, options);
     let turns = Turns::default();
     let world = World {
         turns: turns.clone(),

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp, Value};
-use annals::store::backend::{CommitHandle, CommitSettler, Erasure};
+use annals::base::{Encoded, Value};
 use annals::store::batch::{ChangeValue, Data};
+use annals::store::log::{
+    CommitHandle, CommitSettler, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, Place, RecordQuery, StateQuery,
+    TimerQuery, VisitState,
+};
 use annals::store::{
-    Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
-    ItemRow, LeaseRecord, ListRef, LogWatch, MemoryBackend, NewCheckpoint, NewOperation, OperationField,
-    OperationQuery, OperationRecord, OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError,
-    StoredHead, ThreadInfo, ThreadQuery, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    Batch, CheckpointRecord, CheckpointRef, MemoryBackend, NewCheckpoint, NewOperation, Payload, Source, StoreError,
+    StoredHead, WriteRecord,
 };
 
 use annals_graph::task::RunControl;
@@ -263,7 +264,11 @@ impl Disk {
     }
 }
 
-impl Backend for Disk {
+impl Layer for Disk {
+    fn below(&self) -> &dyn Log {
+        &self.inner
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         while self.waiting() > 0 {
             self.write_one();
@@ -283,120 +288,16 @@ impl Backend for Disk {
             let is_eager = state.eager;
             drop(state);
             if is_eager {
-                self.write_submitted();
+                Layer::flush(self);
             }
         }
         ticket
     }
 
-    fn write_submitted(&self) {
+    fn flush(&self) {
         while self.waiting() > 0 {
             self.write_one();
         }
-    }
-
-    fn waits(&self) -> bool {
-        false
-    }
-
-    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.alive()?;
-        self.inner.head(thread, namespace)
-    }
-
-    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
-        self.alive()?;
-        self.inner.head_with_writes(thread, namespace)
-    }
-
-    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.alive()?;
-        self.inner.checkpoint(at)
-    }
-
-    fn checkpoints_by_prefix(
-        &self,
-        thread: &ThreadId,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.inner.checkpoints_by_prefix(thread, prefix, limit)
-    }
-
-    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.inner.checkpoints(query)
-    }
-
-    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
-        self.alive()?;
-        self.inner.state(at)
-    }
-
-    fn items(
-        &self,
-        at: &CheckpointRef,
-        channel: &str,
-        range: ItemRange,
-        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        self.alive()?;
-        self.inner.items(at, channel, range, visit)
-    }
-
-    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
-        self.alive()?;
-        self.inner.list_reference(at, channel)
-    }
-
-    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
-        self.alive()?;
-        self.inner.writes(at)
-    }
-
-    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
-        self.inner.threads(after, limit)
-    }
-
-    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
-        self.inner.thread_size(thread)
-    }
-
-    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
-        self.inner.namespaces(thread)
-    }
-
-    fn last_of_run(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-        run: &RunId,
-    ) -> Result<Option<CheckpointRecord>, StoreError> {
-        self.alive()?;
-        let found = self.inner.last_of_run(thread, namespace, run);
-        if let Some(Meanwhile(act)) = self.looked() {
-            act();
-        }
-        found
-    }
-
-    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        self.alive()?;
-        self.inner.search(query)
-    }
-
-    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
-        self.alive()?;
-        self.inner.lease(thread)
-    }
-
-    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
-        self.alive()?;
-        self.inner.timers(due_by, limit)
-    }
-
-    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
-        self.alive()?;
-        self.inner.timers_of(thread, namespace)
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
@@ -404,70 +305,39 @@ impl Backend for Disk {
         self.inner.operate(operation)
     }
 
-    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
-        self.inner.operations(query)
-    }
-
-    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        self.inner.fields(thread)
-    }
-
-    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
-        self.inner.branches(thread, namespace)
-    }
-
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-        self.inner.list_threads(query)
-    }
-
-    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
-        self.inner.thread_info(thread)
-    }
-
-    fn records_after(
-        &self,
-        seq: u64,
-        thread: Option<&ThreadId>,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        self.inner.records_after(seq, thread, limit)
-    }
-
-    fn last_seq(&self) -> Result<u64, StoreError> {
-        self.inner.last_seq()
-    }
-
-    fn watch_log(&self) -> Result<LogWatch, StoreError> {
-        self.inner.watch_log()
-    }
-
-    fn rebuild_threads(&self) -> Result<(), StoreError> {
-        self.inner.rebuild_threads()
-    }
-
-    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
-        self.inner.forks(thread)
-    }
-
-    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
-        self.inner.forked_from(thread)
-    }
-
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
+    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         self.alive()?;
-        self.inner.delete_threads(threads)
+        self.inner.heads(of, parts)
     }
 
-    fn beside(&self) -> &dyn Beside {
-        self.inner.beside()
-    }
-
-    fn check(&self) -> Result<CheckReport, StoreError> {
-        self.inner.check()
-    }
-
-    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
         self.alive()?;
-        self.inner.head_id(thread, namespace)
+        let found = self.inner.records(query);
+        if matches!(query, RecordQuery::LastOfRun(..))
+            && let Some(Meanwhile(act)) = self.looked()
+        {
+            act();
+        }
+        found
+    }
+
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+        self.alive()?;
+        self.inner.read(at, query, visit)
+    }
+
+    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        self.alive()?;
+        self.inner.writes_of(at)
+    }
+
+    fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError> {
+        self.alive()?;
+        self.inner.timer_rows(query)
+    }
+
+    fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+        self.alive()?;
+        self.inner.erase(what)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use annals::base::ThreadId;
 use annals::state::DynState;
-use annals::store::Backend;
+use annals::store::{Log, LogExt};
 use annals_graph::graph::{Entry, Entrypoint, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
@@ -45,7 +45,7 @@ fn program() -> CompiledGraph<Entry<i64, Vec<i64>>> {
 /// Runs the program until it has ended, through all faults. Returns its result and the number of commits.
 fn end(durability: Durability, faults: Vec<u64>, crash: Option<Crash>) -> (Vec<i64>, u64) {
     let disk = Disk::new(crash, faults);
-    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, OpenOptions::new());
+    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, OpenOptions::new());
     let (program, thread) = (program(), store.thread("t").unwrap());
     for _ in 0..10 {
         let input = match program.get_state(&thread) {
@@ -140,7 +140,7 @@ fn run_on(driver: usize, disk: &Disk, run: Run<'_, DynState>, input: Input) -> R
     block_on(poll_fn(|waiting| {
         let polled = run.as_mut().poll(waiting);
         if polled.is_pending() {
-            disk.write_submitted();
+            disk.flush();
         }
         polled
     }))
@@ -153,7 +153,7 @@ fn a_run_that_stores_nothing_before_it_ends_makes_one_commit() {
         let (driver, durability) = way;
         let disk = Disk::new(None, Vec::new());
         let options = OpenOptions::new().head_cache_bytes(head_cache_bytes);
-        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
+        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, options);
         let (graph, thread) = (turns(), store.thread("t").unwrap());
         let run = |input| run_on(driver, &disk, graph.run(&thread).durability(durability), input).unwrap();
         let asked = run(annals_graph::IntoInput::<DynState, _>::into_input(DynUpdate::new().set("laps", 0)));
@@ -180,7 +180,7 @@ fn a_run_that_is_refused_or_dropped_stores_nothing_of_the_graphs_inside() {
     };
     for driver in [0, 1] {
         let disk = Disk::new(None, vec![0]);
-        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, OpenOptions::new());
+        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, OpenOptions::new());
         let (graph, thread) = (turns(), store.thread("t").unwrap());
         let run = || graph.run(&thread).durability(Durability::Exit);
         let input = || annals_graph::IntoInput::<DynState, _>::into_input(DynUpdate::new().set("laps", 0));
@@ -262,7 +262,7 @@ fn a_run_with_a_key_finds_the_commits_of_a_dropped_run_with_that_key() {
     let add = |old: Value, new: Value| Ok::<_, String>((old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)).into());
     for durability in [Durability::Sync, Durability::Async] {
         let disk = Disk::new(None, Vec::new());
-        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, OpenOptions::new());
+        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, OpenOptions::new());
         let waits = Arc::new(AtomicBool::new(true));
         let waiting = Arc::clone(&waits);
         let graph = StateGraph::with_schema(DynSchema::new().reduce("n", add).build())

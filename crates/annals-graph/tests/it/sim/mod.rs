@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use annals::state::DynState;
-use annals::store::{Backend, Cache, Source};
+use annals::store::{Cache, Log, LogExt, Source};
 use annals_graph::prelude::*;
 use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Error};
@@ -212,7 +212,7 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
     let disk = Disk::new(trouble.crash, trouble.faults.clone());
     let clock = SimClock::default();
     let options = annals::store::OpenOptions::new().clock(clock.clone()).id_seed(seed);
-    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
+    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, options);
     let world = World {
         turns: Turns::default(),
         cache: store.cache(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals::store::{Backend, Source};
+use annals::store::{Log, LogExt, Source};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 
@@ -14,7 +14,7 @@ use super::disk::Disk;
 fn place() -> (Arc<Disk>, [Store; 2], CompiledGraph<Entry<i64, i64>>, Arc<AtomicUsize>) {
     let disk = Disk::new(None, Vec::new());
     let stores =
-        [1, 2].map(|seed| Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, OpenOptions::new().id_seed(seed)));
+        [1, 2].map(|seed| Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, OpenOptions::new().id_seed(seed)));
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let main = move |n: i64, _: &Context| {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use annals::history::ThreadStatus;
-use annals::store::{Backend, LeaseOwner, OpenOptions, StoreError, Synchronous};
+use annals::store::{LeaseOwner, Log, LogExt, OpenOptions, StoreError, Synchronous};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};
@@ -516,7 +516,7 @@ fn in_memory(seed: u64, mutant: Option<Mutant>) -> (Happened, Vec<String>) {
     disk.break_as(mutant);
     let hands = Hands::default();
     let options = OpenOptions::new().clock(hands.clone()).id_seed(seed);
-    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
+    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Log>, options);
     let sim = WorkerSim::new(seed, (store, hands, Some(disk)));
     sim.play();
     let happened = sim.end();

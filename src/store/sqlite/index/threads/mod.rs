@@ -15,6 +15,7 @@ mod check;
 mod counts;
 mod queue;
 mod row;
+mod rows;
 mod sql;
 mod unfollowed;
 
@@ -23,6 +24,7 @@ use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
 pub(crate) use self::row::hide;
 pub(crate) use self::row::undamaged;
 use self::row::{StateRow, damaged_facet, facet_of};
+pub(crate) use self::rows::rows;
 pub(crate) use self::unfollowed::Unfollowed;
 use crate::base::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
 use crate::base::{Namespace, ThreadId};

@@ -12,9 +12,9 @@ use crate::base::limits::{
     GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QUEUE_BATCHES_MAX, RUN_LOCK_WAITS_MAX, SUBMIT_LINGER,
 };
 use crate::base::{self, Namespace};
-use crate::store::backend::{CommitHandle, CommitSettler};
 use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
+use crate::store::log::{CommitHandle, CommitSettler};
 use crate::store::record::StoredHead;
 use crate::store::spin::spin_until;
 use crate::store::sqlite::fault::{Fault, Res};

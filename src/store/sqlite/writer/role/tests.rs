@@ -3,8 +3,8 @@
 use super::*;
 use crate::base::Timestamp;
 use crate::store::StoreError;
-use crate::store::backend::Backend;
 use crate::store::batch::Batch;
+use crate::store::log::{Log, LogExt};
 use crate::store::sqlite::SqliteBackend;
 use crate::store::sqlite::tests::{Bench, checkpoint, options, raw, thread};
 
@@ -54,7 +54,7 @@ fn a_submitted_batch_leaves_its_room_in_the_queue() {
     for round in 0..3 {
         let batches = [0, 1, 2].map(|n| first(&mut bench, &format!("{round} {n}")));
         let handles = batches.map(|batch| bench.store.submit(batch));
-        bench.store.write_submitted();
+        bench.store.flush();
         handles.into_iter().for_each(|handle| handle.wait().unwrap());
         assert_eq!(writer(&bench).shared.queue.lock().submitted, 0, "round {round}");
     }

@@ -1,0 +1,620 @@
+//! The reads of a log, one for each question, written once for all backends.
+
+use std::path::Path;
+
+use super::{
+    ChangePage, Checks, Erase, Erasure, FileStore, Follow, HeadParts, HeldPlaces, Log, LogPosition, Place, PruneTarget,
+    Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
+};
+use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use crate::store::batch::{Batch, ListRef};
+use crate::store::beside::Beside;
+use crate::store::check::{CheckReport, CheckedUpTo};
+use crate::store::cipher::Key;
+use crate::store::error::StoreError;
+use crate::store::lease::LeaseRecord;
+use crate::store::operation::{BranchRecord, OperationField, OperationValue};
+use crate::store::prune::{PruneSpan, Pruned};
+use crate::store::query::{CheckpointQuery, ItemRange};
+use crate::store::record::{
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
+    ThreadSize, TimerRecord, WriteRecord,
+};
+use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
+use crate::store::sqlite::SqlTransaction;
+use crate::store::stats::{Compaction, FormatMigration, StoreStats};
+use crate::store::threads::{ThreadInfo, ThreadQuery};
+use crate::store::watch::LogWatch;
+
+/// The reads of a log, one for each question. Every [`Log`] has them.
+///
+/// Errors are those of the call of [`Log`], or of the capability, that a method makes; [`StoreError::Unsupported`] if
+/// the backend lacks the capability.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+/// use annals::store::log::LogExt;
+///
+/// # fn main() -> Result<()> {
+/// let store = Store::memory();
+/// store.thread("trip")?.set("city", "Bern")?;
+/// let log = store.backend();
+/// let head = log.head(&ThreadId::new("trip")?, &Namespace::root())?.expect("the thread has a head");
+/// assert_eq!(log.state(&head.point)?.channels.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+pub trait LogExt: Log {
+    /// Returns the head of a namespace, `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Log::heads`].
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
+        Ok(one_head(self, (thread, namespace), HeadParts::RECORD)?.and_then(|head| head.record))
+    }
+
+    /// Returns the id of the head of a namespace.
+    ///
+    /// # Errors
+    /// As [`Log::heads`].
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        Ok(one_head(self, (thread, namespace), HeadParts::ID)?.map(|head| head.checkpoint))
+    }
+
+    /// Returns the id of the head of a namespace with the stored writes of its tasks and the last lease. A caller with
+    /// a cached head needs no more to continue from it.
+    ///
+    /// # Errors
+    /// As [`Log::heads`].
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
+        one_head(self, (thread, namespace), HeadParts::WRITES)
+    }
+
+    /// Returns a checkpoint, `None` if it is not stored. One that was pruned has a record that says so.
+    ///
+    /// # Errors
+    /// As [`Log::records`].
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
+        Ok(self.records(&RecordQuery::At(&[at]))?.pop().flatten())
+    }
+
+    /// Returns the checkpoints of a thread whose id, as text, starts with `prefix`, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Log::records`].
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        stored(self.records(&RecordQuery::Prefix { thread, prefix, limit }))
+    }
+
+    /// Lists checkpoints, newest first, without touching any state. Those that were pruned are passed over.
+    ///
+    /// # Errors
+    /// As [`Log::records`].
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
+        stored(self.records(&RecordQuery::Page(query)))
+    }
+
+    /// Returns the checkpoints of the lineage of `at` that have these ordinals, in the order asked for; `None` for an
+    /// ordinal above that of `at`.
+    ///
+    /// # Errors
+    /// As [`Log::records`].
+    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        self.records(&RecordQuery::Ordinals { at, ordinals })
+    }
+
+    /// Returns the newest checkpoint of a namespace that a run made, `None` if it made none. Only runs whose id was
+    /// made of an idempotency key ([`RunId::from_key`]) are found.
+    ///
+    /// # Errors
+    /// As [`Log::records`].
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        Ok(self.records(&RecordQuery::LastOfRun((thread, namespace), run))?.pop().flatten())
+    }
+
+    /// Returns the channels at a checkpoint, without the items of lists.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
+        let mut found = None;
+        self.read(at, &StateQuery::Record, &mut |part| {
+            if let StatePart::Record(record) = part {
+                found = Some(record.into_owned());
+            }
+            Ok(false)
+        })?;
+        found.ok_or_else(|| StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() })
+    }
+
+    /// Visits the whole state at a checkpoint: its record as [`LogExt::state`] returns it, then its channels by name,
+    /// each list followed by its items in their order. All parts come from one snapshot of the log: a commit or an
+    /// erasure meanwhile does not show.
+    ///
+    /// The visitor returns whether it wants the items of the list that it was given; its result for the record and for
+    /// an item is ignored.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn read_state(&self, at: &CheckpointRef, visit: VisitState<'_>) -> Result<(), StoreError> {
+        self.read(at, &StateQuery::All, visit)
+    }
+
+    /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none. A
+    /// visitor may take its time: no transaction is open while it runs. If the thread is deleted meanwhile, the visit
+    /// ends with [`StoreError::CheckpointNotFound`].
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn items(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.read(at, &StateQuery::Items(channel, range), &mut |part| match part {
+            StatePart::Item(row) => visit(row).map(|()| true),
+            _ => Ok(true),
+        })
+    }
+
+    /// Returns the number of items of a list channel at a checkpoint; 0 for a channel that is not a list.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn list_len(&self, at: &CheckpointRef, channel: &str) -> Result<u64, StoreError> {
+        let mut found = 0;
+        self.read(at, &StateQuery::Len(channel), &mut |part| {
+            if let StatePart::Len(len) = part {
+                found = len;
+            }
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the item of a list channel at a checkpoint that has an id in its index; returns whether there is one. Of
+    /// several items with one id, any one is visited.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn find_item(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        id: &str,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        let mut found = false;
+        self.read(at, &StateQuery::Item(channel, id), &mut |part| {
+            if let StatePart::Item(row) = part {
+                found = true;
+                visit(row)?;
+            }
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the list that the list of a channel references ([`ItemOp::Reference`]); `None` for a list without a
+    /// reference, and for a channel that is not a list.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    ///
+    /// [`ItemOp::Reference`]: crate::store::batch::ItemOp::Reference
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        let mut found = None;
+        self.read(at, &StateQuery::Reference(channel), &mut |part| {
+            if let StatePart::Reference(of) = part {
+                found = Some(of.clone());
+            }
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the writes of the tasks of a checkpoint, in the order of (path, task, index).
+    ///
+    /// # Errors
+    /// As [`Log::writes_of`].
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
+        Ok(self.writes_of(&[at])?.pop().unwrap_or_default())
+    }
+
+    /// Lists threads by id, from after `after` on, at most `limit`. The cost is that of the page, however large the
+    /// threads are.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        let rows = self.thread_rows(&ThreadRows::After(after, limit), ThreadParts::default())?;
+        Ok(rows.into_iter().filter_map(|row| row.record).collect())
+    }
+
+    /// Lists threads with a root namespace, with their facts and their status. In the order of the last activity the
+    /// cost is that of the page, for a query with at most one filter on project, label, graph, status or pin.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+        let rows = self.thread_rows(&ThreadRows::Listed(query), ThreadParts::default())?;
+        Ok(rows.into_iter().filter_map(|row| row.info).collect())
+    }
+
+    /// Returns a thread as a list shows it; `None` if it has no root namespace.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn thread_info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.info = true)?.info)
+    }
+
+    /// Counts the checkpoints and branches of a thread; none if the thread does not exist. It reads the index of all
+    /// its checkpoints, which a listing does not.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.size = true)?.size)
+    }
+
+    /// Returns the namespaces of a thread, sorted; none if the thread does not exist.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.namespaces = true)?.namespaces)
+    }
+
+    /// Returns the contents of the fields of a thread that operations set, sorted by field, but for heads.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.fields = true)?.fields)
+    }
+
+    /// Returns the last lease of a thread, which may have expired or be released; `None` if it never had one.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.lease = true)?.lease)
+    }
+
+    /// Returns the threads that were forked from a thread, the first fork first.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.forks = true)?.forks)
+    }
+
+    /// Returns the checkpoint of another thread from which a thread was forked.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.forked_from = true)?.forked_from)
+    }
+
+    /// Returns the branches of a namespace, the newest first, at the cost of some indexed reads for each.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
+        let parts = ThreadParts { branches: Some(namespace), ..ThreadParts::default() };
+        Ok(self.thread_rows(&ThreadRows::Ids(&[thread]), parts)?.pop().unwrap_or_default().branches)
+    }
+
+    /// Lists the tasks of heads that sleep, by the timestamp at which they resume, then by thread, namespace and task,
+    /// at most `limit`: all, or those that can go on at `due_by`.
+    ///
+    /// # Errors
+    /// As [`Log::timer_rows`].
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
+        self.timer_rows(&TimerQuery::Due(due_by, limit))
+    }
+
+    /// Lists the tasks that sleep at the head of a namespace, by the timestamp at which they can go on, then by task;
+    /// none of a namespace that does not exist. The cost is that of the timers of the namespace, however many others
+    /// sleep.
+    ///
+    /// # Errors
+    /// As [`Log::timer_rows`].
+    fn timers_of(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<TimerRecord>, StoreError> {
+        self.timer_rows(&TimerQuery::Of((thread, namespace)))
+    }
+
+    /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
+    /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result
+    /// says if bytes of deleted threads are still stored; [`LogExt::reclaim`] continues then.
+    ///
+    /// # Errors
+    /// As [`Log::erase`].
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
+        self.erase(&Erase::Threads(threads))
+    }
+
+    /// Deletes the threads whose time in the trash has ended at `now`.
+    ///
+    /// # Errors
+    /// As [`Log::erase`].
+    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
+        self.erase(&Erase::Trash(now))
+    }
+
+    /// Erases what deleted threads have left, until nothing is left or a reader is in the way.
+    ///
+    /// # Errors
+    /// As [`FileStore::reclaim`].
+    fn reclaim(&self) -> Result<Erasure, StoreError> {
+        self.parts().file.map_or(Ok(Erasure::Erased), FileStore::reclaim)
+    }
+
+    /// Returns the checkpoints after a position of the log.
+    ///
+    /// # Errors
+    /// As [`Follow::changes_after`].
+    fn changes_after(
+        &self,
+        position: &LogPosition,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<ChangePage, StoreError> {
+        follow(self)?.changes_after(position, thread, limit)
+    }
+
+    /// Returns the position after which at most so many of the newest checkpoints follow, about: 0 for the end of the
+    /// log.
+    ///
+    /// # Errors
+    /// As [`Follow::position`].
+    fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
+        follow(self)?.position(newest)
+    }
+
+    /// Returns the signals of changes of the log, for one follower.
+    ///
+    /// # Errors
+    /// As [`Follow::watch`].
+    fn watch_log(&self) -> Result<LogWatch, StoreError> {
+        follow(self)?.watch()
+    }
+
+    /// Returns the items whose text holds every word of a query, the newest first.
+    ///
+    /// # Errors
+    /// As [`Searches::search`].
+    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        searches(self)?.search(query)
+    }
+
+    /// Searches a list channel for a text, on the lineage of a checkpoint.
+    ///
+    /// # Errors
+    /// As [`Searches::search_list`].
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
+        searches(self)?.search_list(at, channel, text)
+    }
+
+    /// Indexes the texts that [`LogExt::search`] reads, and returns when all are indexed.
+    ///
+    /// # Errors
+    /// As [`Searches::enable`].
+    fn enable_search(&self, options: &SearchOptions) -> Result<(), StoreError> {
+        searches(self)?.enable(options)
+    }
+
+    /// Removes the index of texts, if there is one.
+    ///
+    /// # Errors
+    /// As [`Searches::disable`].
+    fn disable_search(&self) -> Result<(), StoreError> {
+        self.parts().searches.map_or(Ok(()), Searches::disable)
+    }
+
+    /// Returns the state of the index of texts; `None` without one.
+    ///
+    /// # Errors
+    /// As [`Searches::index`].
+    fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
+        self.parts().searches.map_or(Ok(None), Searches::index)
+    }
+
+    /// Returns the places of the checkpoints of a thread that cannot be pruned.
+    ///
+    /// # Errors
+    /// As [`Prunes::held`].
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError> {
+        prunes(self)?.held(thread, without)
+    }
+
+    /// Prunes checkpoints of a thread.
+    ///
+    /// # Errors
+    /// As [`Prunes::prune`].
+    fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        prunes(self)?.prune(thread, PruneTarget::Spans(spans))
+    }
+
+    /// Estimates what [`LogExt::prune`] would report.
+    ///
+    /// # Errors
+    /// As [`Prunes::estimate`].
+    fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
+        prunes(self)?.estimate(thread, PruneTarget::Spans(spans))
+    }
+
+    /// Prunes namespaces of a thread as a whole, each with its newest checkpoint.
+    ///
+    /// # Errors
+    /// As [`Prunes::prune`].
+    fn prune_namespaces(&self, thread: &ThreadId, of: &[(Namespace, CheckpointId)]) -> Result<Pruned, StoreError> {
+        prunes(self)?.prune(thread, PruneTarget::Namespaces(of))
+    }
+
+    /// Estimates what [`LogExt::prune_namespaces`] would report.
+    ///
+    /// # Errors
+    /// As [`Prunes::estimate`].
+    fn estimate_namespaces(&self, thread: &ThreadId, of: &[(Namespace, CheckpointId)]) -> Result<Pruned, StoreError> {
+        prunes(self)?.estimate(thread, PruneTarget::Namespaces(of))
+    }
+
+    /// Verifies every row and checksum, and reports the problems.
+    ///
+    /// # Errors
+    /// As [`Checks::check`].
+    fn check(&self) -> Result<CheckReport, StoreError> {
+        checks(self)?.check()
+    }
+
+    /// Verifies the rows of the log that are newer than a point, at the cost of these.
+    ///
+    /// # Errors
+    /// As [`Checks::check_since`].
+    fn check_since(&self, point: &CheckedUpTo) -> Result<CheckReport, StoreError> {
+        checks(self)?.check_since(point)
+    }
+
+    /// Runs the function of a [transaction](crate::store::Store::transaction) on the tables of an application.
+    ///
+    /// # Errors
+    /// As [`Transactions::transact`](super::Transactions::transact). The function is not called if the backend lacks
+    /// the capability.
+    fn transact(
+        &self,
+        run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
+    ) -> Result<(), StoreError> {
+        match self.parts().transactions {
+            Some(transactions) => transactions.transact(run),
+            None => Err(lacking("a transaction on the tables of an application", "this backend has no SQL")),
+        }
+    }
+
+    /// Returns the key-value memory and the cache of the backend.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] if the backend has neither.
+    fn beside(&self) -> Result<&dyn Beside, StoreError> {
+        self.parts().beside.ok_or_else(|| lacking("a key-value memory", "this backend has a log alone"))
+    }
+
+    /// Returns the sizes and the health of the file; zeros for a backend without one.
+    ///
+    /// # Errors
+    /// As [`FileStore::stats`].
+    fn stats(&self) -> Result<StoreStats, StoreError> {
+        self.parts().file.map_or_else(|| Ok(StoreStats::default()), FileStore::stats)
+    }
+
+    /// Copies the store to a new file.
+    ///
+    /// # Errors
+    /// As [`FileStore::backup`]; [`StoreError::Invalid`] if the backend has no file.
+    fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let reason = || format!("{}: the store has no file to copy", to.display());
+        let none = || StoreError::Invalid { field: "path of the backup", reason: reason() };
+        self.parts().file.ok_or_else(none)?.backup(to)
+    }
+
+    /// Returns free space to the file system; nothing is done without a file.
+    ///
+    /// # Errors
+    /// As [`FileStore::compact`].
+    fn compact(&self) -> Result<Compaction, StoreError> {
+        self.parts().file.map_or_else(|| Ok(Compaction::default()), FileStore::compact)
+    }
+
+    /// Makes the table anew by which threads are listed; nothing is done without a file.
+    ///
+    /// # Errors
+    /// As [`FileStore::rebuild_threads`].
+    fn rebuild_threads(&self) -> Result<(), StoreError> {
+        self.parts().file.map_or(Ok(()), FileStore::rebuild_threads)
+    }
+
+    /// Seals the root key of an encrypted store with another key of the caller.
+    ///
+    /// # Errors
+    /// As [`FileStore::change_key`].
+    fn change_key(&self, key: &Key) -> Result<(), StoreError> {
+        self.parts().file.ok_or_else(not_encrypted)?.change_key(key)
+    }
+
+    /// Seals new values of an encrypted store with a new data key.
+    ///
+    /// # Errors
+    /// As [`FileStore::rotate_data_key`].
+    fn rotate_data_key(&self) -> Result<(), StoreError> {
+        self.parts().file.ok_or_else(not_encrypted)?.rotate_data_key()
+    }
+
+    /// Returns the migration that opening the store did.
+    fn migration(&self) -> Option<FormatMigration> {
+        self.parts().file.and_then(FileStore::migration)
+    }
+
+    /// Returns a description of a log that the store lacks.
+    fn missing_log(&self) -> Option<String> {
+        self.parts().file.and_then(FileStore::missing_log)
+    }
+}
+
+impl<L: Log + ?Sized> LogExt for L {}
+
+fn one_head<L: Log + ?Sized>(log: &L, of: Place<'_>, parts: HeadParts) -> Result<Option<StoredHead>, StoreError> {
+    Ok(log.heads(&[of], parts)?.pop().flatten())
+}
+
+fn one_thread<L: Log + ?Sized>(
+    log: &L,
+    thread: &ThreadId,
+    want: impl FnOnce(&mut ThreadParts<'_>),
+) -> Result<ThreadRow, StoreError> {
+    let mut parts = ThreadParts::default();
+    want(&mut parts);
+    Ok(log.thread_rows(&ThreadRows::Ids(&[thread]), parts)?.pop().unwrap_or_default())
+}
+
+fn stored(found: Result<Vec<Option<CheckpointRecord>>, StoreError>) -> Result<Vec<CheckpointRecord>, StoreError> {
+    Ok(found?.into_iter().flatten().collect())
+}
+
+fn lacking(feature: &'static str, reason: &str) -> StoreError {
+    StoreError::Unsupported { feature, reason: reason.into() }
+}
+
+fn not_encrypted() -> StoreError {
+    StoreError::Invalid { field: "key", reason: "the store is not encrypted".into() }
+}
+
+fn follow<L: Log + ?Sized>(log: &L) -> Result<&dyn Follow, StoreError> {
+    log.parts().follow.ok_or_else(|| lacking("following the log", "this backend cannot be followed"))
+}
+
+fn searches<L: Log + ?Sized>(log: &L) -> Result<&dyn Searches, StoreError> {
+    log.parts().searches.ok_or_else(|| lacking("search", "this backend does not search"))
+}
+
+fn prunes<L: Log + ?Sized>(log: &L) -> Result<&dyn Prunes, StoreError> {
+    log.parts().prunes.ok_or_else(|| lacking("pruning", "this backend does not prune"))
+}
+
+fn checks<L: Log + ?Sized>(log: &L) -> Result<&dyn Checks, StoreError> {
+    log.parts().checks.ok_or_else(|| lacking("a check", "this backend does not check itself"))
+}
