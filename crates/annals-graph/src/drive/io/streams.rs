@@ -9,7 +9,9 @@ use std::pin::Pin;
 use std::task::{Context as Waiting, Poll, ready};
 
 use crate::base::{Namespace, Value};
-use crate::drive::run::builder::{IntoInput, Run, begin, begin_async};
+use crate::drive::run::begin::{begin, begin_async};
+use crate::drive::run::builder::Run;
+use crate::drive::run::input::IntoInput;
 use crate::drive::run::outcome::{Outcome, finish};
 use crate::drive::run::signals::deliver_after;
 use crate::drive::run::target::{RunOn, RunPlace};

@@ -13,7 +13,7 @@ use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{ChannelRecord, ChannelValue, CheckpointRef, ItemRange, Parent, StoreError};
 
 use super::attempt::path_here;
-use super::builder::{recording, with_graph};
+use super::begin::{recording, with_graph};
 use super::load::{keep, load};
 use super::records::decided;
 use super::snapshot::shown;

@@ -5,6 +5,7 @@
 
 pub(super) mod active_run;
 pub(super) mod attempt;
+pub(super) mod begin;
 pub(super) mod builder;
 pub(super) mod cache;
 pub(super) mod call;
@@ -15,6 +16,7 @@ pub(super) mod events;
 mod graph_version;
 pub(super) mod host;
 mod idempotency;
+pub(super) mod input;
 mod load;
 pub(super) mod outcome;
 mod records;
@@ -25,9 +27,10 @@ mod subgraph;
 pub(super) mod target;
 mod transaction;
 
-pub use builder::{AsArgument, AsInput, AsUpdate, Durability, Input, IntoInput, Run};
+pub use builder::{Durability, Run};
 pub use edit::{StateUpdate, UpdateAs};
 pub use events::{RunEnd, RunEvent, RunEventKind};
+pub use input::{AsArgument, AsInput, AsUpdate, Input, IntoInput};
 pub use outcome::Outcome;
 pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};
 pub use state::{ListChanges, RunState};

@@ -18,8 +18,10 @@ use crate::state::erased::resolve;
 use crate::task::{Context, Scope};
 
 use super::active_run::Begun;
-use super::builder::{Input, RunSettings, check_context};
+use super::begin::check_context;
+use super::builder::RunSettings;
 use super::host::RunHost;
+use super::input::Input;
 use super::load;
 use super::records::decided_in_run;
 

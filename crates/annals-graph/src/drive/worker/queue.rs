@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::drive::run::builder::{Input, IntoInput};
+use crate::drive::run::input::{Input, IntoInput};
 use crate::drive::run::outcome::Outcome;
 use crate::error::Error;
 use crate::exec::{RunError, input_value};

@@ -23,8 +23,8 @@ use crate::base::limits::{
 use crate::base::{Namespace, ThreadId, Timestamp};
 use crate::drive::io::pool::unblock;
 use crate::drive::io::runtime::CallerRuntime;
-use crate::drive::run::builder::Input;
 use crate::drive::run::events::{Listener, RunEvent, RunEventKind, both, tell};
+use crate::drive::run::input::Input;
 use crate::elapsed::ElapsedTime;
 use crate::error::Error;
 use crate::exec::{ERROR, RunError, STUCK, special};
