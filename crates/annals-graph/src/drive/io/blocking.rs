@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::limits;
-use crate::drive::run::active_run::Begun;
+use crate::drive::run::active_run::ActiveRun;
 use crate::drive::run::attempt::{attempt, attempt_here, closed, wait_before};
 use crate::drive::run::cache::look_up;
 use crate::drive::run::commits::PendingCommits;
@@ -21,7 +21,7 @@ use super::work_sharing::SharedTasks;
 
 /// A run on the calling thread.
 pub(in crate::drive) struct Driver {
-    run: Begun,
+    run: ActiveRun,
     commits: PendingCommits,
     due: VecDeque<Box<TaskJob>>,
     running: usize,
@@ -34,7 +34,7 @@ pub(in crate::drive) struct Driver {
 
 impl Driver {
     /// Makes the driver of a run.
-    pub(in crate::drive) fn new(run: Begun) -> Self {
+    pub(in crate::drive) fn new(run: ActiveRun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
         let commits = PendingCommits::new(&run);
         Self { run, commits, due: VecDeque::new(), running: 0, told: true, feed: FeedReader(feed), failed: None }

@@ -13,7 +13,7 @@ use std::task::{Context as Waiting, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-use crate::drive::run::active_run::Begun;
+use crate::drive::run::active_run::ActiveRun;
 use crate::drive::run::attempt::{attempt, attempt_begun, attempt_here, closed, wait_before};
 use crate::drive::run::cache::look_up_async;
 use crate::drive::run::call::Running;
@@ -30,7 +30,7 @@ use super::timer::Parked;
 
 /// A run in a future.
 pub(in crate::drive) struct AsyncDriver {
-    run: Begun,
+    run: ActiveRun,
     commits: PendingCommits,
     due: VecDeque<Box<TaskJob>>,
     running: usize,
@@ -72,7 +72,7 @@ impl Wake for TaskWaker {
 
 impl AsyncDriver {
     /// Makes the driver of a run.
-    pub(in crate::drive) fn new(run: Begun) -> Self {
+    pub(in crate::drive) fn new(run: ActiveRun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
         if !run.inside {
             run.host.polls.store(true, Ordering::Relaxed);
@@ -340,7 +340,7 @@ impl AsyncDriver {
         Ok(())
     }
 
-    /// Commits a batch as [`Begun::commit_awaited`], without blocking.
+    /// Commits a batch as [`ActiveRun::commit_awaited`], without blocking.
     async fn commit_awaited(&mut self, store: &Store, mut batch: Batch) -> Result<bool, Error> {
         let (mut attempt, retains) = (1, self.run.host.retains());
         loop {

@@ -14,7 +14,7 @@ use crate::drive::run::builder::Run;
 use crate::drive::run::input::IntoInput;
 use crate::drive::run::outcome::{Outcome, finish};
 use crate::drive::run::signals::deliver_after;
-use crate::drive::run::target::{RunOn, RunPlace};
+use crate::drive::run::target::{RunOn, RunTarget};
 use crate::error::Error;
 use crate::exec::{Event, EventKind, EventMask, Machine, MessagesRead, RunError};
 use crate::graph::CompiledGraph;
@@ -185,9 +185,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// ```
     pub fn stream<M>(self, input: impl IntoInput<S, M>, modes: &[StreamMode]) -> Result<Stream<'a, S>, Error> {
         let wants = mask(modes, self.settings.subgraphs);
-        let begun = begin(&self.graph.graph, &self.place, input.into_input(), &self.settings, wants)?;
+        let begun = begin(&self.graph.graph, &self.target, input.into_input(), &self.settings, wants)?;
         let parts = StreamParts::new(&begun.machine);
-        Ok(Stream { graph: self.graph, place: self.place, driver: Some(Driver::new(begun)), parts, outcome: None })
+        Ok(Stream { graph: self.graph, target: self.target, driver: Some(Driver::new(begun)), parts, outcome: None })
     }
 
     /// Runs step by step without blocking, as far as the stream is read.
@@ -201,10 +201,10 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     ) -> Result<AsyncStream<'a, S>, Error> {
         self.settings.find_timer(&self.graph.graph)?;
         let (input, wants) = (input.into_input(), mask(modes, self.settings.subgraphs));
-        let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, wants).await?;
+        let begun = begin_async(&self.graph.graph, &self.target, input, &self.settings, wants).await?;
         let parts = StreamParts::new(&begun.machine);
         let events = Some(AsyncDriver::new(begun).events());
-        Ok(AsyncStream { graph: self.graph, place: self.place, events, parts, outcome: None })
+        Ok(AsyncStream { graph: self.graph, target: self.target, events, parts, outcome: None })
     }
 }
 
@@ -276,11 +276,11 @@ impl StreamParts {
 /// Returns the outcome of a run, and gives its tasks the signals that have come meanwhile.
 fn finished<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
-    place: &RunPlace,
+    target: &RunTarget,
     machine: Machine,
 ) -> Result<Outcome<S>, Error> {
-    let outcome = finish(graph, place, machine)?;
-    deliver_after(place, &outcome)?;
+    let outcome = finish(graph, target, machine)?;
+    deliver_after(target, &outcome)?;
     Ok(outcome)
 }
 
@@ -302,7 +302,7 @@ fn end<S>(
 /// where its last committed superstep was.
 pub struct Stream<'a, S> {
     graph: &'a CompiledGraph<S>,
-    place: RunPlace,
+    target: RunTarget,
     driver: Option<Driver>,
     parts: StreamParts,
     outcome: Option<Outcome<S>>,
@@ -327,7 +327,7 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
                 },
                 Ok(None) => {
                     let machine = self.driver.take()?.into_machine();
-                    return end(finished(self.graph, &self.place, machine), &mut self.outcome);
+                    return end(finished(self.graph, &self.target, machine), &mut self.outcome);
                 }
                 Err(error) => {
                     self.driver = None;
@@ -343,7 +343,7 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
 /// the crate `futures-core`.
 pub struct AsyncStream<'a, S> {
     graph: &'a CompiledGraph<S>,
-    place: RunPlace,
+    target: RunTarget,
     events: Option<Events>,
     parts: StreamParts,
     outcome: Option<Outcome<S>>,
@@ -366,7 +366,7 @@ impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
                 }
                 Ok(ControlFlow::Break(machine)) => {
                     self.events = None;
-                    return Poll::Ready(end(finished(self.graph, &self.place, machine), &mut self.outcome));
+                    return Poll::Ready(end(finished(self.graph, &self.target, machine), &mut self.outcome));
                 }
                 Err(error) => {
                     self.events = None;

@@ -17,7 +17,7 @@ use super::events::{EndReport, RunEventKind};
 use super::host::RunHost;
 
 /// A machine with its store and its host.
-pub(in crate::drive) struct Begun {
+pub(in crate::drive) struct ActiveRun {
     /// The renewal of the lease of an outermost run. Dropped first, it still finds the host and releases the lease.
     renewal: Option<Renewal>,
     /// The report of the end of an outermost run.
@@ -50,7 +50,7 @@ impl Drop for Over {
     }
 }
 
-impl Begun {
+impl ActiveRun {
     /// Makes the run of an outermost graph, or that of a subgraph, which began when so many batches were held back.
     pub(super) fn new(
         machine: Machine,

@@ -19,7 +19,7 @@ use crate::state::erased::resolve;
 use crate::store::CheckpointRef;
 use crate::task::{Host, Scope};
 
-use super::active_run::Begun;
+use super::active_run::ActiveRun;
 use super::builder::{Durability, RunSettings};
 use super::commits::RunCommits;
 use super::drawing::store_drawing;
@@ -30,53 +30,53 @@ use super::idempotency::Earlier;
 use super::input::Input;
 
 use super::signals;
-use super::target::RunPlace;
+use super::target::RunTarget;
 use super::{load, subgraph};
 
 pub(in crate::drive) async fn begin_async(
     graph: &Arc<Graph>,
-    place: &RunPlace,
+    target: &RunTarget,
     input: Input,
     settings: &RunSettings,
     events: EventMask,
-) -> Result<Begun, Error> {
-    let thread = match &place.inside {
+) -> Result<ActiveRun, Error> {
+    let thread = match &target.inside {
         Some(context) => subgraph::host_of(context).and_then(|host| host.thread.clone()),
-        None => place.thread.clone(),
+        None => target.thread.clone(),
     };
     if settings.lease_wait.is_none() && !thread.is_some_and(|thread| thread.store().backend().waits()) {
-        return begin(graph, place, input, settings, events);
+        return begin(graph, target, input, settings, events);
     }
-    let (graph, place) = (Arc::clone(graph), place.clone());
+    let (graph, target) = (Arc::clone(graph), target.clone());
     let settings = RunSettings { moved: !in_task(), ..settings.clone() };
     // A head that is not in memory is read from the file.
-    unblock(move || begin(&graph, &place, input, &settings, events)).await
+    unblock(move || begin(&graph, &target, input, &settings, events)).await
 }
 
 /// Begins a run: loads its head and makes its machine.
 pub(in crate::drive) fn begin(
     graph: &Arc<Graph>,
-    place: &RunPlace,
+    target: &RunTarget,
     input: Input,
     settings: &RunSettings,
     events: EventMask,
-) -> Result<Begun, Error> {
-    if let Some(context) = &place.inside {
+) -> Result<ActiveRun, Error> {
+    if let Some(context) = &target.inside {
         return subgraph::begin(graph, context, input, settings, events);
     }
     let mut start = run_start(graph, input)?;
     check_context(graph, settings.value.as_deref())?;
-    let place = &place.outermost()?;
-    let (run, mut earlier) = settings.run_id(place.thread.as_ref())?;
+    let target = &target.outermost()?;
+    let (run, mut earlier) = settings.run_id(target.thread.as_ref())?;
     let (mut claimed, mut given, mut from) = (None, None, RootStart::default());
-    let (seed, now, store, head, recording) = match &place.thread {
+    let (seed, now, store, head, recording) = match &target.thread {
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
             let loaded =
-                load_claimed(graph, thread, place.at.as_ref(), (settings, &start, run), &mut earlier, &mut claimed)?;
-            let at = earlier.as_ref().map(Earlier::at).or(place.at.as_ref());
-            let named = place.at.is_some() && earlier.is_none();
+                load_claimed(graph, thread, target.at.as_ref(), (settings, &start, run), &mut earlier, &mut claimed)?;
+            let at = earlier.as_ref().map(Earlier::at).or(target.at.as_ref());
+            let named = target.at.is_some() && earlier.is_none();
             let loaded = signals::with_signals(graph, thread, at, &start, loaded)?;
             from = RootStart::new(named, earlier.is_some(), &loaded);
             start = verified_start(thread, start, settings, (run, earlier.as_ref(), named), &loaded)?;
@@ -85,7 +85,7 @@ pub(in crate::drive) fn begin(
             verify_graph(graph, thread, &loaded.head, &start, (from.addressed, settings.allows_changes))?;
             let metadata = with_graph(settings.metadata.clone(), graph);
             let recording = recording(thread, from.addressed, loaded.newest, run, metadata);
-            let recording = Some(outermost_recording(recording, graph, place, from.is_continued))
+            let recording = Some(outermost_recording(recording, graph, target, from.is_continued))
                 .filter(|_| !matches!(start, RunStart::Show));
             if recording.is_some() {
                 store_drawing(graph, store);
@@ -94,16 +94,16 @@ pub(in crate::drive) fn begin(
         }
     };
     debug_assert!(store.is_some() || recording.is_none(), "a run without a store records nothing");
-    let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
+    let began = head.checkpoint.zip(target.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
     let cancelled = signals::cancelled_end(&start, &head);
-    let mut host = settings.host(place.thread.clone(), run, events);
-    host.events = RunEvents::new(settings.listener.as_ref(), place.thread.as_ref(), &graph.name, run).map(Arc::new);
+    let mut host = settings.host(target.thread.clone(), run, events);
+    host.events = RunEvents::new(settings.listener.as_ref(), target.thread.as_ref(), &graph.name, run).map(Arc::new);
     let host = Arc::new(host);
     let begins = begin_kind(&start, host.events.is_some() && head.is_asleep());
     host.outwait_locks();
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
     let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
-    host.session.lock().begin(began, (from.replays(&start), matches!(start, RunStart::Input(_))), &place.named);
+    host.session.lock().begin(began, (from.replays(&start), matches!(start, RunStart::Input(_))), &target.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
@@ -122,7 +122,7 @@ pub(in crate::drive) fn begin(
     };
     let machine = signals::shown(Machine::new(Arc::clone(graph), head, request, now)?, cancelled);
     let end = EndReport::begin(host.events.clone(), begins);
-    Ok(Begun::new(machine, store, host, None, events).with(renewal, end))
+    Ok(ActiveRun::new(machine, store, host, None, events).with(renewal, end))
 }
 
 /// Returns the start of a run on a loaded head, with its key, and verifies that the run may continue the thread.
@@ -287,11 +287,11 @@ pub(super) fn recording(
 }
 
 /// Adds the members of the outermost graph to a recording: the version of its code, and the named parent graphs.
-fn outermost_recording(mut recording: Recording, graph: &Graph, place: &RunPlace, is_continued: bool) -> Recording {
+fn outermost_recording(mut recording: Recording, graph: &Graph, target: &RunTarget, is_continued: bool) -> Recording {
     recording.marked_metadata = with_code(recording.metadata.as_deref(), graph);
     recording.is_continued = is_continued;
-    if place.at.is_some() {
-        recording.parents = Arc::clone(&place.named);
+    if target.at.is_some() {
+        recording.parents = Arc::clone(&target.named);
     }
     recording
 }

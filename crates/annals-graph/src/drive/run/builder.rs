@@ -24,7 +24,7 @@ use super::events::{Listener, RunEvent};
 use super::input::{Input, IntoInput};
 use super::outcome::{Outcome, finish};
 use super::signals::Receives;
-use super::target::{RunOn, RunPlace};
+use super::target::{RunOn, RunTarget};
 
 /// When a superstep counts as done. A run that lost a race starts no further task under any of them, and returns a
 /// conflict.
@@ -68,7 +68,7 @@ pub enum Durability {
 /// ```
 pub struct Run<'a, S> {
     pub(in crate::drive) graph: &'a CompiledGraph<S>,
-    pub(in crate::drive) place: RunPlace,
+    pub(in crate::drive) target: RunTarget,
     pub(in crate::drive) settings: RunSettings,
 }
 
@@ -171,7 +171,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     pub fn run(&self, on: impl RunOn) -> Run<'_, S> {
         let config = self.config.as_ref().and_then(|config| config.downcast_ref::<RunSettings>());
         let settings = config.map(|config| RunSettings { control: RunControl::default(), key: None, ..config.clone() });
-        Run { graph: self, place: on.place(), settings: settings.unwrap_or_default() }
+        Run { graph: self, target: on.target(), settings: settings.unwrap_or_default() }
     }
 
     /// Returns the same graph, whose runs start with these options in place of the defaults. Each run can still set its
@@ -590,9 +590,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     pub fn invoke<M>(mut self, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
         let (mut input, mut receives) = (input.into_input(), Receives::default());
         loop {
-            let begun = begin(&self.graph.graph, &self.place, input, &self.settings, EventMask::default())?;
-            let outcome = finish(self.graph, &self.place, Driver::new(begun).run()?)?;
-            match receives.go_on(&self.place, &outcome, &self.settings)? {
+            let begun = begin(&self.graph.graph, &self.target, input, &self.settings, EventMask::default())?;
+            let outcome = finish(self.graph, &self.target, Driver::new(begun).run()?)?;
+            match receives.go_on(&self.target, &outcome, &self.settings)? {
                 Some(settings) => (self.settings, input) = (settings, Input::Continue),
                 None => return Ok(outcome),
             }
@@ -632,9 +632,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self.settings.find_timer(&self.graph.graph)?;
         loop {
             let mask = EventMask::default();
-            let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, mask).await?;
-            let outcome = finish(self.graph, &self.place, AsyncDriver::new(begun).run().await?)?;
-            match receives.go_on(&self.place, &outcome, &self.settings)? {
+            let begun = begin_async(&self.graph.graph, &self.target, input, &self.settings, mask).await?;
+            let outcome = finish(self.graph, &self.target, AsyncDriver::new(begun).run().await?)?;
+            match receives.go_on(&self.target, &outcome, &self.settings)? {
                 Some(settings) => (self.settings, input) = (settings, Input::Continue),
                 None => return Ok(outcome),
             }
@@ -645,7 +645,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
 impl<S> fmt::Debug for Run<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
-            .field("place", &self.place)
+            .field("target", &self.target)
             .field("durability", &self.settings.durability)
             .finish_non_exhaustive()
     }

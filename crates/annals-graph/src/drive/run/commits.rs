@@ -7,7 +7,7 @@ use crate::base::TaskId;
 use crate::error::Error;
 use crate::store::{Batch, CommitHandle, Store, StoreError};
 
-use super::active_run::Begun;
+use super::active_run::ActiveRun;
 use super::host::RunHost;
 
 /// The commits that all graphs of a run share.
@@ -83,7 +83,7 @@ impl Drop for PendingCommits {
 }
 
 impl PendingCommits {
-    pub(in crate::drive) fn new(begun: &Begun) -> Self {
+    pub(in crate::drive) fn new(begun: &ActiveRun) -> Self {
         let (store, host) = (begun.store.clone(), Arc::clone(&begun.host));
         Self { own: VecDeque::new(), awaited: None, store, host, inside: begun.inside }
     }
@@ -114,7 +114,7 @@ impl PendingCommits {
 
     /// Gathers what has to be waited for at the end of a run, in order: nothing inside another one, which does it once
     /// for all. Returns it; whoever is dropped while it waits leaves the rest.
-    pub(in crate::drive) fn at_end(&mut self, begun: &Begun) -> &mut VecDeque<CommitHandle> {
+    pub(in crate::drive) fn at_end(&mut self, begun: &ActiveRun) -> &mut VecDeque<CommitHandle> {
         let inside = &mut begun.host.commits.lock().inside;
         if begun.inside {
             inside.extend(self.own.drain(..));

@@ -192,8 +192,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     where
         U: IntoIterator<Item = StateUpdate<S>>,
     {
-        let place = at.place();
-        let thread = shown(&self.graph, place.thread.clone().ok_or(RunError::NoThread)?)?;
+        let target = at.target();
+        let thread = shown(&self.graph, target.thread.clone().ok_or(RunError::NoThread)?)?;
         let supersteps: Vec<Vec<_>> = supersteps.into_iter().map(|updates| updates.into_iter().collect()).collect();
         let empty = supersteps.iter().position(Vec::is_empty);
         if let Some(problem) = empty.map(|superstep| EditProblem::NoUpdates { superstep }) {
@@ -203,8 +203,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
             return Err(RunError::from(EditProblem::NoSupersteps).into());
         }
         let store = thread.store();
-        let loaded = load(&self.graph, &thread, place.at.as_ref())?;
-        let from = RootStart::new(place.at.is_some(), false, &loaded);
+        let loaded = load(&self.graph, &thread, target.at.as_ref())?;
+        let from = RootStart::new(target.at.is_some(), false, &loaded);
         let metadata = with_graph(None, &self.graph);
         let mut recording = recording(&thread, from.addressed, loaded.newest, store.mint_run(), metadata);
         match loaded.head.checkpoint {

@@ -11,7 +11,7 @@ use crate::state::{Part, StateRef};
 use crate::task::Interrupt;
 
 use super::state::{Ran, RunState};
-use super::target::RunPlace;
+use super::target::RunTarget;
 use super::{load, subgraph};
 
 /// The outcome of a run.
@@ -123,10 +123,10 @@ pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
 /// Returns the outcome of a run, in the type of its state.
 pub(in crate::drive) fn finish<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
-    place: &RunPlace,
+    target: &RunTarget,
     machine: Machine,
 ) -> Result<Outcome<S>, Error> {
-    let Finished { state, ran, ending } = finish_erased(&graph.graph, place, machine)?;
+    let Finished { state, ran, ending } = finish_erased(&graph.graph, target, machine)?;
     let state = RunState::new(typed::<S>(&state), ran);
     Ok(match ending {
         Ending::Done => Outcome::Done(state),
@@ -151,15 +151,15 @@ enum Ending {
     Cancelled(String),
 }
 
-fn finish_erased(graph: &Arc<Graph>, place: &RunPlace, mut machine: Machine) -> Result<Finished, Error> {
-    let ran = Ran::of(graph, place, &mut machine);
-    if let Some(context) = &place.inside {
+fn finish_erased(graph: &Arc<Graph>, target: &RunTarget, mut machine: Machine) -> Result<Finished, Error> {
+    let ran = Ran::of(graph, target, &mut machine);
+    if let Some(context) = &target.inside {
         let (state, _) = subgraph::finish(graph, context, machine)?;
         return Ok(Finished { state, ran, ending: Ending::Done });
     }
     let state = Arc::clone(machine.state());
     let (status, head) = machine.finish();
-    if let (Some(thread), Some(head)) = (&place.thread, head) {
+    if let (Some(thread), Some(head)) = (&target.thread, head) {
         load::keep(graph, &thread.with_namespace(Namespace::root()), head);
     }
     let ending = match status {

@@ -17,12 +17,12 @@ use crate::state::{DynUpdate, Writes};
 use crate::store::{CheckpointRef, StoreError};
 use crate::task::Interrupt;
 
-use super::active_run::Begun;
+use super::active_run::ActiveRun;
 use super::builder::RunSettings;
 use super::load;
 use super::outcome::Outcome;
 use super::snapshot::partial_of;
-use super::target::RunPlace;
+use super::target::RunTarget;
 
 /// Gives signals to the tasks that wait for them at a loaded head, and loads the head again if there were any.
 pub(super) fn with_signals(
@@ -120,7 +120,7 @@ pub(super) fn given(loaded: &Loaded, addressed: bool) -> Option<crate::base::Map
     if addressed { None } else { given_of(&loaded.head) }
 }
 
-impl Begun {
+impl ActiveRun {
     /// Ends a run as cancelled if it failed because its thread was cancelled from outside.
     ///
     /// # Errors
@@ -139,9 +139,9 @@ impl Begun {
 
 /// Gives the tasks of a run that has stored interrupts the signals that have come meanwhile. Returns whether one of
 /// them is due.
-pub(in crate::drive) fn deliver_after<S>(place: &RunPlace, outcome: &Outcome<S>) -> Result<bool, Error> {
-    match &place.thread {
-        Some(thread) if place.inside.is_none() && !outcome.interrupts().is_empty() => Ok(thread.deliver_signals()?),
+pub(in crate::drive) fn deliver_after<S>(target: &RunTarget, outcome: &Outcome<S>) -> Result<bool, Error> {
+    match &target.thread {
+        Some(thread) if target.inside.is_none() && !outcome.interrupts().is_empty() => Ok(thread.deliver_signals()?),
         _ => Ok(false),
     }
 }
@@ -155,19 +155,19 @@ impl Receives {
     /// once: with the settings of a run that continues another one.
     pub(super) fn go_on<S>(
         &mut self,
-        place: &RunPlace,
+        target: &RunTarget,
         outcome: &Outcome<S>,
         settings: &RunSettings,
     ) -> Result<Option<RunSettings>, Error> {
         let interrupts = outcome.interrupts();
-        if interrupts == self.0 || !deliver_after(place, outcome)? {
+        if interrupts == self.0 || !deliver_after(target, outcome)? {
             return Ok(None);
         }
         self.0 = interrupts.to_vec();
         // A run without a receive ends here: the next one takes the resume value.
         let receives = interrupts.iter().any(|interrupt| interrupt.signal.is_some());
         let stops = settings.control.drain_reason().is_some() || settings.control.cancel_reason().is_some();
-        let goes_on = receives && !stops && place.at.is_none();
+        let goes_on = receives && !stops && target.at.is_none();
         Ok(goes_on.then(|| {
             let mut settings = settings.clone();
             // The lease was released at the end of the run before.

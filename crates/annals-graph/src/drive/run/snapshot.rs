@@ -114,10 +114,10 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     }
 
     fn state_of(&self, at: impl RunOn, subgraphs: bool) -> Result<StateSnapshot<S>, Error> {
-        let place = at.place();
-        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoThread)?)?;
+        let target = at.target();
+        let thread = shown(&self.graph, target.thread.ok_or(RunError::NoThread)?)?;
         thread.store().settle_abandoned();
-        state_at(&self.graph, &thread, place.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
+        state_at(&self.graph, &thread, target.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
     }
 
     /// Waits until the run of a thread has ended, in this process or in another one, and returns its state; the result
@@ -170,9 +170,9 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// # Errors
     /// As [`CompiledGraph::get_state_history`].
     pub fn state_history(&self, on: impl RunOn, filter: HistoryFilter) -> Result<StateHistory<'_, S>, Error> {
-        let place = on.place();
-        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoThread)?)?;
-        let filter = match place.at {
+        let target = on.target();
+        let thread = shown(&self.graph, target.thread.ok_or(RunError::NoThread)?)?;
+        let filter = match target.at {
             Some(point) => filter.only(point.checkpoint),
             None => filter,
         };

@@ -20,7 +20,7 @@ use crate::state::{Messages, StateError, StateRef};
 
 use super::load;
 use super::outcome::Outcome;
-use super::target::{RunOn, RunPlace};
+use super::target::{RunOn, RunTarget};
 
 /// The state that a run came to. It reads like the state itself; cheap to clone.
 pub struct RunState<S> {
@@ -41,10 +41,10 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    pub(super) fn of(graph: &Arc<Graph>, place: &RunPlace, machine: &mut Machine) -> Arc<Self> {
+    pub(super) fn of(graph: &Arc<Graph>, target: &RunTarget, machine: &mut Machine) -> Arc<Self> {
         let ((now, seed), before) = (machine.moment(), machine.take_before());
         // An outcome keeps no store open, unless it has to ask it.
-        let thread = place.thread.clone().filter(|_| before.repeats.is_some());
+        let thread = target.thread.clone().filter(|_| before.repeats.is_some());
         let branch = machine.branch().map(ToOwned::to_owned);
         Arc::new(Self { graph: Arc::clone(graph), thread, before, now, seed, branch })
     }
@@ -59,8 +59,8 @@ impl Ran {
         while let Some(made) = at.as_ref().filter(|at| at.record().run == run) {
             at = made.parent()?;
         }
-        let place = at.as_ref().map(|at| at.place());
-        let Some(RunPlace { thread: Some(thread), at, .. }) = place else { return Ok(None) };
+        let target = at.as_ref().map(|at| at.target());
+        let Some(RunTarget { thread: Some(thread), at, .. }) = target else { return Ok(None) };
         let head = load::load(&self.graph, &thread, at.as_ref())?.head;
         Ok(self.graph.layout.list(&head.state, field))
     }

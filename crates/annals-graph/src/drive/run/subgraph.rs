@@ -17,7 +17,7 @@ use crate::state::StateRef;
 use crate::state::erased::resolve;
 use crate::task::{Context, Scope};
 
-use super::active_run::Begun;
+use super::active_run::ActiveRun;
 use super::begin::check_context;
 use super::builder::RunSettings;
 use super::host::RunHost;
@@ -39,7 +39,7 @@ pub(super) fn begin(
     input: Input,
     settings: &RunSettings,
     wants: EventMask,
-) -> Result<Begun, Error> {
+) -> Result<ActiveRun, Error> {
     if settings.key.is_some() {
         let reason = "a subgraph is repeated with the run of its parent graph".to_owned();
         return Err(RunError::BadKey { reason }.into());
@@ -58,7 +58,7 @@ fn begin_on(
     input: Input,
     settings: &RunSettings,
     wants: EventMask,
-) -> Result<Begun, Error> {
+) -> Result<ActiveRun, Error> {
     let subgraph = Subgraph::new(graph, context)?;
     host.session.lock().verify_free(graph, context, &subgraph)?;
     let thread = host.thread.as_ref().filter(|_| subgraph.stores);
@@ -110,7 +110,7 @@ fn begin_on(
     let now = store.as_ref().map_or_else(|| SystemClock.now(), |store| store.now());
     let head = head.unwrap_or_else(|| Head::empty(graph));
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    Ok(Begun::new(machine, store, Arc::clone(host), Some(held), wants))
+    Ok(ActiveRun::new(machine, store, Arc::clone(host), Some(held), wants))
 }
 
 /// Returns the scope of a subgraph: that of its parent graph, with the cache, the context value and the key-value
@@ -177,7 +177,7 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
     }
 }
 
-fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Result<(Begun, GivenLists), Error> {
+fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Result<(ActiveRun, GivenLists), Error> {
     let mut given = GivenLists::new();
     let input = match input {
         NodeInput::Fields(fields) if !graph.entry => given_input(graph, &fields, context, &mut given)?,

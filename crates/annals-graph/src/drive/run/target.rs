@@ -11,16 +11,16 @@ use crate::task::Context;
 
 use super::records::decided;
 
-/// A place on which a graph can be run: `&Thread`, `&Snapshot` to continue from an old checkpoint, `&Context` for a
+/// A target of a run: `&Thread`, `&Snapshot` to continue from an old checkpoint, `&Context` for a
 /// graph that a node calls, or `()` for no store.
 pub trait RunOn {
     #[doc(hidden)]
-    fn place(&self) -> RunPlace;
+    fn target(&self) -> RunTarget;
 }
 
 #[doc(hidden)]
 #[derive(Clone, Debug)]
-pub struct RunPlace {
+pub struct RunTarget {
     pub(super) thread: Option<Thread>,
     pub(super) at: Option<CheckpointRef>,
     pub(super) inside: Option<Context>,
@@ -28,7 +28,7 @@ pub struct RunPlace {
     pub(super) named: Arc<[(Namespace, CheckpointId)]>,
 }
 
-impl RunPlace {
+impl RunTarget {
     fn new(thread: Option<Thread>, at: Option<CheckpointRef>, inside: Option<Context>) -> Self {
         Self { thread, at, inside, named: [].into() }
     }
@@ -37,7 +37,7 @@ impl RunPlace {
         Self::new(None, None, Some(context.clone()))
     }
 
-    /// Returns the place of the outermost graph: its checkpoint at the time, if this is a checkpoint of a subgraph.
+    /// Returns the target of the outermost graph: its checkpoint at the time, if this is a checkpoint of a subgraph.
     pub(super) fn outermost(&self) -> Result<Self, Error> {
         let Some(thread) = &self.thread else { return Ok(self.clone()) };
         let root = match &self.at {
@@ -50,29 +50,29 @@ impl RunPlace {
 }
 
 impl RunOn for () {
-    fn place(&self) -> RunPlace {
-        RunPlace::new(None, None, None)
+    fn target(&self) -> RunTarget {
+        RunTarget::new(None, None, None)
     }
 }
 
 /// Inside a node: the graph is a part of the run of that node.
 impl RunOn for &Context {
-    fn place(&self) -> RunPlace {
-        RunPlace::inside(self)
+    fn target(&self) -> RunTarget {
+        RunTarget::inside(self)
     }
 }
 
 impl RunOn for &Thread {
-    fn place(&self) -> RunPlace {
-        RunPlace::new(Some((*self).clone()), None, None)
+    fn target(&self) -> RunTarget {
+        RunTarget::new(Some((*self).clone()), None, None)
     }
 }
 
 impl RunOn for &Snapshot {
-    fn place(&self) -> RunPlace {
+    fn target(&self) -> RunTarget {
         let point = self.point();
         let thread = self.store().thread(point.thread.as_str()).ok();
         let thread = thread.map(|thread| thread.with_namespace(point.namespace.clone()));
-        RunPlace::new(thread, Some(point.clone()), None)
+        RunTarget::new(thread, Some(point.clone()), None)
     }
 }
