@@ -241,7 +241,9 @@ pub const GROUP_BATCHES_MAX: usize = 256;
 pub const QUEUE_BATCHES_MAX: usize = 1_024;
 /// Threads that run the nodes of one process, unless set otherwise.
 pub const NODE_THREADS_DEFAULT: usize = 32;
-/// Duration for which an idle thread of the pool waits for work before it ends.
+/// Threads of a store that run the blocking calls of asynchronous callers.
+pub const UNBLOCK_THREADS_MAX: usize = 256;
+/// Duration for which an idle thread of a pool waits for work before it ends.
 pub const POOL_IDLE: Duration = Duration::from_secs(10);
 /// Duration in which no task of a superstep is taken up, after which more threads are woken for its tasks.
 pub const TASKS_ALONE: Duration = Duration::from_micros(10);
