@@ -371,7 +371,8 @@ impl Store {
         }
     }
 
-    /// Hands a batch to the background writer; the handle tells when it is durable.
+    /// Hands a batch to the background writer and returns at once; the handle, which is a future, reports when it is
+    /// durable. Batches are in memory until they are written: a caller that submits many waits for handles in between.
     pub fn submit(&self, batch: super::Batch) -> CommitHandle {
         span!("submit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)

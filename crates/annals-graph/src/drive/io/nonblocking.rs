@@ -331,7 +331,7 @@ impl AsyncDriver {
         let Some(store) = self.run.store.clone() else { return Ok(()) };
         let goes_on = match self.run.next_commit(batch) {
             Some(batch) if self.run.host.awaits_commit() => self.commit_awaited(&store, batch).await?,
-            Some(batch) => self.commits.submit(&store, batch).map(|()| true)?,
+            Some(batch) => self.commits.submit_async(&store, batch).await.map(|()| true)?,
             None => true,
         };
         if goes_on {

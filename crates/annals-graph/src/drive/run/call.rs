@@ -492,7 +492,13 @@ impl RunHost {
                 let handle = self.commits.lock().submit(store, batch);
                 handle.await?;
             }
-            (false, _) => self.submit(store, batch)?,
+            (false, _) => {
+                self.submit(store, batch)?;
+                let excess = self.commits.lock().take_excess();
+                for handle in excess {
+                    if blocks { handle.wait()? } else { handle.await? }
+                }
+            }
         }
         Ok(())
     }

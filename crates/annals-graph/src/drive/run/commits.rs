@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::base::TaskId;
+use crate::base::limits::PENDING_COMMITS_MAX;
 use crate::error::Error;
 use crate::store::{Batch, CommitHandle, Store, StoreError};
 
@@ -42,6 +43,12 @@ impl RunCommits {
         self.inside.push(handle);
         let settled = self.inside.iter().take_while(|handle| handle.is_settled()).count();
         self.inside.drain(..settled).collect()
+    }
+
+    /// Takes the oldest commits of subgraphs and called tasks, if too many are pending: the caller waits for them.
+    pub(super) fn take_excess(&mut self) -> Vec<CommitHandle> {
+        let excess = self.inside.len().saturating_sub(PENDING_COMMITS_MAX);
+        self.inside.drain(..excess).collect()
     }
 
     /// Returns the newest commit, unless it is settled.
@@ -98,18 +105,34 @@ impl PendingCommits {
         handle.await
     }
 
-    /// Hands a batch to the background writer.
+    /// Hands a batch to the background writer, and waits first if too many are pending.
     ///
     /// # Errors
     /// That of an earlier batch.
     pub(in crate::drive) fn submit(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
-        while self.own.front().is_some_and(CommitHandle::is_settled) {
+        while self.is_first_due() {
             if let Some(handle) = self.own.pop_front() {
                 handle.wait()?;
             }
         }
         self.own.push_back(self.host.commits.lock().submit(store, batch));
         Ok(())
+    }
+
+    /// As [`Self::submit`], without blocking.
+    pub(in crate::drive) async fn submit_async(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
+        while self.is_first_due() {
+            if let Some(handle) = self.own.front().cloned() {
+                handle.await?;
+                self.own.pop_front();
+            }
+        }
+        self.submit(store, batch)
+    }
+
+    /// Returns whether the oldest commit is settled, or to be waited for before another one is submitted.
+    fn is_first_due(&self) -> bool {
+        self.own.front().is_some_and(|first| first.is_settled() || self.own.len() >= PENDING_COMMITS_MAX)
     }
 
     /// Gathers what has to be waited for at the end of a run, in order: nothing inside another one, which does it once
