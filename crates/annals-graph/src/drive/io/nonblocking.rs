@@ -25,7 +25,7 @@ use crate::store::{Batch, Store};
 use crate::task::Called;
 
 use super::feed::{FeedReader, Notice, while_polled};
-use super::pool::{Pool, in_task, run_here, unblock};
+use super::pool::{Pool, in_task, on_node_thread, run_here};
 use super::timer::Parked;
 
 /// A run in a future.
@@ -103,12 +103,12 @@ impl AsyncDriver {
                 return Ok(Some(event));
             }
             if let Some(error) = self.failed.take() {
-                return self.run.end_if_cancelled(error).map(|()| None);
+                return self.run.end_if_cancelled_async(error).await.map(|()| None);
             }
             match self.wait().await {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
-                Err(error) => return self.run.end_if_cancelled(error).map(|()| None),
+                Err(error) => return self.run.end_if_cancelled_async(error).await.map(|()| None),
             }
         }
     }
@@ -125,7 +125,7 @@ impl AsyncDriver {
             match goes_on {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(error) => self.run.end_if_cancelled(error)?,
+                Err(error) => self.run.end_if_cancelled_async(error).await?,
             }
             return Ok(self.run.machine);
         }
@@ -258,7 +258,7 @@ impl AsyncDriver {
                     let closing = attempt_begun(&job, input, &run);
                     (job, closing)
                 };
-                let (job, closing) = unblock(begun).await;
+                let (job, closing) = on_node_thread(begun).await;
                 closed(&job, closing).await
             }),
             Work::Async(start) | Work::Either(_, start) => self.poll_task(slot, async move {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::limits::{NODE_THREADS_DEFAULT, POOL_IDLE};
+use crate::store::Store;
 
 use super::runtime::CallerRuntime;
 
@@ -41,8 +42,29 @@ pub(super) fn pause(after: Duration) {
     }
 }
 
-/// Does blocking work on a thread of the pool, and returns what came of it. A thread of the pool does it right here.
-pub(in crate::drive) async fn unblock<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Does work that calls a store, and returns its result. If the calls may wait for a disk or a lock, a thread of the
+/// store does it, in the runtime of this one.
+pub(in crate::drive) async fn unblock<T: Send + 'static>(
+    store: &Store,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if store.backend().waits() { on_store_thread(store, work).await } else { work() }
+}
+
+/// Does work on a thread of a store, in the runtime of this one. A thread that runs a task does it right here.
+pub(in crate::drive) async fn on_store_thread<T: Send + 'static>(
+    store: &Store,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if in_task() {
+        return work();
+    }
+    let runtime = CallerRuntime::here();
+    store.unblock(move |_| runtime.enter(work)).await
+}
+
+/// Does the work of a task on a thread of the pool, and returns its result. A thread of the pool does it right here.
+pub(in crate::drive) async fn on_node_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if in_task() {
         return work();
     }

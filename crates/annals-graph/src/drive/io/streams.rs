@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::ops::ControlFlow;
-#[cfg(feature = "futures")]
 use std::pin::Pin;
 use std::task::{Context as Waiting, Poll, ready};
 
@@ -13,7 +12,7 @@ use crate::drive::run::begin::{begin, begin_async};
 use crate::drive::run::builder::Run;
 use crate::drive::run::input::IntoInput;
 use crate::drive::run::outcome::{Outcome, finish};
-use crate::drive::run::signals::deliver_after;
+use crate::drive::run::signals::{deliver_after, deliver_async, receiving_thread};
 use crate::drive::run::target::{RunOn, RunTarget};
 use crate::error::Error;
 use crate::exec::{Event, EventKind, EventMask, Machine, MessagesRead, RunError};
@@ -204,7 +203,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         let begun = begin_async(&self.graph.graph, &self.target, input, &self.settings, wants).await?;
         let parts = StreamParts::new(&begun.machine);
         let events = Some(AsyncDriver::new(begun).events());
-        Ok(AsyncStream { graph: self.graph, target: self.target, events, parts, outcome: None })
+        Ok(AsyncStream { graph: self.graph, target: self.target, events, parts, delivery: None, outcome: None })
     }
 }
 
@@ -346,8 +345,13 @@ pub struct AsyncStream<'a, S> {
     target: RunTarget,
     events: Option<Events>,
     parts: StreamParts,
+    /// The outcome of the run, until its tasks were given the signals that have come meanwhile.
+    delivery: Option<(Result<Outcome<S>, Error>, SignalDelivery)>,
     outcome: Option<Outcome<S>>,
 }
+
+/// A delivery of signals that is awaited.
+type SignalDelivery = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 
 impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
     /// Returns the next part, `None` at the end. If its future is dropped before it is ready, as where two are awaited
@@ -366,7 +370,12 @@ impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
                 }
                 Ok(ControlFlow::Break(machine)) => {
                     self.events = None;
-                    return Poll::Ready(end(finished(self.graph, &self.target, machine), &mut self.outcome));
+                    let finished = finish(self.graph, &self.target, machine);
+                    let thread = finished.as_ref().ok().and_then(|outcome| receiving_thread(&self.target, outcome));
+                    match thread.cloned() {
+                        Some(thread) => self.delivery = Some((finished, Box::pin(deliver_async(thread)))),
+                        None => return Poll::Ready(end(finished, &mut self.outcome)),
+                    }
                 }
                 Err(error) => {
                     self.events = None;
@@ -374,7 +383,10 @@ impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
                 }
             }
         }
-        Poll::Ready(None)
+        let Some((_, delivery)) = &mut self.delivery else { return Poll::Ready(None) };
+        let delivered = ready!(delivery.as_mut().poll(waiting));
+        let finished = self.delivery.take().map(|(finished, _)| delivered.and(finished));
+        Poll::Ready(finished.and_then(|finished| end(finished, &mut self.outcome)))
     }
 
     /// Returns what came of the run, once the stream has ended without an error.
@@ -431,6 +443,8 @@ impl<S> fmt::Debug for Stream<'_, S> {
 
 impl<S> fmt::Debug for AsyncStream<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncStream").field("ended", &self.events.is_none()).finish_non_exhaustive()
+        f.debug_struct("AsyncStream")
+            .field("ended", &(self.events.is_none() && self.delivery.is_none()))
+            .finish_non_exhaustive()
     }
 }

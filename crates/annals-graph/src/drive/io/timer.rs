@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::base::{Clock, SystemClock};
 
-use super::pool::{pause, unblock};
+use super::pool::{on_node_thread, pause};
 
 /// A future that is ready when some time has passed.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -99,7 +99,7 @@ pub(in crate::drive) struct PoolTimer;
 
 impl Timer for PoolTimer {
     fn sleep(&self, pause_for: Duration) -> Sleep {
-        Box::pin(unblock(move || pause(pause_for)))
+        Box::pin(on_node_thread(move || pause(pause_for)))
     }
 }
 

@@ -172,8 +172,9 @@ impl ActiveRun {
         refused: StoreError,
     ) -> Result<(), Error> {
         let Some(batch) = batch else { return Err(refused.into()) };
+        let Some(store) = &self.store else { return Err(refused.into()) };
         let host = Arc::clone(&self.host);
-        let branch = unblock(move || host.branch_off(&batch, refused)).await?;
+        let branch = unblock(store, move || host.branch_off(&batch, refused)).await?;
         self.machine.branch_off(branch);
         Ok(())
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Map, Namespace, RunId, SystemClock};
 use crate::drive::io::feed::Feed;
-use crate::drive::io::pool::{in_task, unblock};
+use crate::drive::io::pool::{in_task, on_store_thread, unblock};
 use crate::drive::worker::lease::{Claimed, Renewal};
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
@@ -44,13 +44,12 @@ pub(in crate::drive) async fn begin_async(
         Some(context) => subgraph::host_of(context).and_then(|host| host.thread.clone()),
         None => target.thread.clone(),
     };
-    if settings.lease_wait.is_none() && !thread.is_some_and(|thread| thread.store().backend().waits()) {
-        return begin(graph, target, input, settings, events);
-    }
-    let (graph, target) = (Arc::clone(graph), target.clone());
-    let settings = RunSettings { moved: !in_task(), ..settings.clone() };
+    let Some(thread) = thread else { return begin(graph, target, input, settings, events) };
+    let (graph, target, settings) = (Arc::clone(graph), target.clone(), settings.clone());
+    let waits_for_lease = settings.lease_wait.is_some();
+    let begin = move || begin(&graph, &target, input, &settings, events);
     // A head that is not in memory is read from the file.
-    unblock(move || begin(&graph, &target, input, &settings, events)).await
+    if waits_for_lease { on_store_thread(thread.store(), begin).await } else { unblock(thread.store(), begin).await }
 }
 
 /// Begins a run: loads its head and makes its machine.
@@ -191,7 +190,7 @@ fn load_claimed(
 
 impl RunSettings {
     fn host(&self, thread: Option<Thread>, run: RunId, wants: EventMask) -> RunHost {
-        let nested = in_task() && !self.moved;
+        let nested = in_task();
         let holds = self.durability == Some(Durability::Exit);
         RunHost {
             thread,

@@ -107,8 +107,6 @@ pub(in crate::drive) struct RunSettings {
     pub(in crate::drive) expected_epoch: Option<u64>,
     /// The longest wait for the lease of another owner.
     pub(in crate::drive) lease_wait: Option<Duration>,
-    /// True if the thread that sets the run up is not the one that runs it.
-    pub(super) moved: bool,
 }
 
 impl RunSettings {
@@ -634,7 +632,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
             let mask = EventMask::default();
             let begun = begin_async(&self.graph.graph, &self.target, input, &self.settings, mask).await?;
             let outcome = finish(self.graph, &self.target, AsyncDriver::new(begun).run().await?)?;
-            match receives.go_on(&self.target, &outcome, &self.settings)? {
+            match receives.go_on_async(&self.target, &outcome, &self.settings).await? {
                 Some(settings) => (self.settings, input) = (settings, Input::Continue),
                 None => return Ok(outcome),
             }

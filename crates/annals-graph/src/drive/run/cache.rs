@@ -14,11 +14,8 @@ pub(in crate::drive) fn look_up(cache: &Cache, keys: &[CacheKey]) -> Vec<Option<
 
 /// As [`look_up`], without blocking.
 pub(in crate::drive) async fn look_up_async(cache: &Cache, keys: Vec<CacheKey>) -> Vec<Option<Encoded>> {
-    if !cache.waits() {
-        return look_up(cache, &keys);
-    }
-    let cache = cache.clone();
-    unblock(move || look_up(&cache, &keys)).await
+    let (store, cache) = (cache.store().clone(), cache.clone());
+    unblock(&store, move || look_up(&cache, &keys)).await
 }
 
 impl<S> CompiledGraph<S> {

@@ -66,11 +66,6 @@ impl RunHost {
         }));
     }
 
-    /// Returns whether reading a head may wait for a disk.
-    pub(super) fn waits(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
-    }
-
     /// Returns whether the next commit is awaited before a task starts: each with [`Durability::Sync`], and the one
     /// with the input of a run with an idempotency key or a lease.
     pub(in crate::drive) fn awaits_commit(&self) -> bool {

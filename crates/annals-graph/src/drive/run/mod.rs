@@ -4,6 +4,7 @@
 //! loops of the drivers, which are `io`'s.
 
 pub(super) mod active_run;
+mod async_state;
 pub(super) mod attempt;
 pub(super) mod begin;
 pub(super) mod builder;
@@ -27,6 +28,7 @@ mod subgraph;
 pub(super) mod target;
 mod transaction;
 
+pub use async_state::AsyncStateHistory;
 pub use builder::{Durability, Run};
 pub use edit::{StateUpdate, UpdateAs};
 pub use events::{RunEnd, RunEvent, RunEventKind};

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::drive::io::pool::unblock;
 use crate::error::Error;
 use crate::exec::{Head, Machine, PendingWrites, RunStart, given_of};
 use crate::graph::{Command, Graph};
@@ -126,24 +127,50 @@ impl ActiveRun {
     /// # Errors
     /// The failure, if that was not so.
     pub(in crate::drive) fn end_if_cancelled(&mut self, failed: Error) -> Result<(), Error> {
-        let thread = self.host.thread.as_ref().filter(|_| !self.inside && failed.is_conflict());
-        match thread.and_then(|thread| thread.cancel_reason().ok().flatten()) {
-            Some(reason) => {
-                self.machine.end_cancelled(reason);
-                Ok(())
-            }
-            None => Err(failed),
-        }
+        let thread = self.thread_of_conflict(&failed);
+        let reason = thread.and_then(|thread| thread.cancel_reason().ok().flatten());
+        self.end_cancelled(reason, failed)
     }
+
+    /// As [`Self::end_if_cancelled`], without blocking.
+    pub(in crate::drive) async fn end_if_cancelled_async(&mut self, failed: Error) -> Result<(), Error> {
+        let reason = match self.thread_of_conflict(&failed).cloned() {
+            Some(thread) => {
+                let store = thread.store().clone();
+                unblock(&store, move || thread.cancel_reason().ok().flatten()).await
+            }
+            None => None,
+        };
+        self.end_cancelled(reason, failed)
+    }
+
+    /// Returns the thread of an outermost run that lost a race: a cancel may have won it.
+    fn thread_of_conflict(&self, failed: &Error) -> Option<&Thread> {
+        self.host.thread.as_ref().filter(|_| !self.inside && failed.is_conflict())
+    }
+
+    fn end_cancelled(&mut self, reason: Option<String>, failed: Error) -> Result<(), Error> {
+        let Some(reason) = reason else { return Err(failed) };
+        self.machine.end_cancelled(reason);
+        Ok(())
+    }
+}
+
+/// Returns the thread of a run that has stored interrupts: signals for its tasks may have come meanwhile.
+pub(in crate::drive) fn receiving_thread<'t, S>(target: &'t RunTarget, outcome: &Outcome<S>) -> Option<&'t Thread> {
+    target.thread.as_ref().filter(|_| target.inside.is_none() && !outcome.interrupts().is_empty())
 }
 
 /// Gives the tasks of a run that has stored interrupts the signals that have come meanwhile. Returns whether one of
 /// them is due.
 pub(in crate::drive) fn deliver_after<S>(target: &RunTarget, outcome: &Outcome<S>) -> Result<bool, Error> {
-    match &target.thread {
-        Some(thread) if target.inside.is_none() && !outcome.interrupts().is_empty() => Ok(thread.deliver_signals()?),
-        _ => Ok(false),
-    }
+    receiving_thread(target, outcome).map_or(Ok(false), |thread| Ok(thread.deliver_signals()?))
+}
+
+/// Gives the tasks of a [`receiving_thread`] its signals, without blocking. Returns whether one of them is due.
+pub(in crate::drive) async fn deliver_async(thread: Thread) -> Result<bool, Error> {
+    let store = thread.store().clone();
+    Ok(unblock(&store, move || thread.deliver_signals()).await?)
 }
 
 /// The receives at which a run stopped last, so that it goes on only with a signal.
@@ -159,20 +186,45 @@ impl Receives {
         outcome: &Outcome<S>,
         settings: &RunSettings,
     ) -> Result<Option<RunSettings>, Error> {
-        let interrupts = outcome.interrupts();
-        if interrupts == self.0 || !deliver_after(target, outcome)? {
-            return Ok(None);
+        let delivered = outcome.interrupts() != self.0 && deliver_after(target, outcome)?;
+        Ok(self.settings_after(delivered, target, outcome, settings))
+    }
+
+    /// As [`Self::go_on`], without blocking.
+    pub(super) async fn go_on_async<S>(
+        &mut self,
+        target: &RunTarget,
+        outcome: &Outcome<S>,
+        settings: &RunSettings,
+    ) -> Result<Option<RunSettings>, Error> {
+        let delivered = match receiving_thread(target, outcome) {
+            Some(thread) if outcome.interrupts() != self.0 => deliver_async(thread.clone()).await?,
+            _ => false,
+        };
+        Ok(self.settings_after(delivered, target, outcome, settings))
+    }
+
+    fn settings_after<S>(
+        &mut self,
+        delivered: bool,
+        target: &RunTarget,
+        outcome: &Outcome<S>,
+        settings: &RunSettings,
+    ) -> Option<RunSettings> {
+        if !delivered {
+            return None;
         }
+        let interrupts = outcome.interrupts();
         self.0 = interrupts.to_vec();
         // A run without a receive ends here: the next one takes the resume value.
         let receives = interrupts.iter().any(|interrupt| interrupt.signal.is_some());
         let stops = settings.control.drain_reason().is_some() || settings.control.cancel_reason().is_some();
         let goes_on = receives && !stops && target.at.is_none();
-        Ok(goes_on.then(|| {
+        goes_on.then(|| {
             let mut settings = settings.clone();
             // The lease was released at the end of the run before.
             (settings.key, settings.expected_epoch) = (None, None);
             settings
-        }))
+        })
     }
 }

@@ -9,7 +9,7 @@ use crate::exec::{Head, Order, PendingWrites, RunError, TaskStatus, interrupts_o
 use crate::graph::{CompiledGraph, Graph, Persistence};
 use crate::history::{History, HistoryFilter, PartialMessage, Snapshot, Thread};
 use crate::state::StateRef;
-use crate::store::{CheckpointRecord, CheckpointRef, Source, TaskKind};
+use crate::store::{CheckpointRecord, CheckpointRef, Source, Store, TaskKind};
 use crate::task::{Interrupt, task_namespace, without_tasks};
 
 use super::load::{keep, load};
@@ -161,7 +161,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     ///
     /// # Errors
     /// As [`CompiledGraph::get_state`], here and for each item.
-    pub fn get_state_history(&self, on: impl RunOn) -> Result<StateHistory<'_, S>, Error> {
+    pub fn get_state_history(&self, on: impl RunOn) -> Result<StateHistory<S>, Error> {
         self.state_history(on, HistoryFilter::new())
     }
 
@@ -169,7 +169,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     ///
     /// # Errors
     /// As [`CompiledGraph::get_state_history`].
-    pub fn state_history(&self, on: impl RunOn, filter: HistoryFilter) -> Result<StateHistory<'_, S>, Error> {
+    pub fn state_history(&self, on: impl RunOn, filter: HistoryFilter) -> Result<StateHistory<S>, Error> {
         let target = on.target();
         let thread = shown(&self.graph, target.thread.ok_or(RunError::NoThread)?)?;
         let filter = match target.at {
@@ -177,7 +177,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
             None => filter,
         };
         let history = thread.history_with(filter)?;
-        Ok(StateHistory { graph: self, thread, history })
+        Ok(StateHistory { graph: self.clone(), thread, history })
     }
 }
 
@@ -337,13 +337,13 @@ fn values_of(graph: &Graph, state: &StateRef, present: &[bool]) -> Result<Map, R
 }
 
 /// The states of a thread, newest first, each loaded when it is asked for.
-pub struct StateHistory<'a, S> {
-    graph: &'a CompiledGraph<S>,
+pub struct StateHistory<S> {
+    graph: CompiledGraph<S>,
     thread: Thread,
     history: History,
 }
 
-impl<S: Clone + Send + Sync + 'static> Iterator for StateHistory<'_, S> {
+impl<S: Clone + Send + Sync + 'static> Iterator for StateHistory<S> {
     type Item = Result<StateSnapshot<S>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -355,7 +355,12 @@ impl<S: Clone + Send + Sync + 'static> Iterator for StateHistory<'_, S> {
     }
 }
 
-impl<S: Clone + Send + Sync + 'static> StateHistory<'_, S> {
+impl<S: Clone + Send + Sync + 'static> StateHistory<S> {
+    /// Returns the store of the thread.
+    pub(super) fn store(&self) -> &Store {
+        self.thread.store()
+    }
+
     fn state(&self, at: &Snapshot) -> Result<StateSnapshot<S>, Error> {
         let graph = &*self.graph.graph;
         let loaded = load(graph, &self.thread, Some(at.point()))?;
@@ -364,7 +369,7 @@ impl<S: Clone + Send + Sync + 'static> StateHistory<'_, S> {
     }
 }
 
-impl<S> std::fmt::Debug for StateHistory<'_, S> {
+impl<S> std::fmt::Debug for StateHistory<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StateHistory").field("thread", &self.thread).finish_non_exhaustive()
     }

@@ -152,12 +152,13 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
         let start: StartNode = Arc::new(move |input: NodeInput, context: Context| -> NodeFuture {
             let graph = Arc::clone(&graph_started);
             Box::pin(async move {
-                let waits = host_of(&context).is_some_and(|host| host.waits());
-                let (begun, given) = if waits {
-                    let (graph, context) = (Arc::clone(&graph), context.clone());
-                    unblock(move || begin_as_node(&graph, input, &context)).await?
-                } else {
-                    begin_as_node(&graph, input, &context)?
+                let thread = host_of(&context).and_then(|host| host.thread.clone());
+                let (begun, given) = match thread {
+                    Some(thread) => {
+                        let (graph, context) = (Arc::clone(&graph), context.clone());
+                        unblock(thread.store(), move || begin_as_node(&graph, input, &context)).await?
+                    }
+                    None => begin_as_node(&graph, input, &context)?,
                 };
                 let machine = AsyncDriver::new(begun).run().await?;
                 end_as_node(&graph, &context, machine, &given)

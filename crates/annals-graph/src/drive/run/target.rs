@@ -49,6 +49,12 @@ impl RunTarget {
     }
 }
 
+impl RunOn for RunTarget {
+    fn target(&self) -> RunTarget {
+        self.clone()
+    }
+}
+
 impl RunOn for () {
     fn target(&self) -> RunTarget {
         RunTarget::new(None, None, None)

@@ -88,7 +88,7 @@ impl Context {
         transact(self, self.next_transaction(), run)
     }
 
-    /// Runs SQL as [`Context::transaction`], on a thread of the pool, and awaits it.
+    /// Runs SQL as [`Context::transaction`], on a thread of the store, and awaits it.
     ///
     /// # Errors
     /// As [`Context::transaction`].
@@ -122,7 +122,13 @@ impl Context {
         E: From<StoreError> + Send + 'static,
     {
         let (context, of) = (self.clone(), self.next_transaction());
-        unblock(move || transact(&context, of, run))
+        let store = host_of(self).and_then(|host| host.thread.as_ref().map(|thread| thread.store().clone()));
+        async move {
+            match store {
+                Some(store) => unblock(&store, move || transact(&context, of, run)).await,
+                None => transact(&context, of, run),
+            }
+        }
     }
 
     /// Returns the next transaction of this attempt. Its id is the same in each attempt.

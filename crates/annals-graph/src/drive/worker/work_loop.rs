@@ -21,7 +21,7 @@ use crate::base::limits::{
     LEASE_DEFAULT, RECOVERIES_DEFAULT, SCHEDULE_LOOK, WORKER_ASK, WORKER_IDLE, WORKER_PAGE_ROWS, WORKER_POLL,
 };
 use crate::base::{Namespace, ThreadId, Timestamp};
-use crate::drive::io::pool::unblock;
+use crate::drive::io::pool::on_node_thread;
 use crate::drive::io::runtime::CallerRuntime;
 use crate::drive::run::events::{Listener, RunEvent, RunEventKind, both, tell};
 use crate::drive::run::input::Input;
@@ -293,7 +293,7 @@ impl Worker {
         }
         let (worker, control) = (self.clone(), RunControl::new());
         let drains = DrainOnDrop(control.clone());
-        let (mut work, mut shutdown) = (pin!(unblock(move || worker.run_until(&control))), pin!(shutdown));
+        let (mut work, mut shutdown) = (pin!(on_node_thread(move || worker.run_until(&control))), pin!(shutdown));
         poll_fn(move |context| {
             if drains.0.drain_reason().is_none() && shutdown.as_mut().poll(context).is_ready() {
                 drains.0.request_drain("shutdown");
