@@ -70,9 +70,9 @@ impl Cache {
         self.store.submit_cache(vec![CacheChange::Put { key, value, now, expires_at }])
     }
 
-    /// Returns whether a read of the cache may wait for a disk.
-    pub fn waits(&self) -> bool {
-        self.store.backend().parts().reads_wait
+    /// Returns the store it is in.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Removes all values whose namespace begins with these labels, and returns when that is durable; without labels,

@@ -24,6 +24,7 @@ use super::record::TimerRecord;
 use super::recovery::{LogSettled, Recovery, Restored};
 use super::sqlite::{GivenKeys, SqliteBackend};
 use super::stats::{Compaction, FormatMigration, RemadeObject, StoreStats};
+use super::unblock::BlockingThreads;
 
 /// The durability of an acknowledged commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -278,6 +279,7 @@ struct Inner {
     cache_change: Mutex<Option<CommitHandle>>,
     /// Commits of abandoned runs that were pending.
     left: Mutex<Vec<CommitHandle>>,
+    threads: Arc<BlockingThreads>,
 }
 
 impl Store {
@@ -314,6 +316,7 @@ impl Store {
             clock: options.clock,
             cache_change: Mutex::default(),
             left: Mutex::default(),
+            threads: Arc::default(),
         }))
     }
 
@@ -368,7 +371,8 @@ impl Store {
         }
     }
 
-    /// Hands a batch to the background writer; the handle tells when it is durable.
+    /// Hands a batch to the background writer and returns at once; the handle, which is a future, reports when it is
+    /// durable. Batches are in memory until they are written: a caller that submits many waits for handles in between.
     pub fn submit(&self, batch: super::Batch) -> CommitHandle {
         span!("submit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)
@@ -891,6 +895,11 @@ impl Store {
             self.0.backend.flush();
         }
         left.into_iter().for_each(|handle| handle.wait_until_settled());
+    }
+
+    /// Returns the threads that run the blocking calls of asynchronous callers.
+    pub(super) fn blocking_threads(&self) -> &Arc<BlockingThreads> {
+        &self.0.threads
     }
 
     /// Returns the cache of decoded heads, for executors.

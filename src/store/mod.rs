@@ -40,6 +40,7 @@ pub(crate) mod status;
 pub(crate) mod threads;
 mod transaction;
 mod trash;
+mod unblock;
 mod watch;
 
 pub use batch::{

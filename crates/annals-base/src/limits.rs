@@ -237,11 +237,13 @@ pub const FACT_BYTES_MAX: usize = 64 << 10;
 pub const OPERATION_CHANGES_MAX: usize = 10_000;
 /// Batches that one transaction takes along.
 pub const GROUP_BATCHES_MAX: usize = 256;
-/// Batches that may wait for the background writer before a submitter has to wait.
-pub const QUEUE_BATCHES_MAX: usize = 1_024;
+/// Commits of a graph that a run has submitted and not awaited; before the next one it waits for the oldest.
+pub const PENDING_COMMITS_MAX: usize = 256;
 /// Threads that run the nodes of one process, unless set otherwise.
 pub const NODE_THREADS_DEFAULT: usize = 32;
-/// Duration for which an idle thread of the pool waits for work before it ends.
+/// Threads of a store that run the blocking calls of asynchronous callers.
+pub const UNBLOCK_THREADS_MAX: usize = 256;
+/// Duration for which an idle thread of a pool waits for work before it ends.
 pub const POOL_IDLE: Duration = Duration::from_secs(10);
 /// Duration in which no task of a superstep is taken up, after which more threads are woken for its tasks.
 pub const TASKS_ALONE: Duration = Duration::from_micros(10);
@@ -261,7 +263,6 @@ const _: () = assert!(JSON_DEPTH_MAX + 8 <= VALUE_DEPTH_MAX && JSON_NODES_MAX < 
 const _: () = assert!(VALUE_DEPTH_MAX < DECODED_DEPTH_MAX && VALUE_NODES_MAX < DECODED_NODES_MAX);
 const _: () = assert!(DECODED_DEPTH_MAX < SERIALIZED_DEPTH_MAX && DECODED_DEPTH_MAX < u16::MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < IMPORT_ITEM_BYTES_MAX);
-const _: () = assert!(GROUP_BATCHES_MAX <= QUEUE_BATCHES_MAX);
 const _: () = assert!(ITEM_ID_BYTES_MAX <= BLOB_BYTES_MIN);
 const _: () = assert!(INDEX_SNAPSHOT_INTERVAL.is_power_of_two());
 const _: () =

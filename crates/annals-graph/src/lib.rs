@@ -752,8 +752,9 @@
 //! has none fails with an error that names this remedy, and a worker whose graphs have an async node does not start.
 //!
 //! A blocking call keeps its thread busy. The only thread of a runtime drives the timers as well, so a blocking call on
-//! it would not end: await `ainvoke` there, and make calls of the store in `tokio::task::spawn_blocking`. The program
-//! `service` of the examples does so in the handlers of a service with `axum`.
+//! it would not end: await `ainvoke` and `aget_state` there, and make other calls of the store in
+//! [`Store::unblock`](crate::store::Store::unblock) or [`Thread::unblock`](crate::history::Thread::unblock), which run
+//! them on threads of the store. The program `service` of the examples does so in the handlers of a service with `axum`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -949,9 +950,9 @@ pub use drive::TokioTimer;
 #[doc(hidden)]
 pub use drive::block_on;
 pub use drive::{
-    AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, QueueLimit, Run,
-    RunEnd, RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate,
-    Stream, TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
+    AsArgument, AsInput, AsUpdate, AsyncStateHistory, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome,
+    QueueLimit, Run, RunEnd, RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot,
+    StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
 };
 #[cfg(feature = "schedules")]
 pub use drive::{ClockChanges, MissedRuns, Schedule, Schedules};

@@ -93,8 +93,6 @@ const _: () = assert!(RAW_BYTES_MAX < annals::base::limits::VALUE_BYTES_MAX);
 #[cfg(feature = "store")]
 const _: () = assert!(COMMIT_CHECKPOINTS_MAX <= annals::base::limits::BATCH_CHECKPOINTS_MAX);
 #[cfg(feature = "store")]
-const _: () = assert!(2 * COMMIT_THREADS_MAX <= annals::base::limits::QUEUE_BATCHES_MAX);
-#[cfg(feature = "store")]
 const _: () = assert!(COMMIT_RECORDS_MAX <= annals::base::limits::KV_CHANGES_MAX);
 #[cfg(feature = "store")]
 const _: () = assert!(RECORD_BYTES_MAX <= annals::base::limits::VALUE_BYTES_MAX);

@@ -123,6 +123,18 @@ impl Thread {
         Self { namespace, ..self.clone() }
     }
 
+    /// Runs a closure with this thread on a thread that may block, and returns its result as a future: see
+    /// [`Store::unblock`].
+    #[doc(alias("spawn_blocking", "async", "tokio"))]
+    pub fn unblock<T, F>(&self, call: F) -> impl Future<Output = T> + Send + 'static + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self) -> T + Send + 'static,
+    {
+        let thread = self.clone();
+        self.store.unblock(move |_| call(&thread))
+    }
+
     /// Returns the head: the newest checkpoint, or the one that the head was moved to since ([`Thread::rewind_to`]).
     /// `None` if the thread has no checkpoint.
     ///

@@ -69,6 +69,7 @@ mod task_limits;
 mod traces;
 mod transactions;
 mod transfer;
+mod unblocking;
 mod without_graph;
 mod workers;
 

@@ -8,9 +8,7 @@
 use super::group::{Core, Transacted, TransactionRun, Verdict, WalCopy};
 use super::job::{Job, JobRef};
 use super::wal_copier::Wal;
-use crate::base::limits::{
-    GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QUEUE_BATCHES_MAX, RUN_LOCK_WAITS_MAX, SUBMIT_LINGER,
-};
+use crate::base::limits::{GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, RUN_LOCK_WAITS_MAX, SUBMIT_LINGER};
 use crate::base::{self, Namespace};
 use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
@@ -43,8 +41,6 @@ struct WriterShared {
     queue: Mutex<BatchQueue>,
     /// The background thread waits here for its turn.
     turn: Condvar,
-    /// Submitters wait here while the queue is full.
-    room: Condvar,
     stats: Mutex<CommitStats>,
     /// Notified by each group with a batch of the log.
     signal: Arc<LogSignal>,
@@ -61,7 +57,6 @@ struct BatchQueue {
     led: bool,
     /// True if the role was given to the background thread.
     background_leads: bool,
-    submitted: usize,
     /// The reason that the handle accepts no more jobs.
     closed: Option<String>,
     closing: bool,
@@ -169,7 +164,6 @@ impl SqliteWriter {
             background: Mutex::default(),
             queue: Mutex::default(),
             turn: Condvar::new(),
-            room: Condvar::new(),
             stats: Mutex::default(),
             signal: Arc::default(),
             transacts: AtomicBool::new(false),
@@ -228,7 +222,6 @@ impl SqliteWriter {
         let Transacted { outcome, has_batch, closed } = self.shared.transact(run, &self.wal);
         if closed.is_some() {
             self.shared.queue.lock().closed = closed;
-            self.shared.room.notify_all();
         }
         if has_batch {
             self.shared.signal.notify();
@@ -248,14 +241,10 @@ impl SqliteWriter {
         }
         let (handle, settle) = CommitHandle::open();
         let mut queue = self.shared.queue.lock();
-        while queue.submitted >= QUEUE_BATCHES_MAX && queue.closed.is_none() {
-            self.shared.room.wait(&mut queue);
-        }
         if let Some(reason) = queue.closed.clone() {
             settle.settle(Err(StoreError::HandleClosed { reason }));
             return handle;
         }
-        queue.submitted += 1;
         queue.waiting.push_back(Waiting { job, end: WaitingEnd::CommitHandle(settle), waits: 0 });
         if !queue.led {
             queue.led = true;
@@ -556,7 +545,6 @@ impl WriterShared {
         }
         let mut queue = self.queue.lock();
         for waiting in jobs.into_iter().rev() {
-            queue.submitted += usize::from(matches!(waiting.end, WaitingEnd::CommitHandle(_)));
             queue.waiting.push_front(waiting);
         }
     }
@@ -564,13 +552,7 @@ impl WriterShared {
     fn take_along(&self, count: usize) -> Vec<Waiting> {
         let mut queue = self.queue.lock();
         let count = count.min(queue.waiting.len());
-        let taken: Vec<Waiting> = queue.waiting.drain(..count).collect();
-        let submitted = taken.iter().filter(|waiting| matches!(waiting.end, WaitingEnd::CommitHandle(_))).count();
-        if submitted > 0 {
-            queue.submitted -= submitted;
-            self.room.notify_all();
-        }
-        taken
+        queue.waiting.drain(..count).collect()
     }
 
     /// Gives the role to a caller that waits, unless it has a lock wait to report, else to the background thread, else
@@ -580,7 +562,6 @@ impl WriterShared {
         debug_assert!(queue.led);
         if closed.is_some() {
             queue.closed = closed;
-            self.room.notify_all();
         }
         let caller = queue.waiting.iter().find_map(|waiting| match &waiting.end {
             WaitingEnd::Caller(slot) if waiting.waits == 0 => Some(slot),

@@ -49,15 +49,15 @@ fn the_counts_are_those_of_what_was_written() {
 }
 
 #[test]
-fn a_submitted_batch_leaves_its_room_in_the_queue() {
+fn a_caller_that_submits_does_not_wait_for_the_lock_of_another_program() {
     let mut bench = Bench::new();
-    for round in 0..3 {
-        let batches = [0, 1, 2].map(|n| first(&mut bench, &format!("{round} {n}")));
-        let handles = batches.map(|batch| bench.store.submit(batch));
-        bench.store.flush();
-        handles.into_iter().for_each(|handle| handle.wait().unwrap());
-        assert_eq!(writer(&bench).shared.queue.lock().submitted, 0, "round {round}");
-    }
+    let batches: Vec<_> = (0..5 * GROUP_BATCHES_MAX).map(|n| first(&mut bench, &n.to_string())).collect();
+    let other = raw(&bench.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let handles: Vec<_> = batches.into_iter().map(|batch| bench.store.submit(batch)).collect();
+    assert!(handles.iter().all(|handle| !handle.is_settled()));
+    other.execute_batch("ROLLBACK").unwrap();
+    handles.iter().for_each(|handle| handle.wait().unwrap());
 }
 
 #[test]

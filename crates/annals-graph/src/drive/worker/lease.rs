@@ -1,0 +1,354 @@
+//! The lease of a run: claimed before its first effect, renewed in time, released at its end.
+//!
+//! A run with an input claims the thread in the commit of that input; any other run in a transaction of its own, before
+//! it loads its head. One thread renews the leases of all runs of the process. *Absent:* the comparison of a lease,
+//! which the store makes in the transaction of each commit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::base::CheckpointId;
+use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY, RENEWAL_IDLE};
+use crate::drive::run::builder::{Durability, RunSettings};
+use crate::drive::run::host::RunHost;
+use crate::elapsed::ElapsedTime;
+use crate::error::Error;
+use crate::exec::RunStart;
+use crate::history::{ControlOrder, Thread};
+use crate::run::RunLease;
+use crate::store::{
+    Batch, CheckpointRef, CommitChain, CommitHandle, LeaseGroup, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store,
+    StoreError, validate_lease,
+};
+use crate::task::RunControl;
+
+/// The lease of a run that is being set up. It is released if the run does not begin.
+pub(in crate::drive) struct Claimed {
+    thread: Thread,
+    lease: Option<RunLease>,
+}
+
+impl Claimed {
+    /// Hands the lease over to the run.
+    pub(in crate::drive) fn take(&mut self) -> Option<RunLease> {
+        self.lease.take()
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take().filter(RunLease::is_held) {
+            let (store, thread) = (self.thread.store(), self.thread.id().clone());
+            store.abandon_commits([store.submit(Batch::of_lease(thread, NewLease::release(lease.owner)))]);
+        }
+    }
+}
+
+impl RunSettings {
+    /// Verifies that the lease of another run is not live, for a run that takes none and commits no input before its
+    /// first node.
+    ///
+    /// # Errors
+    /// [`StoreError::Leased`].
+    pub(in crate::drive) fn verify_free(
+        &self,
+        thread: &Thread,
+        start: &RunStart,
+        lease: Option<&LeaseRecord>,
+    ) -> Result<(), Error> {
+        let now = thread.store().now();
+        if self.lease.is_some() || matches!(start, RunStart::Show) || self.claims_with_input(start) {
+            return Ok(());
+        }
+        let Some((owner, until)) =
+            lease.filter(|lease| lease.is_live(now)).and_then(|lease| Some((&lease.owner, lease.expires_at?)))
+        else {
+            return Ok(());
+        };
+        Err(StoreError::Leased { thread: thread.id().clone(), owner: owner.to_string(), until }.into())
+    }
+
+    /// Verifies that no other run has claimed the thread between the look of the caller and the claim of this run. That
+    /// one may have ended the run, or failed.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`].
+    pub(in crate::drive) fn verify_epoch(&self, thread: &Thread, lease: Option<&LeaseRecord>) -> Result<(), Error> {
+        match (self.expected_epoch, lease) {
+            (Some(expected), Some(lease)) if lease.epoch != expected => {
+                Err(StoreError::LeaseLost { thread: thread.id().clone(), owner: lease.owner.to_string() }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the first commit of a run stores its input before a node starts.
+    fn claims_with_input(&self, start: &RunStart) -> bool {
+        matches!(start, RunStart::Input(_)) && self.durability != Some(Durability::Exit)
+    }
+
+    /// Claims the thread of a run, unless the commit of its input does so.
+    ///
+    /// # Errors
+    /// [`StoreError::Leased`]; as [`Thread::lease`].
+    pub(in crate::drive) fn claim(&self, thread: &Thread, start: &RunStart) -> Result<Claimed, Error> {
+        let is_first = self.claims_with_input(start);
+        let store = thread.store();
+        let lease = match self.lease {
+            // Without an input the loaded head tells the lease.
+            None => is_first.then(|| RunLease::new(LeaseOwner::new([0; 16]), None, false)),
+            Some(duration) => {
+                validate_lease(duration)?;
+                let owner = store.mint_owner();
+                let mut is_held = false;
+                if !is_first || self.lease_wait.is_some() {
+                    store.settle_abandoned();
+                    let wait = self.lease_wait.unwrap_or_default();
+                    is_held = claim_waiting(thread, &owner, duration, wait, &self.lease_groups)?;
+                }
+                Some(RunLease::new(owner, Some(duration), is_held))
+            }
+        };
+        Ok(Claimed { thread: thread.clone(), lease })
+    }
+}
+
+/// Claims a thread, and waits for the lease of another owner at most for a time. Returns `false` for a thread without a
+/// checkpoint, which the first commit claims.
+fn claim_waiting(
+    thread: &Thread,
+    owner: &LeaseOwner,
+    duration: Duration,
+    wait: Duration,
+    groups: &[LeaseGroup],
+) -> Result<bool, StoreError> {
+    let (store, began) = (thread.store(), ElapsedTime::start());
+    let mut signals = None;
+    loop {
+        let seen = signals.as_ref().map_or(0, |watch: &LogWatch| watch.signal.count());
+        let now = store.now();
+        let claim = NewLease::claim(owner.clone(), now, now.saturating_add(duration)).in_groups(groups.iter().cloned());
+        let until = match store.commit(&Batch::of_lease(thread.id().clone(), claim)) {
+            Ok(()) => return Ok(true),
+            Err(StoreError::ThreadNotFound { .. }) => return Ok(false),
+            Err(refused @ StoreError::Leased { until, .. }) => {
+                if began.elapsed() >= wait {
+                    return Err(refused);
+                }
+                until
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(watch) = &mut signals else {
+            // A release before the signals is found by another attempt.
+            signals = Some(store.backend().watch_log()?);
+            continue;
+        };
+        let expires_in = u64::try_from(until.as_micros() - store.now().as_micros()).unwrap_or(0);
+        // A process that dies gives no signal.
+        let retry = Duration::from_micros(expires_in).min(LEASE_RETRY).min(wait.saturating_sub(began.elapsed()));
+        let since = ElapsedTime::start();
+        while let Some(left) = retry.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+            if watch.wait(seen, left)? {
+                break;
+            }
+        }
+    }
+}
+
+/// The renewal of the lease of one run, until it is dropped.
+pub(in crate::drive) struct Renewal {
+    id: u64,
+    run: Arc<Renewed>,
+}
+
+/// The parts of a run that the thread that renews uses.
+struct Renewed {
+    store: Store,
+    host: Weak<RunHost>,
+    owner: LeaseOwner,
+    thread: Thread,
+    control: RunControl,
+    /// The head that the run began on.
+    began: Option<CheckpointId>,
+    duration: Duration,
+    /// The time of the next renewal, by the clock of the thread that renews.
+    renews_at: Mutex<Duration>,
+    /// The last renewal, until its outcome is known.
+    submitted: Mutex<Option<CommitHandle>>,
+}
+
+impl Renewal {
+    /// Begins to renew the lease of a run, if it takes one.
+    pub(in crate::drive) fn begin(
+        host: &Arc<RunHost>,
+        control: &RunControl,
+        began: Option<&CheckpointRef>,
+    ) -> Option<Self> {
+        let lease = host.session.lock().lease.clone()?;
+        let (thread, duration) = (host.thread.as_ref()?, lease.duration?);
+        let run = Renewed {
+            store: thread.store().clone(),
+            host: Arc::downgrade(host),
+            owner: lease.owner,
+            thread: thread.clone(),
+            control: control.clone(),
+            began: began.map(|point| point.checkpoint),
+            duration,
+            renews_at: Mutex::new(RENEWER.clock.elapsed() + duration / 3),
+            submitted: Mutex::new(None),
+        };
+        let run = Arc::new(run);
+        Some(Self { id: Renewer::add(&run), run })
+    }
+
+    /// Returns the batch that releases the lease, if the run still holds it.
+    pub(in crate::drive) fn release(&self) -> Option<Batch> {
+        let host = self.run.host.upgrade()?;
+        let mut session = host.session.lock();
+        let failed = session.failure().is_some();
+        let lease = session.lease.as_mut().filter(|lease| lease.is_unreleased(failed))?;
+        lease.end();
+        Some(Batch::of_lease(self.run.thread.id().clone(), NewLease::release(lease.owner.clone())))
+    }
+}
+
+/// Ends the renewals, and releases a lease that the run still holds: it was dropped, or has failed.
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        Renewer::remove(self.id);
+        if let Some(batch) = self.release() {
+            let store = &self.run.store;
+            // A lock of another program must not leave the lease to a run that has ended: its worker would wait for it.
+            let batch = CommitChain::begin_outwaiting(|_| ()).append(batch);
+            store.abandon_commits([store.submit(batch)]);
+        }
+    }
+}
+
+impl Renewed {
+    /// Renews the lease, or finds out if the last renewal was refused. Returns the time to the next call; `None` if the
+    /// lease was lost, or the run has ended.
+    fn renew(&self) -> Option<Duration> {
+        let host = self.host.upgrade()?;
+        let mut submitted = self.submitted.lock();
+        if let Some(handle) = submitted.as_ref() {
+            if !handle.is_settled() {
+                return Some(self.duration / 10);
+            }
+            match submitted.take().map_or(Ok(()), |handle| handle.wait()) {
+                Ok(()) => return Some(self.duration / 3),
+                Err(lost @ StoreError::LeaseLost { .. }) => {
+                    // No further task of the run starts, and no commit of it is stored.
+                    host.session.lock().refuse(&lost);
+                    return None;
+                }
+                // The disk or a lock was in the way: once more.
+                Err(_) => {}
+            }
+        }
+        if host.session.lock().lease.as_ref().is_some_and(RunLease::is_held) {
+            let until = self.store.now().saturating_add(self.duration);
+            let lease = NewLease::renew(self.owner.clone(), until);
+            *submitted = Some(self.store.submit(Batch::of_lease(self.thread.id().clone(), lease)));
+        }
+        Some(self.duration / 10)
+    }
+
+    /// Renews the lease if that is due, and passes a cancel or a pause from outside on to the run. Returns the time to
+    /// the next call, as [`Self::renew`].
+    fn heed(&self) -> Option<Duration> {
+        let now = RENEWER.clock.elapsed();
+        let renews_at = *self.renews_at.lock();
+        let renews_in = if renews_at <= now { self.renew()? } else { renews_at - now };
+        *self.renews_at.lock() = now + renews_in;
+        // A store that cannot be read now is read at the next call.
+        if let Ok(Some(order)) = self.thread.control_order(self.began) {
+            match order {
+                ControlOrder::Cancel(reason) => self.control.cancel(reason),
+                ControlOrder::Pause => self.control.request_drain("the thread is paused"),
+            }
+        }
+        Some(renews_in.min(CONTROL_INTERVAL))
+    }
+}
+
+/// The thread that renews the leases of all runs of the process.
+struct Renewer {
+    clock: ElapsedTime,
+    due: Mutex<DueRenewals>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct DueRenewals {
+    runs: BTreeMap<u64, (Duration, Weak<Renewed>)>,
+    last_id: u64,
+    /// The time of the next wake-up of the thread; `None` without a thread.
+    wakes_at: Option<Duration>,
+}
+
+static RENEWER: LazyLock<Renewer> =
+    LazyLock::new(|| Renewer { clock: ElapsedTime::start(), due: Mutex::default(), changed: Condvar::new() });
+
+impl Renewer {
+    fn add(run: &Arc<Renewed>) -> u64 {
+        let at = RENEWER.clock.elapsed() + CONTROL_INTERVAL.min(run.duration / 3);
+        let mut due = RENEWER.due.lock();
+        due.last_id += 1;
+        let id = due.last_id;
+        due.runs.insert(id, (at, Arc::downgrade(run)));
+        match due.wakes_at {
+            Some(wakes_at) if wakes_at <= at => {}
+            Some(_) => _ = RENEWER.changed.notify_one(),
+            None => {
+                due.wakes_at = Some(at);
+                let thread = std::thread::Builder::new().name("annals-lease".into());
+                // Without a thread the leases are not renewed; they expire, and the commits of their runs stay fenced.
+                if thread.spawn(|| RENEWER.work()).is_err() {
+                    due.wakes_at = None;
+                }
+            }
+        }
+        id
+    }
+
+    fn remove(id: u64) {
+        RENEWER.due.lock().runs.remove(&id);
+    }
+
+    fn work(&self) {
+        let mut due = self.due.lock();
+        let mut last_id = due.last_id;
+        loop {
+            let now = self.clock.elapsed();
+            let ready: Vec<_> = due.runs.iter().filter(|(_, (at, _))| *at <= now).map(|(id, _)| *id).collect();
+            for id in ready {
+                let Some(run) = due.runs.get(&id).and_then(|(_, run)| run.upgrade()) else { continue };
+                // A renewal may wait for a lock of the run.
+                drop(due);
+                let next = run.heed();
+                let at = next.map(|next| self.clock.elapsed() + next);
+                drop(run);
+                due = self.due.lock();
+                match (at, due.runs.get_mut(&id)) {
+                    (Some(at), Some(run)) => run.0 = at,
+                    _ => _ = due.runs.remove(&id),
+                }
+            }
+            if due.runs.is_empty() && due.last_id == last_id && due.wakes_at.is_none_or(|at| at <= now) {
+                due.wakes_at = None;
+                return;
+            }
+            last_id = due.last_id;
+            let first = due.runs.values().map(|(at, _)| *at).min();
+            let wakes_at = first.unwrap_or(now + RENEWAL_IDLE);
+            due.wakes_at = Some(wakes_at);
+            let wait = wakes_at.saturating_sub(self.clock.elapsed());
+            self.changed.wait_for(&mut due, wait);
+        }
+    }
+}
