@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use annals::store::{ItemRange, Synchronous};
+use annals::store::{ItemRange, LogExt, Synchronous};
 
 use crate::append::Chain;
 use crate::disk::{self, same};

@@ -8,7 +8,7 @@ use annals::history::ThreadQuery;
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::record::Source;
 use annals::store::{
-    Batch, CheckpointRef, Erasure, ItemIndex, ItemRange, Log, LogExt, NewCheckpoint, Parent, Payload, Synchronous,
+    Batch, CheckpointRef, Erasure, ItemIndex, ItemRange, LogExt, NewCheckpoint, Parent, Payload, Synchronous,
 };
 
 use crate::disk::{self, OpenedStore, same};

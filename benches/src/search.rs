@@ -4,8 +4,7 @@ use annals::base::{CheckpointId, Clock, IdSource, Namespace, SystemClock, Thread
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::record::Source;
 use annals::store::{
-    Batch, ItemIndex, Log, LogExt, NewCheckpoint, Parent, Payload, SearchOptions, SearchQuery, SqliteBackend,
-    Synchronous,
+    Batch, ItemIndex, LogExt, NewCheckpoint, Parent, Payload, SearchOptions, SearchQuery, SqliteBackend, Synchronous,
 };
 
 use crate::disk::{self, OpenedStore, same};

@@ -3,11 +3,12 @@
 //! Invariant: nothing is locked and no transaction is open between two tuples. *Absent:* an index of the metadata; a
 //! filter reads the records, and the states of those that it finds.
 
+use annals::store::log::LogPosition;
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
-use annals::store::{CheckpointQuery, CheckpointRecord, CheckpointRef};
+use annals::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt};
 use annals_base::limits::{HISTORY_PAGE_ROWS, PAGE_ROWS_MAX};
 use annals_base::{CheckpointId, Map, Namespace, ThreadId, Value};
 

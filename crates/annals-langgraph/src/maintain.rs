@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals::store::{CheckpointQuery, CheckpointRecord, PruneSpan, StoreError};
+use annals::store::{CheckpointQuery, CheckpointRecord, LogExt, PruneSpan, StoreError};
 use annals_base::ThreadId;
 use annals_base::limits::{PAGE_ROWS_MAX, UPDATE_ATTEMPTS_MAX};
 

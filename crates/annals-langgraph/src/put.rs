@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use annals::store::batch::NewWrites;
 use annals::store::{
-    Batch, CheckpointRef, CommitHandle, NewCheckpoint as LogCheckpoint, Parent, Source, StoreError, WriteRecord,
+    Batch, CheckpointRef, CommitHandle, LogExt, NewCheckpoint as LogCheckpoint, Parent, Source, StoreError, WriteRecord,
 };
 use annals_base::limits::UPDATE_ATTEMPTS_MAX;
 use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp};

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use annals::store::{ChannelValue, CheckpointRef, ItemRange, Payload, StoreError, WriteRecord, WriteValue};
+use annals::store::{ChannelValue, CheckpointRef, ItemRange, LogExt, Payload, StoreError, WriteRecord, WriteValue};
 use annals_base::Encoded;
 use annals_base::limits::MAP_POSITION_MIN;
 

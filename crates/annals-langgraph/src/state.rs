@@ -193,6 +193,7 @@ impl StateReader<'_> {
                 slots.push(ListSlot { position: row.position, digest });
                 items.push(item);
             }
+            _ => {}
         }
         Ok(true)
     }

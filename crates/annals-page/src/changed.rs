@@ -7,7 +7,7 @@ use std::sync::Arc;
 use annals::base::limits::MAP_POSITION_MIN;
 use annals::base::{Namespace, ThreadId};
 use annals::history::Snapshot;
-use annals::store::{ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, Store, StoreError};
+use annals::store::{ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, LogExt, Source, Store, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::limits::{BEGIN_CHARS_MAX, CHANGED_ITEMS_MAX};

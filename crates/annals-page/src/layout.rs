@@ -3,6 +3,7 @@
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::page::Page;
+use annals::store::log::LogPosition;
 
 /// A screen as HTML.
 #[derive(Clone, Debug, Default)]

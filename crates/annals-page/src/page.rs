@@ -210,7 +210,11 @@ impl Page {
 
     fn live(&self, request: &PageRequest, query: &Fields) -> Result<PageResponse, Refusal> {
         let last = request.value_of("last-event-id").and_then(|id| id.parse().ok());
-        let events = LiveEvents::new(&self.store, query.get("thread"), last.or_else(|| query.get("after").and_then(|text| text.parse().ok())))?;
+        let events = LiveEvents::new(
+            &self.store,
+            query.get("thread"),
+            last.or_else(|| query.get("after").and_then(|text| text.parse().ok())),
+        )?;
         let mut response = PageResponse::new(200, "text/event-stream", "");
         response.body = PageBody::Live(Box::new(events));
         Ok(response)

@@ -42,7 +42,7 @@ impl Model {
                 self.backend.commit(&alone)
             }
             StoreCall::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
-            StoreCall::Kv(changes) => self.backend.beside()?.commit_kv(changes),
+            StoreCall::Kv(changes) => self.backend.beside().and_then(|beside| beside.commit_kv(changes)),
             StoreCall::Prune(point) => self.prune(point),
             StoreCall::PruneNamespaces(thread, namespaces) => {
                 self.backend.prune_namespaces(thread, namespaces).map(|_| ())

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use annals::base::{Clock as _, Payload, SystemClock, ThreadId, Timestamp, WriteValue};
 use annals::history::Snapshot;
-use annals::store::{ChannelValue, CheckpointRecord, StatePart, Store, StoreError, ThreadRecord, TimerRecord};
+use annals::store::{ChannelValue, CheckpointRecord, LogExt, StatePart, Store, StoreError, ThreadRecord, TimerRecord};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::sql;

@@ -294,9 +294,7 @@ impl Layer for Proxy {
     }
 
     fn parts(&self) -> LogParts<'_> {
-        let mut parts = self.inner.parts();
-        (parts.prunes, parts.file, parts.beside) = (Some(self), Some(self), Some(self));
-        parts
+        self.inner.parts().with_prunes(self).with_file(self).with_beside(self)
     }
 }
 

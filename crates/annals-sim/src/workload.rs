@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use annals::base::{Clock, Timestamp};
 use annals::history::PrunePolicy;
 use annals::state::{KeyMap, Text};
-use annals::store::{Batch, Erasure, Log, LogExt, NewCheckpoint, OpenOptions, Parent, Source, StoreError, Synchronous};
+use annals::store::{Batch, Erasure, Log, NewCheckpoint, OpenOptions, Parent, Source, StoreError, Synchronous};
 use annals_graph::Durability;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;

@@ -54,6 +54,26 @@ impl LogParts<'_> {
     };
 }
 
+impl<'a> LogParts<'a> {
+    /// Answers for pruning with `prunes`.
+    pub fn with_prunes(mut self, prunes: &'a dyn Prunes) -> Self {
+        self.prunes = Some(prunes);
+        self
+    }
+
+    /// Answers for the file with `file`.
+    pub fn with_file(mut self, file: &'a dyn FileStore) -> Self {
+        self.file = Some(file);
+        self
+    }
+
+    /// Answers for the tables beside the log with `beside`.
+    pub fn with_beside(mut self, beside: &'a dyn Beside) -> Self {
+        self.beside = Some(beside);
+        self
+    }
+}
+
 impl fmt::Debug for LogParts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { reads_wait, follow, searches, prunes, checks, transactions, file, beside } = self;

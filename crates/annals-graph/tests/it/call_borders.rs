@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use annals::base::NULL_TASK;
-use annals::store::{CheckpointRef, WriteRecord, WriteValue};
+use annals::store::{CheckpointRef, LogExt, WriteRecord, WriteValue};
 use annals_graph::Durability;
 use annals_graph::graph::{CachePolicy, Entrypoint, Persistence, RetryPolicy};
 use annals_graph::prelude::*;

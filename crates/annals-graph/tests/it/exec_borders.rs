@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use annals::store::{Source, WriteValue};
+use annals::store::{LogExt, Source, WriteValue};
 use annals_graph::graph::{Entrypoint, Own, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;

@@ -1,5 +1,6 @@
 //! Tests graphs on the real store: the nodes that run, their order, and the persisted state.
 
+use annals::store::LogExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 

@@ -1,5 +1,6 @@
 //! Graphs with map and text channels, and threads whose reducers became channels that store their changes.
 
+use annals::store::LogExt;
 use std::collections::BTreeMap;
 
 use annals::state::{KeyMap, Text};

@@ -1,5 +1,6 @@
 //! Messages that nodes and tasks stream, persisted on the way.
 
+use annals::store::LogExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use annals::base::{Clock, Timestamp, Value};
 use annals::history::{ThreadQuery, ThreadStatus};
-use annals::store::{OpenOptions, StoreError, TaskRecord};
+use annals::store::{LogExt, OpenOptions, StoreError, TaskRecord};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::{QueueLimit, Worker};

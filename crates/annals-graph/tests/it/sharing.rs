@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use annals::store::{ItemRange, OpenOptions, WriteValue};
+use annals::store::{ItemRange, LogExt, OpenOptions, WriteValue};
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 use proptest::prelude::*;

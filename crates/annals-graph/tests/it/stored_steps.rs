@@ -1,5 +1,6 @@
 //! Supersteps as they are stored: the nodes and triggers of a checkpoint, cached results, and deferred nodes.
 
+use annals::store::LogExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -10,8 +10,8 @@ use annals::base::{CheckpointId, Encoded, IdSource, Namespace, Payload, Timestam
 use annals::history::{Snapshot, Thread};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::{
-    Batch, CheckpointRef, ItemRange, NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind,
-    OperationValue, Parent, Source, Store, StoreError,
+    Batch, CheckpointRef, ItemRange, LogExt, NewCheckpoint, NewOperation, OperationChange, OperationField,
+    OperationKind, OperationValue, Parent, Source, Store, StoreError,
 };
 use serde_json::json;
 

@@ -4,6 +4,7 @@
 //! already is not stored again, so an import that ended early is run again. A row that cannot be taken is counted with
 //! its place, and the import goes on. *Absent:* similarity indexes, which an embedder makes anew.
 
+use annals::store::LogExt;
 use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::path::Path;
@@ -192,7 +193,7 @@ impl<P: FnMut(&DatabaseImport)> RowImport<'_, P> {
                 }
             }
             if changes.len() >= ITEMS_OF_COMMIT {
-                backend.beside()?.commit_kv(&changes).map_err(SaverError::from)?;
+                backend.beside().map_err(SaverError::from)?.commit_kv(&changes).map_err(SaverError::from)?;
                 changes.clear();
                 self.summary.items += std::mem::take(&mut count);
                 (self.progress)(&self.summary);
@@ -200,7 +201,7 @@ impl<P: FnMut(&DatabaseImport)> RowImport<'_, P> {
             Ok::<_, ImportFault>(())
         })?;
         if !changes.is_empty() {
-            backend.beside()?.commit_kv(&changes).map_err(SaverError::from)?;
+            backend.beside().map_err(SaverError::from)?.commit_kv(&changes).map_err(SaverError::from)?;
         }
         self.summary.items += count;
         Ok(())

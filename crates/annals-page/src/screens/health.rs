@@ -3,6 +3,7 @@
 
 use annals::history::Operation;
 use annals::store::CheckReport;
+use annals::store::LogExt;
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};

@@ -19,7 +19,7 @@ mod threads;
 mod tree;
 
 use annals::history::{Snapshot, Thread};
-use annals::store::{StatusKind, Store, StoreError, ThreadQuery};
+use annals::store::{LogExt, StatusKind, Store, StoreError, ThreadQuery};
 use serde_json::Value as Json;
 
 use crate::failure::Refusal;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use annals::base::{Map, Value};
 use annals::history::{Blame, Damaged, ListItem, Snapshot};
-use annals::store::{ChannelRecord, ChannelValue, ItemRange};
+use annals::store::{ChannelRecord, ChannelValue, ItemRange, LogExt};
 use serde_json::{Value as Json, json};
 
 use super::evolution;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use annals::base::{CheckpointId, ThreadId};
-use annals::store::{CheckpointRecord, Source};
+use annals::store::{CheckpointRecord, LogExt, Source};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};

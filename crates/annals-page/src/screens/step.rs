@@ -6,7 +6,7 @@
 
 use annals::base::{TaskId, Timestamp, Value};
 use annals::history::{Snapshot, StepInfo};
-use annals::store::{Source, TaskKind, TaskRecord, WriteRecord};
+use annals::store::{LogExt, Source, TaskKind, TaskRecord, WriteRecord};
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};

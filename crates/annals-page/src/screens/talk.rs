@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
-use annals::store::{CheckpointRecord, ItemRange};
+use annals::store::{CheckpointRecord, ItemRange, LogExt};
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};

@@ -2,7 +2,7 @@
 
 use annals::base::{CheckpointId, NULL_TASK, Value};
 use annals::history::{PartialInfo, Snapshot, Thread, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::{Source, WriteRecord};
+use annals::store::{LogExt, Source, WriteRecord};
 use serde_json::{Value as Json, json};
 
 use super::tree::BranchTree;

@@ -3,7 +3,7 @@
 use annals::base::ThreadId;
 use annals::base::{CheckpointId, Namespace, Timestamp, Value};
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::{CheckpointQuery, CheckpointRecord, StatusKind, ThreadQuery, ThreadSize};
+use annals::store::{CheckpointQuery, CheckpointRecord, LogExt, StatusKind, ThreadQuery, ThreadSize};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use annals::history::{Snapshot, Thread};
-use annals::store::{BranchRecord, StoreError};
+use annals::store::{BranchRecord, LogExt, StoreError};
 
 use crate::address::{encode, thread_text};
 use crate::html::Html;

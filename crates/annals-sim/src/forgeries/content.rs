@@ -2,7 +2,7 @@
 
 use annals::base::{Codec, Encoded, ItemIndex, Payload, Timestamp};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{Batch, KvChange, KvNamespace, NewCheckpoint, Parent, Source, Store, StoreError};
+use annals::store::{Batch, KvChange, KvNamespace, LogExt, NewCheckpoint, Parent, Source, Store, StoreError};
 
 use crate::rng::Rng;
 

@@ -1,11 +1,12 @@
 //! Every reading call of the API on a file that may be hostile, and some that write. Errors are expected; the caller
 //! looks for panics, time and memory.
 
+use annals::store::log::LogPosition;
 use std::sync::Arc;
 use std::time::Duration;
 
 use annals::history::{ExportOptions, MessageQuery, PrunePolicy, Snapshot, diff};
-use annals::store::{ItemRange, KvNamespaceQuery, KvQuery, SearchOptions, SearchQuery, Store, StoreError};
+use annals::store::{ItemRange, KvNamespaceQuery, KvQuery, LogExt, SearchOptions, SearchQuery, Store, StoreError};
 use annals_graph::prelude::*;
 
 use super::open;

@@ -6,7 +6,7 @@
 
 use annals::base::{Encoded, Map, Payload, ThreadId};
 use annals::store::batch::{Change, ChangeValue, Data};
-use annals::store::{Batch, KvChange, KvNamespace, NewCheckpoint, Parent, Source, StoreError, ThreadRecord};
+use annals::store::{Batch, KvChange, KvNamespace, LogExt, NewCheckpoint, Parent, Source, StoreError, ThreadRecord};
 use annals_graph::prelude::*;
 
 use crate::rng::Rng;

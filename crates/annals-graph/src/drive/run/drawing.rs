@@ -34,7 +34,8 @@ pub(super) fn store_drawing(graph: &Graph, store: &Store) {
     let key = CacheKey::new([DRAWINGS, &graph.name], key);
     let Ok(value) = Encoded::encode(&Value::from(document(&graph.drawing(0)))) else { return };
     // Not through `Cache`, whose reads wait for the entries that were put: no other read waits for a drawing.
-    let (beside, now) = (store.backend().beside(), store.now());
+    let Ok(beside) = store.backend().beside() else { return };
+    let now = store.now();
     match beside.cached(std::slice::from_ref(&key), now) {
         Ok(stored) if stored.first().is_some_and(|stored| stored.as_ref() != Some(&value)) => {
             // The run does not wait for it either.

@@ -1,5 +1,6 @@
 //! Changing the state of a thread through its graph, without running a node.
 
+use annals::store::LogExt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 //! They are members of the metadata of a checkpoint: of the first one of each run, and of each 64th. *Absent:* graphs
 //! without a version, which store and compare nothing.
 
+use annals::store::LogExt;
 use serde_json::Value as Json;
 
 use crate::base::limits::GRAPH_CODE_STEPS;

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::exec::{RunError, RunStart};
 use crate::history::{Snapshot, Thread};
 use crate::store::{CheckpointRef, Source};
+use annals::store::LogExt;
 
 use super::builder::RunSettings;
 use crate::run::Loaded;

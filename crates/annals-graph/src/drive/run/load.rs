@@ -12,6 +12,7 @@ use crate::state::{FieldKind, StateRef};
 use crate::store::{
     CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, StatePart, StoreError, WriteRecord, WriteValue,
 };
+use annals::store::LogExt;
 
 use super::host::RunHost;
 use super::records::decided;
@@ -114,9 +115,10 @@ fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, E
     let mut failed = None;
     let visited = thread.store().backend().read_state(point, &mut |part| {
         let decoded = match part {
-            StatePart::Record(record) => loader.record(record).map(|()| false),
+            StatePart::Record(record) => loader.record(&record).map(|()| false),
             StatePart::Channel(channel) => Ok(loader.channel(channel)),
             StatePart::Item(row) => loader.item(row).map(|()| true),
+            _ => Ok(false),
         };
         ended_by(&mut failed, decoded)
     });

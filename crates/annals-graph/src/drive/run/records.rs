@@ -6,6 +6,7 @@ use crate::graph::Graph;
 use crate::history::{History, HistoryFilter, Thread};
 use crate::run::{Decision, Found, Need, Step, merged_writes};
 use crate::store::{CheckpointRecord, CheckpointRef, StoreError, WriteRecord};
+use annals::store::LogExt;
 
 use super::host::RunHost;
 use super::load;

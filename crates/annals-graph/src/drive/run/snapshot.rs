@@ -1,5 +1,6 @@
 //! Looking at the state of a thread through its graph.
 
+use annals::store::LogExt;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,6 +4,7 @@
 //! in it. It is looked up in the transaction itself, so two attempts of a task cannot both run the SQL. *Absent:* the
 //! rules for statements, and the comparison of heads and leases, which are the store's.
 
+use annals::store::LogExt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -4,6 +4,7 @@
 //! it loads its head. One thread renews the leases of all runs of the process. *Absent:* the comparison of a lease,
 //! which the store makes in the transaction of each commit.
 
+use annals::store::LogExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;

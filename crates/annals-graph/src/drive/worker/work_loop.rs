@@ -7,6 +7,8 @@
 //! Invariant: a worker runs a thread under a lease of its own, so that two workers never run one thread at the same
 //! time.
 
+use annals::store::LogExt;
+use annals::store::log::LogPosition;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -323,7 +325,7 @@ impl Worker {
     fn work(&self, control: &RunControl, ends_idle: bool) -> Result<WorkerReport, Error> {
         validate_lease(self.lease)?;
         let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL);
-        let mut position = self.store.backend().last_seq()?;
+        let mut position = self.store.backend().position(0)?;
         let mut operations = self.last_operation()?;
         for status in [ThreadStatus::Sleeping(self.store.now()), ThreadStatus::Interrupted(Vec::new())] {
             self.deliver(&ThreadQuery::new().status(&status))?;
@@ -470,12 +472,12 @@ impl Worker {
     }
 
     /// Finds the threads with new checkpoints whose tasks are due.
-    fn follow(&self, agenda: &Mutex<Agenda>, position: &mut u64) -> Result<(), StoreError> {
+    fn follow(&self, agenda: &Mutex<Agenda>, position: &mut LogPosition) -> Result<(), StoreError> {
         let mut is_first = true;
         loop {
-            let records = self.store.backend().records_after(*position, None, WORKER_PAGE_ROWS)?;
-            let Some(last) = records.last() else { return Ok(()) };
-            *position = last.seq;
+            let page = self.store.backend().changes_after(position, None, WORKER_PAGE_ROWS)?;
+            *position = page.position;
+            let records: Vec<_> = page.records.into_iter().map(|(_, record)| record).collect();
             for record in records.iter().filter(|record| Thread::is_mailbox(&record.point.namespace)) {
                 deliver_to(&self.store.thread(&record.point.thread)?)?;
             }

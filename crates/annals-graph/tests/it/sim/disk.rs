@@ -12,7 +12,7 @@ use annals::store::log::{
 };
 use annals::store::{
     Batch, CheckpointRecord, CheckpointRef, MemoryBackend, NewCheckpoint, NewOperation, Payload, Source, StoreError,
-    StoredHead, WriteRecord,
+    StoredHead, TimerRecord, WriteRecord,
 };
 
 use annals_graph::task::RunControl;

@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use annals::state::DynState;
-use annals::store::{Cache, Log, LogExt, Source};
+use annals::store::{Cache, Log, Source};
 use annals_graph::prelude::*;
 use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Error};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals::store::{Log, LogExt, Source};
+use annals::store::{Log, Source};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 
