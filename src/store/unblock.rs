@@ -1,9 +1,9 @@
 //! Blocking calls of asynchronous programs: closures on threads of a store, awaited as futures.
 //!
-//! A store starts a thread when a closure finds none idle, up to [`UNBLOCK_THREADS_MAX`], and a thread without work ends
-//! after [`POOL_IDLE`]. Invariants: a closure that has begun runs to its end, also if its future is dropped; one that
-//! has not begun is dropped with its future. *Absent:* an asynchronous runtime, and a limit of the queue, which holds
-//! one closure for each future.
+//! A store starts a thread when a closure finds none idle, up to [`UNBLOCK_THREADS_MAX`], and a thread without work
+//! ends after [`POOL_IDLE`]. Invariants: a closure that has begun runs to its end, also if its future is dropped; one
+//! that has not begun is dropped with its future. *Absent:* an asynchronous runtime, and a limit of the queue, which
+//! holds one closure for each future.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

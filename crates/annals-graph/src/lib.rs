@@ -754,7 +754,8 @@
 //! A blocking call keeps its thread busy. The only thread of a runtime drives the timers as well, so a blocking call on
 //! it would not end: await `ainvoke` and `aget_state` there, and make other calls of the store in
 //! [`Store::unblock`](crate::store::Store::unblock) or [`Thread::unblock`](crate::history::Thread::unblock), which run
-//! them on threads of the store. The program `service` of the examples does so in the handlers of a service with `axum`.
+//! them on threads of the store. The program `service` of the examples does so in the handlers of a service with
+//! `axum`.
 //!
 //! ```
 //! use std::time::Duration;

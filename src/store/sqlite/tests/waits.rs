@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::internal::Stopwatch;
+use crate::base::limits::GROUP_BATCHES_MAX;
 use crate::store::StoreError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -178,4 +179,22 @@ fn a_program_that_locks_the_folder_refuses_no_commit() {
         bench.add(&thread("a"), Some(head), vec![])
     });
     bench.add(&thread("a"), Some(head), vec![]);
+}
+
+#[test]
+fn a_caller_that_submits_does_not_wait_for_the_lock_of_another_program() {
+    let mut bench = Bench::new();
+    let other = raw(&bench.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let handles: Vec<_> = (0..5 * GROUP_BATCHES_MAX)
+        .map(|n| {
+            let id = bench.ids.checkpoint(Timestamp::from_micros(1), 0, None);
+            let mut batch = Batch::new(thread(&n.to_string()), Namespace::root(), None);
+            batch.checkpoints.push(checkpoint(id));
+            bench.store.submit(batch)
+        })
+        .collect();
+    assert!(handles.iter().all(|handle| !handle.is_settled()));
+    other.execute_batch("ROLLBACK").unwrap();
+    handles.iter().for_each(|handle| handle.wait().unwrap());
 }

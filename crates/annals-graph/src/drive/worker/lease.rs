@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::CheckpointId;
 use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY, RENEWAL_IDLE};
@@ -176,8 +176,6 @@ struct Renewed {
     /// The head that the run began on.
     began: Option<CheckpointId>,
     duration: Duration,
-    /// The time of the next renewal, by the clock of the thread that renews.
-    renews_at: Mutex<Duration>,
     /// The last renewal, until its outcome is known.
     submitted: Mutex<Option<CommitHandle>>,
 }
@@ -199,7 +197,6 @@ impl Renewal {
             control: control.clone(),
             began: began.map(|point| point.checkpoint),
             duration,
-            renews_at: Mutex::new(RENEWER.clock.elapsed() + duration / 3),
             submitted: Mutex::new(None),
         };
         let run = Arc::new(run);
@@ -258,59 +255,97 @@ impl Renewed {
         }
         Some(self.duration / 10)
     }
+}
 
-    /// Renews the lease if that is due, and passes a cancel or a pause from outside on to the run. Returns the time to
-    /// the next call, as [`Self::renew`].
-    fn heed(&self) -> Option<Duration> {
-        let now = RENEWER.clock.elapsed();
-        let renews_at = *self.renews_at.lock();
-        let renews_in = if renews_at <= now { self.renew()? } else { renews_at - now };
-        *self.renews_at.lock() = now + renews_in;
-        // A store that cannot be read now is read at the next call.
-        if let Ok(Some(order)) = self.thread.control_order(self.began) {
-            match order {
-                ControlOrder::Cancel(reason) => self.control.cancel(reason),
-                ControlOrder::Pause => self.control.request_drain("the thread is paused"),
-            }
+/// Reads the orders from outside to runs, in their order: the one place that reads what controls the runs of a process.
+/// A run whose store cannot be read now has none.
+fn control_orders(runs: &[Arc<Renewed>]) -> Vec<Option<ControlOrder>> {
+    runs.iter().map(|run| run.thread.control_order(run.began).ok().flatten()).collect()
+}
+
+/// Passes the cancels and pauses from outside on to runs.
+fn heed_orders(runs: &[Arc<Renewed>]) {
+    for (run, order) in runs.iter().zip(control_orders(runs)) {
+        match order {
+            Some(ControlOrder::Cancel(reason)) => run.control.cancel(reason),
+            Some(ControlOrder::Pause) => run.control.request_drain("the thread is paused"),
+            None => {}
         }
-        Some(renews_in.min(CONTROL_INTERVAL))
     }
 }
 
-/// The thread that renews the leases of all runs of the process.
+/// The thread that renews the leases of all runs of the process, and reads what controls them.
 struct Renewer {
     clock: ElapsedTime,
-    due: Mutex<DueRenewals>,
+    leased: Mutex<LeasedRuns>,
     changed: Condvar,
 }
 
+/// The runs of the process that have a lease. Times are those of the clock of the renewer.
 #[derive(Default)]
-struct DueRenewals {
+struct LeasedRuns {
+    /// The runs with the times of their next renewals.
     runs: BTreeMap<u64, (Duration, Weak<Renewed>)>,
+    /// The time at which the orders to all runs are read next.
+    controlled_at: Duration,
     last_id: u64,
     /// The time of the next wake-up of the thread; `None` without a thread.
     wakes_at: Option<Duration>,
 }
 
+impl LeasedRuns {
+    /// Returns the runs whose leases are to be renewed.
+    fn due_for_renewal(&self, now: Duration) -> Vec<(u64, Arc<Renewed>)> {
+        let due = self.runs.iter().filter(|(_, (at, _))| *at <= now);
+        due.filter_map(|(id, (_, run))| Some((*id, run.upgrade()?))).collect()
+    }
+
+    /// Returns all runs if their orders are to be read, and sets the time of the next read.
+    fn take_due_for_orders(&mut self, now: Duration) -> Vec<Arc<Renewed>> {
+        if self.controlled_at > now {
+            return Vec::new();
+        }
+        self.controlled_at = now + CONTROL_INTERVAL;
+        self.runs.values().filter_map(|(_, run)| run.upgrade()).collect()
+    }
+
+    /// Sets the time of the next renewal of a run, or removes a run without one.
+    fn renewed(&mut self, id: u64, next: Option<Duration>) {
+        match (next, self.runs.get_mut(&id)) {
+            (Some(next), Some((at, _))) => *at = next,
+            _ => _ = self.runs.remove(&id),
+        }
+    }
+
+    /// Returns the time of the first renewal or read, `None` without runs.
+    fn first(&self) -> Option<Duration> {
+        self.runs.values().map(|(at, _)| (*at).min(self.controlled_at)).min()
+    }
+}
+
 static RENEWER: LazyLock<Renewer> =
-    LazyLock::new(|| Renewer { clock: ElapsedTime::start(), due: Mutex::default(), changed: Condvar::new() });
+    LazyLock::new(|| Renewer { clock: ElapsedTime::start(), leased: Mutex::default(), changed: Condvar::new() });
 
 impl Renewer {
     fn add(run: &Arc<Renewed>) -> u64 {
-        let at = RENEWER.clock.elapsed() + CONTROL_INTERVAL.min(run.duration / 3);
-        let mut due = RENEWER.due.lock();
-        due.last_id += 1;
-        let id = due.last_id;
-        due.runs.insert(id, (at, Arc::downgrade(run)));
-        match due.wakes_at {
+        let now = RENEWER.clock.elapsed();
+        let mut leased = RENEWER.leased.lock();
+        if leased.runs.is_empty() {
+            leased.controlled_at = now + CONTROL_INTERVAL;
+        }
+        leased.last_id += 1;
+        let (id, renews_at) = (leased.last_id, now + run.duration / 3);
+        leased.runs.insert(id, (renews_at, Arc::downgrade(run)));
+        let at = renews_at.min(leased.controlled_at);
+        match leased.wakes_at {
             Some(wakes_at) if wakes_at <= at => {}
             Some(_) => _ = RENEWER.changed.notify_one(),
             None => {
-                due.wakes_at = Some(at);
+                leased.wakes_at = Some(at);
                 let thread = std::thread::Builder::new().name("annals-lease".into());
                 // Without a thread the leases are not renewed; they expire, and the commits of their runs stay fenced.
                 if thread.spawn(|| RENEWER.work()).is_err() {
-                    due.wakes_at = None;
+                    leased.wakes_at = None;
                 }
             }
         }
@@ -318,38 +353,37 @@ impl Renewer {
     }
 
     fn remove(id: u64) {
-        RENEWER.due.lock().runs.remove(&id);
+        RENEWER.leased.lock().runs.remove(&id);
     }
 
     fn work(&self) {
-        let mut due = self.due.lock();
-        let mut last_id = due.last_id;
+        let mut leased = self.leased.lock();
+        let mut last_id = leased.last_id;
         loop {
             let now = self.clock.elapsed();
-            let ready: Vec<_> = due.runs.iter().filter(|(_, (at, _))| *at <= now).map(|(id, _)| *id).collect();
-            for id in ready {
-                let Some(run) = due.runs.get(&id).and_then(|(_, run)| run.upgrade()) else { continue };
+            for (id, run) in leased.due_for_renewal(now) {
                 // A renewal may wait for a lock of the run.
-                drop(due);
-                let next = run.heed();
-                let at = next.map(|next| self.clock.elapsed() + next);
-                drop(run);
-                due = self.due.lock();
-                match (at, due.runs.get_mut(&id)) {
-                    (Some(at), Some(run)) => run.0 = at,
-                    _ => _ = due.runs.remove(&id),
-                }
+                let next = MutexGuard::unlocked(&mut leased, || {
+                    let next = run.renew();
+                    drop(run);
+                    next.map(|next| self.clock.elapsed() + next)
+                });
+                leased.renewed(id, next);
             }
-            if due.runs.is_empty() && due.last_id == last_id && due.wakes_at.is_none_or(|at| at <= now) {
-                due.wakes_at = None;
+            let controlled = leased.take_due_for_orders(now);
+            MutexGuard::unlocked(&mut leased, || {
+                heed_orders(&controlled);
+                drop(controlled);
+            });
+            if leased.runs.is_empty() && leased.last_id == last_id && leased.wakes_at.is_none_or(|at| at <= now) {
+                leased.wakes_at = None;
                 return;
             }
-            last_id = due.last_id;
-            let first = due.runs.values().map(|(at, _)| *at).min();
-            let wakes_at = first.unwrap_or(now + RENEWAL_IDLE);
-            due.wakes_at = Some(wakes_at);
+            last_id = leased.last_id;
+            let wakes_at = leased.first().unwrap_or(now + RENEWAL_IDLE);
+            leased.wakes_at = Some(wakes_at);
             let wait = wakes_at.saturating_sub(self.clock.elapsed());
-            self.changed.wait_for(&mut due, wait);
+            self.changed.wait_for(&mut leased, wait);
         }
     }
 }

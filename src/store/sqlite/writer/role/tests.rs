@@ -49,18 +49,6 @@ fn the_counts_are_those_of_what_was_written() {
 }
 
 #[test]
-fn a_caller_that_submits_does_not_wait_for_the_lock_of_another_program() {
-    let mut bench = Bench::new();
-    let batches: Vec<_> = (0..5 * GROUP_BATCHES_MAX).map(|n| first(&mut bench, &n.to_string())).collect();
-    let other = raw(&bench.path());
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let handles: Vec<_> = batches.into_iter().map(|batch| bench.store.submit(batch)).collect();
-    assert!(handles.iter().all(|handle| !handle.is_settled()));
-    other.execute_batch("ROLLBACK").unwrap();
-    handles.iter().for_each(|handle| handle.wait().unwrap());
-}
-
-#[test]
 fn another_thread_submits_while_a_transaction_runs() {
     let mut bench = Bench::new();
     let batch = first(&mut bench, "a");
