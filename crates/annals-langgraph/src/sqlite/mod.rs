@@ -8,4 +8,4 @@ mod import;
 mod items;
 
 pub use export::{DatabaseExport, export_sqlite};
-pub use import::{DatabaseImport, RefusedRow, import_sqlite, is_langgraph};
+pub use import::{DatabaseImport, RefusedRow, import_database, import_sqlite, is_langgraph};
