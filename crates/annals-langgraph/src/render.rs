@@ -38,7 +38,7 @@ impl StoredValue {
     pub fn to_json(&self) -> Json {
         match self {
             Self::Typed(value) => value.to_json(),
-            Self::Items(items) => items.iter().map(Typed::to_json).collect(),
+            Self::Items(items) => items.iter().map(|item| item.to_json()).collect(),
         }
     }
 }
