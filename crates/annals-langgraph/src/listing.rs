@@ -205,6 +205,11 @@ impl Listing {
         Ok(self.candidate()?.map(|candidate| (candidate.id, candidate.at)))
     }
 
+    /// Returns the place of the tuple that came last.
+    pub(crate) fn last_place(&self) -> Option<&CheckpointRef> {
+        self.last.as_ref().map(|loaded| &loaded.record.point)
+    }
+
     fn next_tuple(&mut self) -> Result<Option<Tuple>> {
         while self.left > 0 {
             let Some(Candidate { namespace, id, at }) = self.candidate()? else { break };
