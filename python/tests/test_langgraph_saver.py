@@ -571,6 +571,26 @@ def test_an_allowlist_makes_a_saver_of_its_own(store: annals.Store) -> None:
                 assert found is not None and found.checkpoint["channel_values"] == {"data": wanted}
 
 
+def test_objects_are_shown_by_class_and_fields(store: annals.Store) -> None:
+    saver = AnnalsSaver(store)
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = {
+        "at": datetime.date(2026, 1, 2),
+        "key": uuid.UUID(int=7),
+        "message": HumanMessage("hello Bern", id="1"),
+        "tags": {"a"},
+    }
+    checkpoint["channel_versions"] = dict.fromkeys(checkpoint["channel_values"], saver.get_next_version(None))
+    saver.put(config("t", checkpoint_ns=""), checkpoint, {}, checkpoint["channel_versions"])
+    head = store.thread("t").at("@")
+    assert repr(head["at"]) == 'Extension({"$date":"2026-01-02"})'
+    assert repr(head["key"]) == 'Extension({"$uuid":"00000000-0000-0000-0000-000000000007"})'
+    assert repr(head["tags"]) == 'Extension({"$set":["a"]})'
+    assert '"content":"hello Bern"' in repr(head["message"])
+    assert [hit.marked("<", ">").splitlines()[0] for hit in store.search("bern")] == ["hello <Bern>"]
+    assert repr(annals.Extension(5, b"\xc1")) == "Extension(5, 1 bytes)"
+
+
 def test_bad_input_says_what_is_wrong(store: annals.Store) -> None:
     saver = AnnalsSaver(store)
     checkpoint: Any = empty_checkpoint()

@@ -1,8 +1,8 @@
 //! Listings of checkpoints, the greatest id first.
 //!
 //! Invariants: nothing is locked and no transaction is open between two tuples; a listing of all threads reads one
-//! record of each before the first tuple. *Absent:* an index of the metadata; a filter reads the records, and the states
-//! of those that it finds.
+//! record of each before the first tuple. *Absent:* an index of the metadata; a filter reads the records, and the
+//! states of those that it finds.
 
 use std::cmp::Ordering;
 use std::collections::{HashSet, VecDeque};

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, Visitor};
 
 use crate::base::limits::{
-    MAP_POSITION_MIN, SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, TEXT_POSITION_END, TEXT_POSITION_MIN,
+    MAP_POSITION_MIN, SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, SHOWN_EXTENSIONS_MAX, TEXT_POSITION_END,
+    TEXT_POSITION_MIN,
 };
 use crate::base::{Codec, PayloadRef, Value, decode_bytes, decode_value};
 use crate::store::record::ItemIndexRef;
@@ -133,13 +134,10 @@ impl<'de> Deserialize<'de> for ValueTexts {
 /// Adds the texts of a value.
 struct AddTexts<'t>(&'t mut String);
 
-/// Extensions inside one another whose texts are read. A payload is decoded at each level.
-const EXTENSIONS_MAX: usize = 16;
-
 impl AddTexts<'_> {
-    /// Adds the texts of the fields of an object, inside `outside` others: the third item after its module and its class.
+    /// Adds the texts of the fields of an object, inside `outside` others. They come after its module and its class.
     fn add_fields(&mut self, payload: &[u8], outside: usize) {
-        if outside < EXTENSIONS_MAX
+        if outside < SHOWN_EXTENSIONS_MAX
             && let Ok(Value::List(parts)) = decode_value(Codec::MsgPack, payload)
             && let [Value::Str(_), Value::Str(_), fields, ..] = &*parts
         {

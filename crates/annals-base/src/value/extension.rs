@@ -1,13 +1,14 @@
 //! Objects of Python in extensions, as LangGraph's serializer writes them, for people: the module, the class and the
 //! fields.
 //!
-//! Invariant: a payload is shown in one way, whoever shows it. *Absent:* the execution of anything in a payload, and the
-//! way back: an extension is stored as its bytes.
+//! Invariant: a payload is shown in one way, whoever shows it. *Absent:* the execution of anything in a payload, and
+//! the way back: an extension is stored as its bytes.
 
 use serde_json::{Value as Json, json};
 
 use super::Value;
 use crate::codec::{Codec, decode_value};
+use crate::limits::SHOWN_EXTENSIONS_MAX;
 
 impl Value {
     /// Returns an extension of LangGraph's serializer as JSON, given its payload as JSON: an object of one member whose
@@ -18,12 +19,9 @@ impl Value {
     }
 }
 
-/// Extensions inside one another that are shown. A payload is decoded at each level, so that nothing else bounds them.
-const EXTENSIONS_MAX: usize = 16;
-
 /// Returns an extension as JSON, inside `outside` others. A message is shown by its fields, which name its type.
 pub(super) fn shown(kind: i8, payload: &[u8], outside: usize) -> Option<Json> {
-    (outside < EXTENSIONS_MAX).then_some(())?;
+    (outside < SHOWN_EXTENSIONS_MAX).then_some(())?;
     let payload = decode_value(Codec::MsgPack, payload).ok()?.json_inside(outside + 1);
     let is_message = kind == 5 && payload.get(0)?.as_str()?.starts_with("langchain_core.messages.");
     match payload.get(2) {
@@ -165,6 +163,6 @@ mod tests {
             Value::Ext(0, Encoded::encode(&payload).unwrap().bytes)
         });
         let text = deep.to_json().to_string();
-        assert_eq!((text.matches("$set").count(), text.matches("$ext").count()), (EXTENSIONS_MAX, 1));
+        assert_eq!((text.matches("$set").count(), text.matches("$ext").count()), (SHOWN_EXTENSIONS_MAX, 1));
     }
 }

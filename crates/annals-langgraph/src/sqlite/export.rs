@@ -34,8 +34,8 @@ pub struct DatabaseExport {
 }
 
 /// Writes threads into a new database of LangGraph's SQLite saver. Versions that were written on a later branch of a
-/// thread get a suffix, so that a version names one value, as other savers expect. `progress` is told the summary so far after each
-/// checkpoint.
+/// thread get a suffix, so that a version names one value, as other savers expect. `progress` is told the summary so
+/// far after each checkpoint.
 ///
 /// # Errors
 /// [`SaverError::Target`] if the file exists or cannot be written; [`SaverError::Unsupported`] for a channel that

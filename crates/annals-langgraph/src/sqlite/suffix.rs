@@ -1,8 +1,9 @@
 //! The versions of channels as other savers need them: unique over all branches of a thread.
 //!
-//! The log counts the versions of a channel on each branch, and this saver writes the number alone. LangGraph's PostgreSQL
-//! saver stores one value for a version, whichever branch wrote it. Invariant: a version of one lineage has one text,
-//! in the versions of a checkpoint and in those that its nodes have seen. *Absent:* versions that came with a suffix.
+//! The log counts the versions of a channel on each branch, and this saver writes the number alone. LangGraph's
+//! PostgreSQL saver stores one value for a version, whichever branch wrote it. Invariant: a version of one lineage has
+//! one text, in the versions of a checkpoint and in those that its nodes have seen. *Absent:* versions that came with a
+//! suffix.
 
 use std::collections::HashMap;
 use std::sync::Arc;
