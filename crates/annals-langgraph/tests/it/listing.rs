@@ -29,7 +29,7 @@ fn a_listing_gives_what_single_reads_give_whatever_became_of_a_list() {
         let mut at = Config::new("t", "");
         let put = |number: u64, lines: &[String], from: &Config| {
             let mut lists = vec![("lines".to_owned(), list(lines.to_vec()))];
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 lists.push(("other".to_owned(), list([format!("other {number}")])));
             }
             saver.put(from, checkpoint(&saver, number, lists), LostRace::Branch).unwrap()
