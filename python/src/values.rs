@@ -44,8 +44,13 @@ impl PyExtension {
         PyBytes::new(py, &self.data)
     }
 
+    /// The class and the fields of an object that LangGraph's serializer wrote; of any other the number of bytes.
     fn __repr__(&self) -> String {
-        format!("Extension({}, {} bytes)", self.code, self.data.len())
+        let shown = Value::Ext(self.code, self.data.clone()).to_json();
+        match shown.get("$ext") {
+            None => format!("Extension({shown})"),
+            Some(_) => format!("Extension({}, {} bytes)", self.code, self.data.len()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import datetime
 import decimal
@@ -16,10 +17,12 @@ import subprocess
 import sys
 import threading
 import uuid
+import weakref
 import zoneinfo
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -168,6 +171,73 @@ def mutate(value: Any, seen: set[int]) -> None:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             mutate(getattr(value, field.name), seen)
+
+
+def exact(message: Any) -> Any:
+    """Returns all of a message that can be seen."""
+    return vars(message), message.__pydantic_extra__, message.__pydantic_fields_set__
+
+
+def test_a_copy_that_is_handed_out_again_is_shared_with_nobody(store: annals.Store) -> None:
+    saver = AnnalsSaver(store)
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = {
+        "messages": [
+            HumanMessage("a", id="1", note="extra"),
+            AIMessage("b", id="2", tool_calls=[{"name": "f", "args": {"x": [1]}, "id": "c"}], response_metadata={"m": {}}),
+            ToolMessage("t", id="3", tool_call_id="c", artifact={"k": [1]}),
+        ]
+        * 2
+    }
+    checkpoint["channel_versions"] = {"messages": saver.get_next_version(None)}
+    place = config("t", checkpoint_ns="")
+    saver.put(place, checkpoint, {}, checkpoint["channel_versions"])
+
+    def read() -> list[Any]:
+        found = saver.get_tuple(place)
+        assert found is not None
+        return cast("list[Any]", found.checkpoint["channel_values"]["messages"])
+
+    expected = copy.deepcopy([exact(message) for message in read()])
+    # What nobody holds is handed out again, and as it was.
+    first = [id(message) for message in read()]
+    assert [id(message) for message in read()] == first
+    ways_to_hold: list[Callable[[Any], Any]] = [
+        lambda message: message,
+        vars,
+        lambda message: message.additional_kwargs,
+        lambda message: message.__pydantic_extra__,
+        lambda message: message.__pydantic_fields_set__,
+        lambda message: message.response_metadata,
+        lambda message: message.tool_calls[0]["args"]["x"] if message.type == "ai" else message,
+        lambda message: message.artifact if message.type == "tool" else message,
+        weakref.ref,
+    ]
+    for hold in ways_to_hold:
+        held = [hold(message) for message in read()]
+        again = read()
+        assert [exact(message) for message in again] == expected
+        for part in held:
+            mutate(part() if isinstance(part, weakref.ref) else part, set())
+        assert [exact(message) for message in again] == expected
+        del held, again
+    # What was changed before it was given back is not handed out again.
+    changes: list[Callable[[Any], Any]] = [
+        lambda message: mutate(message, set()),
+        lambda message: setattr(message, "content", "changed"),
+        lambda message: setattr(message, "id", None),
+        lambda message: message.additional_kwargs.update(seen=True),
+        lambda message: setattr(message, "additional_kwargs", {}),
+        lambda message: message.__pydantic_fields_set__.discard("id"),
+        lambda message: vars(message).update(content=1),
+        lambda message: vars(message).update({"name": vars(message).pop("name")}),
+    ]
+    for change in changes:
+        for message in read():
+            change(message)
+        del message
+        assert [exact(message) for message in read()] == expected
+        assert [list(vars(message)) for message in read()] == [list(fields) for fields, *_ in expected]
 
 
 def test_what_is_handed_out_and_what_is_given_can_be_mutated(store: annals.Store) -> None:
@@ -499,6 +569,26 @@ def test_an_allowlist_makes_a_saver_of_its_own(store: annals.Store) -> None:
             for place in (config(), stored):
                 found = reader.get_tuple(place)
                 assert found is not None and found.checkpoint["channel_values"] == {"data": wanted}
+
+
+def test_objects_are_shown_by_class_and_fields(store: annals.Store) -> None:
+    saver = AnnalsSaver(store)
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = {
+        "at": datetime.date(2026, 1, 2),
+        "key": uuid.UUID(int=7),
+        "message": HumanMessage("hello Bern", id="1"),
+        "tags": {"a"},
+    }
+    checkpoint["channel_versions"] = dict.fromkeys(checkpoint["channel_values"], saver.get_next_version(None))
+    saver.put(config("t", checkpoint_ns=""), checkpoint, {}, checkpoint["channel_versions"])
+    head = store.thread("t").at("@")
+    assert repr(head["at"]) == 'Extension({"$date":"2026-01-02"})'
+    assert repr(head["key"]) == 'Extension({"$uuid":"00000000-0000-0000-0000-000000000007"})'
+    assert repr(head["tags"]) == 'Extension({"$set":["a"]})'
+    assert '"content":"hello Bern"' in repr(head["message"])
+    assert [hit.marked("<", ">").splitlines()[0] for hit in store.search("bern")] == ["hello <Bern>"]
+    assert repr(annals.Extension(5, b"\xc1")) == "Extension(5, 1 bytes)"
 
 
 def test_bad_input_says_what_is_wrong(store: annals.Store) -> None:

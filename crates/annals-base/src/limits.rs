@@ -125,6 +125,8 @@ pub const LIST_REFERENCES_MAX: usize = 256;
 pub const INTEGER_DIGITS_MAX: usize = 4_300;
 /// Lists, objects and extensions inside one another in a value that is encoded.
 pub const VALUE_DEPTH_MAX: usize = 128;
+/// Extensions inside one another of which the fields are shown or searched: a payload is decoded at each level.
+pub const SHOWN_EXTENSIONS_MAX: usize = 16;
 /// Values inside one value that is encoded.
 pub const VALUE_NODES_MAX: usize = 4_000_000;
 /// Lists, objects and extensions inside one another in a value that is decoded: a record that wraps an encoded value

@@ -12,7 +12,9 @@ use std::path::Path;
 
 use annals::store::Store;
 use annals_import::SourceDatabase;
-use annals_langgraph::{DatabaseImport, ListQuery, Saver, SaverError, export_sqlite, import_sqlite, is_langgraph};
+use annals_langgraph::{
+    DatabaseImport, ListQuery, Saver, SaverError, export_sqlite, import_database, import_sqlite, is_langgraph,
+};
 use serde_json::json;
 
 use crate::args::{self, LangGraphForm};
@@ -24,12 +26,19 @@ use crate::{point, progress};
 /// Refused rows that are printed one by one.
 const REFUSED_SHOWN: usize = 5;
 
-/// Returns whether a file is a database of LangGraph's SQLite saver.
-pub(crate) fn is_database(path: &Path) -> bool {
-    path.is_file() && SourceDatabase::open_path(path).is_ok_and(|database| is_langgraph(&database))
+/// Opens a file if it is a database of LangGraph's SQLite saver.
+pub(crate) fn database(path: &Path) -> Option<SourceDatabase> {
+    let database = path.is_file().then(|| SourceDatabase::open_path(path).ok())?;
+    database.filter(is_langgraph)
 }
 
-pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+/// Imports the file of the arguments: the database that was opened of it, if there is one.
+pub(crate) fn import(
+    args: &args::ImportArgs,
+    database: Option<SourceDatabase>,
+    store: NamedStore<'_>,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
     if !args.file.exists() {
         let message = format!("{} does not exist", args.file.display());
         return Err(CommandFailure::not_found("file_not_found", message));
@@ -38,7 +47,12 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
     let before = store.path.map_or(0, file_bytes);
     let say = |summary: &DatabaseImport| progress::say(|| said(summary));
     // The store is closed at the end, and its log copied.
-    let summary = import_sqlite(&args.file, &Saver::new(point::open_or_make(store)?), say)?;
+    let saver = Saver::new(point::open_or_make(store)?);
+    let summary = match database {
+        Some(database) => import_database(&args.file, &database, &saver, say)?,
+        None => import_sqlite(&args.file, &saver, say)?,
+    };
+    drop(saver);
     progress::clear();
     let after = store.path.map_or(0, file_bytes);
     if out.is_json() {

@@ -190,8 +190,9 @@ fn import_any(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer)
     }
     let Some(name) = &args.name else {
         let is_langgraph = args.from == Some(ImportSource::LangGraph);
-        return match is_langgraph || args.from.is_none() && langgraph::is_database(&args.file) {
-            true => langgraph::import(args, store, out),
+        let database = if args.from.is_none() { langgraph::database(&args.file) } else { None };
+        return match is_langgraph || database.is_some() {
+            true => langgraph::import(args, database, store, out),
             false => histories::import(args, store, out),
         };
     };

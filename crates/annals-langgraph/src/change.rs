@@ -262,7 +262,7 @@ impl Builder<'_> {
         let value = |item: &SaverItem| match item {
             SaverItem::New(value) => value.clone(),
             SaverItem::Same(index) => {
-                stored.get(*index as usize).cloned().unwrap_or_else(|| Typed::msgpack(Vec::new()))
+                stored.get(*index as usize).map_or_else(|| Typed::msgpack(Vec::new()), |value| (**value).clone())
             }
         };
         let values = items.iter().map(value).collect();

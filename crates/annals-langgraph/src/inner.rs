@@ -14,6 +14,7 @@ use crate::aside::{Aside, AsideIndex};
 use crate::limits::{CACHED_MAX, HANDED_OUT_MAX, WRITES_LINGER};
 use crate::notes::plain_id;
 use crate::place::{SaverPlace, aside_of};
+use crate::saver::SubmittedPut;
 use crate::state::{DigestState, LoadedCheckpoint, load};
 use crate::typed::MessageCache;
 use crate::writes::TaskWrites;
@@ -27,6 +28,8 @@ pub(crate) struct SaverInner {
     messages: MessageCache,
     caches: Mutex<SaverCaches>,
     buffer: Mutex<Buffer>,
+    /// It is held while puts are ended whose handles were dropped, so that a read waits for them.
+    ending: Mutex<()>,
     /// A lock for the threads of each hash. It is held while writes or a checkpoint of a thread are on their way to the
     /// store, so that a read waits for them, and a put finds the writes that came before it.
     sending: [Mutex<()>; SENDING_LOCKS],
@@ -58,6 +61,8 @@ struct SaverCaches {
 #[derive(Default)]
 struct Buffer {
     writes: HashMap<ThreadId, Vec<TaskWrites>>,
+    /// The puts whose handles were dropped, in their order.
+    abandoned: Vec<(CommitHandle, Box<SubmittedPut>)>,
     errors: HashMap<ThreadId, SaverError>,
     has_thread: bool,
 }
@@ -78,6 +83,7 @@ impl SaverInner {
             messages: MessageCache::default(),
             caches: Mutex::default(),
             buffer: Mutex::default(),
+            ending: Mutex::default(),
             sending: Default::default(),
             signal: Arc::default(),
         }
@@ -140,7 +146,16 @@ impl SaverInner {
 
     /// Reads a checkpoint with its state; `None` if it is not stored, or was pruned.
     pub(crate) fn load(&self, at: &CheckpointRef) -> Result<Option<LoadedCheckpoint>> {
-        load(self.backend(), &self.messages, at)
+        load(self.backend(), &self.messages, at, None)
+    }
+
+    /// Reads a checkpoint as [`SaverInner::load`], beside one that was read before.
+    pub(crate) fn load_beside(
+        &self,
+        at: &CheckpointRef,
+        child: Option<&LoadedCheckpoint>,
+    ) -> Result<Option<LoadedCheckpoint>> {
+        load(self.backend(), &self.messages, at, child)
     }
 
     /// Returns the state at a checkpoint that is stored or submitted.
@@ -238,6 +253,11 @@ impl SaverInner {
         self.caches.lock().handed_out.get(place).is_some_and(|ids| ids.contains(&id))
     }
 
+    /// Returns an error of earlier writes or puts of a thread, for which nobody waited.
+    pub(crate) fn earlier_error(&self, thread: &ThreadId) -> Result<()> {
+        self.buffer.lock().errors.remove(thread).map_or(Ok(()), Err)
+    }
+
     /// Buffers writes. Returns an error of earlier ones of the thread.
     pub(crate) fn buffer(self: &Arc<Self>, thread: ThreadId, writes: TaskWrites) -> Result<()> {
         let mut buffer = self.buffer.lock();
@@ -245,20 +265,44 @@ impl SaverInner {
             return Err(error);
         }
         buffer.writes.entry(thread).or_default().push(writes);
+        // Without a thread that flushes, each call stores its own writes.
+        if self.wake_flusher(buffer) { Ok(()) } else { self.flush(None) }
+    }
+
+    /// Takes over a put whose handle was dropped.
+    pub(crate) fn abandon(self: &Arc<Self>, handle: CommitHandle, put: Box<SubmittedPut>) {
+        let mut buffer = self.buffer.lock();
+        buffer.abandoned.push((handle, put));
+        if !self.wake_flusher(buffer) {
+            self.end_abandoned();
+        }
+    }
+
+    /// Tells the thread that flushes about something buffered. Returns whether there is such a thread.
+    fn wake_flusher(self: &Arc<Self>, mut buffer: MutexGuard<'_, Buffer>) -> bool {
         if !buffer.has_thread {
             let (weak, signal) = (Arc::downgrade(self), Arc::clone(&self.signal));
             let flusher = std::thread::Builder::new().name("annals-writes".into());
             buffer.has_thread = flusher.spawn(move || flush_late(&weak, &signal)).is_ok();
         }
-        let has_thread = buffer.has_thread;
-        drop(buffer);
-        // Without a thread that flushes, each call stores its own writes.
-        if !has_thread {
-            return self.flush(None);
+        if buffer.has_thread {
+            self.signal.told.lock().has_writes = true;
+            self.signal.changed.notify_one();
         }
-        self.signal.told.lock().has_writes = true;
-        self.signal.changed.notify_one();
-        Ok(())
+        buffer.has_thread
+    }
+
+    /// Ends the puts whose handles were dropped. Errors are retained for the next call of their thread.
+    fn end_abandoned(&self) {
+        let _ending = self.ending.lock();
+        let puts = std::mem::take(&mut self.buffer.lock().abandoned);
+        for (handle, put) in puts {
+            let thread = put.thread();
+            let outcome = handle.wait();
+            if let (Err(error), Ok(thread)) = (self.end_put(*put, outcome), thread) {
+                self.buffer.lock().errors.entry(thread).or_insert(error);
+            }
+        }
     }
 
     /// Waits for what is on its way to the store.
@@ -302,6 +346,7 @@ impl SaverInner {
 
     /// Stores the buffered writes of a thread, or of all. Errors are retained for the next call of their thread.
     fn store_buffered(&self, thread: Option<&ThreadId>) {
+        self.end_abandoned();
         let threads: Vec<ThreadId> = match thread {
             Some(thread) => vec![thread.clone()],
             None => self.buffer.lock().writes.keys().cloned().collect(),

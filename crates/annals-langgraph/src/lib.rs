@@ -38,7 +38,7 @@
 //!
 //! let tuple = saver.tuple(&chat)?.expect("it was put");
 //! assert_eq!(tuple.parent, Some(first.clone()));
-//! assert_eq!(tuple.values, [("lines".into(), StoredValue::Items(vec![text("hi"), text("hello")]))]);
+//! assert_eq!(tuple.values, [("lines".into(), StoredValue::from(vec![text("hi"), text("hello")]))]);
 //! assert_eq!(saver.tuple(&first)?.expect("it is stored").writes.len(), 1);
 //! # Ok(())
 //! # }
@@ -74,4 +74,6 @@ pub use model::{
     SaverVersion, SaverWrite, SeenVersions, StoredValue, Tuple, Typed, UpdatedChannels,
 };
 pub use saver::{PutHandle, Saver};
-pub use sqlite::{DatabaseExport, DatabaseImport, RefusedRow, export_sqlite, import_sqlite, is_langgraph};
+pub use sqlite::{
+    DatabaseExport, DatabaseImport, RefusedRow, export_sqlite, import_database, import_sqlite, is_langgraph,
+};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The time for which writes wait for the put that takes them along.
-pub(crate) const WRITES_LINGER: Duration = Duration::from_millis(3);
+pub(crate) const WRITES_LINGER: Duration = Duration::from_millis(10);
 
 /// Namespaces of which a state is cached; past it the cache is emptied.
 pub(crate) const CACHED_MAX: usize = 256;

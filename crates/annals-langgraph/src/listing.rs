@@ -1,11 +1,11 @@
 //! Listings of checkpoints, the greatest id first.
 //!
-//! Invariant: nothing is locked and no transaction is open between two tuples. *Absent:* an index of the metadata; a
-//! filter reads the records, and the states of those that it finds.
+//! Invariants: nothing is locked and no transaction is open between two tuples; a listing of all threads reads one
+//! record of each before the first tuple. *Absent:* an index of the metadata; a filter reads the records, and the
+//! states of those that it finds.
 
-use annals::store::log::LogPosition;
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use annals::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt};
@@ -16,6 +16,7 @@ use crate::aside::{Aside, AsideIndex};
 use crate::inner::FoundPlace;
 use crate::notes::{Notes, plain_id};
 use crate::place::{SaverPlace, is_aside, thread_id, thread_text};
+use crate::state::LoadedCheckpoint;
 use crate::{Config, ListQuery, Result, Saver, Tuple};
 
 /// The tuples of a listing, read page by page. Nothing is locked between two of them; what is stored meanwhile may be
@@ -27,6 +28,8 @@ pub struct Listing {
     threads: Vec<ThreadSource>,
     left: usize,
     is_empty: bool,
+    /// The checkpoint that was read last; its parent, which mostly comes next, shares its items.
+    last: Option<LoadedCheckpoint>,
 }
 
 /// The checkpoints of a thread.
@@ -37,6 +40,8 @@ struct ThreadSource {
     namespace: Option<Namespace>,
     before: Option<CheckpointId>,
     page: VecDeque<CheckpointRecord>,
+    /// Records of the next page.
+    page_rows: usize,
     is_read: bool,
     /// The checkpoints that are stored aside, the least id first: namespace and id.
     aside: Vec<(String, String)>,
@@ -50,8 +55,7 @@ struct Candidate {
 }
 
 impl Saver {
-    /// Lists checkpoints, the greatest id first, over all namespaces and threads of the query. A listing of all
-    /// threads reads the records of the whole log once, to find the threads.
+    /// Lists checkpoints, the greatest id first, over all namespaces and threads of the query.
     ///
     /// # Errors
     /// [`SaverError::Store`](crate::SaverError::Store), here and from the iterator; an error of earlier writes.
@@ -62,9 +66,11 @@ impl Saver {
             None => {
                 inner.flush(None)?;
                 inner.settle(None);
-                self.threads()?.into_iter().collect()
+                self.threads()?
             }
         };
+        // Of many threads most have no checkpoint among the first ones.
+        let page_rows = if threads.len() > 1 { 1 } else { HISTORY_PAGE_ROWS };
         let mut sources = Vec::new();
         for thread in threads {
             let place = SaverPlace::new(&thread_text(&thread), query.namespace.as_deref().unwrap_or_default())?;
@@ -83,12 +89,13 @@ impl Saver {
                 namespace: query.namespace.as_ref().map(|_| place.namespace),
                 before: query.before.as_deref().and_then(plain_id),
                 page: VecDeque::new(),
+                page_rows,
                 is_read: false,
                 aside,
             });
         }
         let left = query.limit.unwrap_or(usize::MAX);
-        Ok(Listing { saver: self.clone(), query, threads: sources, left, is_empty: true })
+        Ok(Listing { saver: self.clone(), query, threads: sources, left, is_empty: true, last: None })
     }
 
     /// Returns the namespace and the id of each checkpoint of a thread.
@@ -102,18 +109,14 @@ impl Saver {
     }
 
     /// Returns the threads that have a checkpoint.
-    pub(crate) fn threads(&self) -> Result<BTreeSet<ThreadId>> {
-        let (mut threads, mut position) = (BTreeSet::new(), LogPosition::START);
+    pub(crate) fn threads(&self) -> Result<Vec<ThreadId>> {
+        let mut threads: Vec<ThreadId> = Vec::new();
         loop {
-            let page = self.inner().backend().changes_after(&position, None, PAGE_ROWS_MAX)?;
-            if page.records.is_empty() {
+            let page = self.inner().backend().threads(threads.last(), PAGE_ROWS_MAX)?;
+            let is_last = page.len() < PAGE_ROWS_MAX;
+            threads.extend(page.into_iter().map(|record| record.id));
+            if is_last {
                 return Ok(threads);
-            }
-            position = page.position;
-            for (_, record) in page.records {
-                if !threads.contains(&record.point.thread) {
-                    threads.insert(record.point.thread);
-                }
             }
         }
     }
@@ -138,9 +141,10 @@ impl ThreadSource {
             let root = Namespace::root();
             let mut query = CheckpointQuery::new(self.thread.clone(), self.namespace.clone().unwrap_or(root));
             query.namespace.clone_from(&self.namespace);
-            (query.before, query.limit) = (self.before, HISTORY_PAGE_ROWS);
+            (query.before, query.limit) = (self.before, self.page_rows);
             let page = saver.inner().backend().checkpoints(&query)?;
-            self.is_read = page.len() < HISTORY_PAGE_ROWS;
+            self.is_read = page.len() < self.page_rows;
+            self.page_rows = HISTORY_PAGE_ROWS;
             if let Some(last) = page.last() {
                 self.before = Some(last.point.checkpoint);
             }
@@ -201,6 +205,11 @@ impl Listing {
         Ok(self.candidate()?.map(|candidate| (candidate.id, candidate.at)))
     }
 
+    /// Returns the place of the tuple that came last.
+    pub(crate) fn last_place(&self) -> Option<&CheckpointRef> {
+        self.last.as_ref().map(|loaded| &loaded.record.point)
+    }
+
     fn next_tuple(&mut self) -> Result<Option<Tuple>> {
         while self.left > 0 {
             let Some(Candidate { namespace, id, at }) = self.candidate()? else { break };
@@ -216,7 +225,8 @@ impl Listing {
                     continue;
                 }
             }
-            let Some(loaded) = inner.load(&at)? else { continue };
+            let Some(loaded) = inner.load_beside(&at, self.last.as_ref())? else { continue };
+            self.last = Some(loaded.clone());
             let notes = Notes::read(&loaded.record, || loaded.updated.clone())?;
             let index = inner.index(&at.thread)?;
             let config = Config::new(thread_text(&at.thread), namespace).at(id);

@@ -208,7 +208,14 @@ pub enum StoredValue {
     /// One value. A `null` comes back as the `msgpack` nil.
     Typed(Typed),
     /// A list, item by item: as one value, a `msgpack` array of them.
-    Items(Vec<Typed>),
+    Items(Vec<Arc<Typed>>),
+}
+
+/// A list of these items.
+impl From<Vec<Typed>> for StoredValue {
+    fn from(items: Vec<Typed>) -> Self {
+        Self::Items(items.into_iter().map(Arc::new).collect())
+    }
 }
 
 /// A write of a task of a checkpoint.

@@ -38,7 +38,7 @@ impl StoredValue {
     pub fn to_json(&self) -> Json {
         match self {
             Self::Typed(value) => value.to_json(),
-            Self::Items(items) => items.iter().map(Typed::to_json).collect(),
+            Self::Items(items) => items.iter().map(|item| item.to_json()).collect(),
         }
     }
 }
@@ -137,94 +137,8 @@ fn map(count: usize, rest: &[u8], depth: usize) -> Option<Json> {
 /// Renders an object by the module and class that it names.
 fn extension(code: i8, payload: &[u8], depth: usize) -> Option<Json> {
     (depth < DEPTH).then_some(())?;
-    let known = rendered(payload, depth + 1).and_then(|payload| object(code, &payload));
+    let known = rendered(payload, depth + 1).and_then(|payload| Value::ext_to_json(code, &payload));
     Some(known.unwrap_or_else(|| json!({ "$ext": [code, BASE64.encode(payload)] })))
-}
-
-fn object(code: i8, payload: &Json) -> Option<Json> {
-    match code {
-        7 => return Some(json!({ "$delta_snapshot": payload })),
-        6 => return Some(json!({ "$ndarray": payload })),
-        _ => {}
-    }
-    let (module, class, of) = (payload.get(0)?.as_str()?, payload.get(1)?.as_str()?, payload.get(2)?);
-    let whole = |name: &str| json!({ name: [module, class, of] });
-    let ints = || of.as_array()?.iter().map(Json::as_i64).collect::<Option<Vec<_>>>();
-    Some(match (code, module, class) {
-        (4 | 5, ..) => whole("$pydantic"),
-        (3, "datetime", "datetime") => json!({ "$datetime": of }),
-        (0, "builtins", "set" | "frozenset") => {
-            let mut items = of.as_array()?.clone();
-            items.sort_by_cached_key(canonical);
-            json!({ format!("${class}"): items })
-        }
-        (0, "collections", "deque") => json!({ "$deque": of }),
-        (0, "uuid", "UUID") => {
-            let hex = of.as_str()?;
-            let part = |from: usize, to: usize| hex.get(from..to);
-            let parts = [part(0, 8)?, part(8, 12)?, part(12, 16)?, part(16, 20)?, part(20, hex.len())?];
-            json!({ "$uuid": parts.join("-") })
-        }
-        (0, "decimal", "Decimal") => json!({ "$decimal": of }),
-        (0, "zoneinfo", "ZoneInfo") => json!({ "$zoneinfo": of }),
-        (0, "ipaddress", _) => json!({ "$ip": [class, of] }),
-        (0, ..) => whole("$ctor"),
-        (1, "pathlib" | "pathlib._local", _) => {
-            let parts: Vec<&str> = of.as_array()?.iter().map(Json::as_str).collect::<Option<_>>()?;
-            let path = match parts.split_first() {
-                Some((&"/", rest)) => format!("/{}", rest.join("/")),
-                _ => parts.join("/"),
-            };
-            json!({ "$path": path })
-        }
-        (1, "re", "compile") => json!({ "$regex": of }),
-        (1, "datetime", "timedelta") => json!({ "$timedelta": of }),
-        (1, "datetime", "date") => match *ints()? {
-            [year, month, day] => json!({ "$date": format!("{year:04}-{month:02}-{day:02}") }),
-            _ => return None,
-        },
-        (1, "datetime", "timezone") => {
-            let delta = of.get(0)?.get("$timedelta")?;
-            json!({ "$timezone": [delta.get(0)?, delta.get(1)?] })
-        }
-        (1, "langgraph.types", "Send") => json!({ "$send": [of.get(0)?, of.get(1)?] }),
-        (1, ..) => whole("$ctor_args"),
-        (2, "datetime", "time") => json!({ "$time": time(of)? }),
-        (2, ..) => whole("$ctor_kwargs"),
-        _ => return None,
-    })
-}
-
-/// Returns a time as `isoformat` writes it.
-fn time(fields: &Json) -> Option<String> {
-    let field = |name: &str| fields.get(name)?.as_i64();
-    let mut text = format!("{:02}:{:02}:{:02}", field("hour")?, field("minute")?, field("second")?);
-    if let micros @ 1.. = field("microsecond")? {
-        text += &format!(".{micros:06}");
-    }
-    if let Some(zone) = fields.get("tzinfo")?.get("$timezone") {
-        let seconds = zone.get(0)?.as_i64()?.checked_mul(86_400)?.checked_add(zone.get(1)?.as_i64()?)?;
-        let minutes = seconds.abs() / 60;
-        let sign = if seconds < 0 { '-' } else { '+' };
-        text += &format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60);
-    }
-    Some(text)
-}
-
-/// Returns a value with the names of each object in order, without blanks.
-pub(crate) fn canonical(value: &Json) -> String {
-    fn sorted(value: &Json) -> Json {
-        match value {
-            Json::Array(items) => items.iter().map(sorted).collect(),
-            Json::Object(map) => {
-                let mut members: Vec<_> = map.iter().collect();
-                members.sort_by_key(|(name, _)| *name);
-                members.into_iter().map(|(name, value)| (name.clone(), sorted(value))).collect()
-            }
-            other => other.clone(),
-        }
-    }
-    sorted(value).to_string()
 }
 
 /// Replaces the objects of older releases, which name a class: those of messages and sets. Others stay plain data.
@@ -244,7 +158,7 @@ fn constructed(map: &JsonMap<String, Json>) -> Option<Json> {
     let path: Vec<&str> = map.get("id")?.as_array()?.iter().map(Json::as_str).collect::<Option<_>>()?;
     match (map.get("lc")?.as_i64()?, &*path) {
         (2, ["builtins", class @ ("set" | "frozenset")]) => {
-            object(0, &json!(["builtins", class, map.get("args")?.get(0)?]))
+            Value::ext_to_json(0, &json!(["builtins", class, map.get("args")?.get(0)?]))
         }
         (1, ["langchain" | "langchain_core", .., class]) if class.ends_with("Message") => {
             let fields = map.get("kwargs")?;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use annals::store::{CommitHandle, Store, StoreError};
+use annals_base::ThreadId;
 
 use crate::inner::SaverInner;
-use crate::place::SaverPlace;
+use crate::place::{SaverPlace, thread_id};
 use crate::writes::TaskWrites;
 use crate::{Config, LostRace, Result, SaverCheckpoint, SaverError, SaverVersion, SaverWrite, Typed, version};
 
@@ -28,17 +29,19 @@ impl Drop for LastHandle {
     }
 }
 
-/// A put that was submitted. Await it, or wait for it: a put that lost a race is repeated then, or refused.
-#[must_use = "a put that is not waited for may be refused unseen"]
+/// A put that was submitted. Await it, or wait for it: a put that lost a race is repeated then, or refused. If the
+/// handle is dropped, the saver does so, and the next call on the thread returns the error of a put that was refused.
+#[must_use = "the error of a put that is not waited for comes from a later call"]
 pub struct PutHandle {
-    config: Config,
+    saver: Saver,
     handle: CommitHandle,
+    config: Config,
     /// The put, to be repeated if the log has moved on meanwhile.
     put: Option<Box<SubmittedPut>>,
 }
 
-struct SubmittedPut {
-    saver: Saver,
+/// A put whose commit was submitted.
+pub(crate) struct SubmittedPut {
     parent: Config,
     new: SaverCheckpoint,
     on_conflict: LostRace,
@@ -67,8 +70,10 @@ impl Saver {
     ///
     /// # Errors
     /// [`SaverError::Conflict`] if the parent was handed out as the newest checkpoint and is not the head any more;
-    /// [`SaverError::Invalid`]; [`SaverError::Store`].
+    /// [`SaverError::Invalid`]; [`SaverError::Store`]; an error of an earlier call on the thread for which nobody
+    /// waited.
     pub fn put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<Config> {
+        self.inner().earlier_error(&thread_id(&parent.thread)?)?;
         self.inner().put(parent, &new, on_conflict, true)?;
         Ok(parent.at(new.id))
     }
@@ -78,10 +83,11 @@ impl Saver {
     /// # Errors
     /// As [`Saver::put`]; those of the commit come from the handle.
     pub fn submit_put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<PutHandle> {
+        self.inner().earlier_error(&thread_id(&parent.thread)?)?;
         let (handle, writes) = self.inner().put(parent, &new, on_conflict, false)?;
         let config = parent.at(new.id.clone());
-        let put = SubmittedPut { saver: self.clone(), parent: parent.clone(), new, on_conflict, writes };
-        Ok(PutHandle { config, handle, put: Some(Box::new(put)) })
+        let put = SubmittedPut { parent: parent.clone(), new, on_conflict, writes };
+        Ok(PutHandle { saver: self.clone(), handle, config, put: Some(Box::new(put)) })
     }
 
     /// Stores writes of a task of a checkpoint, each a channel with a value. Regular writes that are stored stay,
@@ -173,24 +179,52 @@ impl PutHandle {
         self.end(outcome)
     }
 
-    /// Repeats a put whose commit was refused because the log had moved on.
     fn end(&mut self, outcome: Result<(), StoreError>) -> Result<Config> {
-        let Err(error) = outcome else {
-            if let Some(put) = self.put.take()
-                && put.saver.inner().were_overtaken(&put.parent, &put.writes)?
-            {
-                return put.saver.put(&put.parent, put.new, put.on_conflict);
+        match self.put.take() {
+            Some(put) => self.saver.inner().end_put(*put, outcome)?,
+            None => outcome?,
+        }
+        Ok(self.config.clone())
+    }
+}
+
+impl Drop for PutHandle {
+    fn drop(&mut self) {
+        if let Some(put) = self.put.take() {
+            self.saver.inner().abandon(self.handle.clone(), put);
+        }
+    }
+}
+
+impl SaverInner {
+    /// Ends a put whose commit has an outcome: repeats it if the commit was refused because the log had moved on.
+    pub(crate) fn end_put(&self, put: SubmittedPut, outcome: Result<(), StoreError>) -> Result<()> {
+        let SubmittedPut { parent, new, on_conflict, writes } = put;
+        match outcome {
+            Ok(()) if !self.were_overtaken(&parent, &writes)? => return Ok(()),
+            Ok(()) => {}
+            Err(error) => {
+                let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
+                self.forget_put(&place, &new.id);
+                self.put_back(&place.thread, writes);
+                let has_moved_on = matches!(
+                    error,
+                    StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::Duplicate { .. }
+                );
+                if !has_moved_on {
+                    return Err(error.into());
+                }
             }
-            return Ok(self.config.clone());
-        };
-        let moved_on =
-            matches!(error, StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::Duplicate { .. });
-        let Some(put) = self.put.take() else { return Err(error.into()) };
-        let SubmittedPut { saver, parent, new, on_conflict, writes } = *put;
-        let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
-        saver.inner().forget_put(&place, &new.id);
-        saver.inner().put_back(&place.thread, writes);
-        if moved_on { saver.put(&parent, new, on_conflict) } else { Err(error.into()) }
+        }
+        self.put(&parent, &new, on_conflict, true)?;
+        Ok(())
+    }
+}
+
+impl SubmittedPut {
+    /// Returns the thread of the put.
+    pub(crate) fn thread(&self) -> Result<ThreadId> {
+        thread_id(&self.parent.thread)
     }
 }
 

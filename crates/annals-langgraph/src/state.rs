@@ -1,11 +1,14 @@
 //! The state of a checkpoint as far as the next one is compared with it: versions and hashes, no values.
 //!
-//! *Absent:* the values, which [`load`] hands to its caller on the way.
+//! A parent is read beside its child: the items that the child did not change are shared, not read again. *Absent:* the
+//! values, which [`load`] hands to its caller on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals::store::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Log, LogExt, StatePart, StoreError};
+use annals::store::{
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, Log, LogExt, StatePart, StoreError,
+};
 use annals_base::{Codec, Value, decode_value};
 
 use crate::list::ListSlot;
@@ -132,7 +135,7 @@ impl DigestState {
 }
 
 /// A checkpoint that was read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LoadedCheckpoint {
     pub(crate) record: CheckpointRecord,
     /// The channels that the checkpoint changed and that hold something, sorted.
@@ -141,19 +144,52 @@ pub(crate) struct LoadedCheckpoint {
     pub(crate) values: Vec<(Arc<str>, StoredValue)>,
 }
 
-/// Reads a checkpoint with its state; `None` if it is not stored, or was pruned.
-pub(crate) fn load(backend: &dyn Log, messages: &MessageCache, at: &CheckpointRef) -> Result<Option<LoadedCheckpoint>> {
-    let mut reader = StateReader { messages, loaded: None, list: None };
-    let mut failed = None;
-    let read = backend.read_state(at, &mut |part| match reader.take(&part) {
-        Ok(wants_items) => Ok(wants_items),
-        Err(SaverError::Store(error)) => Err(error),
-        Err(error) => {
-            let reason = error.to_string();
-            failed.get_or_insert(error);
-            Err(StoreError::Corrupt { place: at.to_string(), reason })
+impl LoadedCheckpoint {
+    /// Returns whether a checkpoint is the parent of this one, in the same namespace.
+    fn is_child_of(&self, at: &CheckpointRef) -> bool {
+        let point = &self.record.point;
+        self.record.parent == Some(at.checkpoint) && point.thread == at.thread && point.namespace == at.namespace
+    }
+
+    /// Returns the slots and the items of a list.
+    fn list(&self, channel: &str) -> Option<(&[ListSlot], &[Arc<Typed>])> {
+        let ContentDigest::List(slots) = &self.state.channels.get(channel)?.content else { return None };
+        match self.values.iter().find(|(name, _)| **name == *channel)? {
+            (_, StoredValue::Items(items)) if items.len() == slots.len() => Some((slots, items)),
+            _ => None,
         }
-    });
+    }
+
+    /// Returns the position up to which a list holds what it held at the parent.
+    fn unchanged_until(&self, backend: &dyn Log, channel: &str) -> Result<u64, StoreError> {
+        if !self.updated.iter().any(|updated| updated == channel) {
+            return Ok(u64::MAX);
+        }
+        let (mut until, ordinal) = (0, self.record.ordinal);
+        backend.versions(&self.record.point, Some(channel), ordinal, &mut |version| {
+            if version.channel.ordinal == ordinal {
+                until = version.positions.as_ref().map_or(0, |positions| positions.start);
+            }
+            Ok(false)
+        })?;
+        Ok(until)
+    }
+}
+
+/// Reads a checkpoint with its state; `None` if it is not stored, or was pruned. `child` is a checkpoint that was read:
+/// if it is a child of this one, what it did not change is shared with it.
+pub(crate) fn load(
+    backend: &dyn Log,
+    messages: &MessageCache,
+    at: &CheckpointRef,
+    child: Option<&LoadedCheckpoint>,
+) -> Result<Option<LoadedCheckpoint>> {
+    let child = child.filter(|child| child.is_child_of(at));
+    let mut reader = StateReader { messages, child, loaded: None, list: None, shared: Vec::new() };
+    let mut failed = None;
+    let read = backend
+        .read_state(at, &mut |part| reader.take(&part).map_err(|error| told(error, at, &mut failed)))
+        .and_then(|()| reader.read_shared(backend, at, &mut failed));
     match (read, failed) {
         (Err(StoreError::CheckpointNotFound { .. } | StoreError::CheckpointPruned { .. }), _) => Ok(None),
         (Err(_), Some(error)) => Err(error),
@@ -162,12 +198,27 @@ pub(crate) fn load(backend: &dyn Log, messages: &MessageCache, at: &CheckpointRe
     }
 }
 
+/// Returns the error with which a visitor ends, and notes one that is not of the store.
+fn told(error: SaverError, at: &CheckpointRef, failed: &mut Option<SaverError>) -> StoreError {
+    match error {
+        SaverError::Store(error) => error,
+        error => {
+            let reason = error.to_string();
+            failed.get_or_insert(error);
+            StoreError::Corrupt { place: at.to_string(), reason }
+        }
+    }
+}
+
 /// Collects the parts of a state.
 struct StateReader<'a> {
     messages: &'a MessageCache,
+    child: Option<&'a LoadedCheckpoint>,
     loaded: Option<LoadedCheckpoint>,
     /// The list whose items come next.
-    list: Option<(Arc<str>, u64, Vec<ListSlot>, Vec<Typed>)>,
+    list: Option<(Arc<str>, u64, Vec<ListSlot>, Vec<Arc<Typed>>)>,
+    /// The lists that the child has too, with their versions.
+    shared: Vec<(Arc<str>, u64)>,
 }
 
 impl StateReader<'_> {
@@ -185,17 +236,51 @@ impl StateReader<'_> {
             }
             StatePart::Channel(record) => {
                 self.end_list();
+                let is_list = record.value == ChannelValue::Items;
+                if is_list && self.child.is_some_and(|child| child.list(&record.channel).is_some()) {
+                    self.shared.push((Arc::clone(&record.channel), record.version));
+                    return Ok(false);
+                }
                 self.channel(record)?;
             }
-            StatePart::Item(row) => {
-                let Some((_, _, slots, items)) = &mut self.list else { return Ok(true) };
-                let (item, digest) = self.messages.item(row.payload)?;
-                slots.push(ListSlot { position: row.position, digest });
-                items.push(item);
-            }
+            StatePart::Item(row) => self.item(row)?,
             _ => {}
         }
         Ok(true)
+    }
+
+    fn item(&mut self, row: &ItemRow<'_>) -> Result<()> {
+        let Some((_, _, slots, items)) = &mut self.list else { return Ok(()) };
+        let (item, digest) = self.messages.item(row.payload)?;
+        slots.push(ListSlot { position: row.position, digest });
+        items.push(item);
+        Ok(())
+    }
+
+    /// Takes the lists from the child, as far as it left them, and reads the rest.
+    fn read_shared(
+        &mut self,
+        backend: &dyn Log,
+        at: &CheckpointRef,
+        failed: &mut Option<SaverError>,
+    ) -> Result<(), StoreError> {
+        self.end_list();
+        for (name, version) in std::mem::take(&mut self.shared) {
+            let Some(child) = self.child else { continue };
+            let Some((slots, items)) = child.list(&name) else { continue };
+            let until = child.unchanged_until(backend, &name)?;
+            let count = slots.partition_point(|slot| slot.position < until);
+            self.list = Some((Arc::clone(&name), version, slots[..count].to_vec(), items[..count].to_vec()));
+            if until < u64::MAX {
+                let range = ItemRange::Positions(until, u64::MAX);
+                backend.items(at, &name, range, &mut |row| self.item(&row).map_err(|error| told(error, at, failed)))?;
+            }
+            self.end_list();
+        }
+        if let Some(loaded) = &mut self.loaded {
+            loaded.values.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
+        Ok(())
     }
 
     fn channel(&mut self, record: &ChannelRecord) -> Result<()> {

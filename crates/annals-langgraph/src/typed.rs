@@ -5,6 +5,7 @@
 //! whose bytes would differ is stored as MessagePack. *Absent:* the execution of anything in a value.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use annals::store::{Payload, StoreError};
 use annals_base::{Codec, ItemIndex, PayloadRef, Value, decode_value};
@@ -109,16 +110,16 @@ pub(crate) struct MessageCache(Mutex<CachedMessages>);
 #[derive(Default)]
 struct CachedMessages {
     /// By what is stored of a message.
-    values: HashMap<Vec<u8>, (Typed, Digest), Xxh3DefaultBuilder>,
+    values: HashMap<Vec<u8>, (Arc<Typed>, Digest), Xxh3DefaultBuilder>,
     bytes: usize,
 }
 
 impl MessageCache {
     /// Returns the value of which the payload of an item was made, with its hash.
-    pub(crate) fn item(&self, stored: PayloadRef<'_>) -> Result<(Typed, Digest)> {
+    pub(crate) fn item(&self, stored: PayloadRef<'_>) -> Result<(Arc<Typed>, Digest)> {
         let hashed = |value: Typed| {
             let digest = digest(&value.tag, &value.bytes);
-            (value, digest)
+            (Arc::new(value), digest)
         };
         let Some(key) = message_key(stored) else { return Ok(hashed(typed(stored)?)) };
         if let Some(found) = self.0.lock().values.get(&key) {

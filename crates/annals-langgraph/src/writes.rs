@@ -196,9 +196,9 @@ fn of_record(record: WriteRecord) -> Result<SaverWrite> {
         WriteValue::One(payload) => typed(payload.as_ref())?,
         WriteValue::Items(items) => {
             let (_, parts) = split_anonymous(&record.path);
-            let item = |(part, item): (u32, &Payload)| match parts.contains(&(record.index, part)) {
-                true => Ok(anonymous(item.as_ref())?.map_or_else(|| typed(item.as_ref()), Ok)?),
-                false => typed(item.as_ref()),
+            let item = |(part, item): (u32, &Payload)| -> Result<Arc<Typed>> {
+                let without_id = if parts.contains(&(record.index, part)) { anonymous(item.as_ref())? } else { None };
+                Ok(Arc::new(without_id.map_or_else(|| typed(item.as_ref()), Ok)?))
             };
             joined(StoredValue::Items((0..).zip(items).map(item).collect::<Result<_>>()?))
         }

@@ -7,6 +7,7 @@
 mod heads;
 mod prototype;
 mod put;
+mod raw;
 mod read;
 mod waiting;
 
@@ -104,7 +105,6 @@ impl PySaver {
 impl PySaver {
     #[new]
     fn new(
-        py: Python<'_>,
         store: &PyStore,
         serde: Py<PyAny>,
         splits_lists: bool,
@@ -122,7 +122,7 @@ impl PySaver {
             serde,
             serializer: SERIALIZERS.fetch_add(1, Ordering::Relaxed),
             splits_lists,
-            classes: Arc::new(KnownClasses::new(py, frozen, models)?),
+            classes: Arc::new(KnownClasses::new(frozen, models)),
             heads: Arc::default(),
             items: ItemCache::default(),
             on_conflict,
@@ -218,7 +218,7 @@ impl PySaver {
             (Reread::Known(writes), Some(head)) => (head, writes),
             (Reread::Known(_), None) => return Err(invalid("checkpoint_id: it is empty")),
             (Reread::Other(tuple), _) => {
-                let (head, writes) = self.head_of(py, *tuple)?;
+                let (head, writes) = self.head_of(py, *tuple, &mut Vec::new())?;
                 let head = Arc::new(head);
                 if is_newest {
                     drop(self.heads.insert(place, Arc::clone(&head)));
@@ -226,7 +226,7 @@ impl PySaver {
                 (head, writes)
             }
         };
-        self.of_head(py, &head, &writes).map(Some)
+        self.of_head(py, &head, &writes, is_newest).map(Some)
     }
 
     /// Lists checkpoints, the greatest id first.
@@ -246,7 +246,7 @@ impl PySaver {
         query.limit = limit.and_then(|limit| usize::try_from(limit).ok());
         let saver = &this.get().saver;
         let listing = this.py().detach(|| saver.list(query)).map_err(saver_error)?;
-        Ok(PyListing { saver: this.clone().unbind(), listing: Mutex::new(listing) })
+        Ok(PyListing { saver: this.clone().unbind(), listing: Mutex::new(listing), last: Mutex::default() })
     }
 
     /// Returns for each channel its writes on the way from an ancestor, and the value there in a list, if it has one.

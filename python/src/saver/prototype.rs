@@ -1,19 +1,29 @@
 //! Prototypes: decoded values that are never handed out themselves.
 //!
 //! A copy of a prototype is made without validation, and a live object is compared with it field by field, so that an
-//! item of a list that did not change is neither encoded nor decoded again. Invariants: a prototype is what the
-//! serializer makes of the stored bytes; nothing that can change is shared with a copy. *Absent:* the caches of
-//! prototypes.
+//! item of a list that did not change is neither encoded nor decoded again. The copy of a message that was handed out
+//! last is handed out again once it is idle: nobody else holds it or a part of it, and it is as it was made.
+//! Invariants: a prototype is what the serializer makes of the stored bytes; nothing that can change is shared with a
+//! copy, or between two callers. *Absent:* the caches of prototypes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_langgraph::Typed;
+use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyType};
 
+use super::raw::{Entries, dict_of, new_object, references, set_attribute};
+
 /// Objects inside one another that are copied without the serializer.
 const DEPTH_MAX: usize = 64;
+/// Shapes of messages that are known.
+const SHAPES_MAX: usize = 64;
+/// Copies of messages that are retained to be handed out again.
+const LENT_MAX: usize = 1 << 15;
 
 /// The classes that are known to copying.
 pub(crate) struct KnownClasses {
@@ -22,8 +32,9 @@ pub(crate) struct KnownClasses {
     /// The addresses of the classes of messages, which the next field keeps alive.
     models: HashSet<usize>,
     _models: Vec<Py<PyType>>,
-    new: Py<PyAny>,
-    set: Py<PyAny>,
+    shapes: Mutex<Vec<Arc<Shape>>>,
+    /// The number of copies that are retained to be handed out again.
+    lent: Arc<AtomicUsize>,
 }
 
 /// A decoded value.
@@ -34,6 +45,21 @@ pub(crate) struct Prototype {
     template: Option<Template>,
     /// The bytes of a value that cannot be copied, or that differs from the live object of which it was encoded.
     typed: Option<Typed>,
+    /// The copy of a message that was handed out last.
+    lent: Mutex<Option<LentCopy>>,
+}
+
+/// A copy that may be handed out again.
+struct LentCopy {
+    object: Py<PyAny>,
+    /// The number of copies of all prototypes.
+    count: Arc<AtomicUsize>,
+}
+
+impl Drop for LentCopy {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -46,64 +72,236 @@ enum CopyKind {
     Decoded,
 }
 
-/// The parts of a message that is copied often.
+/// The parts of a message that is copied and compared often. A comparison reads few of them, one beside the other.
 struct Template {
     class: Py<PyType>,
+    shape: Arc<Shape>,
+    /// The values of the fields, in their order.
+    values: Box<[FieldValue]>,
+    extra: FieldValue,
+    /// The fields, as they are copied.
     fields: Py<PyDict>,
-    /// The fields that a copy may not share.
-    own: Vec<(Py<PyString>, Py<PyAny>)>,
-    extra: Py<PyAny>,
+}
+
+/// What many messages of a class have in common.
+struct Shape {
+    /// The names of the fields, in their order.
+    names: Box<[Py<PyString>]>,
+    /// The names of the fields that were given.
     set_fields: Py<PySet>,
+}
+
+/// The value of a field. Those that can change are mostly empty.
+enum FieldValue {
+    /// It does not change, and is shared with copies.
+    Shared(Py<PyAny>),
+    EmptyDict,
+    EmptyList,
+    Other(Py<PyAny>),
+}
+
+impl FieldValue {
+    fn of(value: Bound<'_, PyAny>) -> Self {
+        match (value.cast_exact::<PyDict>(), value.cast_exact::<PyList>()) {
+            (Ok(members), _) if members.is_empty() => Self::EmptyDict,
+            (_, Ok(items)) if items.is_empty() => Self::EmptyList,
+            _ if is_atom(&value) => Self::Shared(value.unbind()),
+            _ => Self::Other(value.unbind()),
+        }
+    }
+
+    /// Copies a value; `None` if a part of it is of a class that is not known.
+    fn copy<'py>(&self, classes: &KnownClasses, py: Python<'py>, depth: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self {
+            Self::Shared(value) => Ok(Some(value.bind(py).clone())),
+            Self::EmptyDict => Ok(Some(PyDict::new(py).into_any())),
+            Self::EmptyList => Ok(Some(PyList::empty(py).into_any())),
+            Self::Other(value) => classes.copy(value.bind(py), depth),
+        }
+    }
+
+    /// Returns whether a live value is encoded as this one is.
+    fn is_same(&self, classes: &KnownClasses, live: Borrowed<'_, '_, PyAny>, depth: usize) -> PyResult<bool> {
+        match self {
+            Self::EmptyDict => Ok(live.cast_exact::<PyDict>().is_ok_and(|members| members.is_empty())),
+            Self::EmptyList => Ok(live.cast_exact::<PyList>().is_ok_and(|items| items.is_empty())),
+            Self::Shared(known) if live.is(known) => Ok(true),
+            Self::Shared(known) | Self::Other(known) => classes.is_same(&live.to_owned(), known.bind(live.py()), depth),
+        }
+    }
+
+    /// Returns whether a live value is as this one, and has no more than `held` references if it can change.
+    fn is_idle(&self, classes: &KnownClasses, live: Borrowed<'_, '_, PyAny>, held: isize) -> PyResult<bool> {
+        match self {
+            Self::Shared(known) => Ok(live.is(known) || is_atom(&live) && self.is_same(classes, live, 0)?),
+            Self::EmptyDict | Self::EmptyList => Ok(references(&live) == held && self.is_same(classes, live, 0)?),
+            Self::Other(known) => {
+                let live = live.to_owned();
+                Ok(references(&live) == held + 1 && classes.is_idle_part(&live, known.bind(live.py()), 0)?)
+            }
+        }
+    }
 }
 
 impl Template {
     /// Returns the parts of an object, `None` if it is not a message that can be copied.
     fn of(classes: &KnownClasses, object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let (py, class) = (object.py(), object.get_type());
-        if !classes.is_model(&class) {
+        if !classes.is_model(&class) || !object.getattr(intern!(py, "__pydantic_private__"))?.is_none() {
             return Ok(None);
         }
         let Some(parts) = ModelParts::of(object)? else { return Ok(None) };
         let set_fields = object.getattr(intern!(py, "__pydantic_fields_set__"))?;
         let Ok(set_fields) = set_fields.cast_into_exact::<PySet>() else { return Ok(None) };
-        let mut own = Vec::new();
+        let (mut names, mut values) = (Vec::new(), Vec::new());
         for (name, value) in parts.fields.iter() {
             let Ok(name) = name.cast_into_exact::<PyString>() else { return Ok(None) };
-            if !is_atom(&value) {
-                own.push((name.unbind(), value.unbind()));
-            }
+            names.push(name.unbind());
+            values.push(FieldValue::of(value));
         }
-        let (class, fields) = (class.unbind(), parts.fields.unbind());
-        Ok(Some(Self { class, fields, own, extra: parts.extra.unbind(), set_fields: set_fields.unbind() }))
+        let shape = classes.shape(names, set_fields)?;
+        let (extra, fields) = (FieldValue::of(parts.extra), parts.fields.unbind());
+        Ok(Some(Self { class: class.unbind(), shape, values: values.into(), extra, fields }))
     }
 
     /// Copies the message: its fields, without validation.
     fn copy<'py>(&self, classes: &KnownClasses, py: Python<'py>, depth: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         let fields = self.fields.bind(py).copy()?;
-        for (name, value) in &self.own {
-            match classes.copy(value.bind(py), depth + 1)? {
+        for (name, value) in self.shape.names.iter().zip(&self.values) {
+            if matches!(value, FieldValue::Shared(_)) {
+                continue;
+            }
+            match value.copy(classes, py, depth + 1)? {
                 Some(value) => fields.set_item(name, value)?,
                 None => return Ok(None),
             }
         }
-        let Some(extra) = classes.copy(self.extra.bind(py), depth + 1)? else { return Ok(None) };
-        let copied = classes.new.bind(py).call1((&self.class,))?;
-        let set = classes.set.bind(py);
-        let set_fields = self.set_fields.bind(py).call_method0(intern!(py, "copy"))?;
-        set.call1((&copied, intern!(py, "__dict__"), fields))?;
-        set.call1((&copied, intern!(py, "__pydantic_extra__"), extra))?;
-        set.call1((&copied, intern!(py, "__pydantic_fields_set__"), set_fields))?;
-        set.call1((&copied, intern!(py, "__pydantic_private__"), py.None()))?;
+        let Some(extra) = self.extra.copy(classes, py, depth + 1)? else { return Ok(None) };
+        let copied = new_object(self.class.bind(py))?;
+        let set_fields = self.shape.set_fields.bind(py).call_method0(intern!(py, "copy"))?;
+        set_attribute(&copied, intern!(py, "__dict__"), &fields)?;
+        set_attribute(&copied, intern!(py, "__pydantic_extra__"), &extra)?;
+        set_attribute(&copied, intern!(py, "__pydantic_fields_set__"), &set_fields)?;
+        set_attribute(&copied, intern!(py, "__pydantic_private__"), py.None().bind(py))?;
         Ok(Some(copied))
+    }
+
+    /// Returns whether a live object is encoded as the message is.
+    fn is_same(&self, classes: &KnownClasses, live: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if !live.get_type().is(&self.class) {
+            return Ok(false);
+        }
+        let Some(live) = ModelParts::of(live)? else { return Ok(false) };
+        let is_same = |known: &FieldValue, live: Borrowed<'_, '_, PyAny>| known.is_same(classes, live, 1);
+        Ok(self.have_fields(classes, &live.fields, is_same)? && is_same(&self.extra, live.extra.as_borrowed())?)
+    }
+
+    /// Returns whether fields have the names of the message, and values that pass a comparison.
+    fn have_fields(
+        &self,
+        classes: &KnownClasses,
+        live: &Bound<'_, PyDict>,
+        compare: impl Fn(&FieldValue, Borrowed<'_, '_, PyAny>) -> PyResult<bool>,
+    ) -> PyResult<bool> {
+        if live.len() != self.values.len() {
+            return Ok(false);
+        }
+        let (py, mut entries) = (live.py(), Entries::of(live));
+        // The order is a part of the value.
+        for (known_name, known) in self.shape.names.iter().zip(&self.values) {
+            let Some((name, value)) = entries.next() else { return Ok(false) };
+            if name.is(known_name) {
+                if !compare(known, value)? {
+                    return Ok(false);
+                }
+                continue;
+            }
+            let (name, value) = (name.to_owned(), value.to_owned());
+            if !classes.is_same(&name, known_name.bind(py), 1)? || !compare(known, value.as_borrowed())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns whether a copy is as it was made, and nobody holds it, or a part of it that can change, but the caller.
+    fn is_idle(&self, classes: &KnownClasses, copy: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = copy.py();
+        if references(copy) != 1
+            || !copy.get_type().is(&self.class)
+            || !copy.getattr(intern!(py, "__weakref__"))?.is_none()
+            || !copy.getattr(intern!(py, "__pydantic_private__"))?.is_none()
+        {
+            return Ok(false);
+        }
+        let Some(parts) = ModelParts::of(copy)? else { return Ok(false) };
+        let set_fields = copy.getattr(intern!(py, "__pydantic_fields_set__"))?;
+        Ok(references(&parts.fields) == 2
+            && references(&set_fields) == 2
+            && set_fields.is_exact_instance_of::<PySet>()
+            && set_fields.eq(&self.shape.set_fields)?
+            && self.extra.is_idle(classes, parts.extra.as_borrowed(), 2)?
+            && self.have_fields(classes, &parts.fields, |known, live| known.is_idle(classes, live, 1))?)
     }
 }
 
 impl KnownClasses {
-    pub(crate) fn new(py: Python<'_>, frozen: Vec<Py<PyType>>, models: Vec<Py<PyType>>) -> PyResult<Self> {
-        let object = py.import("builtins")?.getattr("object")?;
+    /// Returns whether a part of a copy is as it was made, and no part of it that can change has another holder.
+    fn is_idle_part(&self, live: &Bound<'_, PyAny>, known: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
+        if is_atom(live) {
+            return self.is_same(live, known, depth);
+        }
+        // The part that holds it, and the caller.
+        if references(live) != 2 || depth > DEPTH_MAX {
+            return Ok(live.is(known) && self.is_frozen(&live.get_type()));
+        }
+        if let (Ok(live), Ok(known)) = (live.cast_exact::<PyDict>(), known.cast_exact::<PyDict>()) {
+            if live.len() != known.len() {
+                return Ok(false);
+            }
+            for ((name, value), (known_name, known_value)) in live.iter().zip(known.iter()) {
+                if !self.is_same(&name, &known_name, depth + 1)?
+                    || !self.is_idle_part(&value, &known_value, depth + 1)?
+                {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        if let (Ok(live), Ok(known)) = (live.cast_exact::<PyList>(), known.cast_exact::<PyList>()) {
+            if live.len() != known.len() {
+                return Ok(false);
+            }
+            for (value, known_value) in live.iter().zip(known.iter()) {
+                if !self.is_idle_part(&value, &known_value, depth + 1)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        // Objects of other classes that can change are copied anew.
+        Ok(false)
+    }
+
+    /// Returns the shape of messages with these fields. Most messages of a class share one.
+    fn shape(&self, names: Vec<Py<PyString>>, set_fields: Bound<'_, PySet>) -> PyResult<Arc<Shape>> {
+        let known = self.shapes.lock().clone();
+        for shape in &known {
+            let are_same = shape.names.len() == names.len() && shape.names.iter().zip(&names).all(|(a, b)| a.is(b));
+            if are_same && set_fields.eq(&shape.set_fields)? {
+                return Ok(Arc::clone(shape));
+            }
+        }
+        let shape = Arc::new(Shape { names: names.into(), set_fields: set_fields.unbind() });
+        if known.len() < SHAPES_MAX {
+            self.shapes.lock().push(Arc::clone(&shape));
+        }
+        Ok(shape)
+    }
+
+    pub(crate) fn new(frozen: Vec<Py<PyType>>, models: Vec<Py<PyType>>) -> Self {
         let addresses = models.iter().map(|class| class.as_ptr() as usize).collect();
-        let (new, set) = (object.getattr("__new__")?.unbind(), object.getattr("__setattr__")?.unbind());
-        Ok(Self { frozen, models: addresses, _models: models, new, set })
+        Self { frozen, models: addresses, _models: models, shapes: Mutex::default(), lent: Arc::default() }
     }
 
     fn is_model(&self, class: &Bound<'_, PyType>) -> bool {
@@ -220,26 +418,25 @@ impl KnownClasses {
         Ok(false)
     }
 
-    /// Returns whether a live object is encoded as a message is.
-    fn is_same_message(&self, live: &Bound<'_, PyAny>, known: &Template) -> PyResult<bool> {
-        let py = live.py();
-        if !live.get_type().is(&known.class) {
-            return Ok(false);
-        }
-        let Some(live) = ModelParts::of(live)? else { return Ok(false) };
-        Ok(self.is_same_dict(&live.fields, known.fields.bind(py), 0)?
-            && self.is_same(&live.extra, known.extra.bind(py), 1)?)
-    }
-
     fn is_same_dict(&self, live: &Bound<'_, PyDict>, known: &Bound<'_, PyDict>, depth: usize) -> PyResult<bool> {
         if live.len() != known.len() {
             return Ok(false);
         }
         // The order is a part of the value.
-        for ((name, live), (known_name, known)) in live.iter().zip(known.iter()) {
-            if !(name.is(&known_name) || self.is_same(&name, &known_name, depth + 1)?)
-                || !self.is_same(&live, &known, depth + 1)?
+        let (mut live, mut known) = (Entries::of(live), Entries::of(known));
+        while let (Some((name, value)), Some((known_name, known_value))) = (live.next(), known.next()) {
+            let differing = match (name.is(known_name), value.is(known_value)) {
+                (true, true) => continue,
+                (true, false) => None,
+                (false, _) => Some((name.to_owned(), known_name.to_owned())),
+            };
+            let (value, known_value) = (value.to_owned(), known_value.to_owned());
+            if let Some((name, known_name)) = differing
+                && !self.is_same(&name, &known_name, depth + 1)?
             {
+                return Ok(false);
+            }
+            if !self.is_same(&value, &known_value, depth + 1)? {
                 return Ok(false);
             }
         }
@@ -264,16 +461,12 @@ struct ModelParts<'py> {
 }
 
 impl<'py> ModelParts<'py> {
-    /// Returns the parts; `None` of a model with private attributes.
+    /// Returns the parts that are encoded: private attributes are not.
     fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
-        let private = object.getattr(intern!(py, "__pydantic_private__"))?;
-        let fields = object.getattr(intern!(py, "__dict__"))?;
-        match fields.cast_into_exact::<PyDict>() {
-            Ok(fields) if private.is_none() => {
-                Ok(Some(Self { fields, extra: object.getattr(intern!(py, "__pydantic_extra__"))? }))
-            }
-            _ => Ok(None),
+        match dict_of(object)?.cast_into_exact::<PyDict>() {
+            Ok(fields) => Ok(Some(Self { fields, extra: object.getattr(intern!(py, "__pydantic_extra__"))? })),
+            Err(_) => Ok(None),
         }
     }
 }
@@ -295,7 +488,35 @@ impl Prototype {
             kind != CopyKind::Decoded && live.map_or(Ok(true), |live| classes.is_same(live, &decoded, 0))?;
         let typed = if is_comparable { None } else { Some(typed.clone()) };
         let template = if kind == CopyKind::Copied { Template::of(classes, &decoded)? } else { None };
-        Ok(Self { object: decoded.unbind(), kind, template, typed })
+        Ok(Self { object: decoded.unbind(), kind, template, typed, lent: Mutex::default() })
+    }
+
+    /// Returns an object as [`Prototype::hand_out`] does. The one of the last call is returned again if it is idle.
+    pub(crate) fn lend<'py>(
+        &self,
+        classes: &KnownClasses,
+        py: Python<'py>,
+        decode: impl FnOnce(&Typed) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(template) = &self.template else { return self.hand_out(classes, py, decode) };
+        let lent = self.lent.lock().take();
+        if let Some(lent) = lent {
+            if template.is_idle(classes, lent.object.bind(py))? {
+                let object = lent.object.bind(py).clone();
+                let other = self.lent.lock().replace(lent);
+                drop(other);
+                return Ok(object);
+            }
+            drop(lent);
+        }
+        let object = self.hand_out(classes, py, decode)?;
+        if classes.lent.load(Ordering::Relaxed) < LENT_MAX {
+            classes.lent.fetch_add(1, Ordering::Relaxed);
+            let lent = LentCopy { object: object.clone().unbind(), count: Arc::clone(&classes.lent) };
+            let other = self.lent.lock().replace(lent);
+            drop(other);
+        }
+        Ok(object)
     }
 
     /// Returns an object that shares nothing with the prototype that can change. `decode` is the serializer.
@@ -330,7 +551,7 @@ impl Prototype {
         encode: impl FnOnce() -> PyResult<Option<Typed>>,
     ) -> PyResult<bool> {
         match (&self.typed, &self.template) {
-            (None, Some(template)) => classes.is_same_message(live, template),
+            (None, Some(template)) => template.is_same(classes, live),
             (None, None) => classes.is_same(live, self.object.bind(live.py()), 0),
             (Some(typed), _) => Ok(encode()?.is_some_and(|encoded| encoded == *typed)),
         }

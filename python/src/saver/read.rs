@@ -60,11 +60,23 @@ impl Drop for PausedCollector<'_> {
     }
 }
 
+/// The lists of a checkpoint that was listed, with their prototypes.
+pub(super) type DecodedLists = Vec<(String, Vec<Arc<Typed>>, Vec<Arc<Prototype>>)>;
+
 impl PySaver {
-    /// Returns the prototypes of the items of a list. Those that are not cached are decoded together.
-    fn prototypes(&self, py: Python<'_>, items: &[Typed]) -> PyResult<Vec<Arc<Prototype>>> {
-        let mut found = self.items.get(items.iter());
-        let missing: Vec<usize> = (0..items.len()).filter(|at| found[*at].is_none()).collect();
+    /// Returns the prototypes of the items of a list. `last` is the list of a checkpoint that was decoded before; items
+    /// that it shares are not looked up.
+    fn prototypes(
+        &self,
+        py: Python<'_>,
+        items: &[Arc<Typed>],
+        last: Option<(&[Arc<Typed>], &[Arc<Prototype>])>,
+    ) -> PyResult<Vec<Arc<Prototype>>> {
+        let (last, known) = last.unwrap_or_default();
+        let shared = items.iter().zip(last).take_while(|(a, b)| Arc::ptr_eq(a, b)).count();
+        let mut found: Vec<Option<Arc<Prototype>>> = known[..shared].iter().cloned().map(Some).collect();
+        found.extend(self.items.get(items[shared..].iter().map(|item| &**item)));
+        let missing: Vec<usize> = (shared..items.len()).filter(|at| found[*at].is_none()).collect();
         let mut made = Vec::with_capacity(missing.len());
         for at in missing {
             let decoded = self.decode(py, &items[at])?;
@@ -82,17 +94,27 @@ impl PySaver {
         prototype.hand_out(&self.classes, py, |typed| self.decode(py, typed))
     }
 
-    fn hand_out_items<'py>(&self, py: Python<'py>, items: &[Arc<Prototype>]) -> PyResult<Bound<'py, PyAny>> {
+    /// Returns a list of copies. Those of the newest checkpoint are `lent`, as it is mostly read again.
+    fn hand_out_items<'py>(
+        &self,
+        py: Python<'py>,
+        items: &[Arc<Prototype>],
+        are_lent: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         // The copies of a long list would make the collector of garbage run dozens of times, and find nothing.
         let _paused = (items.len() >= PAUSING_ITEMS_MIN).then(|| PausedCollector::new(py)).transpose()?;
-        let objects = items.iter().map(|item| self.hand_out(py, item)).collect::<PyResult<Vec<_>>>()?;
+        let copy = |item: &Arc<Prototype>| match are_lent {
+            true => item.lend(&self.classes, py, |typed| self.decode(py, typed)),
+            false => self.hand_out(py, item),
+        };
+        let objects = items.iter().map(copy).collect::<PyResult<Vec<_>>>()?;
         Ok(PyList::new(py, objects)?.into_any())
     }
 
     /// Returns a copy of the value of a cached head.
-    fn head_value<'py>(&self, py: Python<'py>, value: &HeadValue) -> PyResult<Bound<'py, PyAny>> {
+    fn head_value<'py>(&self, py: Python<'py>, value: &HeadValue, is_newest: bool) -> PyResult<Bound<'py, PyAny>> {
         match value {
-            HeadValue::Items(items) => self.hand_out_items(py, items),
+            HeadValue::Items(items) => self.hand_out_items(py, items, is_newest),
             HeadValue::One(typed, prototype) => {
                 if let Some(prototype) = prototype.get() {
                     return self.hand_out(py, prototype);
@@ -151,10 +173,11 @@ impl PySaver {
         py: Python<'py>,
         head: &Head,
         writes: &[SaverWrite],
+        is_newest: bool,
     ) -> PyResult<ReadCheckpoint<'py>> {
         let values = PyDict::new(py);
         for (channel, value) in &head.values {
-            values.set_item(channel, self.head_value(py, value)?)?;
+            values.set_item(channel, self.head_value(py, value, is_newest)?)?;
         }
         let members = Members {
             id: &head.id,
@@ -169,13 +192,26 @@ impl PySaver {
         Ok((head.id.clone(), checkpoint, dict(py, &head.metadata)?, head.parent.clone(), self.writes(py, writes)?))
     }
 
-    /// Makes a head of a checkpoint that was read.
-    pub(super) fn head_of(&self, py: Python<'_>, tuple: Tuple) -> PyResult<(Head, Vec<SaverWrite>)> {
+    /// Makes a head of a checkpoint that was read. `lists` are those of the checkpoint that was decoded before, and then
+    /// of this one.
+    pub(super) fn head_of(
+        &self,
+        py: Python<'_>,
+        tuple: Tuple,
+        lists: &mut DecodedLists,
+    ) -> PyResult<(Head, Vec<SaverWrite>)> {
         let mut values = Vec::with_capacity(tuple.values.len());
+        let last = std::mem::take(lists);
         for (channel, value) in tuple.values {
             let value = match value {
                 StoredValue::Typed(typed) => HeadValue::One(typed, OnceLock::new()),
-                StoredValue::Items(items) => HeadValue::Items(self.prototypes(py, &items)?),
+                StoredValue::Items(items) => {
+                    let last = last.iter().find(|(name, ..)| *name == channel);
+                    let last = last.map(|(_, items, prototypes)| (&**items, &**prototypes));
+                    let prototypes = self.prototypes(py, &items, last)?;
+                    lists.push((channel.clone(), items, prototypes.clone()));
+                    HeadValue::Items(prototypes)
+                }
             };
             values.push((channel, Arc::new(value)));
         }
@@ -198,7 +234,7 @@ impl PySaver {
     pub(super) fn stored_value<'py>(&self, py: Python<'py>, value: &StoredValue) -> PyResult<Bound<'py, PyAny>> {
         match value {
             StoredValue::Typed(typed) => self.decode(py, typed),
-            StoredValue::Items(items) => self.hand_out_items(py, &self.prototypes(py, items)?),
+            StoredValue::Items(items) => self.hand_out_items(py, &self.prototypes(py, items, None)?, false),
         }
     }
 }
@@ -216,6 +252,8 @@ fn versions<'py>(py: Python<'py>, versions: &[(String, SaverVersion)]) -> PyResu
 pub(crate) struct PyListing {
     pub(super) saver: Py<PySaver>,
     pub(super) listing: Mutex<Listing>,
+    /// The lists of the checkpoint that came last: the next one shares most of their items.
+    pub(super) last: Mutex<DecodedLists>,
 }
 
 impl fmt::Debug for PyListing {
@@ -235,8 +273,12 @@ impl PyListing {
         let Some(tuple) = next.transpose().map_err(saver_error)? else { return Ok(None) };
         let (thread, namespace) = (tuple.config.thread.clone(), tuple.config.namespace.clone());
         let saver = self.saver.get();
-        let (head, writes) = saver.head_of(py, tuple)?;
-        let (id, checkpoint, metadata, parent, writes) = saver.of_head(py, &head, &writes)?;
+        // Another thread that takes the next one meanwhile decodes its items without these.
+        let mut lists = std::mem::take(&mut *self.last.lock());
+        let (head, writes) = saver.head_of(py, tuple, &mut lists)?;
+        let before = std::mem::replace(&mut *self.last.lock(), lists);
+        drop(before);
+        let (id, checkpoint, metadata, parent, writes) = saver.of_head(py, &head, &writes, false)?;
         Ok(Some((thread, namespace, id, checkpoint, metadata, parent, writes)))
     }
 }

@@ -13,9 +13,10 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, Visitor};
 
 use crate::base::limits::{
-    MAP_POSITION_MIN, SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, TEXT_POSITION_END, TEXT_POSITION_MIN,
+    MAP_POSITION_MIN, SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, SHOWN_EXTENSIONS_MAX, TEXT_POSITION_END,
+    TEXT_POSITION_MIN,
 };
-use crate::base::{PayloadRef, decode_bytes};
+use crate::base::{Codec, PayloadRef, Value, decode_bytes, decode_value};
 use crate::store::record::ItemIndexRef;
 
 /// A put of an item, or a value of a channel, as a search reads it.
@@ -133,6 +134,39 @@ impl<'de> Deserialize<'de> for ValueTexts {
 /// Adds the texts of a value.
 struct AddTexts<'t>(&'t mut String);
 
+impl AddTexts<'_> {
+    /// Adds the texts of the fields of an object, inside `outside` others. They come after its module and its class.
+    fn add_fields(&mut self, payload: &[u8], outside: usize) {
+        if outside < SHOWN_EXTENSIONS_MAX
+            && let Ok(Value::List(parts)) = decode_value(Codec::MsgPack, payload)
+            && let [Value::Str(_), Value::Str(_), fields, ..] = &*parts
+        {
+            self.add(fields, outside + 1);
+        }
+    }
+
+    fn add(&mut self, value: &Value, outside: usize) {
+        match value {
+            Value::Str(text) => self.add_text(text),
+            Value::List(items) => items.iter().for_each(|item| self.add(item, outside)),
+            Value::Map(members) => members.values().for_each(|member| self.add(member, outside)),
+            Value::Ext(_, payload) => self.add_fields(payload, outside),
+            _ => {}
+        }
+    }
+
+    fn add_text(&mut self, text: &str) {
+        let room = (SEARCHED_BYTES_MAX + 1).saturating_sub(self.0.len());
+        if room > 0 && !text.is_empty() {
+            if !self.0.is_empty() {
+                self.0.push('\n');
+            }
+            let end = (room.min(text.len())..=text.len()).find(|end| text.is_char_boundary(*end));
+            self.0.push_str(&text[..end.unwrap_or(text.len())]);
+        }
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for AddTexts<'_> {
     type Value = ();
 
@@ -148,15 +182,8 @@ impl<'de> Visitor<'de> for AddTexts<'_> {
         f.write_str("a value")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
-        let room = (SEARCHED_BYTES_MAX + 1).saturating_sub(self.0.len());
-        if room > 0 && !text.is_empty() {
-            if !self.0.is_empty() {
-                self.0.push('\n');
-            }
-            let end = (room.min(text.len())..=text.len()).find(|end| text.is_char_boundary(*end));
-            self.0.push_str(&text[..end.unwrap_or(text.len())]);
-        }
+    fn visit_str<E: de::Error>(mut self, text: &str) -> Result<(), E> {
+        self.add_text(text);
         Ok(())
     }
 
@@ -184,8 +211,13 @@ impl<'de> Visitor<'de> for AddTexts<'_> {
         Ok(())
     }
 
-    /// An extension has no text.
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, _: D) -> Result<(), D::Error> {
+    /// The texts of an extension that names a class are those of its fields; any other has none.
+    fn visit_newtype_struct<D: Deserializer<'de>>(mut self, extension: D) -> Result<(), D::Error> {
+        if let Value::List(parts) = Value::deserialize(extension)?
+            && let Some(Value::Bytes(payload)) = parts.last()
+        {
+            self.add_fields(payload, 0);
+        }
         Ok(())
     }
 
@@ -205,7 +237,7 @@ impl<'de> Visitor<'de> for AddTexts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{Encoded, Payload, Value};
+    use crate::base::{Encoded, Payload};
 
     fn payload(value: impl Into<Value>) -> Payload {
         Encoded::encode(&value.into()).unwrap().into()
@@ -225,6 +257,20 @@ mod tests {
         assert_eq!(lines, ["x", "y", "z"]);
         assert_eq!([texts(json!(null)), texts(json!("")), texts(json!([1, {}]))], [None, None, None]);
         assert_eq!(text_of(&Payload::new(b"not MessagePack".to_vec()).as_ref()), None);
+    }
+
+    #[test]
+    fn the_texts_of_an_object_are_those_of_its_fields() {
+        let object = |fields: Value| {
+            let payload = Value::List(vec!["module".into(), "Class".into(), fields, "method".into()]);
+            Value::Ext(5, Encoded::encode(&payload).unwrap().bytes)
+        };
+        let inner = object(serde_json::json!({"page": "Bern"}).into());
+        let nested =
+            Value::List(vec!["a".into(), object(Value::List(vec![inner, "b".into()])), Value::Ext(1, vec![7])]);
+        assert_eq!(text_of(&payload(nested).as_ref()).as_deref(), Some("a\nBern\nb"));
+        let deep = (0..100).fold(Value::from("far"), |inner, _| object(inner));
+        assert_eq!(text_of(&payload(deep).as_ref()), None);
     }
 
     #[test]

@@ -30,9 +30,9 @@ use crate::base::limits::SEARCH_HITS_DEFAULT;
 ///
 /// It finds every put of an item, of an entry of a map and of a part of a text, and every value of a channel, whose
 /// text holds all words of the query, also on abandoned branches and where it was edited or deleted later. The text of
-/// a message is what it says; the text of any other value are the texts in it, without the names of members, and of an
-/// entry of a map its key and these. A hit is of the thread that wrote it, also if a fork shares it. The first 64 KiB
-/// of a text are searched, and channels that only trigger nodes are not.
+/// a message is what it says; the text of any other value are the texts in it, without the names of members and of
+/// classes of Python, and of an entry of a map its key and these. A hit is of the thread that wrote it, also if a fork
+/// shares it. The first 64 KiB of a text are searched, and channels that only trigger nodes are not.
 ///
 /// A word may cross the parts of a text: it is found in the part in which it ends. All words of a query must be in this
 /// part, or in the word that the parts before it began on the same branch.

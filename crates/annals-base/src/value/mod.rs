@@ -4,6 +4,7 @@
 //! value (`codec`).
 
 mod convert;
+mod extension;
 mod ser;
 mod tree;
 mod view;
@@ -135,9 +136,16 @@ impl Value {
     }
 
     /// Returns the JSON format. A value that JSON lacks becomes an object with one member: `{"$bytes": base64}`,
-    /// `{"$float": "nan" | "inf" | "-inf"}`, `{"$int": digits}`, `{"$ext": [type, base64]}`.
+    /// `{"$float": "nan" | "inf" | "-inf"}`, `{"$int": digits}`, `{"$ext": [type, base64]}`. An object that LangGraph's
+    /// serializer wrote is shown by its class, as [`Value::ext_to_json`] does, and a message by its fields.
     pub fn to_json(&self) -> serde_json::Value {
+        self.json_inside(0)
+    }
+
+    /// Returns the JSON format of a value inside `extensions` extensions.
+    fn json_inside(&self, extensions: usize) -> serde_json::Value {
         use serde_json::{Value as Json, json};
+        let inside = |value: &Self| value.json_inside(extensions);
         match self {
             Self::Null => Json::Null,
             Self::Bool(b) => Json::Bool(*b),
@@ -148,11 +156,12 @@ impl Value {
             Self::Float(x) => json!(x),
             Self::Str(text) => Json::String(text.clone()),
             Self::Bytes(bytes) => json!({"$bytes": BASE64.encode(bytes)}),
-            Self::List(items) => items.iter().map(Self::to_json).collect(),
-            Self::Map(map) => Json::Object(map.iter().map(|(k, v)| (k.clone(), v.to_json())).collect()),
+            Self::List(items) => items.iter().map(inside).collect(),
+            Self::Map(map) => Json::Object(map.iter().map(|(k, v)| (k.clone(), inside(v))).collect()),
             Self::Ext(kind, bytes) => match self.big_integer() {
                 Some(digits) => json!({"$int": digits}),
-                None => json!({"$ext": [kind, BASE64.encode(bytes)]}),
+                None => extension::shown(*kind, bytes, extensions)
+                    .unwrap_or_else(|| json!({"$ext": [kind, BASE64.encode(bytes)]})),
             },
         }
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 use annals::rusqlite::{Connection, OpenFlags, params};
 use annals_base::Value;
 
+use super::suffix::LineageVersions;
 use crate::{ListQuery, Result, Saver, SaverError, Tuple, Typed};
 
 /// The tables as the saver makes them.
@@ -32,8 +33,9 @@ pub struct DatabaseExport {
     pub writes: u64,
 }
 
-/// Writes threads into a new database of LangGraph's SQLite saver. `progress` is told the summary so far after each
-/// checkpoint.
+/// Writes threads into a new database of LangGraph's SQLite saver. Versions that were written on a later branch of a
+/// thread get a suffix, so that a version names one value, as other savers expect. `progress` is told the summary so
+/// far after each checkpoint.
 ///
 /// # Errors
 /// [`SaverError::Target`] if the file exists or cannot be written; [`SaverError::Unsupported`] for a channel that
@@ -68,8 +70,13 @@ fn write<'t>(
     let mut summary = DatabaseExport::default();
     for thread in threads {
         let before = summary.checkpoints;
-        for tuple in saver.list(ListQuery::of_thread(thread))? {
-            let tuple = tuple?;
+        let mut lineage = LineageVersions::default();
+        let mut listing = saver.list(ListQuery::of_thread(thread))?;
+        while let Some(tuple) = listing.next() {
+            let mut tuple = tuple?;
+            if let Some(at) = listing.last_place() {
+                lineage.rename(&**saver.store().backend(), at, &mut tuple)?;
+            }
             row(&transaction, &tuple, tuple.to_value()?).map_err(|error| failed(&error))?;
             summary.checkpoints += 1;
             summary.writes += tuple.writes.len() as u64;

@@ -88,10 +88,24 @@ fn has_checkpoints(database: &SourceDatabase) -> bool {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&DatabaseImport)) -> Result<DatabaseImport> {
+    let broken = |reason: String| SaverError::Source { path: path.into(), reason, stored: 0 };
+    fs::metadata(path).map_err(|error| broken(error.to_string()))?;
+    let database = SourceDatabase::open_path(path).map_err(|error| broken(error.to_string()))?;
+    import_database(path, &database, saver, progress)
+}
+
+/// Reads a database that is open, as [`import_sqlite`]. Errors name it by its path.
+///
+/// # Errors
+/// As [`import_sqlite`].
+pub fn import_database(
+    path: &Path,
+    database: &SourceDatabase,
+    saver: &Saver,
+    progress: impl FnMut(&DatabaseImport),
+) -> Result<DatabaseImport> {
     let broken = |reason: String, stored: u64| SaverError::Source { path: path.into(), reason, stored };
-    fs::metadata(path).map_err(|error| broken(error.to_string(), 0))?;
-    let database = SourceDatabase::open_path(path).map_err(|error| broken(error.to_string(), 0))?;
-    if !is_langgraph(&database) {
+    if !is_langgraph(database) {
         return Err(broken(
             "it has neither the tables `checkpoints` and `writes` nor the table `store` of LangGraph".into(),
             0,
@@ -100,7 +114,7 @@ pub fn import_sqlite(path: &Path, saver: &Saver, progress: impl FnMut(&DatabaseI
     let has_path = database.columns("writes").iter().any(|name| name == "task_path");
     let mut import = RowImport {
         saver,
-        database: &database,
+        database,
         has_path,
         under_way: VecDeque::new(),
         bytes_under_way: 0,
@@ -376,12 +390,82 @@ fn json_object(text: &[u8]) -> Result<Map, String> {
     if text.is_empty() {
         return Ok(Map::new());
     }
-    match serde_json::from_slice::<Json>(text) {
-        Ok(json @ Json::Object(_)) => match Value::from(json) {
-            Value::Map(map) => Ok(map),
-            _ => Err("they are not an object".into()),
-        },
-        Ok(_) => Err("they are not an object".into()),
-        Err(error) => Err(error.to_string()),
+    let value = match serde_json::from_slice::<Json>(text) {
+        Ok(json) => Value::from(json),
+        Err(error) => with_named_floats(text).ok_or_else(|| error.to_string())?,
+    };
+    match value {
+        Value::Map(map) => Ok(map),
+        _ => Err("they are not an object".into()),
+    }
+}
+
+/// The names under which Python writes floats that JSON lacks.
+const NAMED_FLOATS: [(&str, f64); 3] =
+    [("NaN", f64::NAN), ("-Infinity", f64::NEG_INFINITY), ("Infinity", f64::INFINITY)];
+
+/// Reads JSON as Python writes it: outside of texts, floats may have names. `None` if it is no JSON for all that.
+fn with_named_floats(text: &[u8]) -> Option<Value> {
+    // The name stands in a text of its own meanwhile, behind a mark that the JSON does not have.
+    let text = std::str::from_utf8(text).ok()?;
+    let mark = (0..).map(|number| format!("float {number} ")).find(|mark| !text.contains(&**mark))?;
+    let (mut plain, mut rest, mut is_text) = (String::with_capacity(text.len()), text, false);
+    while let Some(first) = rest.chars().next() {
+        let name = NAMED_FLOATS.iter().map(|(name, _)| *name).find(|name| !is_text && rest.starts_with(name));
+        let taken = match (first, name) {
+            (_, Some(name)) => {
+                plain.push_str(&format!("\"{mark}{name}\""));
+                name.len()
+            }
+            ('\\', None) => {
+                let escaped = rest.chars().take(2).map(char::len_utf8).sum();
+                plain.push_str(&rest[..escaped]);
+                escaped
+            }
+            (first, None) => {
+                is_text ^= first == '"';
+                plain.push(first);
+                first.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    let mut value = Value::from(serde_json::from_str::<Json>(&plain).ok()?);
+    named(&mut value, &mark).then_some(value)
+}
+
+/// Puts floats in the place of their names. Returns false if one is the name of a member.
+fn named(value: &mut Value, mark: &str) -> bool {
+    match value {
+        Value::Str(text) => {
+            let name = text.strip_prefix(mark);
+            let found = NAMED_FLOATS.iter().find(|(known, _)| Some(*known) == name);
+            if let Some((_, number)) = found {
+                *value = (*number).into();
+            }
+            true
+        }
+        Value::List(items) => items.iter_mut().all(|item| named(item, mark)),
+        Value::Map(map) => map.iter_mut().all(|(name, member)| !name.starts_with(mark) && named(member, mark)),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_are_read_as_python_writes_them() {
+        let text =
+            br#"{"step": 1, "score": NaN, "all": [Infinity, -Infinity, -1.5], "text": "NaN \"Infinity\" float 0 "}"#;
+        let read = json_object(text).unwrap();
+        assert!(matches!(read["score"], Value::Float(score) if score.is_nan()));
+        let infinite = [f64::INFINITY, f64::NEG_INFINITY, -1.5].map(Value::from);
+        assert_eq!((&read["all"], &read["step"]), (&Value::List(infinite.into()), &Value::from(1)));
+        assert_eq!(read["text"], Value::from(r#"NaN "Infinity" float 0 "#));
+        for broken in [&b"{NaN: 1}"[..], b"[NaN]", b"{\"a\": NaNs}", b"{\"a\": NaN", b"{\"a\": \xff}"] {
+            assert!(json_object(broken).is_err(), "{broken:?}");
+        }
     }
 }

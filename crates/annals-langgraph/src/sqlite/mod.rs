@@ -6,6 +6,7 @@
 mod export;
 mod import;
 mod items;
+mod suffix;
 
 pub use export::{DatabaseExport, export_sqlite};
-pub use import::{DatabaseImport, RefusedRow, import_sqlite, is_langgraph};
+pub use import::{DatabaseImport, RefusedRow, import_database, import_sqlite, is_langgraph};

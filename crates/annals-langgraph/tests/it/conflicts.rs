@@ -75,6 +75,54 @@ fn a_task_that_ran_in_another_process_too_keeps_the_value_of_its_first_write() {
 }
 
 #[test]
+fn a_put_whose_handle_is_dropped_is_stored_or_told() {
+    let store = Store::memory();
+    let (one, other) = (Saver::new(store.clone()), Saver::new(store.clone()));
+    let place = Config::new("t", "");
+    let first = one.put(&place, checkpoint(&one, 1), LostRace::Refuse).unwrap();
+    drop(one.submit_put(&first, checkpoint(&one, 2), LostRace::Refuse).unwrap());
+    let second = one.tuple(&place).unwrap().unwrap().config;
+    assert_eq!(second.checkpoint.as_deref(), Some("1f000000-0000-6000-8000-000000000002"));
+
+    // Its commit is refused, as a greater id is the head: it is repeated.
+    other.put(&second, checkpoint(&other, 9), LostRace::Branch).unwrap();
+    one.put_writes(&second, "task", "", writes(1)).unwrap();
+    drop(one.submit_put(&second, checkpoint(&one, 3), LostRace::Branch).unwrap());
+    one.flush().unwrap();
+    let third = other.tuple(&place.at("1f000000-0000-6000-8000-000000000003")).unwrap().unwrap();
+    assert_eq!((third.parent.as_ref(), other.tuple(&second).unwrap().unwrap().writes.len()), (Some(&second), 1));
+}
+
+#[test]
+fn the_error_of_a_put_whose_handle_is_dropped_comes_from_the_next_call_on_its_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("saver.db")).unwrap();
+    let saver = Saver::new(store.clone());
+    let place = Config::new("t", "");
+    let first = saver.put(&place, checkpoint(&saver, 1), LostRace::Refuse).unwrap();
+    let seen = saver.tuple(&place).unwrap().unwrap().config;
+    assert_eq!(seen, first);
+    // Both are submitted on the same head, in this order.
+    let winner = Saver::new(store);
+    winner.tuple(&place).unwrap();
+    let (one, two) = (checkpoint(&winner, 2), checkpoint(&saver, 3));
+    let kept = winner.submit_put(&first, one, LostRace::Refuse).unwrap();
+    let lost = saver.submit_put(&seen, two, LostRace::Refuse);
+    kept.wait().unwrap();
+    let told = match lost {
+        Ok(handle) => {
+            drop(handle);
+            saver.flush()
+        }
+        // The first one was stored already.
+        Err(error) => Err(error),
+    };
+    assert!(matches!(told, Err(SaverError::Conflict { .. })), "{told:?}");
+    saver.flush().expect("an error is told once");
+    assert_eq!(saver.list(ListQuery::of_thread("t")).unwrap().count(), 2);
+}
+
+#[test]
 fn a_chain_of_submitted_puts_is_stored_in_its_order() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("saver.db")).unwrap();

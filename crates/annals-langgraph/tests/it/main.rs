@@ -4,6 +4,7 @@
 
 mod conflicts;
 mod databases;
+mod listing;
 mod messages;
 mod size;
 mod transfer;

@@ -37,7 +37,7 @@ fn a_message_whose_bytes_would_differ_is_stored_as_it_is() {
     saver.put(&place, new, LostRace::Refuse).unwrap();
 
     let tuple = saver.tuple(&place).unwrap().unwrap();
-    assert_eq!(tuple.values, [("messages".to_owned(), StoredValue::Items(items.to_vec()))]);
+    assert_eq!(tuple.values, [("messages".to_owned(), StoredValue::from(items.to_vec()))]);
     let head = store.thread("t").unwrap().head().unwrap().unwrap();
     assert_eq!(head.get("messages").unwrap().unwrap().as_list().unwrap().len(), 6, "the list is shown");
     let kinds = |positions| head.messages("messages", positions).unwrap().into_iter().map(|m| m.kind().to_owned());
@@ -63,7 +63,7 @@ fn a_thread_of_the_engine_is_read_and_continued() {
     let plain = |value: Value| StoredValue::Typed(Typed::msgpack(Encoded::encode(&value).unwrap().bytes));
     let votes: annals_base::Map = [("anna".to_owned(), 3.into())].into_iter().collect();
     let mut values = [
-        ("messages".to_owned(), StoredValue::Items(vec![exact(&human)])),
+        ("messages".to_owned(), StoredValue::from(vec![exact(&human)])),
         ("text".to_owned(), plain("once upon".into())),
         ("title".to_owned(), plain("greetings".into())),
         ("votes".to_owned(), plain(Value::Map(votes))),
@@ -77,7 +77,7 @@ fn a_thread_of_the_engine_is_read_and_continued() {
     let items = vec![SaverItem::Same(0), SaverItem::New(answer.clone())];
     new.values.push(("messages".into(), NewValue::Items(items)));
     saver.put(&tuple.config, new, LostRace::Refuse).unwrap();
-    values[0].1 = StoredValue::Items(vec![exact(&human), answer]);
+    values[0].1 = StoredValue::from(vec![exact(&human), answer]);
     assert_eq!(saver.tuple(&place).unwrap().unwrap().values, values);
     let head = thread.head().unwrap().unwrap();
     assert_eq!((head.len("messages").unwrap(), head.get("votes").unwrap().unwrap()["anna"].as_int()), (2, Some(3)));
@@ -108,7 +108,7 @@ fn a_message_that_gets_its_id_after_it_was_written_is_stored_once() {
     saver.put(&first, second, LostRace::Refuse).unwrap();
 
     let tuple = saver.tuple(&place).unwrap().unwrap();
-    let items = StoredValue::Items(vec![exact(&named), exact(&other)]);
+    let items = StoredValue::from(vec![exact(&named), exact(&other)]);
     assert_eq!(tuple.values, [("messages".to_owned(), items)]);
     let [write] = &*saver.tuple(&first).unwrap().unwrap().writes else { panic!("one write") };
     assert_eq!((&*write.task, &*write.path, &write.value), (task, "~__pregel_pull, model", &written));

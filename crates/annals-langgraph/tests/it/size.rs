@@ -155,7 +155,7 @@ fn bytes_per_turn(ends: &[usize], whole_lists: bool) -> Vec<u64> {
     }
     let tuple = chat.saver.tuple(&Config::new("chat", "")).unwrap().unwrap();
     assert_eq!(tuple.values.len(), 2);
-    assert_eq!(annals_langgraph::StoredValue::Items(chat.messages), tuple.values[0].1);
+    assert_eq!(annals_langgraph::StoredValue::from(chat.messages), tuple.values[0].1);
     sizes
 }
 

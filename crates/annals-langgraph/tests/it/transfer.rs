@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use annals::store::Store;
 use annals_langgraph::{
-    DatabaseImport, ListQuery, NewValue, Saver, SaverCheckpoint, StoredValue, Tuple, Typed, WHOLE, export_sqlite,
-    import_sqlite,
+    Config, DatabaseImport, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverVersion, StoredValue, Tuple,
+    Typed, WHOLE, export_sqlite, import_sqlite,
 };
 use data_encoding::HEXLOWER;
 use serde_json::Value as Json;
@@ -144,6 +144,48 @@ fn a_database_is_read_as_langgraph_reads_it_and_written_back() {
         assert!(export_sqlite(&saver, [], &exported, |_| {}).is_err(), "a file that is there stays");
         import(&exported, &Store::memory());
     }
+}
+
+#[test]
+fn an_exported_version_names_one_value_over_all_branches() {
+    let folder = tempfile::tempdir().unwrap();
+    let saver = Saver::new(Store::open(folder.path().join("forks.db")).unwrap());
+    let new = |number: u64, version: u64, seen: u64, value: u8| {
+        let text = |number| (1..number).fold(saver.next_version(None), |v, _| saver.next_version(Some(&v)));
+        let mut new =
+            SaverCheckpoint::new(format!("1f000000-0000-6000-8000-{number:012}"), "2026-01-01T00:00:00+00:00");
+        new.versions = vec![("n".into(), text(version))];
+        new.seen = vec![("node".into(), vec![("n".into(), text(seen))])];
+        new.values = vec![("n".into(), NewValue::Typed(Typed::msgpack(vec![value])))];
+        new
+    };
+    let put = |at: &Config, new| saver.put(at, new, LostRace::Branch).unwrap();
+    let first = put(&Config::new("t", ""), new(1, 1, 1, 1));
+    let second = put(&first, new(2, 2, 1, 2));
+    put(&second, new(3, 3, 2, 3));
+    // Two branches: one from the first checkpoint, and one from that.
+    let other = put(&first, new(4, 2, 1, 4));
+    put(&other, new(5, 3, 2, 5));
+    let third = put(&other, new(6, 3, 2, 6));
+    put(&third, new(7, 4, 3, 7));
+
+    let exported = folder.path().join("forks.sqlite");
+    export_sqlite(&saver, ["t"], &exported, |_| {}).unwrap();
+    let (again, _) = import(&exported, &Store::memory());
+    let tuples: Vec<Tuple> = again.list(ListQuery::of_thread("t")).unwrap().map(Result::unwrap).collect();
+    let mut values: BTreeMap<String, &StoredValue> = BTreeMap::new();
+    for tuple in &tuples {
+        let SaverVersion::Text(version) = &tuple.versions[0].1 else { panic!("{tuple:?}") };
+        assert!(values.insert(version.clone(), &tuple.values[0].1).is_none(), "{version} comes twice");
+        // What the node has seen is a version of the lineage.
+        let parent = tuples.iter().find(|parent| Some(&parent.config) == tuple.parent.as_ref());
+        if let Some(parent) = parent {
+            assert_eq!(tuple.seen[0].1, parent.versions, "{:?}", tuple.config);
+        }
+    }
+    assert_eq!(values.len(), 7);
+    let plain = values.keys().filter(|version| version.len() == 34).count();
+    assert_eq!(plain, 3, "the versions of the first branch are as they were: {values:?}");
 }
 
 #[test]

@@ -299,7 +299,7 @@ fn shown(value: &Typed) -> Result<Json, Failure> {
 fn shown_value(value: &StoredValue) -> Result<Json, Failure> {
     match value {
         StoredValue::Typed(value) => shown(value),
-        StoredValue::Items(items) => items.iter().map(shown).collect(),
+        StoredValue::Items(items) => items.iter().map(|item| shown(item)).collect(),
     }
 }
 
