@@ -11,6 +11,7 @@ use annals::state::{KeyMap, StateError, Text};
 use annals::store::ItemRange;
 
 use super::both::on_both;
+use crate::cases;
 
 #[derive(State, Clone, Default)]
 struct Agent {
@@ -125,7 +126,7 @@ fn compare(at: &Snapshot, model: &Model) {
 
 #[test]
 fn maps_and_texts_are_those_of_the_model_after_random_writes_edits_and_forks() {
-    for seed in 0..4 {
+    for seed in 0..cases(1, 4) {
         on_both(|store| {
             let mut dice = Dice(IdSource::from_seed(seed));
             let mut threads = vec![(store.thread("t0").unwrap(), Model::default())];

@@ -5,6 +5,7 @@ use annals::history::{ChannelDiff, ItemDiff, Snapshot, Thread, diff};
 use annals::prelude::*;
 
 use super::both::on_both;
+use crate::cases;
 
 #[derive(State, Clone, Default)]
 struct Chat {
@@ -59,7 +60,7 @@ fn change(thread: &Thread, dice: &mut Dice) {
 
 #[test]
 fn a_difference_applied_to_the_first_state_gives_the_second() {
-    for seed in 0..6 {
+    for seed in 0..cases(2, 6) {
         on_both(|store| {
             let mut dice = Dice(IdSource::from_seed(seed));
             let mut threads = vec![store.thread("t0").unwrap()];

@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         ["persistence", vectors, out] => {
             persistence::run(Path::new(vectors), Path::new(out)).map(|count| println!("run {count}"))
         }
-        ["verify-persistence", vectors] => persistence::verify(Path::new(vectors)).and_then(|(count, failed)| {
+        ["verify-persistence", vectors] => persistence::verify(Path::new(vectors), 1).and_then(|(count, failed)| {
             println!("run {count}");
             if failed.is_empty() { Ok(()) } else { Err(failed.into()) }
         }),

@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn hostile_lines_end() {
-        for line in ["[".repeat(300_000), "`".repeat(300_001), "[a](".repeat(100_000), "http://".repeat(100_000)] {
+        for line in ["[".repeat(60_000), "`".repeat(60_001), "[a](".repeat(20_000), "http://".repeat(20_000)] {
             assert!(targets(&line).len() <= 100);
         }
-        assert!(targets(&"ä`".repeat(100_000)).is_empty());
+        assert!(targets(&"ä`".repeat(20_000)).is_empty());
         let nested = format!("{}x{}", "[".repeat(400), "](y)".repeat(400));
         assert!(targets(&nested).len() <= 400);
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use annals::rusqlite::Connection;
 use annals::rusqlite::config::DbConfig;
 
-use super::{Bench, code};
+use super::{Bench, cases, code};
 
 /// A command that does not end is past this limit. The tests of the library bound the time of each call on a processor.
 const SLOW: Duration = Duration::from_secs(120);
@@ -27,7 +27,7 @@ const COMMANDS: &[&[&str]] = &[
 #[allow(clippy::disallowed_methods, reason = "the time of a command is measured")]
 fn hostile_files_end_every_command_with_a_documented_code() {
     let bench = Bench::ran();
-    for harm in [
+    let harms = [
         "UPDATE thread SET public_id = char(27, 91, 51, 49, 109) || public_id",
         "UPDATE checkpoint SET parent = 0",
         "UPDATE checkpoint SET parent = seq - (SELECT max(seq) FROM checkpoint)",
@@ -48,7 +48,8 @@ fn hostile_files_end_every_command_with_a_documented_code() {
         "DROP VIEW v_threads",
         "PRAGMA user_version = 99",
         "PRAGMA application_id = 7",
-    ] {
+    ];
+    for harm in harms.into_iter().step_by(cases(3, 1)) {
         let path = bench.path("hostile.db");
         fs::copy(bench.path("store.db"), &path).unwrap();
         let conn = Connection::open(&path).unwrap();

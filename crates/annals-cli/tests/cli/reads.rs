@@ -8,7 +8,7 @@ use annals::store::{Batch, NewCheckpoint, OpenOptions, Parent, Payload, Source, 
 use super::*;
 
 /// Threads, and checkpoints of a thread.
-const MANY: i64 = 10_000;
+const MANY: i64 = 4_000;
 const FEW: i64 = 200;
 /// Bytes for the deeper trees of large tables, and for the start of a process.
 const SLACK: u64 = 256 << 10;
@@ -48,12 +48,14 @@ fn store(path: &Path, number: i64) {
         }
         store.commit(&batch).unwrap();
     }
-    for n in 0..number {
+    // Batches that wait for the writer at the same time share a transaction.
+    let submit = |n| {
         let thread = store.thread(format!("thread {n}")).unwrap();
         let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), None);
         batch.checkpoints.push(checkpoint(&store, 0, None));
-        store.commit(&batch).unwrap();
-    }
+        store.submit(batch)
+    };
+    (0..number).map(submit).collect::<Vec<_>>().into_iter().for_each(|commit| _ = commit.wait().unwrap());
     // The thread with the checkpoints is the first one of the list.
     long.set("n", number).unwrap();
 }

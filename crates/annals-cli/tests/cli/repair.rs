@@ -29,7 +29,7 @@ fn an_older_file_is_migrated_on_demand() {
 
 #[test]
 fn several_processes_migrate_a_store_once() {
-    for n in 0..8 {
+    for n in 0..cases(3, 8) {
         let bench = Bench::new();
         older(&bench);
         let migrate = || {
@@ -59,7 +59,7 @@ fn a_killed_migration_leaves_the_older_or_the_newer_format_whole() {
     older(&expected);
     expected.json(&["migrate"]);
     let threads = expected.json(&["threads"])["threads"].clone();
-    for n in 0..24 {
+    for n in (0..24).step_by(cases(3, 1)) {
         let bench = Bench::new();
         older(&bench);
         let mut child = Command::new(env!("CARGO_BIN_EXE_annals"))

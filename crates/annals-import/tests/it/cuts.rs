@@ -9,10 +9,10 @@ use serde_json::{Value as Json, json};
 use crate::fixtures::{fixtures, largest, read};
 
 /// Cuts of a fixture at most; a long one has as many as read this number of bytes, and at least the least number,
-/// unless the environment has `ANNALS_ALL_CUTS`.
+/// unless the environment has `ANNALS_ALL_CASES`.
 const CUTS: u64 = 1_000;
-const CUTS_LEAST: u64 = 20;
-const BYTES: u64 = 500_000;
+const CUTS_LEAST: u64 = 8;
+const BYTES: u64 = 150_000;
 
 /// Returns the next number of a sequence that looks random (SplitMix64).
 fn next(state: &mut u64) -> u64 {
@@ -43,7 +43,7 @@ fn counts(bytes: &[u8]) -> (u64, u64) {
 #[allow(clippy::disallowed_methods, reason = "all cuts are made when it is asked for")]
 fn a_fixture_that_is_cut_at_any_byte_has_exact_counts() {
     let mut seed = 7;
-    let all = std::env::var_os("ANNALS_ALL_CUTS").is_some();
+    let all = std::env::var_os("ANNALS_ALL_CASES").is_some();
     for fixture in fixtures() {
         let file = largest(&fixture.input);
         let bytes = fs::read(&file).unwrap();

@@ -89,7 +89,9 @@ impl Secrets {
         let mut found = HashSet::new();
         for file in files {
             let bytes = std::fs::read(file).unwrap();
-            found.extend(bytes.windows(16).filter_map(|window| self.all.get(window)).copied());
+            // Secrets are small letters: most bytes are passed over without a search.
+            let words = bytes.split(|byte| !byte.is_ascii_lowercase()).filter(|word| word.len() >= 16);
+            found.extend(words.flat_map(|word| word.windows(16)).filter_map(|at| self.all.get(at)).copied());
         }
         found.len()
     }

@@ -10,9 +10,15 @@ use crate::store::sqlite::rows::keys::Keys;
 use crate::store::sqlite::rows::row_check;
 use crate::store::sqlite::sql;
 use rusqlite::{Connection, params};
+use std::sync::OnceLock;
 
-/// A store with most kinds of rows, with the triggers off that would stop the damage.
-pub(super) fn damaged(harm: &str) -> (Bench, CheckpointRef) {
+/// Returns the bytes of a sound store with most kinds of rows, and its head.
+fn sound() -> &'static (Vec<u8>, CheckpointRef) {
+    static SOUND: OnceLock<(Vec<u8>, CheckpointRef)> = OnceLock::new();
+    SOUND.get_or_init(make_sound)
+}
+
+fn make_sound() -> (Vec<u8>, CheckpointRef) {
     let mut bench = Bench::new();
     let t = thread("a");
     let a = task(1, "a");
@@ -37,11 +43,18 @@ pub(super) fn damaged(harm: &str) -> (Bench, CheckpointRef) {
         tip = bench.add(&t, Some(tip), changes);
     }
     assert_eq!(bench.check(), Vec::<String>::new());
-    bench.store.checkpoint_wal().unwrap();
+    let Bench { folder, store, .. } = bench;
+    drop(store);
+    (std::fs::read(folder.path().join("x.db")).unwrap(), at(&t, tip))
+}
+
+/// Opens a copy of the sound store, and damages it with the triggers off that would stop that.
+pub(super) fn damaged(harm: &str) -> (Bench, CheckpointRef) {
+    let (bytes, at) = sound();
+    let bench = Bench::with_bytes(bytes);
     let conn: Connection = without_triggers(&bench.path());
     conn.execute_batch(harm).unwrap();
-    let at = at(&t, tip);
-    (bench, at)
+    (bench, at.clone())
 }
 
 #[test]

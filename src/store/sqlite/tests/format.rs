@@ -117,13 +117,13 @@ fn views_show_the_nodes_of_any_tasks() {
     let mut bench = Bench::new();
     let t = thread("alice");
     let mut tasks = Vec::new();
-    for n in 0..200_u8 {
+    for n in 0..140_u8 {
         let triggers = (0..n % 5).map(|at| format!("channel-{n}-{at}").into()).collect();
         let kind = if n % 3 == 0 { TaskKind::Push { index: u32::from(n) * 40 } } else { TaskKind::Pull { triggers } };
         tasks.push(TaskRecord { id: TaskId::from_bytes([n + 1; 16]), name: format!("node-{n}").into(), kind });
     }
     let first = NewCheckpoint { tasks, ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
-    let items = (0..200).map(|n| ItemChange { task: Some(n), ..put(u64::from(n), "text") });
+    let items = (0..140).map(|n| ItemChange { task: Some(n), ..put(u64::from(n), "text") });
     let second = NewCheckpoint {
         parent: Some(Parent::Local(first.id)),
         changes: vec![list(1, items.collect())],
@@ -138,7 +138,7 @@ fn views_show_the_nodes_of_any_tasks() {
         .unwrap();
     assert_eq!(wrong, 0);
     let next: String = conn.query_row("SELECT next FROM v_checkpoints WHERE seq = 1", [], |row| row.get(0)).unwrap();
-    let expected: Vec<String> = (0..200).map(|n| format!("\"node-{n}\"")).collect();
+    let expected: Vec<String> = (0..140).map(|n| format!("\"node-{n}\"")).collect();
     assert_eq!(next, format!("[{}]", expected.join(",")));
 }
 

@@ -89,11 +89,24 @@ pub(super) struct Bench {
     pub(super) ids: IdSource,
 }
 
+/// Returns how many cases a test runs: a share of them in the test command, all with the variable `ANNALS_ALL_CASES`.
+fn cases(share: usize, all: usize) -> usize {
+    if std::env::var_os("ANNALS_ALL_CASES").is_some() { all } else { share }
+}
+
 impl Bench {
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder.path().join("x.db"));
         Self { folder, store, ids: IdSource::from_seed(7) }
+    }
+
+    /// Opens a store with the bytes of a closed one.
+    fn with_bytes(bytes: &[u8]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        std::fs::write(&path, bytes).unwrap();
+        Self { store: open(&path), folder, ids: IdSource::from_seed(7) }
     }
 
     pub(super) fn path(&self) -> PathBuf {

@@ -671,15 +671,15 @@ fn caught(mutant: Mutant, drains: usize, seeds: std::ops::Range<u64>) -> (usize,
 
 #[test]
 fn a_backend_that_drops_an_edit_of_a_subgraph_is_caught() {
-    let (broken, failed) = caught(Mutant::DropsEdits, 0, 0..200);
-    assert!(broken > 30, "{broken} sessions lost an edit");
+    let (broken, failed) = caught(Mutant::DropsEdits, 0, 0..cases(60, 200));
+    assert!(broken > 10, "{broken} sessions lost an edit");
     assert_eq!(failed, broken, "sessions that were caught");
 }
 
 #[test]
 fn a_run_that_forgets_its_input_when_it_is_drained_is_caught() {
-    let (broken, failed) = caught(Mutant::ForgetsDrainedInput, 4, 0..400);
-    assert!(broken > 50, "{broken} sessions lost an input");
+    let (broken, failed) = caught(Mutant::ForgetsDrainedInput, 4, 0..cases(100, 400));
+    assert!(broken > 12, "{broken} sessions lost an input");
     // The others go back to a checkpoint before the input is read.
     assert!(failed * 20 > broken * 19, "{failed} of {broken} sessions were caught");
 }

@@ -22,13 +22,15 @@ use annals_graph::{Error, QueueLimit, Worker};
 use super::disk::{Crash, Disk, Mutant};
 use super::queues::{self, SimSchedule};
 use super::{Rng, seeds, seeds_of_environment};
+use crate::cases;
 use crate::hands::Hands;
 
 type Flow = CompiledGraph<Entry<i64, Vec<i64>>>;
 
-/// Number of seeds that the test command runs: in memory, and in a file.
-const IN_MEMORY: u64 = 1_000;
-const IN_FILES: u64 = 40;
+/// The numbers of seeds in memory, in a file, and with a broken backend: in the test command, and in all.
+const IN_MEMORY: (u64, u64) = (300, 1_000);
+const IN_FILES: (u64, u64) = (12, 40);
+const BROKEN: (u64, u64) = (100, 300);
 const LEASE: Duration = Duration::from_secs(30);
 /// More recoveries than a seed has processes that die; a run that is stuck after them is tried again.
 const RECOVERIES: u64 = 30;
@@ -548,12 +550,12 @@ fn one_in_a_file(seed: u64) {
 
 #[test]
 fn workers_that_are_suspended_keep_the_laws() {
-    seeds(0, IN_MEMORY, one_in_memory);
+    seeds(0, cases(IN_MEMORY.0, IN_MEMORY.1), one_in_memory);
 }
 
 #[test]
 fn transactions_of_workers_that_are_suspended_happen_once() {
-    seeds(0, IN_FILES, one_in_a_file);
+    seeds(0, cases(IN_FILES.0, IN_FILES.1), one_in_a_file);
 }
 
 /// `ANNALS_SIM_SEEDS` seeds from `ANNALS_SIM_FROM` on, as those of the first simulator; `ANNALS_SIM_LOG` shows what
@@ -590,7 +592,7 @@ fn leases_are_lost_and_signals_received() {
 /// Returns how many seeds a mutant broke, and how many of all were caught.
 fn broken_and_caught(mutant: Mutant) -> (usize, usize) {
     let (mut broken, mut caught) = (0, 0);
-    for seed in 0..300 {
+    for seed in 0..cases(BROKEN.0, BROKEN.1) {
         let (happened, _) = in_memory(seed, Some(mutant));
         broken += usize::from(happened.broken > 0);
         caught += usize::from(!happened.wrong.is_empty());
@@ -602,7 +604,7 @@ fn broken_and_caught(mutant: Mutant) -> (usize, usize) {
 #[test]
 fn a_backend_that_stores_the_commits_of_lost_owners_is_caught() {
     let (broken, caught) = broken_and_caught(Mutant::IgnoresOwners);
-    assert!(broken > 5, "{broken} seeds had a commit of a lost owner");
+    assert!(broken > 1, "{broken} seeds had a commit of a lost owner");
     assert_eq!(caught, broken, "seeds that were caught");
 }
 
@@ -611,5 +613,5 @@ fn a_backend_that_stores_the_commits_of_lost_owners_is_caught() {
 #[test]
 fn a_backend_that_passes_over_limits_is_caught() {
     let (broken, caught) = broken_and_caught(Mutant::IgnoresLimits);
-    assert!(broken > 30 && caught * 10 >= broken * 9, "{caught} of {broken} seeds were caught");
+    assert!(broken > 10 && caught * 10 >= broken * 9, "{caught} of {broken} seeds were caught");
 }
