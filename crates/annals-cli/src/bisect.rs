@@ -5,6 +5,7 @@
 //! that does not find a command, ends the search. JSON: `{"schema": 1, "thread", "first_bad": checkpoint | null,
 //! "short", "step", "nodes": [..], "tested"}`; without a failure the first three are null.
 
+use annals::store::LogExt;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use annals::history::{Blame, Snapshot};
-use annals::store::{CheckpointRef, ItemRange, Store};
+use annals::store::{CheckpointRef, ItemRange, LogExt, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;

@@ -3,7 +3,7 @@
 //! JSON: `{"schema": 1, "threads": [..], "state": "erased" | "pending"}`. Pending: the threads are gone for every
 //! reader, and some of their bytes stay until a reader of another process has ended.
 
-use annals::store::{Erasure, Store};
+use annals::store::{Erasure, LogExt, Store};
 use serde_json::json;
 
 use crate::args;

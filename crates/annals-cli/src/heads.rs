@@ -7,7 +7,7 @@
 //! bool}`; of the others: `{"schema": 1, "thread", "operation": {..} | null, "head": checkpoint | null}`.
 
 use annals::history::{Operation, Snapshot, Thread, ThreadBranch};
-use annals::store::{OperationChange, OperationField, OperationValue, Store};
+use annals::store::{LogExt, OperationChange, OperationField, OperationValue, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;

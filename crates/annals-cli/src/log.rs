@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use annals::base::{CheckpointId, Namespace, Timestamp, Value};
 use annals::history::{Snapshot, Thread, short_ids};
-use annals::store::{Source, Store};
+use annals::store::{LogExt, Source, Store};
 use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use annals::base::ThreadId;
 use annals::history::{Snapshot, Thread, ThreadQuery};
-use annals::store::{OpenOptions, Store, StoreError};
+use annals::store::{LogExt, OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;

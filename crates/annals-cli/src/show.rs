@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Blame, Snapshot, ThreadStatus};
-use annals::store::{ChannelValue, Source, Store};
+use annals::store::{ChannelValue, LogExt, Source, Store};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use annals::base::{CheckpointId, ThreadId};
 
 use annals::history::{Thread, UsageQuery};
-use annals::store::{ChannelValue, ItemRange, Store};
+use annals::store::{ChannelValue, ItemRange, LogExt, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args::{StatsArgs, StatsField};

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use annals::store::{Store, StoreError};
+use annals::store::{LogExt, Store, StoreError};
 use serde_json::json;
 
 use crate::args;

@@ -3,6 +3,7 @@
 //! Invariants: no text of a message becomes a tag, and the page forbids scripts and connections; one message is in
 //! memory as text. *Absent:* the Markdown of a message, which is that of `annals serve`.
 
+use annals::store::LogExt;
 use std::io::{self, Write};
 
 use annals::history::Snapshot;

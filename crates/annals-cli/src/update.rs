@@ -7,7 +7,7 @@
 use annals::base::{CheckpointId, Map, Value};
 use annals::history::{NewItem, Snapshot, Thread};
 use annals::message::{Message, convert_to_messages};
-use annals::store::{ChannelValue, Store};
+use annals::store::{ChannelValue, LogExt, Store};
 use serde_json::json;
 
 use crate::args;

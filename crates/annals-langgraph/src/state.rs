@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, Log, LogExt, StatePart, StoreError,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, Log, LogExt, StatePart,
+    StoreError,
 };
 use annals_base::{Codec, Value, decode_value};
 

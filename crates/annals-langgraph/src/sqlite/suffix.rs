@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use annals::store::{Backend, CheckpointRecord, CheckpointRef};
+use annals::store::{CheckpointRecord, CheckpointRef, Log, LogExt};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::version::VersionForm;
@@ -28,7 +28,7 @@ pub(super) struct LineageVersions {
 
 impl LineageVersions {
     /// Gives the versions of a tuple that were written on another branch than the first one the suffix of that branch.
-    pub(super) fn rename(&mut self, backend: &dyn Backend, at: &CheckpointRef, tuple: &mut Tuple) -> Result<()> {
+    pub(super) fn rename(&mut self, backend: &dyn Log, at: &CheckpointRef, tuple: &mut Tuple) -> Result<()> {
         let Some(record) = backend.checkpoint(at)? else { return Ok(()) };
         let of_lineage = self.records.get(usize::try_from(record.ordinal).unwrap_or(usize::MAX));
         if of_lineage.is_none_or(|known| known.point != record.point) {
@@ -48,7 +48,7 @@ impl LineageVersions {
     }
 
     /// Reads the lineage of a checkpoint.
-    fn of(backend: &dyn Backend, record: &CheckpointRecord) -> Result<Self> {
+    fn of(backend: &dyn Log, record: &CheckpointRecord) -> Result<Self> {
         let ordinals: Vec<u64> = (0..=record.ordinal).collect();
         let records: Vec<_> = backend.ancestors(&record.point, &ordinals)?.into_iter().flatten().collect();
         let mut written = HashMap::new();

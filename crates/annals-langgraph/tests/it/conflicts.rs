@@ -1,5 +1,6 @@
 //! Writers that race for a thread, and puts that are not waited for.
 
+use annals::store::LogExt;
 use annals::store::Store;
 use annals_langgraph::{Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverError, StoredValue, Typed};
 
