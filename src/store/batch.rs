@@ -375,7 +375,7 @@ impl Batch {
     }
 
     /// Returns whether the batch changes a lease and nothing else.
-    pub(crate) fn is_lease_alone(&self) -> bool {
+    pub fn is_lease_alone(&self) -> bool {
         self.lease.is_some() && self.expect.is_empty() && self.checkpoints.is_empty() && self.writes.is_empty()
     }
 

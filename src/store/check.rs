@@ -268,7 +268,7 @@ pub struct CheckReport {
 
 impl CheckReport {
     /// Adds a finding, unless there are 100 already.
-    pub(super) fn note(&mut self, finding: Finding) {
+    pub fn note(&mut self, finding: Finding) {
         if self.problems.len() < crate::base::limits::PROBLEMS_MAX {
             self.problems.push(finding);
         }

@@ -27,21 +27,21 @@ impl ThreadCounts {
     }
 
     /// Adds tokens and costs of others.
-    pub(crate) fn add_usage(&mut self, other: Self) {
+    pub fn add_usage(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cost_nano_usd = self.cost_nano_usd.saturating_add(other.cost_nano_usd);
     }
 
     /// Returns the tokens of an item; `None` if it has none.
-    pub(crate) fn of_tokens(input: Option<u32>, output: Option<u32>) -> Option<Self> {
+    pub fn of_tokens(input: Option<u32>, output: Option<u32>) -> Option<Self> {
         let tokens = |count: Option<u32>| u64::from(count.unwrap_or(0));
         let counts = Self { input_tokens: tokens(input), output_tokens: tokens(output), ..Self::default() };
         input.or(output).map(|_| counts)
     }
 
     /// Returns the sum of the calls that the metadata of a checkpoint state; `None` if they state none.
-    pub(crate) fn stated(metadata: Option<&str>) -> Option<Self> {
+    pub fn stated(metadata: Option<&str>) -> Option<Self> {
         let mut sum = Self::default();
         for call in stated_calls(metadata)? {
             // A cast of a float is saturating, and that of a negative one is 0.
@@ -86,6 +86,6 @@ fn usage_of(metadata: Option<&str>) -> Option<serde_json::Value> {
 }
 
 /// Returns the part of the metadata that a pruned checkpoint retains: its usage.
-pub(crate) fn pruned_metadata(metadata: Option<&str>) -> Option<String> {
+pub fn pruned_metadata(metadata: Option<&str>) -> Option<String> {
     usage_of(metadata).map(|usage| serde_json::json!({ "usage": usage }).to_string())
 }

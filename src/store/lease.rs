@@ -90,7 +90,7 @@ pub struct LeaseRecord {
 impl LeaseRecord {
     /// Returns whether this lease in the place of another one is a claim. A batch of an owner that holds the lease
     /// already claims nothing.
-    pub(crate) fn is_claim(&self, before: Option<&Self>) -> bool {
+    pub fn is_claim(&self, before: Option<&Self>) -> bool {
         before.is_none_or(|before| before.epoch < self.epoch)
     }
 

@@ -9,6 +9,7 @@
 //! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint
 //! of a namespace is the one with the greatest id, and its head unless an operation moved the head since.
 
+pub mod backend;
 pub mod batch;
 mod beside;
 mod cache;
@@ -67,7 +68,6 @@ pub use operation::{
     BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
     OperationRecord, OperationTarget, OperationValue,
 };
-pub(crate) use prune::is_pruned;
 pub use prune::{PruneSpan, Pruned};
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{

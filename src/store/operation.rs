@@ -163,7 +163,7 @@ impl ExpectedNewest {
     }
 
     /// Compares it with the newest operation in the store.
-    pub(crate) fn compare(&self, operation: Option<u64>, checkpoint: Option<CheckpointId>) -> Result<(), StoreError> {
+    pub fn compare(&self, operation: Option<u64>, checkpoint: Option<CheckpointId>) -> Result<(), StoreError> {
         if (self.operation, self.checkpoint) == (operation, checkpoint) {
             return Ok(());
         }
@@ -189,6 +189,20 @@ pub struct OperationRecord {
     pub target: Option<OperationTarget>,
     /// Its changes, sorted by thread, namespace and field; those of deleted threads are absent.
     pub changes: Vec<OperationChange>,
+}
+
+impl OperationRecord {
+    /// Makes the record of an operation that is stored under a number, at a position of the log, with these changes.
+    pub fn new(id: u64, seq: u64, new: &NewOperation, changes: Vec<OperationChange>) -> Self {
+        Self { id, seq, kind: new.kind, at: new.at, actor: new.actor.clone(), target: new.target, changes }
+    }
+}
+
+impl BranchRecord {
+    /// Makes the record of a branch: its last checkpoint, and the branch and the ordinal that it leaves.
+    pub fn new(last: CheckpointRecord, leaves: Option<(u64, u64)>) -> Self {
+        Self { last, leaves }
+    }
 }
 
 /// A listing of operations, newest first.
@@ -324,9 +338,9 @@ impl NewOperation {
     }
 
     /// Returns whether a stored operation is this one.
-    pub(crate) fn is_stored_as(&self, stored: &OperationRecord) -> bool {
+    pub fn is_stored_as(&self, stored: &OperationRecord) -> bool {
         let mut changes = self.changes.clone();
-        sort(&mut changes);
+        sort_changes(&mut changes);
         (stored.kind, stored.at, &stored.actor, stored.target) == (self.kind, self.at, &self.actor, self.target)
             && stored.changes == changes
     }
@@ -371,7 +385,7 @@ fn fact_is_readable(name: &str, text: &str) -> Result<(), StoreError> {
 }
 
 /// Sorts changes as records hold them.
-pub(crate) fn sort(changes: &mut [OperationChange]) {
+pub fn sort_changes(changes: &mut [OperationChange]) {
     changes.sort_by(|a, b| (&a.thread, &a.namespace, &a.field).cmp(&(&b.thread, &b.namespace, &b.field)));
 }
 

@@ -55,6 +55,6 @@ impl Pruned {
 }
 
 /// Returns the error of a read of a checkpoint that was pruned.
-pub(crate) fn is_pruned(thread: &ThreadId, checkpoint: &CheckpointId) -> StoreError {
+pub fn is_pruned(thread: &ThreadId, checkpoint: &CheckpointId) -> StoreError {
     StoreError::CheckpointPruned { thread: thread.clone(), id: *checkpoint }
 }

@@ -214,7 +214,7 @@ impl ThreadStatus {
 
 /// Returns the tasks of a head that sleep: they have not ended, and wait at an interrupt with a timestamp. Each comes
 /// with the first of its timestamps.
-pub(crate) fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(TaskId, Timestamp)> {
+pub fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(TaskId, Timestamp)> {
     let wakes = |task: TaskId| {
         let of_task = || writes.iter().filter(move |write| write.task == task);
         if of_task().any(|write| write.index >= 0) {
@@ -230,7 +230,7 @@ pub(crate) fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(
 
 /// Returns the tasks of a head whose timers are missing: those that sleep, have not failed since, and are not found by
 /// `has_timer`.
-pub(crate) fn without_timer(
+pub fn without_timer(
     head: &CheckpointRecord,
     writes: &[WriteRecord],
     has_timer: impl Fn(TaskId) -> bool,
@@ -382,12 +382,12 @@ impl ThreadInfo {
     }
 
     /// Returns whether its run waits for a runner: the status is `running`.
-    pub(crate) fn is_queued(&self) -> bool {
+    pub fn is_queued(&self) -> bool {
         self.status == ThreadStatus::Running
     }
 
     /// Returns the place in the queue of its graph: the least is first.
-    pub(crate) fn queue_place(&self) -> (u8, u64) {
+    pub fn queue_place(&self) -> (u8, u64) {
         (PRIORITY_MAX - self.priority, self.seq)
     }
 
@@ -402,9 +402,8 @@ impl ThreadInfo {
     }
 }
 
-/// The order of a listing of threads.
+/// The order of a listing of threads. Every backend knows all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ThreadOrder {
     /// The newest activity first.
     #[default]
@@ -562,7 +561,7 @@ impl ThreadQuery {
     }
 
     /// Returns the place in a queue after which the page begins; `None` for its begin.
-    pub(crate) fn queue_after(&self) -> Option<(u8, u64)> {
+    pub fn queue_after(&self) -> Option<(u8, u64)> {
         self.after.as_ref().map(|(_, seq)| (PRIORITY_MAX.saturating_sub(self.after_priority), *seq))
     }
 }

@@ -10,7 +10,7 @@ use crate::base::{ThreadId, Timestamp};
 use super::operation::{OperationField, OperationValue, TRASHED, trashed_until};
 
 /// Returns whether a field says that the time of its thread in the trash has ended.
-pub(crate) fn trash_is_due(field: &OperationField, value: &OperationValue, now: Timestamp) -> bool {
+pub fn trash_is_due(field: &OperationField, value: &OperationValue, now: Timestamp) -> bool {
     match (field, value) {
         (OperationField::Fact(name), OperationValue::Text(text)) if name == TRASHED => {
             trashed_until(text).is_some_and(|until| until <= now)
@@ -21,7 +21,7 @@ pub(crate) fn trash_is_due(field: &OperationField, value: &OperationValue, now: 
 
 /// Returns the threads that can be deleted in one call, forks before their sources: none from which one was forked that
 /// stays, and at most `max`.
-pub(crate) fn deletable<E>(
+pub fn deletable<E>(
     threads: Vec<ThreadId>,
     max: usize,
     mut forks_of: impl FnMut(&ThreadId) -> Result<Vec<ThreadId>, E>,
@@ -65,7 +65,7 @@ pub(crate) fn deletable<E>(
 }
 
 /// Deletes threads in one call, without those from which others were forked that stay. Returns `None` if none is left.
-pub(crate) fn delete_unforked<T, E>(
+pub fn delete_unforked<T, E>(
     mut threads: Vec<ThreadId>,
     mut delete: impl FnMut(&[ThreadId]) -> Result<T, E>,
     forked_off: impl Fn(&E) -> Option<&ThreadId>,

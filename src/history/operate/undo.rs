@@ -11,9 +11,10 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::base::{CheckpointId, Namespace};
+use crate::store::backend::is_pruned;
 use crate::store::{
     CachedHead, CheckpointRef, ExpectedNewest, HeadKey, Log, LogExt, NewOperation, OperationChange, OperationField,
-    OperationKind, OperationTarget, OperationValue, StoreError, is_pruned,
+    OperationKind, OperationTarget, OperationValue, StoreError,
 };
 
 use super::operation::{CommitGroup, Operation, OperationPages, after_checkpoint};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
-use crate::store::is_pruned;
+use crate::store::backend::is_pruned;
 use crate::store::record::{is_control, plain_value};
 use crate::store::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, LogExt, Source, StatePart, StateRecord,

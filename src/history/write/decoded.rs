@@ -11,12 +11,24 @@ use crate::channel::{ChannelEffect, ListChange, ListOp};
 use crate::error::Error;
 use crate::state::{BoxWrite, FieldKind, Layout, ListLoader, StateError, StateRef};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
+use crate::store::log::StateQuery;
 use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, ItemRow, LogExt, StatePart, Store, StoreError, TaskRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, LogExt, StatePart, Store, StoreError,
+    TaskRecord,
 };
 
 /// The memory of a list item besides its bytes, roughly.
 const ITEM_OVERHEAD_BYTES: usize = 256;
+
+/// The stored content of a channel, as [`DecodedHead::read_ends`] meets it.
+pub(crate) enum FoundContent<'a> {
+    /// A value.
+    Value,
+    /// A list without items.
+    NoItems,
+    /// The first item that is read of a list.
+    Item(&'a ItemRow<'a>),
+}
 
 /// The state of a checkpoint, decoded by one layout.
 pub(crate) struct DecodedHead {
@@ -86,44 +98,76 @@ impl DecodedHead {
         Ok(head)
     }
 
-    /// Reads the channels of a checkpoint that the layout knows: of a list all items if it is to be `whole`, else the
-    /// last one, behind which others are appended.
+    /// Reads the channels of a checkpoint that the layout knows, in one read: of the lists in `whole` all items, of the
+    /// others the last one, behind which others are appended. `admit` sees the content of each channel before it is
+    /// decoded.
     ///
     /// # Errors
-    /// As [`DecodedHead::read`].
+    /// As [`DecodedHead::read`]; and what `admit` returns.
     pub(crate) fn read_ends(
         layout: &dyn Layout,
         store: &Store,
-        record: &CheckpointRecord,
-        whole: impl Fn(&str) -> bool,
+        at: &CheckpointRef,
+        whole: &[&str],
+        admit: &mut dyn FnMut(&str, FoundContent<'_>) -> Result<(), StoreError>,
     ) -> Result<Self, Error> {
-        let mut head = Self::of(layout, record);
-        for channel in &store.backend().state(&record.point)?.channels {
-            let Some(field) = head.read_channel(layout, channel)? else { continue };
-            let range = if whole(&channel.channel) { ItemRange::All } else { ItemRange::Tail(1) };
-            let (mut loader, mut failed) = (None, None);
-            let visited = store.backend().items(&record.point, &channel.channel, range, &mut |row| {
-                let read = head.read_item(layout, field, &mut loader, row);
-                read.map_err(|error| end_visit(error, &mut failed))
-            });
-            if let Some(error) = failed {
-                return Err(error.into());
-            }
-            visited?;
-            head.finish_list(loader);
+        let mut head = Self::empty(layout);
+        // The list that is read, and whether it has had an item.
+        let mut list: Option<(Arc<str>, usize, bool)> = None;
+        let (mut loader, mut failed) = (None, None);
+        let visited = store.backend().read(at, &StateQuery::Ends(whole), &mut |part| {
+            let decode = || -> Result<bool, Error> {
+                match part {
+                    StatePart::Record(record) => head.begin(&record.checkpoint),
+                    StatePart::Channel(channel) => {
+                        if let Some((name, ..)) = list.take().filter(|(.., has_items)| !has_items) {
+                            admit(&name, FoundContent::NoItems)?;
+                        }
+                        head.finish_list(loader.take());
+                        if matches!(channel.value, ChannelValue::Value(_)) {
+                            admit(&channel.channel, FoundContent::Value)?;
+                        }
+                        let field = head.read_channel(layout, channel)?;
+                        list = field.map(|field| (Arc::clone(&channel.channel), field, false));
+                    }
+                    StatePart::Item(row) => {
+                        let Some((name, field, has_items)) = &mut list else { return Ok(false) };
+                        if !std::mem::replace(has_items, true) {
+                            admit(name, FoundContent::Item(&row))?;
+                        }
+                        head.read_item(layout, *field, &mut loader, row)?;
+                    }
+                    _ => {}
+                }
+                Ok(list.is_some())
+            };
+            decode().map_err(|error| {
+                failed = Some(error);
+                StoreError::Invalid { field: "state", reason: "it does not fit".into() }
+            })
+        });
+        if let Some(error) = failed {
+            return Err(error);
         }
+        visited?;
+        if let Some((name, ..)) = list.filter(|(.., has_items)| !has_items) {
+            admit(&name, FoundContent::NoItems)?;
+        }
+        head.finish_list(loader);
         Ok(head)
     }
 
     /// Returns the head at a checkpoint, before its channels are read.
     fn of(layout: &dyn Layout, record: &CheckpointRecord) -> Self {
-        Self {
-            checkpoint: Some(record.point.checkpoint),
-            step: record.step,
-            tasks: record.tasks.clone(),
-            parents: Arc::clone(&record.parents),
-            ..Self::empty(layout)
-        }
+        let mut head = Self::empty(layout);
+        head.begin(record);
+        head
+    }
+
+    /// Takes over what the record of the checkpoint says.
+    fn begin(&mut self, record: &CheckpointRecord) {
+        self.checkpoint = Some(record.point.checkpoint);
+        (self.step, self.tasks, self.parents) = (record.step, record.tasks.clone(), Arc::clone(&record.parents));
     }
 
     /// Decodes a channel, and returns its field if its items are to follow.

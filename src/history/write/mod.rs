@@ -21,13 +21,11 @@ use crate::channel::ListShape;
 use crate::error::Error;
 use crate::message::Message;
 use crate::state::{DynSchema, DynState, DynUpdate, Layout, Schema, Writes};
-use crate::store::{
-    CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, LogExt, NewWrites, StoreError, StoredHead,
-};
+use crate::store::{CachedHead, HeadKey, NewWrites, StoreError, StoredHead};
 
 use super::thread::Thread;
 use conflict::OnConflict;
-use decoded::DecodedHead;
+use decoded::{DecodedHead, FoundContent};
 use update::{CommitExtras, commit_on, newest_with_writes, prepared};
 
 /// An item of a list that is written by name: a message, or a value.
@@ -525,9 +523,6 @@ fn named_head(thread: &Thread, wanted: &[WrittenChannel], newest: Option<Checkpo
         Some(cached) if cached.head.checkpoint == newest => cached.channels,
         _ => Vec::new(),
     };
-    if let Some(checkpoint) = newest {
-        verify(thread, &thread.point(checkpoint), wanted)?;
-    }
     for one in wanted {
         match channels.iter_mut().find(|known| known.name == one.name) {
             Some(known) => known.whole |= one.whole,
@@ -548,12 +543,10 @@ fn named_head(thread: &Thread, wanted: &[WrittenChannel], newest: Option<Checkpo
     let head = match newest {
         None => DecodedHead::empty(&*schema),
         Some(checkpoint) => {
-            let point = thread.point(checkpoint);
-            let unknown =
-                || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: checkpoint.to_string() };
-            let record = thread.store().backend().checkpoint(&point)?.ok_or_else(unknown)?;
-            let whole = |name: &str| channels.iter().any(|channel| channel.name == name && channel.whole);
-            DecodedHead::read_ends(&*schema, thread.store(), &record, whole)?
+            let whole: Vec<&str> =
+                channels.iter().filter(|channel| channel.whole).map(|channel| channel.name.as_str()).collect();
+            let mut admit = |name: &str, found: FoundContent<'_>| fits(wanted, name, found);
+            DecodedHead::read_ends(&*schema, thread.store(), &thread.point(checkpoint), &whole, &mut admit)?
         }
     };
     Ok(NamedHead { schema, channels, head })
@@ -571,39 +564,21 @@ fn has_all(known: &[WrittenChannel], wanted: &[WrittenChannel]) -> Result<bool, 
     Ok(true)
 }
 
-/// Compares the written channels with those at a checkpoint.
-fn verify(thread: &Thread, at: &CheckpointRef, wanted: &[WrittenChannel]) -> Result<(), StoreError> {
-    let backend = thread.store().backend();
-    let state = backend.state(at)?;
-    for WrittenChannel { name: channel, rule, .. } in wanted {
-        let Some(stored) = state.channels.iter().find(|stored| *stored.channel == **channel) else { continue };
-        let found = match &stored.value {
-            ChannelValue::Empty => continue,
-            ChannelValue::Value(_) => WriteRule::Last,
-            ChannelValue::Items => {
-                let mut kind = None;
-                backend.items(at, channel, ItemRange::Tail(1), &mut |row| {
-                    let is_message = row.payload.index.is_some_and(|index| index.kind.is_some());
-                    kind = Some(match ListShape::of_position(row.position) {
-                        ListShape::Map => WriteRule::Map,
-                        ListShape::Text => WriteRule::Text,
-                        ListShape::List if is_message => WriteRule::Messages,
-                        ListShape::List => WriteRule::Append,
-                    });
-                    Ok(())
-                })?;
-                match (kind, rule) {
-                    (Some(kind), _) => kind,
-                    (None, WriteRule::Last) => WriteRule::Append,
-                    (None, _) => continue,
-                }
-            }
-        };
-        if found != *rule {
-            return Err(of_another_kind(channel, found, *rule));
-        }
-    }
-    Ok(())
+/// Compares the stored content of a channel with the rule by which it is written.
+fn fits(wanted: &[WrittenChannel], channel: &str, found: FoundContent<'_>) -> Result<(), StoreError> {
+    let Some(WrittenChannel { rule, .. }) = wanted.iter().find(|one| one.name == channel) else { return Ok(()) };
+    let found = match found {
+        FoundContent::Value => WriteRule::Last,
+        FoundContent::NoItems if *rule == WriteRule::Last => WriteRule::Append,
+        FoundContent::NoItems => return Ok(()),
+        FoundContent::Item(row) => match ListShape::of_position(row.position) {
+            ListShape::Map => WriteRule::Map,
+            ListShape::Text => WriteRule::Text,
+            ListShape::List if row.payload.index.is_some_and(|index| index.kind.is_some()) => WriteRule::Messages,
+            ListShape::List => WriteRule::Append,
+        },
+    };
+    if found == *rule { Ok(()) } else { Err(of_another_kind(channel, found, *rule)) }
 }
 
 /// Puts the decoded channels into the cache for the next write.

@@ -55,19 +55,57 @@ impl LogParts<'_> {
 }
 
 impl<'a> LogParts<'a> {
+    /// States that reading waits neither for a disk nor for a network.
+    #[must_use]
+    pub fn reading_in_place(mut self) -> Self {
+        self.reads_wait = false;
+        self
+    }
+
+    /// Answers for followers with `follow`.
+    #[must_use]
+    pub fn with_follow(mut self, follow: &'a dyn Follow) -> Self {
+        self.follow = Some(follow);
+        self
+    }
+
+    /// Answers for searches with `searches`.
+    #[must_use]
+    pub fn with_searches(mut self, searches: &'a dyn Searches) -> Self {
+        self.searches = Some(searches);
+        self
+    }
+
     /// Answers for pruning with `prunes`.
+    #[must_use]
     pub fn with_prunes(mut self, prunes: &'a dyn Prunes) -> Self {
         self.prunes = Some(prunes);
         self
     }
 
+    /// Answers for checks with `checks`.
+    #[must_use]
+    pub fn with_checks(mut self, checks: &'a dyn Checks) -> Self {
+        self.checks = Some(checks);
+        self
+    }
+
+    /// Answers for transactions with `transactions`.
+    #[must_use]
+    pub fn with_transactions(mut self, transactions: &'a dyn Transactions) -> Self {
+        self.transactions = Some(transactions);
+        self
+    }
+
     /// Answers for the file with `file`.
+    #[must_use]
     pub fn with_file(mut self, file: &'a dyn FileStore) -> Self {
         self.file = Some(file);
         self
     }
 
     /// Answers for the tables beside the log with `beside`.
+    #[must_use]
     pub fn with_beside(mut self, beside: &'a dyn Beside) -> Self {
         self.beside = Some(beside);
         self

@@ -75,6 +75,9 @@ pub enum StateQuery<'a> {
     /// Everything: the record, then the channels by name, each list followed by its items in their order, if the visitor
     /// wants them.
     All,
+    /// As [`StateQuery::All`], but of the lists that are not named here the last item alone: a caller that appends needs
+    /// no more of them.
+    Ends(&'a [&'a str]),
     /// The items of a list, in order. A channel that was never written has none. A visitor may take its time: no
     /// transaction is open while it runs.
     Items(&'a str, ItemRange),

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
-use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
-use crate::store::check::{CheckReport, Finding, Invariant};
+use crate::store::{CacheChange, CacheKey, CheckReport, Finding, Invariant, KvChange, KvNamespace, KvRecord, KvVector};
 
 /// The number of a namespace, and that of a key: each in the order of the first put.
 type EntryNumbers = (u64, u64);
@@ -57,14 +56,9 @@ impl MemoryKv {
                     }
                     None => *now,
                 };
-                self.put(KvRecord {
-                    namespace: namespace.clone(),
-                    key: key.clone(),
-                    value: value.clone(),
-                    created_at,
-                    updated_at: *now,
-                    expires_at: *expires_at,
-                });
+                let mut record = KvRecord::new(namespace.clone(), key.clone(), value.clone(), created_at);
+                (record.updated_at, record.expires_at) = (*now, *expires_at);
+                self.put(record);
             }
             KvChange::Delete { namespace, key } => {
                 if let Some((place, _)) = self.place(namespace, key) {
@@ -244,14 +238,14 @@ impl MemoryCache {
                 self.values.insert(key, (value, expires_at));
             }
             CacheChange::Clear { namespace } => {
-                let from = CacheKey { namespace: namespace.clone(), key: String::new() };
+                let from = CacheKey::new(namespace.iter().cloned(), "");
                 let under = self.values.range(from..).map(|(key, _)| key);
                 let cleared: Vec<CacheKey> =
                     under.take_while(|key| key.namespace.starts_with(&namespace)).cloned().collect();
                 cleared.iter().for_each(|key| self.remove(key));
             }
             CacheChange::ClearNamespace { namespace } => {
-                let from = CacheKey { namespace: namespace.clone(), key: String::new() };
+                let from = CacheKey::new(namespace.iter().cloned(), "");
                 let inside = self.values.range(from..).map(|(key, _)| key);
                 let cleared: Vec<CacheKey> = inside.take_while(|key| key.namespace == namespace).cloned().collect();
                 cleared.iter().for_each(|key| self.remove(key));

@@ -13,9 +13,8 @@ use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
 };
-use crate::store::error::StoreError;
-use crate::store::lease::{LeaseRecord, NewLease};
 use crate::store::record::{CheckpointRecord, CheckpointRef};
+use crate::store::{LeaseRecord, NewLease, StoreError};
 
 /// Commits a batch with those that go along: entirely, or not at all.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
@@ -360,26 +359,12 @@ impl<'a> Next<'a> {
                 self.branch
             }
         };
-        let record = CheckpointRecord {
-            point: CheckpointRef {
-                thread: self.batch.thread.clone(),
-                namespace: self.batch.namespace.clone(),
-                checkpoint: new.id,
-            },
-            seq: self.seq,
-            parent: builds_on.local(),
-            forked_from: builds_on.fork(),
-            branch,
-            ordinal,
-            step: new.step,
-            source: new.source,
-            created_at: new.created_at,
-            run: new.run,
-            metadata: new.metadata.clone(),
-            parents: Arc::clone(&new.parents),
-            tasks: new.tasks.clone(),
-            pruned: false,
-        };
+        let point = CheckpointRef::new(self.batch.thread.clone(), self.batch.namespace.clone(), new.id);
+        let mut record = CheckpointRecord::new(point, self.seq, new.step, new.source, new.created_at);
+        (record.parent, record.forked_from) = (builds_on.local(), builds_on.fork());
+        (record.branch, record.ordinal, record.run) = (branch, ordinal, new.run);
+        (record.metadata, record.tasks) = (new.metadata.clone(), new.tasks.clone());
+        record.parents = Arc::clone(&new.parents);
         self.added.push(Arc::new(StoredCheckpoint { record, delta, state }));
         Ok(())
     }

@@ -7,8 +7,8 @@ use super::operation;
 use super::stored::{MemoryLog, StoredThread};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
 use crate::base::{ThreadId, Timestamp};
-use crate::store::error::StoreError;
-use crate::store::trash::{deletable, trash_is_due};
+use crate::store::StoreError;
+use crate::store::backend::{deletable, trash_is_due};
 
 /// Returns the threads whose time in the trash has ended and that can be deleted, at most as many as one call deletes.
 pub(super) fn due(log: &MemoryLog, now: Timestamp) -> Vec<ThreadId> {

@@ -25,24 +25,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::stored::{MemoryLog, StoredCheckpoint};
-use super::batch::{Batch, validate_deleted};
-use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
-use super::check::CheckReport;
-use super::error::StoreError;
-use super::log::{
-    ChangePage, Checks, CommitHandle, Erase, Erasure, Follow, HeadParts, HeldPlaces, Log, LogParts, LogPosition, Place,
-    PruneTarget, Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
-};
-use super::operation::{NewOperation, OperationQuery, OperationRecord};
-use super::prune::Pruned;
-use super::query::ItemRange;
-use super::record::{
-    CheckpointRecord, CheckpointRef, StatePart, StoredHead, StoredListChange, TimerRecord, VersionRecord, WriteRecord,
-};
-use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
-use super::trash::delete_unforked;
-use super::watch::{LogSignal, LogWatch};
 use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
+use crate::store::backend::{Search, delete_unforked};
+use crate::store::batch::validate_deleted;
+use crate::store::log::{
+    ChangePage, Checks, Erase, Follow, HeadParts, HeldPlaces, LogParts, LogPosition, Place, PruneTarget, Prunes,
+    RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
+};
+use crate::store::{
+    Batch, Beside, CacheChange, CacheKey, CheckReport, CheckpointRecord, CheckpointRef, CommitHandle, Erasure,
+    ItemRange, KvChange, KvNamespace, KvRecord, KvVector, Log, LogSignal, LogWatch, NewOperation, OperationQuery,
+    OperationRecord, Pruned, SearchIndex, SearchOptions, SearchPage, SearchQuery, StatePart, StoreError, StoredHead,
+    StoredListChange, TimerRecord, VersionRecord, WriteRecord,
+};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -114,7 +109,8 @@ impl Log for MemoryBackend {
         let stored = self.stored(at)?;
         match query {
             StateQuery::Record => visit(StatePart::Record(Cow::Owned(read::state(&stored)))).map(|_| ()),
-            StateQuery::All => read::read_state(&stored, visit),
+            StateQuery::All => read::read_state(&stored, None, visit),
+            StateQuery::Ends(whole) => read::read_state(&stored, Some(whole), visit),
             StateQuery::Items(channel, range) => {
                 read::items(&stored, channel, *range, &mut |row| visit(StatePart::Item(row)).map(|_| ()))
             }
@@ -192,15 +188,8 @@ impl Log for MemoryBackend {
     }
 
     fn parts(&self) -> LogParts<'_> {
-        LogParts {
-            reads_wait: false,
-            follow: Some(self),
-            searches: Some(self),
-            prunes: Some(self),
-            checks: Some(self),
-            beside: Some(self),
-            ..LogParts::NONE
-        }
+        let parts = LogParts::NONE.reading_in_place().with_follow(self).with_searches(self);
+        parts.with_prunes(self).with_checks(self).with_beside(self)
     }
 }
 
@@ -255,7 +244,7 @@ impl Searches for MemoryBackend {
     }
 
     fn index(&self) -> Result<Option<SearchIndex>, StoreError> {
-        Ok(self.is_indexed.load(Ordering::Relaxed).then_some(SearchIndex { behind: 0 }))
+        Ok(self.is_indexed.load(Ordering::Relaxed).then_some(SearchIndex::new(0)))
     }
 }
 
@@ -355,21 +344,5 @@ impl Beside for MemoryBackend {
             changes.into_iter().for_each(|change| cache.change(change));
         }
         CommitHandle::settled(outcome)
-    }
-}
-
-#[cfg(all(test, feature = "conformance"))]
-mod tests {
-    use super::*;
-    use crate::store::conformance;
-
-    #[test]
-    fn the_backend_in_memory_holds_the_contract() {
-        conformance::run(&|| Arc::new(MemoryBackend::new()));
-    }
-
-    #[test]
-    fn the_backend_in_memory_is_strict() {
-        conformance::run_all(conformance::strict_cases(), &|| Arc::new(MemoryBackend::new()));
     }
 }

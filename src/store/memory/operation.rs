@@ -3,9 +3,10 @@
 use super::stored::{MemoryLog, NamespaceVersion, StoredThread, invalid};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::error::StoreError;
-use crate::store::operation::{
-    BranchRecord, NewOperation, OperationChange, OperationField, OperationQuery, OperationRecord, OperationValue, sort,
+use crate::store::backend::sort_changes;
+use crate::store::{
+    BranchRecord, NewOperation, OperationChange, OperationField, OperationQuery, OperationRecord, OperationValue,
+    StoreError,
 };
 
 /// The place to which the head of a namespace was moved.
@@ -36,17 +37,9 @@ pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> Result<u64, St
     }
     log.operation += 1;
     let mut changes = new.changes.clone();
-    sort(&mut changes);
+    sort_changes(&mut changes);
     changes.iter().for_each(|change| apply(log, change));
-    log.operations.push(OperationRecord {
-        id: log.operation,
-        seq: log.seq,
-        kind: new.kind,
-        at: new.at,
-        actor: new.actor.clone(),
-        target: new.target,
-        changes,
-    });
+    log.operations.push(OperationRecord::new(log.operation, log.seq, new, changes));
     Ok(log.operation)
 }
 
@@ -137,7 +130,7 @@ pub(super) fn branches(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace
         let leaves = parent.map(|parent| (parent.record.branch, parent.record.ordinal));
         match found.last_mut() {
             Some(last) if last.last.branch == record.branch => last.leaves = leaves,
-            _ => found.push(BranchRecord { last: record.clone(), leaves }),
+            _ => found.push(BranchRecord::new(record.clone(), leaves)),
         }
     }
     found

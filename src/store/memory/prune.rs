@@ -8,10 +8,9 @@ use super::stored::{
     NamespaceVersion, StoredCheckpoint,
 };
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::counts::pruned_metadata;
-use crate::store::operation::{OperationChange, OperationField, OperationValue};
-use crate::store::prune::{PruneSpan, Pruned};
+use crate::store::backend::pruned_metadata;
 use crate::store::record::{CheckpointRecord, CheckpointRef};
+use crate::store::{OperationChange, OperationField, OperationValue, PruneSpan, Pruned};
 
 fn place(record: &CheckpointRecord) -> (u64, u64) {
     (record.branch, record.ordinal)
@@ -155,7 +154,8 @@ fn due(log: &MemoryLog, thread: &ThreadId, spans: &[PruneSpan]) -> Vec<(Namespac
 /// Prunes checkpoints.
 pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, spans: &[PruneSpan]) -> Pruned {
     let due = due(log, thread, spans);
-    let mut report = Pruned { checkpoints: due.len() as u64, ..Pruned::default() };
+    let mut report = Pruned::default();
+    report.checkpoints = due.len() as u64;
     let spaces = log.threads.get_mut(thread).map(|thread| &mut thread.spaces);
     let Some(spaces) = spaces else { return report };
     let before = values(spaces);
@@ -260,7 +260,8 @@ fn content(space: &NamespaceVersion, stored: &StoredCheckpoint) -> Pruned {
 /// Estimates what would be pruned: values that kept checkpoints show are counted too.
 pub(super) fn estimate(log: &MemoryLog, thread: &ThreadId, spans: &[PruneSpan]) -> Pruned {
     let due = due(log, thread, spans);
-    let mut report = Pruned { checkpoints: due.len() as u64, ..Pruned::default() };
+    let mut report = Pruned::default();
+    report.checkpoints = due.len() as u64;
     for (namespace, id) in due {
         if let Some(space) = log.space(thread, &namespace)
             && let Some(stored) = space.checkpoints.get(&id)

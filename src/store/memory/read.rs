@@ -11,16 +11,14 @@ use super::stored::{
 };
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId};
+use crate::store::backend::without_timer;
 use crate::store::batch::{ListRef, Payload, Seen};
-use crate::store::check::{CheckReport, Finding, Invariant};
-use crate::store::error::StoreError;
 use crate::store::log::{HeadParts, Place, TimerQuery};
-use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
     StoredHead, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
-use crate::store::threads::without_timer;
+use crate::store::{CheckReport, CheckpointQuery, Finding, Invariant, ItemRange, StoreError};
 
 /// Returns the parts of a head that are wanted.
 pub(super) fn head(log: &MemoryLog, (thread, namespace): Place<'_>, parts: HeadParts) -> Option<StoredHead> {
@@ -139,12 +137,10 @@ pub(super) fn state(stored: &StoredCheckpoint) -> StateRecord {
     let filled = stored.delta.changes.iter().filter(|change| change.value != ChangedValue::Empty);
     let mut updated: Vec<Arc<str>> = filled.map(|change| Arc::clone(&change.channel)).collect();
     updated.sort_unstable();
-    StateRecord {
-        checkpoint: stored.record.clone(),
-        channels: channels.collect(),
-        seen: seen.map(|(node, versions)| Seen { node: Arc::clone(node), versions: versions.clone() }).collect(),
-        updated,
-    }
+    let mut state = StateRecord::new(stored.record.clone());
+    (state.channels, state.updated) = (channels.collect(), updated);
+    state.seen = seen.map(|(node, versions)| Seen::new(Arc::clone(node), versions.clone())).collect();
+    state
 }
 
 fn channel_record(name: &Arc<str>, channel: &ChannelVersion) -> ChannelRecord {
@@ -153,8 +149,9 @@ fn channel_record(name: &Arc<str>, channel: &ChannelVersion) -> ChannelRecord {
         ChannelContent::Value(payload) => ChannelValue::Value(Payload::clone(payload)),
         ChannelContent::Items(_) => ChannelValue::Items,
     };
-    let (channel, version, ordinal, task) = (Arc::clone(name), channel.version, channel.ordinal, channel.task);
-    ChannelRecord { channel, version, value, ordinal, task }
+    let mut record = ChannelRecord::new(Arc::clone(name), channel.version, value, channel.ordinal);
+    record.task = channel.task;
+    record
 }
 
 /// Returns the versions that a checkpoint wrote: of one channel, or of all.
@@ -217,9 +214,11 @@ fn written(items: &[ChangedItem]) -> Range<u64> {
     all.map_or(0..0, |(first, last)| first..last)
 }
 
-/// Visits the record of a state, then its channels by name, each list with its items.
+/// Visits the record of a state, then its channels by name, each list with its items: all of them, or if there are
+/// names of whole lists, the last one of any other list.
 pub(super) fn read_state(
     stored: &StoredCheckpoint,
+    whole: Option<&[&str]>,
     visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let state = state(stored);
@@ -229,7 +228,10 @@ pub(super) fn read_state(
             && let Some(items) = channel.value.items()
         {
             let mut each = |(position, item): (&u64, &Item)| visit(StatePart::Item(item_row(items, *position, item)));
-            items.positions.walk_up(None).try_for_each(|entry| each(entry).map(|_| ()))?;
+            match whole.is_none_or(|whole| whole.contains(&&*record.channel)) {
+                true => items.positions.walk_up(None).try_for_each(|entry| each(entry).map(|_| ()))?,
+                false => items.positions.last().map_or(Ok(()), |entry| each(entry).map(|_| ()))?,
+            }
         }
     }
     Ok(())
@@ -323,7 +325,8 @@ fn missing_timers(space: &NamespaceVersion) -> Vec<TaskId> {
 
 /// Counts everything, and replays every checkpoint onto its parent.
 pub(super) fn check(log: &MemoryLog) -> CheckReport {
-    let mut report = CheckReport { threads: log.threads.len() as u64, ..CheckReport::default() };
+    let mut report = CheckReport::default();
+    report.threads = log.threads.len() as u64;
     let spaces = log.threads.values().flat_map(|thread| thread.spaces.iter());
     for (namespace, space) in spaces {
         for task in if namespace.is_root() { missing_timers(space) } else { Vec::new() } {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use super::read;
 use super::stored::{ChangedOp, ChangedValue, MemoryLog, NamespaceVersion, StoredCheckpoint};
+use crate::store::backend::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};
 use crate::store::batch::Payload;
-use crate::store::error::StoreError;
-use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRecord;
-use crate::store::search::{BegunWord, HitPlace, NewestHits, Search, SearchHit, SearchPage, SearchedEntry};
+use crate::store::{ItemRange, SearchHit, SearchPage, StoreError};
 
 /// Returns the page of hits of a search.
 pub(super) fn page(log: &MemoryLog, search: &Search) -> Result<SearchPage, StoreError> {
@@ -75,22 +74,9 @@ impl SearchedCheckpoint<'_> {
         let begun = || Ok::<_, StoreError>(self.begun(channel, position.unwrap_or(0)));
         let entry = SearchedEntry::of(payload.as_ref(), position, begun)?;
         let Some(entry) = entry.filter(|entry| search.matches(entry)) else { return Ok(()) };
-        let hit = SearchHit {
-            point: record.point.clone(),
-            seq: record.seq,
-            created_at: record.created_at,
-            channel: Arc::clone(channel),
-            position: entry.shown_position(),
-            key: entry.key(),
-            role: entry.index.kind.map(str::to_owned),
-            id: entry.index.id.map(str::to_owned),
-            name: entry.index.name.map(str::to_owned),
-            node: task.and_then(|task| node(self.log, record, task)),
-            on_head: self.is_on_head(channel, position)?,
-            carried: None,
-            partial: false,
-            snippet: search.snippet(&entry),
-        };
+        let node = task.and_then(|task| node(self.log, record, task));
+        let on_head = self.is_on_head(channel, position)?;
+        let hit = SearchHit::of(record, channel, &entry, (node, on_head), search.snippet(&entry));
         if search.passes(&hit) {
             newest.add(place, hit);
         }

@@ -9,12 +9,10 @@ use std::sync::Arc;
 use super::operation::MovedHead;
 use super::tree::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
+use crate::store::backend::is_pruned;
 use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
-use crate::store::error::StoreError;
-use crate::store::is_pruned;
-use crate::store::lease::LeaseRecord;
-use crate::store::operation::{OperationField, OperationRecord, OperationValue};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
+use crate::store::{LeaseRecord, OperationField, OperationRecord, OperationValue, StoreError};
 
 /// All threads, and the counters of the file.
 #[derive(Debug, Default)]
@@ -379,13 +377,7 @@ impl Write {
                 WriteValue::Delta(Box::new(delta))
             }
         };
-        WriteRecord {
-            task: self.task,
-            path: Arc::clone(&self.path),
-            index: self.index,
-            channel: Arc::clone(&self.channel),
-            value,
-        }
+        WriteRecord::new(self.task, Arc::clone(&self.path), self.index, Arc::clone(&self.channel), value)
     }
 }
 

@@ -7,11 +7,9 @@ use super::read;
 use super::stored::{Changed, ChangedOp, ChangedValue, MemoryLog, StoredThread};
 use crate::base::{Namespace, ThreadId};
 use crate::store::batch::Payload;
-use crate::store::counts::ThreadCounts;
-use crate::store::error::StoreError;
 use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
 use crate::store::record::{CheckpointRef, ThreadRecord};
-use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
+use crate::store::{StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 
 /// Returns the page of a listing.
 /// Returns the rows of a query with the parts that are wanted.
@@ -36,14 +34,18 @@ pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>)
         ThreadRows::After(after, limit) => {
             let of_record = |record: ThreadRecord| {
                 let id = record.id.clone();
-                with_parts(&id, ThreadRow { record: Some(record), ..ThreadRow::default() })
+                let mut row = ThreadRow::default();
+                row.record = Some(record);
+                with_parts(&id, row)
             };
             read::threads(log, *after, *limit).into_iter().map(of_record).collect()
         }
         ThreadRows::Listed(query) => {
             let of_info = |info: ThreadInfo| {
                 let id = info.id().clone();
-                with_parts(&id, ThreadRow { info: Some(info), ..ThreadRow::default() })
+                let mut row = ThreadRow::default();
+                row.info = Some(info);
+                with_parts(&id, row)
             };
             list(log, query)?.into_iter().map(of_info).collect()
         }

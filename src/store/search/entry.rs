@@ -21,13 +21,13 @@ use crate::store::record::ItemIndexRef;
 
 /// A put of an item, or a value of a channel, as a search reads it.
 #[derive(Debug)]
-pub(in crate::store) struct SearchedEntry<'a> {
+pub struct SearchedEntry<'a> {
     /// The text, after the word that the parts before it began.
-    pub(in crate::store) text: Cow<'a, str>,
+    pub text: Cow<'a, str>,
     /// The bytes of that word.
-    pub(in crate::store) begun: usize,
+    pub begun: usize,
     /// The columns of an item with an index.
-    pub(in crate::store) index: ItemIndexRef<'a>,
+    pub index: ItemIndexRef<'a>,
     payload: PayloadRef<'a>,
     position: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub(in crate::store) struct SearchedEntry<'a> {
 impl<'a> SearchedEntry<'a> {
     /// Returns the entry of a payload; `None` if it has no text. It is that of an item at a position, or else of a
     /// value. `begun` reads the word that the parts before a position began.
-    pub(in crate::store) fn of<E>(
+    pub fn of<E>(
         payload: PayloadRef<'a>,
         position: Option<u64>,
         begun: impl FnOnce() -> Result<String, E>,
@@ -55,14 +55,14 @@ impl<'a> SearchedEntry<'a> {
     }
 
     /// Returns the key of an entry of a map.
-    pub(in crate::store) fn key(&self) -> Option<String> {
+    pub fn key(&self) -> Option<String> {
         let is_entry = self.position.is_some_and(|at| (MAP_POSITION_MIN..TEXT_POSITION_MIN).contains(&at));
         let pair = is_entry.then(|| decode_bytes::<(String, IgnoredAny)>(self.payload.codec, self.payload.data).ok());
         pair.flatten().map(|(key, _)| key)
     }
 
     /// Returns the position that a hit shows: of an item in its list, or of a part in its text.
-    pub(in crate::store) fn shown_position(&self) -> u64 {
+    pub fn shown_position(&self) -> u64 {
         match self.position {
             Some(position) if position >= TEXT_POSITION_END => position,
             Some(position) if position >= TEXT_POSITION_MIN => position - TEXT_POSITION_MIN,
@@ -85,7 +85,7 @@ pub(in crate::store) fn text_of<'a>(payload: &PayloadRef<'a>) -> Option<Cow<'a, 
 
 /// Reads the word at the end of the parts of a text, from the last part on.
 #[derive(Debug)]
-pub(in crate::store) struct BegunWord {
+pub struct BegunWord {
     /// The parts of the word, the last one first.
     parts: Vec<String>,
     /// The characters that may be read; an empty part costs one as well.
@@ -94,12 +94,12 @@ pub(in crate::store) struct BegunWord {
 
 impl BegunWord {
     /// Begins to read. A word of a search has at most as many characters as its text has bytes.
-    pub(in crate::store) fn new() -> Self {
+    pub fn new() -> Self {
         Self { parts: Vec::new(), left: SEARCH_TEXT_BYTES_MAX }
     }
 
     /// Adds the part before. Returns whether the word may have begun before it.
-    pub(in crate::store) fn add(&mut self, payload: &PayloadRef<'_>) -> bool {
+    pub fn add(&mut self, payload: &PayloadRef<'_>) -> bool {
         let text = match payload.index {
             Some(index) => index.text.map(Cow::Borrowed),
             // The end of a long part counts, which `text_of` cuts off.
@@ -114,7 +114,7 @@ impl BegunWord {
     }
 
     /// Returns the word.
-    pub(in crate::store) fn finish(mut self) -> String {
+    pub fn finish(mut self) -> String {
         self.parts.reverse();
         self.parts.concat()
     }

@@ -13,17 +13,18 @@ use crate::store::record::is_control;
 
 /// The place of a hit in the order of a search.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::store) struct HitPlace {
+pub struct HitPlace {
     /// The position of the checkpoint in the log.
-    pub(in crate::store) seq: u64,
-    pub(in crate::store) channel: Arc<str>,
+    pub seq: u64,
+    /// The channel.
+    pub channel: Arc<str>,
     /// The position at which the item is stored; 0 for a value.
-    pub(in crate::store) position: u64,
+    pub position: u64,
 }
 
 /// A verified query.
 #[derive(Debug)]
-pub(in crate::store) struct Search {
+pub struct Search {
     pub(in crate::store) words: Words,
     pub(in crate::store) thread: Option<ThreadId>,
     pub(in crate::store) role: Option<String>,
@@ -38,7 +39,7 @@ pub(in crate::store) struct Search {
 
 impl Search {
     /// Verifies a query.
-    pub(in crate::store) fn of(query: &SearchQuery) -> Result<Self, StoreError> {
+    pub fn of(query: &SearchQuery) -> Result<Self, StoreError> {
         let invalid = |field, reason: String| Err(StoreError::Invalid { field, reason });
         if !(1..=SEARCH_HITS_MAX).contains(&query.limit) {
             return invalid("limit of a search", format!("{} is not from 1 to {SEARCH_HITS_MAX}", query.limit));
@@ -68,33 +69,33 @@ impl Search {
     }
 
     /// Returns whether a hit at this place comes after the cursor.
-    pub(in crate::store) fn shows(&self, place: &HitPlace) -> bool {
+    pub fn shows(&self, place: &HitPlace) -> bool {
         self.after.as_ref().is_none_or(|after| place < after)
     }
 
     /// Returns the place of the cursor.
-    pub(in crate::store) fn after(&self) -> Option<&HitPlace> {
+    pub fn after(&self) -> Option<&HitPlace> {
         self.after.as_ref()
     }
 
     /// Returns whether a channel is searched.
-    pub(in crate::store) fn reads(&self, channel: &str) -> bool {
+    pub fn reads(&self, channel: &str) -> bool {
         self.channel.as_deref().is_none_or(|wanted| wanted == channel) && !is_control(channel)
     }
 
     /// Returns whether type and text of an entry match.
-    pub(in crate::store) fn matches(&self, entry: &SearchedEntry<'_>) -> bool {
+    pub fn matches(&self, entry: &SearchedEntry<'_>) -> bool {
         let is_of_role = self.role.is_none() || self.role.as_deref() == entry.index.kind;
         is_of_role && self.words.are_in(&entry.text, entry.begun)
     }
 
     /// Returns the text around the first match.
-    pub(in crate::store) fn snippet(&self, entry: &SearchedEntry<'_>) -> Snippet {
+    pub fn snippet(&self, entry: &SearchedEntry<'_>) -> Snippet {
         self.words.snippet(&entry.text)
     }
 
     /// Returns whether a hit passes the filters of its checkpoint: thread, time, node, and whether it is on the head.
-    pub(in crate::store) fn passes(&self, hit: &SearchHit) -> bool {
+    pub fn passes(&self, hit: &SearchHit) -> bool {
         self.thread.as_ref().is_none_or(|thread| *thread == hit.point.thread)
             && self.is_at(hit.created_at)
             && (self.node.is_none() || self.node.as_deref() == hit.node.as_deref())
@@ -102,36 +103,36 @@ impl Search {
     }
 
     /// Returns whether a timestamp is in the period.
-    pub(in crate::store) fn is_at(&self, created_at: Timestamp) -> bool {
+    pub fn is_at(&self, created_at: Timestamp) -> bool {
         self.since.is_none_or(|since| created_at >= since) && self.until.is_none_or(|until| created_at < until)
     }
 }
 
 /// The newest hits of a search: those of its page, and one more that tells that another page follows.
 #[derive(Debug)]
-pub(in crate::store) struct NewestHits {
+pub struct NewestHits {
     hits: BTreeMap<HitPlace, SearchHit>,
     limit: usize,
 }
 
 impl NewestHits {
     /// Begins the page of a search.
-    pub(in crate::store) fn of(search: &Search) -> Self {
+    pub fn of(search: &Search) -> Self {
         Self { hits: BTreeMap::new(), limit: search.limit }
     }
 
     /// Returns whether the page is full.
-    pub(in crate::store) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.hits.len() > self.limit
     }
 
     /// Returns whether a hit at this place would be shown, or would tell that another page follows.
-    pub(in crate::store) fn wants(&self, place: &HitPlace) -> bool {
+    pub fn wants(&self, place: &HitPlace) -> bool {
         !self.is_full() || self.hits.first_key_value().is_some_and(|(oldest, _)| oldest < place)
     }
 
     /// Adds a hit.
-    pub(in crate::store) fn add(&mut self, place: HitPlace, hit: SearchHit) {
+    pub fn add(&mut self, place: HitPlace, hit: SearchHit) {
         self.hits.insert(place, hit);
         if self.hits.len() > self.limit + 1 {
             self.hits.pop_first();
@@ -139,7 +140,7 @@ impl NewestHits {
     }
 
     /// Returns the page.
-    pub(in crate::store) fn page(mut self) -> SearchPage {
+    pub fn page(mut self) -> SearchPage {
         let more = self.is_full();
         if more {
             self.hits.pop_first();

@@ -17,8 +17,8 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub(super) use entry::{BegunWord, SearchedEntry};
-pub(super) use filter::{HitPlace, NewestHits, Search};
+pub use entry::{BegunWord, SearchedEntry};
+pub use filter::{HitPlace, NewestHits, Search};
 pub(super) use grams::{Grams, push_token};
 
 use super::error::StoreError;
@@ -277,6 +277,13 @@ pub struct SearchIndex {
     pub behind: u64,
 }
 
+impl SearchIndex {
+    /// Describes an index that has not indexed so many checkpoints.
+    pub fn new(behind: u64) -> Self {
+        Self { behind }
+    }
+}
+
 /// A page of hits, the newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -322,6 +329,36 @@ pub struct SearchHit {
     pub partial: bool,
     /// The text around the first match.
     pub snippet: Snippet,
+}
+
+impl SearchHit {
+    /// Makes the hit of an entry of a checkpoint. `node` wrote it, and `on_head` says whether the channel still holds it
+    /// at the head of the namespace.
+    pub fn of(
+        record: &CheckpointRecord,
+        channel: &Arc<str>,
+        entry: &SearchedEntry<'_>,
+        (node, on_head): (Option<Arc<str>>, bool),
+        snippet: Snippet,
+    ) -> Self {
+        let text = |column: Option<&str>| column.map(str::to_owned);
+        Self {
+            point: record.point.clone(),
+            seq: record.seq,
+            created_at: record.created_at,
+            channel: Arc::clone(channel),
+            position: entry.shown_position(),
+            key: entry.key(),
+            role: text(entry.index.kind),
+            id: text(entry.index.id),
+            name: text(entry.index.name),
+            node,
+            on_head,
+            carried: None,
+            partial: false,
+            snippet,
+        }
+    }
 }
 
 /// A part of a text with the places of its matches.

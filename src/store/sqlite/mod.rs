@@ -255,7 +255,8 @@ impl Log for SqliteBackend {
                 let state = self.pool.read(|view| view.state(at))?;
                 visit(StatePart::Record(Cow::Owned(state)))?;
             }
-            StateQuery::All => self.pool.read(|view| view.read_state(at, visit))?,
+            StateQuery::All => self.pool.read(|view| view.read_state(at, None, visit))?,
+            StateQuery::Ends(whole) => self.pool.read(|view| view.read_state(at, Some(whole), visit))?,
             StateQuery::Items(channel, range) => {
                 let mut pages = ItemPages::new(*range);
                 while let Some(page) = self.pool.read(|view| pages.read(view, at, channel))? {

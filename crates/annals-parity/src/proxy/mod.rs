@@ -214,6 +214,7 @@ impl Layer for RecordingProxy {
         let name = match query {
             StateQuery::Record => "state",
             StateQuery::All => "read_state",
+            StateQuery::Ends(_) => "read_ends",
             StateQuery::Items(..) => "items",
             StateQuery::Item(..) => "find_item",
             StateQuery::Len(_) => "list_len",

@@ -10,7 +10,7 @@ use crate::base::{CheckpointId, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
-use crate::store::is_pruned;
+use crate::store::prune::is_pruned;
 use crate::store::record::{TaskKind, TaskRecord};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::index::threads;

@@ -7,11 +7,11 @@ use super::ids::Table;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::error::StoreError;
-use crate::store::is_pruned;
 use crate::store::operation::{
     BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
-    OperationRecord, OperationTarget, OperationValue, TRASHED, sort, trashed_until,
+    OperationRecord, OperationTarget, OperationValue, TRASHED, sort_changes, trashed_until,
 };
+use crate::store::prune::is_pruned;
 use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::threads;
@@ -350,7 +350,7 @@ impl ReadView<'_> {
         while let Some(row) = rows.next()? {
             changes.push(self.change(row)?);
         }
-        sort(&mut changes);
+        sort_changes(&mut changes);
         Ok(changes)
     }
 

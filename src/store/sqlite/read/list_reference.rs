@@ -7,7 +7,7 @@ use crate::base::decode_bytes;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
 use crate::store::batch::{ListDelta, ListRef, Payload};
-use crate::store::is_pruned;
+use crate::store::prune::is_pruned;
 use crate::store::record::CheckpointRef;
 use crate::store::sqlite::commit::batch::{Tx, not_found};
 use crate::store::sqlite::fault::{Res, corrupt, invalid};

@@ -8,11 +8,11 @@ use crate::base::limits::{PAGE_ROWS_MAX, STEP_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
-use crate::store::is_pruned;
 use crate::store::log::{HeadParts, Place};
+use crate::store::prune::is_pruned;
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, StoredHead, TaskKind,
-    TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, Source, StatePart, StateRecord, StoredHead,
+    TaskKind, TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
 };
 use crate::store::sqlite::commit::batch::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
@@ -436,10 +436,12 @@ impl<'a> ReadView<'a> {
         Ok((StateRecord { checkpoint, channels, seen, updated }, lists))
     }
 
-    /// Visits the record of a state, then its channels by name, each list with its items.
+    /// Visits the record of a state, then its channels by name, each list with its items: all of them, or if there are
+    /// names of whole lists, the last one of any other list.
     pub(crate) fn read_state(
         self,
         at: &CheckpointRef,
+        whole: Option<&[&str]>,
         visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
     ) -> Res<()> {
         let (state, lists) = self.state_and_lists(at)?;
@@ -449,7 +451,11 @@ impl<'a> ReadView<'a> {
                 && let Some(row) = lists.get(&channel.channel)
                 && let Some(list) = ChannelRows::of_row(self, row, &channel.channel)?
             {
-                list.all(&mut |row| visit(StatePart::Item(row)).map(|_| ()))?;
+                let mut item = |row: ItemRow<'_>| visit(StatePart::Item(row)).map(|_| ());
+                match whole.is_none_or(|whole| whole.contains(&&*channel.channel)) {
+                    true => list.all(&mut item)?,
+                    false => list.tail(1, &mut item)?,
+                }
             }
         }
         Ok(())
