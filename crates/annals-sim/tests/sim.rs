@@ -21,10 +21,10 @@ fn sim(words: &[&str]) -> (Value, Output) {
 #[test]
 fn no_cut_of_each_kind_of_workload_loses_anything() {
     // Seeds 1 to 16 hold one actor, several, two processes, large values, a compaction and a migration.
-    let (result, output) = sim(&["cuts", "--traces", "16", "--cuts-per-trace", "6"]);
+    let (result, output) = sim(&["cuts", "--traces", "16", "--cuts-per-trace", "3"]);
     assert!(output.status.success(), "{result}");
     let count = |name: &str| result[name].as_u64().unwrap();
-    assert!(count("cuts_run") >= 96 && count("distinct") > 48 && count("opened") > 4, "{result}");
+    assert!(count("cuts_run") >= 48 && count("distinct") > 24 && count("opened") > 2, "{result}");
     assert!(count("in_compaction") > 0, "{result}");
 }
 
@@ -48,11 +48,11 @@ fn a_cut_after_any_operation_of_a_migration_loses_nothing() {
 
 #[test]
 fn kills_and_a_stop_lose_nothing() {
-    let (result, output) = sim(&["kills", "25", "--stops", "1", "--stop-ms", "1000"]);
+    let (result, output) = sim(&["kills", "12", "--stops", "1", "--stop-ms", "1000"]);
     assert!(output.status.success(), "{result}");
-    assert_eq!((&result["kills_run"], &result["kills_lost"]), (&25.into(), &0.into()));
+    assert_eq!((&result["kills_run"], &result["kills_lost"]), (&12.into(), &0.into()));
     let count = |name: &str| result[name].as_u64().unwrap();
-    assert!(count("calls_acknowledged") > 30 && count("reads_of_everything") > 5, "{result}");
+    assert!(count("calls_acknowledged") > 15 && count("reads_of_everything") > 2, "{result}");
     if cfg!(target_os = "linux") {
         assert!(count("stops") == 1 && count("refused_by_stopped") > 0, "{result}");
     }
@@ -77,7 +77,7 @@ fn accidents_to_the_files_are_told_and_controls_are_found() {
 
 #[test]
 fn a_fault_of_each_kind_is_told_truly() {
-    let (result, output) = sim(&["faults", "--stride", "500", "--ratchet", RESULTS]);
+    let (result, output) = sim(&["faults", "--stride", "1500", "--ratchet", RESULTS]);
     assert!(output.status.success(), "{result}");
     let kinds = result["kinds"].as_object().unwrap();
     for kind in ["write", "full-half", "fsync", "read", "cantopen", "fstat", "lock", "shm-map", "shm-busy"] {

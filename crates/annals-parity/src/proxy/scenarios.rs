@@ -89,7 +89,7 @@ fn every_scenario_gives_its_trace_on_the_proxy_and_its_batches_are_the_log() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity");
     let (vectors, differ) = (read_vectors(&folder).unwrap(), names(&folder.join(DIFFER)).unwrap());
     assert!(vectors.len() >= 1000, "only {} vectors were found", vectors.len());
-    let vectors: Vec<_> = vectors.into_iter().step_by(8).collect();
+    let vectors: Vec<_> = vectors.into_iter().step_by(24).collect();
     let of_async = Options { driver: DriverKind::Async, ..Options::default() };
     for (place, options) in [(ProxiedBackend::Memory, of_async), (ProxiedBackend::File, Options::default())] {
         let failed = each_vector(&vectors, |vector| problem(vector, place, options, differ.contains(vector.name())));
