@@ -1,39 +1,23 @@
 //! Copies of threads: [`Thread::copy_to`] and [`Thread::copy_into`].
 //!
-//! Each checkpoint is read through the backend and becomes a batch with the same id; all batches are one commit. A
-//! value that a task wrote refers to the copied write, so that its bytes are stored once. *Absent:* the operations of
-//! the thread; its facts, the names of its branches and its heads are copied by one new operation in the same commit. A
-//! checkpoint whose parent was pruned, or is in another thread that the store of the copy does not have, begins a
-//! lineage of the copy, with its whole state.
+//! The thread is read back as batches with the same ids of checkpoints; all batches are one commit. *Absent:* the
+//! operations of the thread; its facts, the names of its branches and its heads are copied by one new operation in the
+//! same commit.
 //!
 //! Invariant: no row of the copy refers to the thread that was copied.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::Range;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
-use crate::store::batch::{
-    Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Seen, WriteRef, WriteValue,
-};
-use crate::store::threads::sleeping;
+use crate::store::log::batches::{ThreadBatches, records_of};
 use crate::store::{
-    Batch, ChannelRecord, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, Log, LogExt,
-    NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
-    Parent, Payload, Store, StoreError, TRASHED, WriteRecord,
+    Batch, CheckpointQuery, CheckpointRecord, Log, LogExt, NewOperation, OperationChange, OperationField,
+    OperationKind, OperationQuery, OperationValue, Store, StoreError, TRASHED,
 };
 
 use crate::history::thread::Thread;
-
-/// An item of a list: position, ordinal, task and content.
-type CopiedItem = (u64, u64, Option<u32>, Payload);
-
-/// The items of a list, or of a range of it.
-type Items = Vec<CopiedItem>;
-
-/// The namespace and the id of a checkpoint of the copied thread.
-type CopiedPoint = (Namespace, CheckpointId);
 
 impl Thread {
     /// Copies the thread to a new one: its checkpoints in all namespaces with their ids, the writes of their tasks, its
@@ -102,34 +86,39 @@ impl Thread {
         self.store().settle_abandoned();
         let (source, target) = (self.store().backend(), copy.store().backend());
         for _ in 0..UPDATE_ATTEMPTS_MAX {
-            let mut copying = Copying::new(&**source, self.id(), copy.id());
-            copying.is_elsewhere = !Arc::ptr_eq(source, target);
-            let targets = copying.targets()?;
+            let is_elsewhere = !Arc::ptr_eq(source, target);
+            let mut copying = ThreadBatches::new(&**source, (self.id(), copy.id()), is_elsewhere);
+            let targets = targets_of(&**source, self.id())?;
             let records = records_of(&**source, self.id())?;
             if records.is_empty() {
                 return Err(StoreError::ThreadNotFound { id: self.id().clone() });
             }
-            if !copying.is_elsewhere && self.id() == copy.id() {
+            if !is_elsewhere && self.id() == copy.id() {
                 // Its checkpoints can be stored once more or not, by the changes to them since. The copy is refused in
                 // any case.
                 let found = source.head_id(self.id(), self.namespace())?;
                 let (thread, namespace) = (self.id().clone(), self.namespace().clone());
                 return Err(StoreError::Conflict { thread, namespace, expected: None, found });
             }
-            if copying.is_elsewhere && has_all(&**target, copy.id(), &records)? {
+            if is_elsewhere && has_all(&**target, copy.id(), &records)? {
                 return Ok(copy);
             }
             must_be_new(&**target, copy.id(), &records)?;
-            let batches = copying.batches(&records)?;
+            let mut batches = Vec::new();
+            copying.each(&records, &mut |batch| {
+                batches.push(batch);
+                Ok(())
+            })?;
             // Checkpoints only come with new heads, or with a greater newest one.
-            if copying.targets()? != targets {
+            if targets_of(&**source, self.id())? != targets {
                 continue;
             }
             let Some(mut batch) = Batch::of_all(batches) else { break };
-            batch.operation = copying.operation(targets, copy.store().now()).map(|mut operation| {
-                operation.actor = self.actor().map(ToOwned::to_owned);
-                operation
-            });
+            batch.operation =
+                operation_of(targets, copy.id(), &copying.newest, copy.store().now()).map(|mut operation| {
+                    operation.actor = self.actor().map(ToOwned::to_owned);
+                    operation
+                });
             copy.store().commit(&batch)?;
             return Ok(copy);
         }
@@ -150,22 +139,6 @@ fn point_of(record: &CheckpointRecord) -> (&Namespace, CheckpointId) {
     (&record.point.namespace, record.point.checkpoint)
 }
 
-/// Returns the checkpoints of all namespaces of a thread in the order of the log.
-fn records_of(backend: &dyn Log, thread: &ThreadId) -> Result<Vec<CheckpointRecord>, StoreError> {
-    let mut records: Vec<CheckpointRecord> = Vec::new();
-    for namespace in backend.namespaces(thread)? {
-        let mut query = CheckpointQuery::new(thread.clone(), namespace);
-        loop {
-            let page = backend.checkpoints(&query)?;
-            let Some(last) = page.last() else { break };
-            query.before = Some(last.point.checkpoint);
-            records.extend(page);
-        }
-    }
-    records.sort_by_key(|record| record.seq);
-    Ok(records)
-}
-
 /// Refuses a thread that exists, unless it is the copy of these checkpoints, to which nothing was done yet.
 fn must_be_new(backend: &dyn Log, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<(), StoreError> {
     for namespace in backend.namespaces(thread)? {
@@ -183,269 +156,47 @@ fn must_be_new(backend: &dyn Log, thread: &ThreadId, records: &[CheckpointRecord
     Ok(())
 }
 
-/// A copy under way.
-struct Copying<'a> {
-    backend: &'a dyn Log,
-    from: &'a ThreadId,
-    to: &'a ThreadId,
-    /// True if the copy is in another store.
-    is_elsewhere: bool,
-    /// The newest copied checkpoint of each namespace.
-    newest: HashMap<Namespace, CheckpointId>,
-    /// The nodes that had run at each copied checkpoint.
-    seen: HashMap<CopiedPoint, Vec<Seen>>,
-    /// The tasks whose writes build on a list of a later checkpoint: they are copied last.
-    late: Vec<(Namespace, NewWrites)>,
+/// Reads the facts, the names of branches, and the head and the newest checkpoint of each namespace of a thread.
+fn targets_of(log: &dyn Log, from: &ThreadId) -> Result<Targets, StoreError> {
+    let mut heads = Vec::new();
+    for namespace in log.namespaces(from)? {
+        let mut query = CheckpointQuery::new(from.clone(), namespace.clone());
+        query.limit = 1;
+        let newest = log.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
+        heads.push((log.head_id(from, &namespace)?, newest, namespace));
+    }
+    Ok(Targets { fields: log.fields(from)?, heads })
 }
 
-impl<'a> Copying<'a> {
-    fn new(backend: &'a dyn Log, from: &'a ThreadId, to: &'a ThreadId) -> Self {
-        Self { backend, from, to, is_elsewhere: false, newest: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
-    }
-
-    fn batches(&mut self, records: &[CheckpointRecord]) -> Result<Vec<Batch>, StoreError> {
-        debug_assert!(records.is_sorted_by_key(|record| record.seq), "checkpoints are copied in the order of the log");
-        let mut last: HashMap<&Namespace, CheckpointId> = HashMap::new();
-        records.iter().for_each(|record| _ = last.insert(&record.point.namespace, record.point.checkpoint));
-        let mut batches = Vec::new();
-        for record in records {
-            let (namespace, id) = (&record.point.namespace, record.point.checkpoint);
-            let mut batch = Batch::new(self.to.clone(), namespace.clone(), self.newest.get(namespace).copied());
-            batch.checkpoints.push(self.checkpoint(record)?);
-            batches.push(batch);
-            self.newest.insert(namespace.clone(), id);
-            let writes = self.backend.writes(&record.point)?;
-            let timers = if last.get(namespace) == Some(&id) { timers(record, &writes) } else { Vec::new() };
-            let mut batch = Batch::new(self.to.clone(), namespace.clone(), Some(id));
-            (batch.writes, batch.timers) = (self.early(namespace, writes_of(id, writes)), timers);
-            if !batch.writes.is_empty() {
-                batches.push(batch);
-            }
-        }
-        for (namespace, writes) in std::mem::take(&mut self.late) {
-            if !writes.writes.iter().all(|write| self.has_base(write)) {
-                continue;
-            }
-            let head = self.newest.get(&namespace).copied();
-            let mut batch = Batch::new(self.to.clone(), namespace, head);
-            batch.writes.push(writes);
-            batches.push(batch);
-        }
-        debug_assert!(batches.iter().all(|batch| batch.thread == *self.to), "a batch of a copy is one of its thread");
-        Ok(batches)
-    }
-
-    /// Returns the writes that build on lists of copied checkpoints alone. Others are copied last.
-    fn early(&mut self, namespace: &Namespace, writes: Vec<NewWrites>) -> Vec<NewWrites> {
-        let is_early = |new: &NewWrites| new.writes.iter().all(|write| self.has_base(write));
-        let (early, late): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_early);
-        self.late.extend(late.into_iter().map(|new| (namespace.clone(), new)));
-        early
-    }
-
-    /// Returns whether the checkpoint whose list a write builds on is copied so far. One that was pruned never is, and
-    /// the write cannot be read in the thread either.
-    fn has_base(&self, write: &NewWrite) -> bool {
-        match &write.value {
-            WriteValue::Delta(delta) => self.seen.contains_key(&(delta.of.namespace.clone(), delta.of.checkpoint)),
-            _ => true,
+/// Returns the operation that gives a copy the facts, the names of branches and the heads of the thread. `newest_of` is
+/// the newest copied checkpoint of each namespace.
+fn operation_of(
+    targets: Targets,
+    to: &ThreadId,
+    newest_of: &HashMap<Namespace, CheckpointId>,
+    at: Timestamp,
+) -> Option<NewOperation> {
+    let mut operation = NewOperation::new(OperationKind::Facts, at);
+    let root = Namespace::root;
+    for (field, value) in targets.fields {
+        if field != OperationField::Fact(TRASHED.to_owned()) {
+            operation.changes.push(OperationChange::new(to.clone(), root(), field, None, Some(value)));
         }
     }
-
-    /// Returns the parent of a checkpoint, and the parent of its copy. A checkpoint whose parent is not copied has
-    /// none.
-    fn parents_of(&self, record: &CheckpointRecord) -> Option<(CheckpointRef, Parent)> {
-        let parent = record.parent_ref()?;
-        let is_copied = self.seen.contains_key(&(parent.namespace.clone(), parent.checkpoint));
-        match (record.parent, parent.thread == *self.from) {
-            (Some(id), _) => is_copied.then_some((parent, Parent::Local(id))),
-            (None, true) => {
-                let copied = CheckpointRef { thread: self.to.clone(), ..parent.clone() };
-                is_copied.then_some((parent, Parent::Fork(copied)))
-            }
-            (None, false) => (!self.is_elsewhere).then(|| (parent.clone(), Parent::Fork(parent))),
+    let moved = targets.heads.iter().filter(|(head, newest, _)| head != newest);
+    let mut heads: Vec<OperationChange> = moved
+        .map(|(head, newest, namespace)| OperationChange::head(to.clone(), namespace.clone(), *newest, *head))
+        .collect();
+    if !heads.is_empty() {
+        operation.kind = OperationKind::Rewind;
+        if operation.changes.is_empty() && heads.iter().all(|change| !change.namespace.is_root()) {
+            // An operation on a subgraph names the head of the root namespace.
+            let of_root = newest_of.get(&root()).copied();
+            heads.push(OperationChange::head(to.clone(), root(), of_root, of_root));
         }
+        operation.changes.extend(heads);
     }
-
-    fn checkpoint(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
-        let parents = self.parents_of(record);
-        if parents.is_none() && record.parent_ref().is_some() {
-            return self.first_of_lineage(record);
-        }
-        let (parent_ref, parent) = parents.unzip();
-        let id = record.point.checkpoint;
-        let mut new = NewCheckpoint::new(id, parent, record.step, record.source, record.created_at);
-        new.run = record.run;
-        new.metadata.clone_from(&record.metadata);
-        new.parents = Arc::clone(&record.parents);
-        new.tasks.clone_from(&record.tasks);
-        let state = self.backend.state(&record.point)?;
-        let writes = match record.parent {
-            Some(_) => parent_ref.as_ref().map(|parent| self.backend.writes(parent)).transpose()?.unwrap_or_default(),
-            None => Vec::new(),
-        };
-        let is_late = |write: &WriteRecord, (of, late): &(Namespace, NewWrites)| {
-            *of == record.point.namespace && (Some(late.checkpoint), late.task) == (record.parent, write.task)
-        };
-        let is_early = |write: &WriteRecord| !self.late.iter().any(|late| is_late(write, late));
-        let writes: Vec<WriteRecord> = writes.into_iter().filter(is_early).collect();
-        let shared = Shared::of(&writes);
-        for channel in state.channels.iter().filter(|channel| channel.ordinal == record.ordinal) {
-            let value = match &channel.value {
-                ChannelValue::Empty => ChangeValue::Empty,
-                ChannelValue::Value(payload) => ChangeValue::Value(shared.data(payload)),
-                ChannelValue::Items => {
-                    ChangeValue::Items(self.list_changes(record, parent_ref.as_ref(), channel, &shared)?)
-                }
-            };
-            new.changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value).by(channel.task));
-        }
-        let before = match &parent_ref {
-            Some(parent) => self.seen_at(parent)?,
-            None => Vec::new(),
-        };
-        new.seen = state.seen.iter().filter(|seen| !before.contains(seen)).cloned().collect();
-        self.seen.insert((record.point.namespace.clone(), id), state.seen);
-        Ok(new)
-    }
-
-    /// Returns a checkpoint that holds its whole state.
-    fn first_of_lineage(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
-        let id = record.point.checkpoint;
-        let mut new = NewCheckpoint::new(id, None, record.step, record.source, record.created_at);
-        new.run = record.run;
-        new.metadata.clone_from(&record.metadata);
-        new.parents = Arc::clone(&record.parents);
-        new.tasks.clone_from(&record.tasks);
-        let state = self.backend.state(&record.point)?;
-        for channel in &state.channels {
-            let value = match &channel.value {
-                ChannelValue::Empty => ChangeValue::Empty,
-                ChannelValue::Value(payload) => ChangeValue::Value(Data::New(payload.clone())),
-                ChannelValue::Items => {
-                    let items = self.items(&record.point, &channel.channel, ItemRange::All)?;
-                    let put =
-                        |(position, _, _, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
-                    ChangeValue::Items(items.into_iter().map(put).collect())
-                }
-            };
-            new.changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value));
-        }
-        new.seen.clone_from(&state.seen);
-        self.seen.insert((record.point.namespace.clone(), id), state.seen);
-        Ok(new)
-    }
-
-    /// Returns the nodes that had run at a checkpoint, which may be one of another thread.
-    fn seen_at(&self, at: &CheckpointRef) -> Result<Vec<Seen>, StoreError> {
-        if at.thread == *self.from
-            && let Some(seen) = self.seen.get(&(at.namespace.clone(), at.checkpoint))
-        {
-            return Ok(seen.clone());
-        }
-        Ok(self.backend.state(at)?.seen)
-    }
-
-    /// Returns the operations that make a list of that of the parent.
-    fn list_changes(
-        &self,
-        record: &CheckpointRecord,
-        parent: Option<&CheckpointRef>,
-        channel: &ChannelRecord,
-        shared: &Shared<'_>,
-    ) -> Result<Vec<ItemChange>, StoreError> {
-        let name = &*channel.channel;
-        let mut written = None::<Range<u64>>;
-        self.backend.versions(&record.point, Some(name), record.ordinal, &mut |version| {
-            written = version.positions.clone();
-            Ok(true)
-        })?;
-        let written = written.unwrap_or(0..u64::MAX);
-        let is_replaced = written.end == u64::MAX;
-        let range = if is_replaced { ItemRange::All } else { ItemRange::Positions(written.start, written.end) };
-        let mut items = self.items(&record.point, name, range)?;
-        if is_replaced {
-            // The items of a list that is referenced, or was, have tasks of other checkpoints.
-            let tasks = parent.map(|parent| self.backend.checkpoint(parent)).transpose()?.flatten();
-            let tasks = tasks.map_or(0, |parent| parent.tasks.len());
-            for (_, ordinal, task, _) in &mut items {
-                let own = task.filter(|task| *ordinal == record.ordinal && (*task as usize) < tasks);
-                *task = own.or(channel.task);
-            }
-        }
-        let reference = if is_replaced { self.backend.list_reference(&record.point, name)? } else { None };
-        // The reference leads to a list of another thread if a fork was pruned; the copy has no such list.
-        let is_copied = |of: &ListRef| self.seen.contains_key(&(of.namespace.clone(), of.checkpoint));
-        if let Some(of) = reference.filter(is_copied) {
-            let base = CheckpointRef::new(self.from.clone(), of.namespace.clone(), of.checkpoint);
-            let base = self.items(&base, &of.channel, ItemRange::All)?;
-            return Ok(from_reference(of, base, items, channel.task, shared));
-        }
-        let before = match parent {
-            Some(parent) if is_replaced => {
-                return Ok(replaced(self.is_list(parent, name)?, items, channel.task, shared));
-            }
-            Some(parent) if self.is_list(parent, name)? => self.items(parent, name, range)?,
-            _ => Vec::new(),
-        };
-        let mut changes = deleted(&before, &items, channel.task);
-        let own = items.into_iter().filter(|(_, ordinal, ..)| *ordinal == record.ordinal);
-        changes.extend(own.map(|(position, _, task, payload)| put(position, &payload, task, shared)));
-        Ok(changes)
-    }
-
-    /// Returns whether a channel holds a list at a checkpoint, which may be one of another thread whose older
-    /// checkpoints were pruned: their versions are not told.
-    fn is_list(&self, at: &CheckpointRef, channel: &str) -> Result<bool, StoreError> {
-        let state = self.backend.state(at)?;
-        Ok(state.channels.iter().any(|of| &*of.channel == channel && of.value == ChannelValue::Items))
-    }
-
-    fn items(&self, at: &CheckpointRef, channel: &str, range: ItemRange) -> Result<Items, StoreError> {
-        let mut items = Vec::new();
-        self.backend.items(at, channel, range, &mut |row| {
-            items.push((row.position, row.ordinal, row.task, row.payload.to_payload()));
-            Ok(())
-        })?;
-        Ok(items)
-    }
-
-    /// Reads the facts, the names of branches, and the head and the newest checkpoint of each namespace.
-    fn targets(&self) -> Result<Targets, StoreError> {
-        let mut heads = Vec::new();
-        for namespace in self.backend.namespaces(self.from)? {
-            let mut query = CheckpointQuery::new(self.from.clone(), namespace.clone());
-            query.limit = 1;
-            let newest = self.backend.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
-            heads.push((self.backend.head_id(self.from, &namespace)?, newest, namespace));
-        }
-        Ok(Targets { fields: self.backend.fields(self.from)?, heads })
-    }
-
-    /// Returns the operation that gives the copy the facts, the names of branches and the heads of the thread.
-    fn operation(&self, targets: Targets, at: Timestamp) -> Option<NewOperation> {
-        let mut operation = NewOperation::new(OperationKind::Facts, at);
-        let root = Namespace::root;
-        for (field, value) in targets.fields {
-            if field != OperationField::Fact(TRASHED.to_owned()) {
-                operation.changes.push(OperationChange::new(self.to.clone(), root(), field, None, Some(value)));
-            }
-        }
-        let moved = targets.heads.iter().filter(|(head, newest, _)| head != newest);
-        let mut heads: Vec<OperationChange> = moved
-            .map(|(head, newest, namespace)| OperationChange::head(self.to.clone(), namespace.clone(), *newest, *head))
-            .collect();
-        if !heads.is_empty() {
-            operation.kind = OperationKind::Rewind;
-            if operation.changes.is_empty() && heads.iter().all(|change| !change.namespace.is_root()) {
-                // An operation on a subgraph names the head of the root namespace.
-                let of_root = self.newest.get(&root()).copied();
-                heads.push(OperationChange::head(self.to.clone(), root(), of_root, of_root));
-            }
-            operation.changes.extend(heads);
-        }
-        Some(operation).filter(|operation| !operation.changes.is_empty())
-    }
+    Some(operation).filter(|operation| !operation.changes.is_empty())
 }
 
 /// The state of a thread that operations change.
@@ -454,99 +205,6 @@ struct Targets {
     fields: Vec<(OperationField, OperationValue)>,
     /// The head and the newest checkpoint of each namespace.
     heads: Vec<(Option<CheckpointId>, Option<CheckpointId>, Namespace)>,
-}
-
-/// The writes of the tasks of a parent, by their content.
-struct Shared<'w>(HashMap<&'w [u8], Vec<(&'w Payload, WriteRef)>>);
-
-impl<'w> Shared<'w> {
-    fn of(writes: &'w [WriteRecord]) -> Self {
-        let mut shared: HashMap<&[u8], Vec<(&Payload, WriteRef)>> = HashMap::new();
-        for write in writes.iter().filter(|write| write.index >= 0) {
-            let payloads = match &write.value {
-                WriteValue::Null => &[],
-                WriteValue::One(payload) => std::slice::from_ref(payload),
-                WriteValue::Items(items) => &**items,
-                WriteValue::Delta(delta) => &*delta.items,
-            };
-            for (part, payload) in (0..).zip(payloads) {
-                let of = WriteRef { task: write.task, index: write.index, part };
-                shared.entry(&payload.data).or_default().push((payload, of));
-            }
-        }
-        Self(shared)
-    }
-
-    fn data(&self, payload: &Payload) -> Data {
-        let found = self.0.get(&*payload.data).and_then(|all| all.iter().find(|(written, _)| *written == payload));
-        found.map_or_else(|| Data::New(payload.clone()), |(_, of)| Data::OfWrite(of.clone()))
-    }
-}
-
-fn put(position: u64, payload: &Payload, task: Option<u32>, shared: &Shared<'_>) -> ItemChange {
-    ItemChange::new(position, ItemOp::Put(shared.data(payload)), task)
-}
-
-/// Returns the changes that make a list of nothing, or of a list that ends.
-fn replaced(was_list: bool, items: Items, task: Option<u32>, shared: &Shared<'_>) -> Vec<ItemChange> {
-    let clear = was_list.then(|| ItemChange::new(0, ItemOp::DeleteRange { end: u64::MAX }, task));
-    clear
-        .into_iter()
-        .chain(items.into_iter().map(|(position, _, task, item)| put(position, &item, task, shared)))
-        .collect()
-}
-
-/// Returns the changes that make a list of a referenced one.
-fn from_reference(of: ListRef, base: Items, items: Items, task: Option<u32>, shared: &Shared<'_>) -> Vec<ItemChange> {
-    let mut base: HashMap<u64, Payload> = base.into_iter().map(|(position, .., payload)| (position, payload)).collect();
-    let mut changes = vec![ItemChange::new(0, ItemOp::Reference(of), task)];
-    for (position, _, by, payload) in items {
-        if base.remove(&position).as_ref() != Some(&payload) {
-            changes.push(put(position, &payload, by, shared));
-        }
-    }
-    let deleted: BTreeSet<u64> = base.into_keys().collect();
-    changes.extend(deleted.into_iter().map(|position| ItemChange::new(position, ItemOp::Delete, task)));
-    changes
-}
-
-/// Returns the deletions that take away the items of `before` that `after` does not have. Neighbors become one range.
-fn deleted(before: &Items, after: &Items, task: Option<u32>) -> Vec<ItemChange> {
-    let left: BTreeSet<u64> = after.iter().map(|(position, ..)| *position).collect();
-    let mut runs: Vec<(Range<u64>, usize)> = Vec::new();
-    for position in before.iter().map(|(position, ..)| *position).filter(|position| !left.contains(position)) {
-        match runs.last_mut() {
-            Some((run, count)) if left.range(run.start..position).next().is_none() => {
-                run.end = position + 1;
-                *count += 1;
-            }
-            _ => runs.push((position..position + 1, 1)),
-        }
-    }
-    let change = |(run, count): (Range<u64>, usize)| match count {
-        1 => ItemChange::new(run.start, ItemOp::Delete, task),
-        _ => ItemChange::new(run.start, ItemOp::DeleteRange { end: run.end }, task),
-    };
-    runs.into_iter().map(change).collect()
-}
-
-/// Returns the writes of the tasks of a checkpoint as a batch holds them.
-fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrites> {
-    let mut all: Vec<NewWrites> = Vec::new();
-    for write in writes {
-        let new = NewWrite::new(write.index, write.channel, write.value);
-        match all.last_mut() {
-            Some(last) if last.task == write.task && last.path == write.path => last.writes.push(new),
-            _ => all.push(NewWrites::new(checkpoint, write.task, write.path).with(vec![new])),
-        }
-    }
-    all
-}
-
-/// Returns the timers of the tasks that sleep: those that wait at interrupts with a timestamp.
-fn timers(record: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<NewTimer> {
-    let timer = |(task, at)| NewTimer::new(record.point.checkpoint, task, Some(at));
-    sleeping(record, writes).into_iter().map(timer).collect()
 }
 
 #[cfg(test)]

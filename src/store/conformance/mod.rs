@@ -16,8 +16,10 @@
 #![allow(clippy::expect_used, reason = "the suite reports by panicking")]
 
 mod basics;
+mod batches;
 mod beside;
 mod build;
+mod calls;
 mod deletion;
 mod following;
 mod forks;
@@ -99,6 +101,7 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("references that are refused", references::refused),
     ("writes that say what differs from a list", references::deltas),
     ("a random history equals its replay", replay::random_history),
+    ("the batches of a thread make it anew", batches::of_a_thread),
     ("values of every size", values::sizes),
     ("every field of an item", values::item_fields),
     ("foreign bytes are stored verbatim", values::foreign),
@@ -211,12 +214,13 @@ pub fn strict_cases() -> &'static [(&'static str, Case)] {
     strict::CASES
 }
 
-/// Runs every case, each on a backend of its own.
+/// Runs every case, each on a backend of its own, and bounds the calls that a store makes of it.
 ///
 /// # Panics
 /// If a case does; the message names every case that failed.
 pub fn run(make: &dyn Fn() -> Arc<dyn Log>) {
     run_all(cases(), make);
+    calls::bounds(make());
 }
 
 /// Runs some cases, each on a backend of its own.

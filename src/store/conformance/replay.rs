@@ -93,6 +93,7 @@ pub(super) fn random_history(backend: &dyn Log) {
         for (n, replay) in &replays {
             compare(backend, &place, *n, replay);
         }
+        super::batches::law(backend, &place.thread);
     }
     clean(backend);
 }

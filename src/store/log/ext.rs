@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::batches::{self, ThreadBatches};
 use super::{
     ChangePage, Checks, Erase, Erasure, FileStore, Follow, HeadParts, HeldPlaces, Log, LogPosition, Place, PruneTarget,
     Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
@@ -318,6 +319,22 @@ pub trait LogExt: Log {
     fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
         let parts = ThreadParts { branches: Some(namespace), ..ThreadParts::default() };
         Ok(self.thread_rows(&ThreadRows::Ids(&[thread]), parts)?.pop().unwrap_or_default().branches)
+    }
+
+    /// Visits a thread as the batches that make it anew in an empty store, in the order of the log: each checkpoint, then
+    /// the writes of its tasks. Pruned checkpoints are left out, and a kept one that follows them begins with its whole
+    /// state, as does a fork of another thread. The law of all backends: these batches, committed to an empty one, give
+    /// the same batches.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
+    fn batches(
+        &self,
+        thread: &ThreadId,
+        visit: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let records = batches::records_of(self, thread)?;
+        ThreadBatches::new(self, (thread, thread), true).each(&records, visit)
     }
 
     /// Lists the tasks of heads that sleep, by the timestamp at which they resume, then by thread, namespace and task,

@@ -4,6 +4,7 @@
 //! callers use: one read for each question, written once for all backends. *Absent:* the meaning of a channel, a message
 //! or a graph ([`history`](crate::history)), and what implementers share ([`backend`](super::backend)).
 
+pub(crate) mod batches;
 mod capability;
 mod ext;
 mod handle;

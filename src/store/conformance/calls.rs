@@ -1,0 +1,116 @@
+//! Bounds of the calls that a store makes of its log: on a network each is a round trip.
+//!
+//! The bounds hold for any number of channels, and however long the history is.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::base::Timestamp;
+use crate::message::Message;
+use crate::store::batch::Batch;
+use crate::store::error::StoreError;
+use crate::store::handle::{OpenOptions, Store};
+use crate::store::lease::{LeaseOwner, NewLease};
+use crate::store::log::{
+    CommitHandle, HeadParts, Layer, Log, Place, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
+};
+use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, VersionRecord, WriteRecord};
+use crate::store::threads::ThreadQuery;
+
+/// A layer that notes the calls that reach its log.
+#[derive(Debug)]
+struct CountedCalls {
+    below: Arc<dyn Log>,
+    calls: Mutex<Vec<&'static str>>,
+}
+
+impl CountedCalls {
+    fn note(&self, call: &'static str) -> &dyn Log {
+        self.calls.lock().push(call);
+        &*self.below
+    }
+
+    /// Takes the calls since the last time.
+    fn take(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.calls.lock())
+    }
+}
+
+impl Layer for CountedCalls {
+    fn below(&self) -> &dyn Log {
+        &*self.below
+    }
+
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        self.note("commit").submit(batch)
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.note("commit").commit(batch)
+    }
+
+    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+        self.note("heads").heads(of, parts)
+    }
+
+    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        self.note("records").records(query)
+    }
+
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+        self.note("read").read(at, query, visit)
+    }
+
+    fn versions(
+        &self,
+        at: &CheckpointRef,
+        channel: Option<&str>,
+        down_to: u64,
+        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.note("versions").versions(at, channel, down_to, visit)
+    }
+
+    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        self.note("writes").writes_of(at)
+    }
+
+    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+        self.note("threads").thread_rows(of, parts)
+    }
+}
+
+/// Bounds the calls of appends, pages of the history, whole states, and claims.
+pub(super) fn bounds(backend: Arc<dyn Log>) {
+    let counted = Arc::new(CountedCalls { below: backend, calls: Mutex::default() });
+    let open = || Store::with_backend(Arc::clone(&counted) as Arc<dyn Log>, OpenOptions::new());
+    let store = open();
+    let thread = store.thread("t").expect("an id");
+    for channels in [1, 2, 8] {
+        let append = |thread: &crate::history::Thread| {
+            let names = (0..channels).map(|n| format!("list {n}"));
+            let write = names.fold(thread.write(), |write, name| write.append(&name, [Message::human("hi")]));
+            write.commit().expect("it is written");
+            counted.take()
+        };
+        append(&thread);
+        assert_eq!(append(&thread), ["heads", "commit"], "a warm append of {channels} channels");
+        let cold = open().thread("t").expect("an id");
+        assert_eq!(append(&cold), ["heads", "read", "commit"], "a cold append of {channels} channels");
+    }
+    let (mut last, mut history) = (None, thread.history().expect("a history"));
+    for _ in 0..5 {
+        last = history.next();
+    }
+    let snapshot = last.expect("five checkpoints").expect("it is read");
+    assert_eq!(counted.take(), ["records"], "a page of the history");
+    snapshot.values().expect("a state");
+    assert_eq!(counted.take(), ["read"], "the state at one of them");
+    let (now, until) = (Timestamp::from_micros(1), Timestamp::from_micros(9_000_000));
+    let claim = NewLease::claim(LeaseOwner::new([7; 16]), now, until);
+    store.commit(&Batch::of_lease(thread.id().clone(), claim)).expect("it is claimed");
+    assert_eq!(counted.take(), ["commit"], "a claim");
+    assert_eq!(store.threads_with(ThreadQuery::new()).expect("a listing").len(), 1);
+    assert_eq!(counted.take(), ["threads"], "a listing of threads");
+}
