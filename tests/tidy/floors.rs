@@ -29,17 +29,18 @@ pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
 /// Words that must not stand in the code of a folder, even where an import would be allowed.
 pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
     ("channel", &["rusqlite", "Message", "Store", "StateGraph"]),
-    ("state", &["rusqlite", "Store", "Backend", "store"]),
+    ("state", &["rusqlite", "Store", "Log", "LogExt", "store"]),
     ("history", &["rusqlite", "CompiledGraph", "StateGraph"]),
-    ("task", &["rusqlite", "Store", "Backend", "Batch", "Machine"]),
-    ("graph", &["rusqlite", "Store", "Backend", "Batch", "Machine"]),
+    ("task", &["rusqlite", "Store", "Log", "LogExt", "Batch", "Machine"]),
+    ("graph", &["rusqlite", "Store", "Log", "LogExt", "Batch", "Machine"]),
     // It works on the records and batches of the store, which are data.
     (
         "exec",
         &[
             "rusqlite",
             "Store",
-            "Backend",
+            "Log",
+            "LogExt",
             "OpenOptions",
             "CommitHandle",
             "Clock",
@@ -55,7 +56,8 @@ pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
         &[
             "rusqlite",
             "Store",
-            "Backend",
+            "Log",
+            "LogExt",
             "CommitHandle",
             "Clock",
             "SystemClock",
@@ -65,7 +67,7 @@ pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
             "thread",
         ],
     ),
-    ("stream", &["rusqlite", "Store", "Backend", "Machine", "thread"]),
+    ("stream", &["rusqlite", "Store", "Log", "LogExt", "Machine", "thread"]),
     ("drive", &["rusqlite", "SqliteBackend"]),
 ];
 

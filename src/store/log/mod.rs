@@ -146,8 +146,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Deletes threads with all their namespaces: hides them at once, in one commit, and erases their bytes in steps.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`] and [`StoreError::Forked`](StoreError) for threads that cannot be deleted, of
-    /// which none is then; [`StoreError::Invalid`] if they are too many; as [`Log::submit`] for the disk.
+    /// [`StoreError::ForkedOff`] if a thread that stays was forked off one of them; [`StoreError::Invalid`] if they are
+    /// too many; [`StoreError::ReadOnly`]; as [`Log::submit`] for the disk.
     fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError>;
 
     /// Returns the capabilities of the backend.
