@@ -55,7 +55,7 @@ fn store(path: &Path, number: i64) {
         batch.checkpoints.push(checkpoint(&store, 0, None));
         store.submit(batch)
     };
-    (0..number).map(submit).collect::<Vec<_>>().into_iter().for_each(|commit| _ = commit.wait().unwrap());
+    (0..number).map(submit).collect::<Vec<_>>().into_iter().for_each(|commit| commit.wait().unwrap());
     // The thread with the checkpoints is the first one of the list.
     long.set("n", number).unwrap();
 }
