@@ -216,6 +216,8 @@ pub const FORKS_SHOWN_MAX: usize = 16;
 pub const NAME_USERS_MAX: usize = 8;
 /// Bytes of the idempotency key of a run.
 pub const RUN_KEY_BYTES_MAX: usize = 1_024;
+/// Bytes of a position in the log.
+pub const POSITION_BYTES_MAX: usize = 23;
 /// Rows that one page of a listing may hold.
 pub const PAGE_ROWS_MAX: usize = 10_000;
 /// Checkpoints, operations or threads that a walk through a history reads at once.

@@ -13,7 +13,7 @@ use annals::store::{Batch, NewCheckpoint, OpenOptions, Source, Store, Synchronou
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::disk::{CutMode, Disk, Image};
-use crate::log::{DiskOp, Log, STORE, StoreFile};
+use crate::log::{DiskLog, DiskOp, STORE, StoreFile};
 use crate::observe::{self, Deadline, StoreView};
 use crate::proxy::FileUpkeep;
 use crate::rng::Rng;
@@ -196,7 +196,7 @@ impl<'a> CutReplay<'a> {
 
     /// Cuts the recovery from a cut: the writes of the first open may be lost as well.
     fn cut_recovery(&mut self, image: &Image, place: usize, rng: &mut Rng) -> Result<(), String> {
-        let log = Arc::new(Log::memory());
+        let log = Arc::new(DiskLog::memory());
         let watched = FolderWatch::register(self.scratch.path(), Some(Arc::clone(&log)));
         lay(self.scratch.path(), image)?;
         // The reads after it write nothing, and its error is found by a look.

@@ -15,7 +15,7 @@ use annals::store::{OpenOptions, Store, StoreError, Synchronous};
 
 use crate::cuts::lay;
 use crate::disk::{CutMode, Disk};
-use crate::log::{DiskOp, Log, STORE};
+use crate::log::{DiskLog, DiskOp, STORE};
 use crate::model;
 use crate::observe::{self, Deadline};
 use crate::proxy::{Calls, StoreCall, StoreCallOutcome};
@@ -140,7 +140,7 @@ pub(crate) fn run(plan: &FaultPlan) -> Result<FaultCounts, String> {
 /// Counts the calls of each kind in a run without a fault.
 fn count_calls(seed: u64) -> Result<Vec<(&'static str, u64)>, String> {
     let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
-    let log = Arc::new(Log::memory());
+    let log = Arc::new(DiskLog::memory());
     let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
     let failures = workload::run(&scratch.store(), &shape(seed), &Calls::new(log, 0, true));
     match failures.first() {
@@ -151,7 +151,7 @@ fn count_calls(seed: u64) -> Result<Vec<(&'static str, u64)>, String> {
 
 fn one(seed: u64, fault: InjectedFault) -> Result<FaultCounts, String> {
     let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
-    let log = Arc::new(Log::memory());
+    let log = Arc::new(DiskLog::memory());
     let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
     watched.set_fault(Some(fault));
     let calls = Calls::new(Arc::clone(&log), 0, true);

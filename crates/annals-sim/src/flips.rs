@@ -13,7 +13,7 @@ use annals::base::{Clock as _, SystemClock};
 use annals::rusqlite::{Connection, OpenFlags};
 use annals::store::{OpenOptions, Store, Synchronous};
 
-use crate::log::Log;
+use crate::log::DiskLog;
 use crate::observe::{self, Deadline, StoreView, Unreadable};
 use crate::proxy::Calls;
 use crate::spent::Spent;
@@ -148,7 +148,7 @@ fn shape(seed: u64) -> WorkloadShape {
 impl FlippedStore {
     fn make(seed: u64) -> Result<Self, String> {
         let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
-        let calls = Calls::new(Arc::new(Log::memory()), 0, false);
+        let calls = Calls::new(Arc::new(DiskLog::memory()), 0, false);
         if let Some(failure) = workload::run(&scratch.store(), &shape(seed), &calls).first() {
             return Err(format!("a call failed without a fault: {failure}"));
         }

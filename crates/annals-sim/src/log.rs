@@ -76,7 +76,7 @@ pub(crate) enum DiskOp {
 
 /// A log that a workload is recorded in.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct DiskLog {
     sink: Mutex<Sink>,
 }
 
@@ -86,7 +86,7 @@ enum Sink {
     Shared(File),
 }
 
-impl Log {
+impl DiskLog {
     /// Makes a log in memory.
     pub(crate) fn memory() -> Self {
         Self { sink: Mutex::new(Sink::Memory(Vec::new())) }

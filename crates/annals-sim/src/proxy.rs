@@ -16,7 +16,7 @@ use annals::store::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::log::{DiskOp, Log, StoreFile};
+use crate::log::{DiskLog, DiskOp, StoreFile};
 
 /// Checkpoints that one call prunes: fewer than a transaction of the store takes.
 const PRUNED_AT_ONCE: u64 = 2;
@@ -71,7 +71,7 @@ pub(crate) enum StoreCallOutcome {
 /// The calls of one process, in the order of their begins.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    pub(crate) log: Arc<Log>,
+    pub(crate) log: Arc<DiskLog>,
     process: u8,
     /// True if submitted batches are waited for at once, so that their outcomes are known.
     waits: bool,
@@ -84,7 +84,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// Starts without a call.
-    pub(crate) fn new(log: Arc<Log>, process: u8, waits: bool) -> Arc<Self> {
+    pub(crate) fn new(log: Arc<DiskLog>, process: u8, waits: bool) -> Arc<Self> {
         Arc::new(Self {
             log,
             process,

@@ -11,7 +11,7 @@ use annals::store::Synchronous;
 
 use crate::cuts::lay;
 use crate::disk::Image;
-use crate::log::{self, DiskOp, Log, STORE};
+use crate::log::{self, DiskLog, DiskOp, STORE};
 use crate::model::{self, CallEffect};
 use crate::observe::StoreView;
 use crate::older;
@@ -177,7 +177,7 @@ impl Trace {
         let shape = kind.shape(seed, 0, synchronous);
         let (before, shown_before) = if shape.migrates { older::file()? } else { Default::default() };
         lay(scratch.path(), &before)?;
-        let log = Arc::new(Log::memory());
+        let log = Arc::new(DiskLog::memory());
         let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
         let calls = Calls::new(Arc::clone(&log), 0, false);
         let failures = workload::run(&scratch.store(), &shape, &calls);
@@ -316,7 +316,7 @@ pub(crate) fn writer(
     process: u8,
     synchronous: Synchronous,
 ) -> Result<Vec<CallEffect>, String> {
-    let log = Arc::new(Log::shared(shared).map_err(|error| error.to_string())?);
+    let log = Arc::new(DiskLog::shared(shared).map_err(|error| error.to_string())?);
     let _watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
     let calls = Calls::new(log, process, true);
     let shape = WorkloadKind::Processes.shape(seed, process, synchronous);
@@ -363,7 +363,7 @@ mod tests {
         crate::vfs::install();
         crate::vfs::seed_randomness(seed);
         let scratch = ScratchFolder::new().unwrap();
-        let log = Arc::new(Log::memory());
+        let log = Arc::new(DiskLog::memory());
         let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
         let shape = WorkloadShape { waits: true, ..WorkloadKind::Single.shape(seed, 0, Synchronous::Full) };
         let failures = workload::run(&scratch.store(), &shape, &Calls::new(Arc::clone(&log), 0, true));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use annals::rusqlite::ffi;
 use parking_lot::{Mutex, RwLock};
 
-use crate::log::{DiskOp, Log, StoreFile};
+use crate::log::{DiskLog, DiskOp, StoreFile};
 
 /// A call on a file or on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub(crate) struct CallHalt {
 #[derive(Debug)]
 pub(crate) struct FolderWatch {
     folder: PathBuf,
-    log: Option<Arc<Log>>,
+    log: Option<Arc<DiskLog>>,
     fault: Mutex<Option<InjectedFault>>,
     halt: Mutex<Option<CallHalt>>,
     counts: [AtomicU64; CALLS],
@@ -123,7 +123,7 @@ pub(crate) struct FileHandle {
 
 impl FolderWatch {
     /// Watches a folder. Files in it that are opened from now on are recorded in `log`, if there is one.
-    pub(crate) fn register(folder: &Path, log: Option<Arc<Log>>) -> WatchGuard {
+    pub(crate) fn register(folder: &Path, log: Option<Arc<DiskLog>>) -> WatchGuard {
         let watch = Arc::new(Self {
             folder: folder.to_path_buf(),
             log,
@@ -234,7 +234,7 @@ impl FolderWatch {
 }
 
 impl FileHandle {
-    fn log(&self) -> Option<(&Log, u64)> {
+    fn log(&self) -> Option<(&DiskLog, u64)> {
         Some((self.watch.as_ref()?.log.as_deref()?, self.ino?))
     }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::Timestamp;
-use crate::message::Message;
+use crate::base::{Timestamp, Value};
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Store};
 use crate::store::lease::{LeaseOwner, NewLease};
 use crate::store::log::{
-    CommitHandle, HeadParts, Layer, Log, Place, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
+    CommitHandle, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows,
+    VisitState,
 };
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, VersionRecord, WriteRecord};
 use crate::store::threads::ThreadQuery;
@@ -50,7 +50,7 @@ impl Layer for CountedCalls {
         self.note("commit").commit(batch)
     }
 
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         self.note("heads").heads(of, parts)
     }
 
@@ -88,16 +88,16 @@ pub(super) fn bounds(backend: Arc<dyn Log>) {
     let store = open();
     let thread = store.thread("t").expect("an id");
     for channels in [1, 2, 8] {
-        let append = |thread: &crate::history::Thread| {
+        let append = |store: &Store| {
+            let thread = store.thread("t").expect("an id");
             let names = (0..channels).map(|n| format!("list {n}"));
-            let write = names.fold(thread.write(), |write, name| write.append(&name, [Message::human("hi")]));
+            let write = names.fold(thread.write(), |write, name| write.append(&name, [Value::from("hi")]));
             write.commit().expect("it is written");
             counted.take()
         };
-        append(&thread);
-        assert_eq!(append(&thread), ["heads", "commit"], "a warm append of {channels} channels");
-        let cold = open().thread("t").expect("an id");
-        assert_eq!(append(&cold), ["heads", "read", "commit"], "a cold append of {channels} channels");
+        append(&store);
+        assert_eq!(append(&store), ["heads", "commit"], "a warm append of {channels} channels");
+        assert_eq!(append(&open()), ["heads", "read", "commit"], "a cold append of {channels} channels");
     }
     let (mut last, mut history) = (None, thread.history().expect("a history"));
     for _ in 0..5 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::build::{CheckpointDraft, clean, commit, id, root_of};
+use crate::base::limits::POSITION_BYTES_MAX;
 use crate::base::{CheckpointId, ThreadId};
 use crate::store::log::{ChangePage, Log, LogExt, LogPosition};
 
@@ -52,7 +53,7 @@ pub(super) fn order(backend: &dyn Log) {
     assert!(after(backend, start, Some(&root_of("none").thread), 9).records.is_empty());
     assert!(after(backend, start, None, 0).records.is_empty());
     assert_eq!(all.records[2].1, inner.record(backend, 3), "a record is whole");
-    let foreign = LogPosition::from_bytes(&[7; LogPosition::BYTES_MAX]).expect("it fits");
+    let foreign = LogPosition::from_bytes(&[7; POSITION_BYTES_MAX]).expect("it fits");
     backend.changes_after(&foreign, None, 9).expect_err("it is of another backend");
     clean(backend);
 }

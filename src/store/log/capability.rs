@@ -240,9 +240,9 @@ pub trait Prunes {
     ///
     /// *Spans:* states, writes and metadata of the checkpoints go, as far as no kept checkpoint shows them. Those that
     /// [`Prunes::held`] names, and those that were pruned before, are passed over. The checkpoints go in short
-    /// transactions, the oldest first, and each transaction leaves a whole history: after a crash, or an error, some are
-    /// pruned and the others are as they were. Returns when all are pruned as durably as a commit. A search index is
-    /// emptied and follows the log anew; until it has, searches read the log.
+    /// transactions, the oldest first, and each transaction leaves a whole history: after a crash, or an error, some
+    /// are pruned and the others are as they were. Returns when all are pruned as durably as a commit. A search index
+    /// is emptied and follows the log anew; until it has, searches read the log.
     ///
     /// *Namespaces:* they do not exist any more after one commit. One that has another newest checkpoint by now, one of
     /// which [`Prunes::held`] returns a checkpoint, and the root are passed over.
@@ -280,8 +280,8 @@ pub trait Checks {
 
 /// A backend with tables of an application beside the log.
 pub trait Transactions {
-    /// Runs the function of a [transaction](crate::store::Store::transaction) on the tables of an application, once, and
-    /// commits its statements together with the batch that it returns: all of it, or nothing.
+    /// Runs the function of a [transaction](crate::store::Store::transaction) on the tables of an application, once,
+    /// and commits its statements together with the batch that it returns: all of it, or nothing.
     ///
     /// # Errors
     /// The error of `run`; as [`Log::submit`](super::Log::submit).

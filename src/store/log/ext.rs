@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::batches::{self, ThreadBatches};
 use super::{
-    ChangePage, Checks, Erase, Erasure, FileStore, Follow, HeadParts, HeldPlaces, Log, LogPosition, Place, PruneTarget,
-    Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
+    ChangePage, Checks, Erase, Erasure, FileStore, Follow, HeadParts, HeldPlaces, Log, LogPosition, NamespaceRef,
+    PruneTarget, Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::batch::{Batch, ListRef};
@@ -321,10 +321,10 @@ pub trait LogExt: Log {
         Ok(self.thread_rows(&ThreadRows::Ids(&[thread]), parts)?.pop().unwrap_or_default().branches)
     }
 
-    /// Visits a thread as the batches that make it anew in an empty store, in the order of the log: each checkpoint, then
-    /// the writes of its tasks. Pruned checkpoints are left out, and a kept one that follows them begins with its whole
-    /// state, as does a fork of another thread. The law of all backends: these batches, committed to an empty one, give
-    /// the same batches.
+    /// Visits a thread as the batches that make it anew in an empty store, in the order of the log: each checkpoint,
+    /// then the writes of its tasks. Pruned checkpoints are left out, and a kept one that follows them begins with its
+    /// whole state, as does a fork of another thread. The law of all backends: these batches, committed to an empty
+    /// one, give the same batches.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
@@ -594,7 +594,11 @@ pub trait LogExt: Log {
 
 impl<L: Log + ?Sized> LogExt for L {}
 
-fn one_head<L: Log + ?Sized>(log: &L, of: Place<'_>, parts: HeadParts) -> Result<Option<StoredHead>, StoreError> {
+fn one_head<L: Log + ?Sized>(
+    log: &L,
+    of: NamespaceRef<'_>,
+    parts: HeadParts,
+) -> Result<Option<StoredHead>, StoreError> {
     Ok(log.heads(&[of], parts)?.pop().flatten())
 }
 

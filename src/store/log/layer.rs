@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    CommitHandle, Erase, Erasure, HeadParts, Log, LogParts, Place, RecordQuery, StateQuery, ThreadParts, ThreadRow,
-    ThreadRows, TimerQuery, VisitState,
+    CommitHandle, Erase, Erasure, HeadParts, Log, LogParts, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
+    ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
@@ -79,7 +79,7 @@ pub trait Layer: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As [`Log::heads`].
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         self.below().heads(of, parts)
     }
 
@@ -176,7 +176,7 @@ impl<L: Layer> Log for L {
         Layer::operate(self, operation)
     }
 
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         Layer::heads(self, of, parts)
     }
 

@@ -1,8 +1,8 @@
 //! The log in plain data and ids: what an executor, an importer or a service calls.
 //!
 //! [`Log`] is what a backend implements: a few batched calls, and its [capabilities](LogParts). [`LogExt`] is what
-//! callers use: one read for each question, written once for all backends. *Absent:* the meaning of a channel, a message
-//! or a graph ([`history`](crate::history)), and what implementers share ([`backend`](super::backend)).
+//! callers use: one read for each question, written once for all backends. *Absent:* the meaning of a channel, a
+//! message or a graph ([`history`](crate::history)), and what implementers share ([`backend`](super::backend)).
 
 pub(crate) mod batches;
 mod capability;
@@ -16,8 +16,8 @@ pub use self::ext::LogExt;
 pub use self::handle::{CommitHandle, CommitSettler, Erasure};
 pub use self::layer::Layer;
 pub use self::query::{
-    Erase, HeadParts, HeldPlaces, LogPosition, Place, PruneTarget, RecordQuery, StateQuery, ThreadParts, ThreadRow,
-    ThreadRows, TimerQuery,
+    Erase, HeadParts, HeldPlaces, LogPosition, NamespaceRef, PruneTarget, RecordQuery, StateQuery, ThreadParts,
+    ThreadRow, ThreadRows, TimerQuery,
 };
 
 use std::fmt;
@@ -88,7 +88,7 @@ pub trait Log: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError>;
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError>;
 
     /// Returns the records of checkpoints, in the order of the query. The answer to a query of points or of ordinals
     /// has one entry for each, `None` for one that does not exist; other answers have no `None`.

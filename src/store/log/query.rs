@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::base::limits::POSITION_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::lease::LeaseRecord;
@@ -14,7 +15,7 @@ use crate::store::record::{CheckpointRef, ThreadRecord, ThreadSize};
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 
 /// A namespace of a thread.
-pub type Place<'a> = (&'a ThreadId, &'a Namespace);
+pub type NamespaceRef<'a> = (&'a ThreadId, &'a Namespace);
 
 /// The parts of a head that a caller wants, besides its id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +23,8 @@ pub type Place<'a> = (&'a ThreadId, &'a Namespace);
 pub struct HeadParts {
     /// The record of the checkpoint.
     pub record: bool,
-    /// The stored writes of its tasks, whether it is continued, and the last lease of its thread: a caller with a cached
-    /// head needs no more to go on from it.
+    /// The stored writes of its tasks, whether it is continued, and the last lease of its thread: a caller with a
+    /// cached head needs no more to go on from it.
     pub writes: bool,
 }
 
@@ -62,7 +63,7 @@ pub enum RecordQuery<'a> {
     },
     /// The newest one of a namespace that a run made. Only runs whose id was made of an idempotency key
     /// ([`RunId::from_key`]) are found.
-    LastOfRun(Place<'a>, &'a RunId),
+    LastOfRun(NamespaceRef<'a>, &'a RunId),
 }
 
 /// Asks for a part of the state at a checkpoint.
@@ -72,11 +73,11 @@ pub enum StateQuery<'a> {
     ///
     /// [`StatePart::Record`]: super::super::StatePart::Record
     Record,
-    /// Everything: the record, then the channels by name, each list followed by its items in their order, if the visitor
-    /// wants them.
+    /// Everything: the record, then the channels by name, each list followed by its items in their order, if the
+    /// visitor wants them.
     All,
-    /// As [`StateQuery::All`], but of the lists that are not named here the last item alone: a caller that appends needs
-    /// no more of them.
+    /// As [`StateQuery::All`], but of the lists that are not named here the last item alone: a caller that appends
+    /// needs no more of them.
     Ends(&'a [&'a str]),
     /// The items of a list, in order. A channel that was never written has none. A visitor may take its time: no
     /// transaction is open while it runs.
@@ -152,7 +153,7 @@ pub enum TimerQuery<'a> {
     /// Those that can go on at a timestamp, or all, at most so many: by timestamp, then by thread, namespace and task.
     Due(Option<Timestamp>, usize),
     /// Those at the head of a namespace, at the cost of these: by timestamp, then by task.
-    Of(Place<'a>),
+    Of(NamespaceRef<'a>),
 }
 
 /// Says which threads are deleted.
@@ -178,23 +179,21 @@ pub enum PruneTarget<'a> {
 /// one store means nothing to another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogPosition {
-    bytes: [u8; Self::BYTES_MAX],
+    bytes: [u8; POSITION_BYTES_MAX],
     len: u8,
 }
 
 impl LogPosition {
     /// The position before the first checkpoint.
-    pub const START: Self = Self { bytes: [0; Self::BYTES_MAX], len: 0 };
-    /// The maximum number of bytes.
-    pub const BYTES_MAX: usize = 23;
+    pub const START: Self = Self { bytes: [0; POSITION_BYTES_MAX], len: 0 };
 
     /// Reads a position that [`LogPosition::as_bytes`] gave.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if there are more than [`LogPosition::BYTES_MAX`].
+    /// [`StoreError::Invalid`] if there are more than [`POSITION_BYTES_MAX`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
         let mut position = Self::START;
-        let reason = || format!("{} bytes are above the limit of {}", bytes.len(), Self::BYTES_MAX);
+        let reason = || format!("{} bytes are above the limit of {}", bytes.len(), POSITION_BYTES_MAX);
         let wrong = || StoreError::Invalid { field: "position", reason: reason() };
         position.bytes.get_mut(..bytes.len()).ok_or_else(wrong)?.copy_from_slice(bytes);
         position.len = bytes.len() as u8;

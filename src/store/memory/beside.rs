@@ -287,5 +287,5 @@ impl MemoryCache {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(outside)))]
 mod tests;

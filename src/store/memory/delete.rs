@@ -49,5 +49,5 @@ pub(super) fn threads(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), S
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(outside)))]
 mod tests;

@@ -26,10 +26,9 @@ use parking_lot::RwLock;
 
 use self::stored::{MemoryLog, StoredCheckpoint};
 use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
-use crate::store::backend::{Search, delete_unforked};
-use crate::store::batch::validate_deleted;
+use crate::store::backend::{Search, delete_unforked, validate_deleted};
 use crate::store::log::{
-    ChangePage, Checks, Erase, Follow, HeadParts, HeldPlaces, LogParts, LogPosition, Place, PruneTarget, Prunes,
+    ChangePage, Checks, Erase, Follow, HeadParts, HeldPlaces, LogParts, LogPosition, NamespaceRef, PruneTarget, Prunes,
     RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use crate::store::{
@@ -85,7 +84,7 @@ impl Log for MemoryBackend {
         operation::operate(&mut self.log.write(), operation)
     }
 
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         let log = self.log.read();
         Ok(of.iter().map(|place| read::head(&log, *place, parts)).collect())
     }

@@ -13,7 +13,7 @@ use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId};
 use crate::store::backend::without_timer;
 use crate::store::batch::{ListRef, Payload, Seen};
-use crate::store::log::{HeadParts, Place, TimerQuery};
+use crate::store::log::{HeadParts, NamespaceRef, TimerQuery};
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
     StoredHead, StoredListChange, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
@@ -21,7 +21,7 @@ use crate::store::record::{
 use crate::store::{CheckReport, CheckpointQuery, Finding, Invariant, ItemRange, StoreError};
 
 /// Returns the parts of a head that are wanted.
-pub(super) fn head(log: &MemoryLog, (thread, namespace): Place<'_>, parts: HeadParts) -> Option<StoredHead> {
+pub(super) fn head(log: &MemoryLog, (thread, namespace): NamespaceRef<'_>, parts: HeadParts) -> Option<StoredHead> {
     let space = log.space(thread, namespace)?;
     let id = space.head_id()?;
     let lease = log.threads.get(thread).filter(|_| namespace.is_root()).and_then(|thread| thread.lease.clone());
@@ -31,7 +31,11 @@ pub(super) fn head(log: &MemoryLog, (thread, namespace): Place<'_>, parts: HeadP
 }
 
 /// Returns the newest checkpoint of a namespace that a run with an idempotency key made.
-pub(super) fn last_of_run(log: &MemoryLog, (thread, namespace): Place<'_>, run: &RunId) -> Option<CheckpointRecord> {
+pub(super) fn last_of_run(
+    log: &MemoryLog,
+    (thread, namespace): NamespaceRef<'_>,
+    run: &RunId,
+) -> Option<CheckpointRecord> {
     let space = log.space(thread, namespace).filter(|_| run.is_of_key())?;
     let mut newest_first = space.checkpoints.walk_down(None).map(|(_, stored)| &stored.record);
     newest_first.find(|record| record.run == Some(*run)).cloned()
@@ -424,5 +428,5 @@ pub(super) fn after(log: &MemoryLog, seq: u64, thread: Option<&ThreadId>, limit:
     found
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(outside)))]
 mod tests;

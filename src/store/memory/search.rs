@@ -67,7 +67,7 @@ impl SearchedCheckpoint<'_> {
         newest: &mut NewestHits,
     ) -> Result<(), StoreError> {
         let record = &self.stored.record;
-        let place = HitPlace { seq: record.seq, channel: Arc::clone(channel), position: position.unwrap_or(0) };
+        let place = HitPlace::new(record.seq, Arc::clone(channel), position.unwrap_or(0));
         if !search.shows(&place) || !newest.wants(&place) {
             return Ok(());
         }

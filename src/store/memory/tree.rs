@@ -253,7 +253,7 @@ impl<K, V> std::fmt::Debug for VersionMap<K, V> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(outside)))]
 mod tests {
     use super::super::stored::{ChannelContent, ChannelVersion, CheckpointState, Item, StoredList};
     use super::*;

@@ -13,6 +13,7 @@ use crate::store::record::is_control;
 
 /// The place of a hit in the order of a search.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct HitPlace {
     /// The position of the checkpoint in the log.
     pub seq: u64,
@@ -20,6 +21,13 @@ pub struct HitPlace {
     pub channel: Arc<str>,
     /// The position at which the item is stored; 0 for a value.
     pub position: u64,
+}
+
+impl HitPlace {
+    /// Makes the place of an entry of a checkpoint.
+    pub fn new(seq: u64, channel: Arc<str>, position: u64) -> Self {
+        Self { seq, channel, position }
+    }
 }
 
 /// A verified query.

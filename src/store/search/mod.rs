@@ -332,8 +332,8 @@ pub struct SearchHit {
 }
 
 impl SearchHit {
-    /// Makes the hit of an entry of a checkpoint. `node` wrote it, and `on_head` says whether the channel still holds it
-    /// at the head of the namespace.
+    /// Makes the hit of an entry of a checkpoint. `node` wrote it, and `on_head` says whether the channel still holds
+    /// it at the head of the namespace.
     pub fn of(
         record: &CheckpointRecord,
         channel: &Arc<str>,

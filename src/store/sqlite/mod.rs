@@ -67,8 +67,8 @@ use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::log::{
-    CommitHandle, Erase, Erasure, HeadParts, Log, LogParts, Place, RecordQuery, StateQuery, ThreadParts, ThreadRow,
-    ThreadRows, TimerQuery, VisitState,
+    CommitHandle, Erase, Erasure, HeadParts, Log, LogParts, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
+    ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use crate::store::operation::{NewOperation, OperationField, OperationQuery, OperationRecord, TRASHED};
 use crate::store::record::{
@@ -226,7 +226,7 @@ impl Log for SqliteBackend {
         Ok(id)
     }
 
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         // Most calls ask for one head, which the writer knows.
         if let [(thread, namespace)] = of
             && !parts.record

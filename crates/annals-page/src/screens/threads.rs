@@ -30,7 +30,7 @@ const STATUSES: [StatusKind; 7] = [
 ];
 
 /// A thread with what its row shows.
-struct ThreadRow {
+struct ThreadEntry {
     info: ThreadInfo,
     /// The size, which is counted for the JSON alone: it costs a visit of every checkpoint.
     size: Option<ThreadSize>,
@@ -95,7 +95,7 @@ fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
     Ok(query)
 }
 
-fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadRow, Refusal> {
+fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadEntry, Refusal> {
     let backend = screen.store.backend();
     let mut query = CheckpointQuery::new(info.id().clone(), Namespace::root());
     query.limit = ACTIVITY_MAX;
@@ -118,7 +118,7 @@ fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadRow, Refusal> {
     // A damaged message does not end a listing.
     let words = |info: &ThreadInfo| screen.store.thread(info.id().as_str())?.at(info.head())?.first_words();
     let first_words = if info.title().is_none() { words(&info).unwrap_or_default() } else { None };
-    Ok(ThreadRow { info, size, head, times, short, first_words })
+    Ok(ThreadEntry { info, size, head, times, short, first_words })
 }
 
 fn facets(screen: &Screen<'_>, html: &mut Html) {
@@ -155,7 +155,7 @@ fn facets(screen: &Screen<'_>, html: &mut Html) {
     });
 }
 
-fn table(screen: &Screen<'_>, rows: &[ThreadRow], html: &mut Html) {
+fn table(screen: &Screen<'_>, rows: &[ThreadEntry], html: &mut Html) {
     if rows.is_empty() {
         html.classed("p", "dim", "no thread passes the filter");
         return;
@@ -240,7 +240,7 @@ fn sparks(times: &[Timestamp]) -> [usize; SPARKS] {
 }
 
 /// Returns the document of a thread, as `annals threads --json` has it.
-fn document(row: &ThreadRow) -> Json {
+fn document(row: &ThreadEntry) -> Json {
     let (facts, status, counts) = (row.info.facts(), row.info.status(), row.info.counts());
     let (error, wake_at) = match status {
         ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),

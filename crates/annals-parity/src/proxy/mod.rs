@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, ThreadId};
 use annals::store::log::{
-    CommitHandle, Erase, Erasure, HeadParts, Layer, Log, Place, RecordQuery, StateQuery, ThreadParts, ThreadRow,
+    CommitHandle, Erase, Erasure, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts, ThreadRow,
     ThreadRows, TimerQuery, VisitState,
 };
 use annals::store::{
@@ -189,7 +189,7 @@ impl Layer for RecordingProxy {
         })
     }
 
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         let name = match (parts.record, parts.writes) {
             (true, _) => "head",
             (_, true) => "head_with_writes",

@@ -18,7 +18,7 @@ use std::time::Duration;
 use annals::store::{OpenOptions, Store, Synchronous};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::log::Log;
+use crate::log::DiskLog;
 use crate::observe::{self, Deadline, StoreView, Unreadable};
 use crate::proxy::Calls;
 use crate::rng::Rng;
@@ -266,7 +266,7 @@ impl ForgedStore {
     fn make(seed: u64) -> Result<Self, String> {
         crate::vfs::seed_randomness(seed);
         let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
-        let calls = Calls::new(Arc::new(Log::memory()), 0, false);
+        let calls = Calls::new(Arc::new(DiskLog::memory()), 0, false);
         if let Some(failure) = workload::run(&scratch.store(), &shape(seed), &calls).first() {
             return Err(format!("a call failed without a fault: {failure}"));
         }

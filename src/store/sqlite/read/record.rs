@@ -8,7 +8,7 @@ use crate::base::limits::{PAGE_ROWS_MAX, STEP_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
-use crate::store::log::{HeadParts, Place};
+use crate::store::log::{HeadParts, NamespaceRef};
 use crate::store::prune::is_pruned;
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, Source, StatePart, StateRecord, StoredHead,
@@ -319,7 +319,11 @@ impl<'a> ReadView<'a> {
     }
 
     /// Returns the parts of a head that are wanted.
-    pub(crate) fn stored_head(self, (thread, namespace): Place<'_>, parts: HeadParts) -> Res<Option<StoredHead>> {
+    pub(crate) fn stored_head(
+        self,
+        (thread, namespace): NamespaceRef<'_>,
+        parts: HeadParts,
+    ) -> Res<Option<StoredHead>> {
         if parts == HeadParts::RECORD {
             return Ok(self.head(thread, namespace)?.map(StoredHead::of));
         }

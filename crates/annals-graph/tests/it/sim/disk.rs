@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use annals::base::{Encoded, Value};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::log::{
-    CommitHandle, CommitSettler, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, Place, RecordQuery, StateQuery,
-    TimerQuery, VisitState,
+    CommitHandle, CommitSettler, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef, RecordQuery,
+    StateQuery, TimerQuery, VisitState,
 };
 use annals::store::{
     Batch, CheckpointRecord, CheckpointRef, MemoryBackend, NewCheckpoint, NewOperation, Payload, Source, StoreError,
@@ -305,7 +305,7 @@ impl Layer for Disk {
         self.inner.operate(operation)
     }
 
-    fn heads(&self, of: &[Place<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         self.alive()?;
         self.inner.heads(of, parts)
     }
