@@ -27,6 +27,7 @@ mod lease;
 pub mod log;
 mod memory;
 mod operation;
+mod options;
 mod process;
 mod prune;
 mod query;
@@ -56,7 +57,7 @@ pub use cipher::XChaCha20Poly1305;
 pub use cipher::{Cipher, CipherError, Key};
 pub use counts::ThreadCounts;
 pub use error::{SchemaChange, SqlConstraint, StoreError};
-pub use handle::{OpenOptions, Store, Synchronous};
+pub use handle::Store;
 pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
 };
@@ -68,6 +69,7 @@ pub use operation::{
     BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
     OperationRecord, OperationTarget, OperationValue,
 };
+pub use options::{OpenOptions, Synchronous};
 pub use prune::{PruneSpan, Pruned};
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{

@@ -9,12 +9,13 @@ use parking_lot::Mutex;
 use crate::base::{Timestamp, Value};
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
-use crate::store::handle::{OpenOptions, Store};
+use crate::store::handle::Store;
 use crate::store::lease::{LeaseOwner, NewLease};
 use crate::store::log::{
     CommitHandle, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows,
     VisitState,
 };
+use crate::store::options::OpenOptions;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, VersionRecord, WriteRecord};
 use crate::store::threads::ThreadQuery;
 

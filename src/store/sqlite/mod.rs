@@ -65,12 +65,12 @@ use crate::base::limits::SEARCH_TAIL_MAX;
 use crate::base::{Namespace, ThreadId};
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
-use crate::store::handle::OpenOptions;
 use crate::store::log::{
     CommitHandle, Erase, Erasure, HeadParts, Log, LogParts, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
     ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use crate::store::operation::{NewOperation, OperationField, OperationQuery, OperationRecord, TRASHED};
+use crate::store::options::OpenOptions;
 use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StoredHead, TimerRecord, VersionRecord, WriteRecord,
 };

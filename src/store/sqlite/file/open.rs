@@ -11,7 +11,7 @@ use super::wal_mark::MarkState;
 use super::{registry, schema};
 use crate::base::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
-use crate::store::handle::{OpenOptions, Synchronous};
+use crate::store::options::{OpenOptions, Synchronous};
 use crate::store::sqlite::fault::{Fault, Res, damage, is_busy, is_no_database};
 use crate::store::sqlite::rewrite::migrate;
 use crate::store::sqlite::rows::keys::Keys;

@@ -11,7 +11,7 @@ use super::lock_queue::turn_to_make;
 use super::open::{self, FilePlace, opening_place};
 use super::{registry, schema};
 use crate::store::error::StoreError;
-use crate::store::handle::OpenOptions;
+use crate::store::options::OpenOptions;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::rewrite::migrate;
 use crate::store::sqlite::sql;

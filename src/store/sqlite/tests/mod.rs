@@ -74,8 +74,8 @@ use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites, Parent,
     Payload, Seen, WriteRef, WriteValue,
 };
-use crate::store::handle::{OpenOptions, Synchronous};
 use crate::store::log::{Log, LogExt};
+use crate::store::options::{OpenOptions, Synchronous};
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, Source, TaskKind, TaskRecord};
 use rusqlite::config::DbConfig;

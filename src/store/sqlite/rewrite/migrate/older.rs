@@ -96,7 +96,7 @@ fn failed(place: &FilePlace, path: &Path, error: io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::handle::OpenOptions;
+    use crate::store::options::OpenOptions;
     use crate::store::sqlite::SqliteBackend;
     use crate::store::sqlite::file::open::readable;
 

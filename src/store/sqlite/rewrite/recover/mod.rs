@@ -19,7 +19,7 @@ use crate::base::limits::LOST_MAX;
 use crate::base::{Codec, Encoded, ThreadId, Timestamp};
 use crate::store::beside::{KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
-use crate::store::handle::OpenOptions;
+use crate::store::options::OpenOptions;
 use crate::store::recovery::{Lost, LostKind, Recovery};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::file::open::{self, beside};
