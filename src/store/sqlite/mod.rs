@@ -6,6 +6,7 @@
 //! | folder | holds |
 //! | --- | --- |
 //! | [`rows`] | the codecs of columns and payloads, and their checks |
+//! | [`keys`] | the keys of an encrypted file |
 //! | [`verify`] | proofs that a row that an index does not show is absent |
 //! | [`read`] | reads along the lineage of a checkpoint, each in one snapshot |
 //! | [`commit`] | the rows of a batch and of an operation |
@@ -28,6 +29,7 @@ mod commit;
 mod fault;
 mod file;
 mod index;
+mod keys;
 mod read;
 mod remove;
 mod rewrite;
@@ -47,6 +49,7 @@ pub(super) use file::repair::{remove_empty, repair_schema};
 pub(super) use file::restore::{restore, settle_log};
 use index::search::{self, Indexer};
 use index::threads;
+pub(crate) use keys::GivenKeys;
 use read::item_pages::ItemPages;
 use read::pool::ReaderPool;
 use read::record::ReadView;
@@ -54,7 +57,6 @@ use read::version_pages::VersionPages;
 use remove::erase;
 use remove::eraser::Eraser;
 pub(super) use rewrite::recover::recover;
-pub(crate) use rows::keys::GivenKeys;
 use side::timer;
 use writer::background::Background;
 use writer::job::{Job, JobRef};

@@ -8,6 +8,7 @@ mod task_writes;
 use super::commit::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, range_position};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::file::schema;
+use super::keys::Keys;
 use super::read::items::{ChannelRows, item_place};
 use super::read::lineage::{
     self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, of_kind_column,
@@ -17,7 +18,6 @@ use super::read::list_end::{self, EndOps, ListEnd, ListEnds};
 use super::read::names::Kind;
 use super::read::record::{ReadView, checkpoint_row, column, is_pruned_seq, step_of, unpack_task_records};
 use super::rows::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
-use super::rows::keys::Keys;
 use super::rows::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
     unpack_seen,

@@ -11,6 +11,7 @@ use crate::store::batch::{
 };
 use crate::store::sqlite::fault::{Res, invalid};
 use crate::store::sqlite::index::threads;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::items::ChannelRows;
 use crate::store::sqlite::read::lineage::{EMPTY, KeyContent, LIST, VALUE, VersionRow};
 use crate::store::sqlite::read::list_end::{self, EndOps, ListEnd, NewestRow};
@@ -18,7 +19,6 @@ use crate::store::sqlite::read::list_reference;
 use crate::store::sqlite::read::names::Kind;
 use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::checksums::{ChangeChecksum, Digests, ItemChecksum};
-use crate::store::sqlite::rows::keys::Keys;
 use crate::store::sqlite::rows::pack::{DeletedRange, Inline, ValueColumn, pack_ranges, pack_reference};
 use crate::store::sqlite::rows::payload::{form, item_id_column};
 use crate::store::sqlite::rows::row_check::{RowCheck, payload_column};

@@ -10,7 +10,7 @@ use crate::base::CheckpointId;
 use crate::base::limits::WRITER_CACHE_MAX;
 use crate::store::sqlite::commit::batch;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::sql;
 use rusqlite::types::ValueRef;

@@ -6,7 +6,7 @@
 use super::record::ReadView;
 use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn, unpack_index_snapshot};
 use crate::store::sqlite::rows::row_check::{self, RowCheck};
 use crate::store::sqlite::sql;

@@ -16,7 +16,7 @@ use crate::store::record::{
 };
 use crate::store::sqlite::commit::batch::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::pack::{PackedKind, PackedTask, unpack_parents, unpack_seen, unpack_tasks};
 use crate::store::sqlite::rows::payload::Payloads;
 use crate::store::sqlite::rows::row_check;

@@ -3,7 +3,6 @@
 //! Invariant: a codec knows no queries. *Absent:* which rows there are.
 
 pub(crate) mod checksums;
-pub(crate) mod keys;
 pub(crate) mod pack;
 pub(crate) mod payload;
 pub(crate) mod row_check;

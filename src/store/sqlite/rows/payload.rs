@@ -1,13 +1,13 @@
 //! Decodes payloads: borrowed from the row, verified, with large parts fetched from `blob`.
 
 use super::checksums::payload_check;
-use super::keys::Keys;
 use super::pack::ValueColumn;
 use super::row_check::payload_column;
 use super::sealed;
 use crate::base::{Codec, PayloadRef};
 use crate::store::record::ItemIndexRef;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::sql;
 use rusqlite::types::{ToSqlOutput, ValueRef};

@@ -3,9 +3,9 @@
 //! A check is the low half of the XXH3-64 of the columns, each with its type; docs/format.md names the columns.
 //! *Absent:* the contents of values, which have a check of their own in `payload`.
 
-use super::keys::Keys;
 use crate::base::internal::hash::{check64, keyed_checksum};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::keys::Keys;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 

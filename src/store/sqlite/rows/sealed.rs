@@ -1,10 +1,9 @@
 //! The sealed columns of an encrypted file: payloads, blobs, metadata, and the values beside the log.
 //!
 //! The fields of a payload are sealed together, bound to the id of its row; a large data or text is a blob, bound to
-//! the keyed hash of its content. A value that is not sealed is damage. *Absent:* the keys ([`keys`](super::keys)), and
-//! names, ids, times and numbers of the log, which are not sealed.
+//! the keyed hash of its content. A value that is not sealed is damage. *Absent:* the keys
+//! ([`keys`](crate::store::sqlite::keys)), and names, ids, times and numbers of the log, which are not sealed.
 
-use super::keys::{Identity, Keys};
 use super::pack::{Unpack, ValueColumn, put_uint};
 use super::payload::{FORM_BITS, Room, with_blob};
 use super::row_check::payload_column;
@@ -16,6 +15,7 @@ use crate::store::sqlite::commit::batch::Caches;
 use crate::store::sqlite::commit::changes::store_blob;
 use crate::store::sqlite::commit::ids::Table;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::sql;
 use rusqlite::types::{ToSqlOutput, ValueRef};

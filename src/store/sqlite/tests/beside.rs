@@ -3,8 +3,8 @@
 use super::*;
 use crate::base::Encoded;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_vector_check};
-use crate::store::sqlite::rows::keys::Keys;
 use crate::store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;

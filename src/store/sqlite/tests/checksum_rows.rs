@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::store::sqlite::commit::changes::item_check;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checksums::{
     ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, cache_check, kv_check, kv_lifetime_check,
     timer_check, writes_checksum,
 };
-use crate::store::sqlite::rows::keys::Keys;
 use rusqlite::types::ValueRef;
 use std::fmt::Debug;
 

@@ -7,9 +7,9 @@ use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace,
 use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
 use crate::store::sqlite::commit::changes::{PUT, item_check};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{VersionRow, versions_check};
 use crate::store::sqlite::read::record::{ReadView, column};
-use crate::store::sqlite::rows::keys::Keys;
 use crate::store::sqlite::rows::row_check::{of_row, payload_column};
 use crate::store::sqlite::sql;
 use rusqlite::Row;

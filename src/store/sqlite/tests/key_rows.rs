@@ -9,7 +9,7 @@ use crate::store::operation::{NewOperation, OperationChange, OperationField, Ope
 use crate::store::sqlite::GivenKeys;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::schema::statements;
-use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::sql;
 use rusqlite::params;

@@ -4,8 +4,8 @@ use super::*;
 use crate::base::Encoded;
 use crate::store::StoreError;
 use crate::store::beside::{Beside, KvChange, KvNamespace, KvVector};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_vector_check};
-use crate::store::sqlite::rows::keys::Keys;
 use rusqlite::params;
 
 fn users() -> KvNamespace {

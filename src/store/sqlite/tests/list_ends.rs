@@ -5,11 +5,11 @@ use crate::base::limits::LIST_RUN_MAX;
 use crate::store::StoreError;
 use crate::store::batch::ListRef;
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{KeyContent, LIST, VersionRow, newest_of};
 use crate::store::sqlite::read::list_end::{ListEnd, ListEnds};
 use crate::store::sqlite::read::names::{Kind, Names};
 use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::rows::keys::Keys;
 use std::collections::BTreeSet;
 
 const ALL: (u64, u64) = (0, u64::MAX);

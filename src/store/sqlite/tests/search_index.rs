@@ -7,8 +7,8 @@ use crate::store::search::{Grams, SearchOptions, SearchQuery};
 use crate::store::sqlite::commit::batch::Caches;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::index::search::{self, IndexJob, IndexStep};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::remove::erase::{EraseJob, EraseStep};
-use crate::store::sqlite::rows::keys::Keys;
 use crate::store::sqlite::writer::job::JobRef;
 use std::sync::Arc;
 

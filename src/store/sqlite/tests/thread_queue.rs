@@ -6,7 +6,7 @@ use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::sqlite::commit::batch::Caches;
 use crate::store::sqlite::index::threads::{Unfollowed, after_checkpoints};
-use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::pack::ValueColumn;
 use crate::store::threads::ThreadQuery;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::store::error::StoreError;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::index::threads::undamaged;
-use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use rusqlite::types::Value;

@@ -9,7 +9,7 @@ use crate::base::internal::hash::{check64, keyed_checksum};
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, damage};
-use crate::store::sqlite::rows::keys::{Identity, Keys};
+use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::status::StatusKind;
 use crate::store::threads::{ThreadInfo, ThreadQuery};

@@ -6,9 +6,9 @@
 use super::sql;
 use crate::store::beside::{KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_lifetime_check, kv_vector_check};
-use crate::store::sqlite::rows::keys::{Identity, Keys};
 use crate::store::sqlite::rows::sealed;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use crate::base::Timestamp;
 use crate::base::internal::hash::{check64, keyed_checksum};
 use crate::store::lease::{LeaseGroup, NewLease};
 use crate::store::sqlite::fault::{Fault, Res};
-use crate::store::sqlite::rows::keys::Keys;
+use crate::store::sqlite::keys::Keys;
 use rusqlite::{Connection, params};
 
 /// Compares a claim with the limits of its groups. `thread` is `None` for a thread that the batch makes.

@@ -3,16 +3,16 @@
 //! Table `store_key` is empty in a plain file. Row 0 holds the root key, or the verifier of a caller's key of
 //! checksums; the rows after it hold data keys, of which the greatest seals new values. The keys are unlocked once,
 //! when a file is opened and before its content is read. *Absent:* the columns that are sealed
-//! ([`sealed`](super::sealed)).
+//! ([`sealed`](crate::store::sqlite::rows::sealed)).
 
 mod sql;
 
-use super::pack::{Unpack, put_uint};
 use crate::base::internal::hash::{self, Checksum, ChecksumBuilder};
 use crate::base::limits::KEY_ID_BYTES_MAX;
 use crate::store::cipher::{Cipher, Key, random};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
+use crate::store::sqlite::rows::pack::{Unpack, put_uint};
 use crate::store::sqlite::sql as log_sql;
 use parking_lot::RwLock;
 use rusqlite::{Connection, OptionalExtension, params};
