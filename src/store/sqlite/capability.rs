@@ -1,13 +1,12 @@
 //! The capabilities of a file: followers, searches, pruning, checks, transactions, and the file itself.
 
 use super::check;
-use super::file::{backup, open, wal_tail};
-use super::index::search::{self, IndexJob, IndexStep};
-use super::index::threads;
+use super::file::{backup, paths, wal_tail};
+use super::index::search::{self, indexer};
+use super::index::threads::rebuild;
 use super::keys::KeyChange;
 use super::read::names::Names;
 use super::read::pool;
-use super::read::record::ReadView;
 use super::remove::erase;
 use super::remove::prune::{self, NamespaceRemoval, PruneJob};
 use super::rewrite::compact;
@@ -27,6 +26,8 @@ use crate::store::log::{
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRef, StoredListChange};
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
+use crate::store::sqlite::index::search::job::{IndexJob, IndexStep};
+use crate::store::sqlite::view::ReadView;
 use crate::store::stats::{Compaction, FormatMigration, StoreStats};
 use crate::store::watch::LogWatch;
 use std::io;
@@ -63,7 +64,7 @@ impl Searches for SqliteBackend {
             && self.index()?.is_some_and(|index| index.behind > SEARCH_TAIL_MAX)
         {
             // Checkpoints that cannot be indexed now are scanned.
-            _ = search::advance(writer);
+            _ = indexer::advance(writer);
         }
         self.pool.read(|view| search::page(view, &search))
     }
@@ -77,7 +78,7 @@ impl Searches for SqliteBackend {
         let step = IndexStep::Enable { unsealed: options.unsealed };
         writer.commit(JobRef::Index(&IndexJob { step, behind: Arc::default() }))?;
         self.index()?;
-        search::advance(writer)
+        indexer::advance(writer)
     }
 
     fn disable(&self) -> Result<(), StoreError> {
@@ -133,7 +134,7 @@ impl SqliteBackend {
             }
         }
         if sum.checkpoints > 0 {
-            threads::recount(writer, thread)?;
+            rebuild::recount(writer, thread)?;
         }
         if let Some(indexer) = self.indexer.as_ref().filter(|_| sum.checkpoints > 0) {
             indexer.wake_if_on();
@@ -163,7 +164,7 @@ impl SqliteBackend {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();
         let mut report = self.pool.read(|view| check::check(ReadView { names: &names, ..view }, since))?;
-        let log = open::beside(&self.pool.place().path, "-wal");
+        let log = paths::beside(&self.pool.place().path, "-wal");
         let failed = |error: io::Error| StoreError::Read { reason: error.to_string(), source: Some(error.into()) };
         report.log_tail = match wal_tail::find(&log).map_err(failed)? {
             Some(tail) => self.pool.read(|view| tail.with_heads(view.conn))?,
@@ -213,7 +214,7 @@ impl FileStore for SqliteBackend {
             format: number(sql::READ_FORMAT)?,
             page_bytes: number(sql::READ_PAGE_BYTES)?.unsigned_abs(),
             file_bytes: bytes(&place.path),
-            wal_bytes: bytes(&open::beside(&place.path, "-wal")),
+            wal_bytes: bytes(&paths::beside(&place.path, "-wal")),
             wal_frames: copy.frames,
             wal_copied_frames: copy.copied,
             wal_limit_bytes: place.wal_limit_bytes,
@@ -243,7 +244,7 @@ impl FileStore for SqliteBackend {
     }
 
     fn rebuild_threads(&self) -> Result<(), StoreError> {
-        threads::rebuild(self.writer()?)
+        rebuild::rebuild(self.writer()?)
     }
 
     fn change_key(&self, key: &Key) -> Result<(), StoreError> {

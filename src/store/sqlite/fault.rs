@@ -160,6 +160,14 @@ pub(crate) fn damage(error: &rusqlite::Error) -> Option<StoreError> {
     Some(StoreError::Corrupt { place, reason: error.to_string() })
 }
 
+/// Returns the reason that a fault gives to others than the one it befell.
+pub(crate) fn reason(fault: &Fault) -> String {
+    match fault {
+        Fault::Sql(error) => error.to_string(),
+        Fault::Store(error) => error.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,5 +189,13 @@ mod tests {
         assert!(!is_full(&alone(ffi::SQLITE_IOERR)) && !is_full(&of_group(ffi::SQLITE_IOERR)));
         // The words alone do not make a full disk: they may stand in a value or a name.
         assert!(!is_full(&RolledBack::because("database or disk is full").error()) && !is_full(&StoreError::ReadOnly));
+    }
+
+    #[test]
+    fn the_reason_of_a_fault_is_the_text_of_its_error() {
+        assert_eq!(reason(&Fault::Store(StoreError::ReadOnly)), StoreError::ReadOnly.to_string());
+        let error = rusqlite::Error::QueryReturnedNoRows;
+        let text = error.to_string();
+        assert_eq!(reason(&Fault::Sql(error)), text);
     }
 }

@@ -39,25 +39,29 @@ mod sql;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod view;
 mod writer;
 
 use commit::operation::OperationJob;
 use fault::{Fault, Res, found_busy};
-use file::open::{self, OpenedFile};
+use file::open;
+use file::place::opening_place;
 use file::registry;
 pub(super) use file::repair::{remove_empty, repair_schema};
 pub(super) use file::restore::{restore, settle_log};
-use index::search::{self, Indexer};
+use index::search;
+use index::search::indexer::Indexer;
 use index::threads;
 pub(crate) use keys::GivenKeys;
 use read::item_pages::ItemPages;
 use read::pool::ReaderPool;
-use read::record::ReadView;
 use read::version_pages::VersionPages;
 use remove::erase;
 use remove::eraser::Eraser;
+use rewrite::opening::{OpenedFile, writable};
 pub(super) use rewrite::recover::recover;
 use side::timer;
+use view::ReadView;
 use writer::background::Background;
 use writer::job::{Job, JobRef};
 use writer::role::SqliteWriter;
@@ -110,8 +114,8 @@ impl SqliteBackend {
             let _open = registry::register(path);
             return Ok(Self { pool, eraser: None, indexer: None, worker: None, writer: None, migration: None, _open });
         }
-        let OpenedFile { place, conn, migration } = open::writable(path, options)?;
-        let writer = SqliteWriter::new(&place, conn).map_err(|fault| open::opening_place(&place, fault))?;
+        let OpenedFile { place, conn, migration } = writable(path, options)?;
+        let writer = SqliteWriter::new(&place, conn).map_err(|fault| opening_place(&place, fault))?;
         let writer = Arc::new(writer);
         let pool = Arc::new(ReaderPool::beside_writer(place)?);
         let worker = Background::new(Arc::clone(&writer));

@@ -1,6 +1,6 @@
 //! All SQL of the library. Values are always bound; no text is ever spliced in.
 
-use super::verify::neighbors;
+use super::verify::neighbors::sql as neighbors;
 
 /// Marks the file as a store of annals: `annl` in ASCII, in the application id of the SQLite header.
 pub(crate) const APPLICATION_ID: i64 = 0x616e_6e6c;
@@ -726,5 +726,9 @@ pub(crate) const CHECK_ORPHANS: [(&str, &str); 19] = [
          UNION SELECT text FROM payload WHERE typeof(text) = 'integer')",
     ),
 ];
+/// The rows of a list that a checkpoint wrote, among some positions.
+pub(crate) const ITEMS_WRITTEN: &str = "SELECT slot, op, value FROM item WHERE branch = ?1 AND channel = ?2 \
+     AND slot BETWEEN ?3 AND ?4 AND ordinal = ?5 ORDER BY slot";
+
 #[cfg(test)]
 pub(crate) const DUMP: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";

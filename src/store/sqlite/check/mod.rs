@@ -5,26 +5,21 @@ pub(crate) mod since;
 mod tables;
 mod task_writes;
 
-use super::commit::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, range_position};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::file::schema;
 use super::keys::Keys;
-use super::read::items::{ChannelRows, item_place};
-use super::read::lineage::{
-    self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, of_kind_column,
-    version_of_column, version_place, versions_check,
-};
-use super::read::list_end::{self, EndOps, ListEnd, ListEnds};
-use super::read::names::Kind;
-use super::read::record::{ReadView, checkpoint_row, column, is_pruned_seq, step_of, unpack_task_records};
+use super::read::items::ChannelRows;
+use super::read::lineage::{self, INTERVAL};
+use super::read::list_end::{self, EndOps, ListEnds};
+use super::read::record::is_pruned_seq;
 use super::rows::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::rows::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
     unpack_seen,
 };
-use super::rows::payload::{Payloads, inline_value};
-use super::rows::sealed;
+use super::rows::payload::inline_value;
 use super::rows::source::{is_pruned_column, of_source_column};
+use super::rows::{sealed, version};
 use super::sql;
 use crate::base::ThreadId;
 use crate::base::internal::hash::Checksum;
@@ -32,6 +27,18 @@ use crate::store::batch::Seen;
 use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::record::TaskRecord;
+use crate::store::sqlite::read::payloads::Payloads;
+use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column, step_of};
+use crate::store::sqlite::rows::item::{
+    DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, item_place, range_position,
+};
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::version::{
+    EMPTY, INDEX_SNAPSHOT, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, of_kind_column, version_of_column, version_place,
+    versions_check,
+};
+use crate::store::sqlite::view::ReadView;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Rows, params};
 use since::First;
@@ -267,7 +274,7 @@ impl Checker<'_> {
         }
         self.verifies = Invariant::Checkpoints;
         let (source, count) = of_source_column(row.get(8)?);
-        let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
+        let tasks = self.view.tasks(row.get_ref(12)?, &place)?;
         let consumed = match (&parent, parent_seq) {
             (Some(parent), Some(of)) => self.consumed(of, parent, seq)?,
             _ => Vec::new(),
@@ -307,7 +314,7 @@ impl Checker<'_> {
                 branch: row.get(column::BRANCH)?,
                 ordinal: row.get(column::ORDINAL)?,
                 checksum: row.get(column::SUM)?,
-                tasks: unpack_task_records(conn, self.view.names, row.get_ref(column::TASKS)?, &place)?,
+                tasks: self.view.tasks(row.get_ref(column::TASKS)?, &place)?,
                 pruned: is_pruned_column(row.get(column::SOURCE)?),
             })
         })?;
@@ -530,7 +537,7 @@ impl CheckpointContent {
     /// Verifies the checks of the rows.
     fn verify_checks(&self, keys: &Keys, seq: i64, at: (i64, i64)) -> Res<()> {
         let last = self.versions.len().saturating_sub(1);
-        let offset = |row: usize| if row == last { lineage::seq_offset(seq, at.1) } else { 0 };
+        let offset = |row: usize| if row == last { version::seq_offset(seq, at.1) } else { 0 };
         if let Some((_, row)) = self.versions.iter().enumerate().find(|(row, version)| version.offset != offset(*row)) {
             return Err(corrupt(version_place(at.0, at.1, row.key), "it does not lead to its checkpoint"));
         }

@@ -6,9 +6,10 @@ use crate::base::ThreadId;
 use crate::store::check::Invariant;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::index::threads::undamaged;
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::side::{cache, kv, lease, timer};
+use crate::store::sqlite::read::lease;
+use crate::store::sqlite::side::{cache, kv, timer};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::Row;
 
 impl Checker<'_> {

@@ -10,12 +10,12 @@
 use super::{Checker, CheckpointContent};
 use crate::base::internal::hash::Checksum;
 use crate::store::check::{CheckedUpTo, Invariant};
-use crate::store::sqlite::commit::changes::range_position;
 use crate::store::sqlite::fault::{Res, corrupt, invalid};
-use crate::store::sqlite::read::list_end::ListEnd;
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::item::range_position;
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashSet;
 

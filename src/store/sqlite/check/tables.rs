@@ -3,6 +3,7 @@
 use super::Checker;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::wal_mark::WalMark;
+use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::rows::checksums::payload_hash;
 use crate::store::sqlite::rows::payload::{Room, decode};
 use crate::store::sqlite::rows::{row_check, sealed};
@@ -48,7 +49,7 @@ impl Checker<'_> {
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             let fits = match (row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()) {
-                (Ok(hash), Ok(data)) => sealed::blob_fits(self.view, id, hash, data),
+                (Ok(hash), Ok(data)) => sealed::blob_fits((self.view.conn, self.view.keys), id, hash, data),
                 _ => Ok(false),
             };
             if self.note(fits)? == Some(false) {
@@ -63,7 +64,7 @@ impl Checker<'_> {
         let conn = self.view.conn;
         let mut statement = conn.prepare_cached(sql::CHECK_PAYLOADS)?;
         let mut rows = statement.query([self.first.payload])?;
-        let mut room = Room::of(self.view.keys);
+        let mut room = Room::of(self.view.keys, blobs::read);
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(10)?;
             let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, id, form, &mut room));

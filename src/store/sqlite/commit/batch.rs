@@ -1,6 +1,6 @@
 //! One batch inside a transaction: heads compared, ids checked, and the rows of its checkpoints.
 
-pub(crate) use super::caches::{Caches, is_current, refresh};
+use super::caches::{Caches, Known, refresh};
 use super::changes::Ready;
 use super::checkpoint::insert_versions;
 use super::ids::{Table, above};
@@ -10,41 +10,22 @@ use crate::base::{CheckpointId, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
-use crate::store::prune::is_pruned;
 use crate::store::record::{TaskKind, TaskRecord};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::index::threads;
-use crate::store::sqlite::read::head;
-use crate::store::sqlite::read::lineage::{BranchRow, INDEX_SNAPSHOT, INTERVAL, VersionRow};
-use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::read::head::{self};
+use crate::store::sqlite::read::lineage::{BranchRow, INTERVAL};
 use crate::store::sqlite::rows::checksums::{CheckpointChecksum, WriteChecksum};
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{self, PackedKind, PackedTask, ValueColumn};
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::source::{source_code, source_column};
+use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, VersionRow};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::verify::neighbors::{self, find};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// A checkpoint that something builds on.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) seq: i64,
-    pub(crate) id: CheckpointId,
-    pub(crate) branch: i64,
-    pub(crate) ordinal: i64,
-    pub(crate) checksum: Checksum,
-    pub(crate) tasks: Vec<TaskRecord>,
-    pub(crate) pruned: bool,
-}
-
-impl Known {
-    /// Refuses to build on a checkpoint that was pruned.
-    fn must_be_kept(&self, thread: &ThreadId) -> Res<()> {
-        if self.pruned { Err(is_pruned(thread, &self.id).into()) } else { Ok(()) }
-    }
-}
 
 /// The batch being written.
 pub(crate) struct Tx<'a> {
@@ -191,20 +172,6 @@ fn check_expected_heads(conn: &Connection, caches: &mut Caches, batch: &Batch, h
         }
     }
     Ok(())
-}
-
-/// Returns the newest checkpoint of a namespace, which is its head unless that was moved.
-pub(crate) fn newest(conn: &Connection, namespace: i64) -> Res<Option<(i64, CheckpointId)>> {
-    let newest = conn
-        .prepare_cached(sql::NEWEST)?
-        .query_row([namespace], |row| Ok((row.get(0)?, CheckpointId::from_bytes(row.get(1)?))))
-        .optional()?;
-    Ok(newest)
-}
-
-pub(crate) fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<Option<i64>> {
-    let mut statement = conn.prepare_cached(sql::CHECKPOINT_SEQ)?;
-    Ok(statement.query_row(params![namespace, id.as_bytes()], |row| row.get(0)).optional()?)
 }
 
 pub(crate) fn not_found(thread: &ThreadId, id: &CheckpointId) -> Fault {

@@ -1,21 +1,25 @@
 //! The caches of the writer: what it knows of the file between two transactions, and whether that still holds.
 
-use super::batch::Known;
+use super::heads::RetainedHeads;
 use super::ids::{NewIds, Table};
+use super::leases;
+use super::leases::RetainedLeases;
 use super::places::BranchPlaces;
+use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::record::StoredHead;
+use crate::store::prune::is_pruned;
+use crate::store::record::{StoredHead, TaskRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::index::threads::Unfollowed;
+use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::head::RetainedHeads;
 use crate::store::sqlite::read::list_end::ListEnds;
-use crate::store::sqlite::read::names::{Kind, Names};
-use crate::store::sqlite::read::record::{checkpoint_row, column, unpack_task_records};
+use crate::store::sqlite::read::names::Names;
+use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::source::is_pruned_column;
-use crate::store::sqlite::side::lease::{self, RetainedLeases};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -64,6 +68,11 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
+    /// Returns a view of the file as the open transaction sees it.
+    pub(crate) fn view<'a>(&'a self, conn: &'a Connection) -> ReadView<'a> {
+        ReadView { conn, names: &self.names, keys: &self.keys }
+    }
+
     /// Makes empty caches for a file with these keys.
     pub(crate) fn new(keys: Arc<Keys>) -> Self {
         Self { keys, ..Self::default() }
@@ -239,7 +248,7 @@ impl Caches {
         let place = self.namespaces.get(&(thread.clone(), namespace.clone())).copied();
         let Some((number, thread)) = place else { return Ok(None) };
         let Some(head) = self.heads.bare(number) else { return Ok(None) };
-        let lease = if namespace.is_root() { lease::retained(conn, self, thread)? } else { None };
+        let lease = if namespace.is_root() { leases::retained(conn, self, thread)? } else { None };
         // Last, so that the lease too is that of the version that the caches know.
         if data_version(conn)? != self.data_version {
             return Ok(None);
@@ -259,7 +268,7 @@ impl Caches {
                 branch: row.get(column::BRANCH)?,
                 ordinal: row.get(column::ORDINAL)?,
                 checksum: row.get(column::SUM)?,
-                tasks: unpack_task_records(conn, &self.names, row.get_ref(column::TASKS)?, &place)?,
+                tasks: self.view(conn).tasks(row.get_ref(column::TASKS)?, &place)?,
                 pruned: is_pruned_column(row.get(column::SOURCE)?),
             }))
         })?;
@@ -300,4 +309,23 @@ pub(crate) fn is_current(conn: &Connection, caches: &mut Caches) -> Res<bool> {
 /// Returns the number of SQLite that changes when another connection commits.
 fn data_version(conn: &Connection) -> Res<i64> {
     Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+}
+
+/// A checkpoint that something builds on.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) seq: i64,
+    pub(crate) id: CheckpointId,
+    pub(crate) branch: i64,
+    pub(crate) ordinal: i64,
+    pub(crate) checksum: Checksum,
+    pub(crate) tasks: Vec<TaskRecord>,
+    pub(crate) pruned: bool,
+}
+
+impl Known {
+    /// Refuses to build on a checkpoint that was pruned.
+    pub(crate) fn must_be_kept(&self, thread: &ThreadId) -> Res<()> {
+        if self.pruned { Err(is_pruned(thread, &self.id).into()) } else { Ok(()) }
+    }
 }

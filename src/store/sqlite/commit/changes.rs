@@ -1,37 +1,29 @@
 //! Writes the changes of a checkpoint: values and items, stored once and hashed.
 
-use super::batch::{Caches, Known, Tx};
-use super::ids::Table;
+use super::batch::Tx;
+use super::caches::Known;
+use super::payloads::store;
+use super::references;
 use super::writes::write_ref;
 use crate::base::TaskId;
 use crate::base::internal::hash::Checksum;
-use crate::base::limits::{BLOB_BYTES_MIN, VALUE_BYTES_MAX};
-use crate::store::batch::{
-    Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef,
-};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef};
 use crate::store::sqlite::fault::{Res, invalid};
 use crate::store::sqlite::index::threads;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::items::ChannelRows;
-use crate::store::sqlite::read::lineage::{EMPTY, KeyContent, LIST, VALUE, VersionRow};
-use crate::store::sqlite::read::list_end::{self, EndOps, ListEnd, NewestRow};
-use crate::store::sqlite::read::list_reference;
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::read::list_end::{self, EndOps, NewestRow};
 use crate::store::sqlite::rows::checksums::{ChangeChecksum, Digests, ItemChecksum};
-use crate::store::sqlite::rows::pack::{DeletedRange, Inline, ValueColumn, pack_ranges, pack_reference};
-use crate::store::sqlite::rows::payload::{form, item_id_column};
-use crate::store::sqlite::rows::row_check::{RowCheck, payload_column};
-use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, range_position};
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::pack::{DeletedRange, ValueColumn, pack_ranges, pack_reference};
+use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, VALUE, VersionRow};
 use crate::store::sqlite::sql;
-use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::store::sqlite::view::ReadView;
+use rusqlite::params;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use std::sync::Arc;
-
-pub(crate) const DELETE: i64 = 0;
-pub(crate) const PUT: i64 = 1;
-pub(crate) const DELETE_RANGE: i64 = 2;
-pub(crate) const REFERENCE: i64 = 3;
 
 /// A change whose values are resolved and hashed, but not stored.
 pub(crate) struct Ready<'b> {
@@ -59,14 +51,6 @@ impl ReadyValue<'_> {
         }
     }
 }
-
-/// Returns the negative position under which the range deletes of an ordinal, or its reference, are stored.
-pub(crate) fn range_position(ordinal: i64) -> i64 {
-    -1 - ordinal
-}
-
-/// The range delete of a list whose channel becomes another value.
-pub(crate) const DELETE_ALL: DeletedRange = DeletedRange { first: 0, end: u64::MAX, task: None };
 
 impl<'a> Tx<'a> {
     /// Resolves and hashes the changes of a checkpoint. Nothing is written.
@@ -105,9 +89,7 @@ impl<'a> Tx<'a> {
                         ItemOp::DeleteRange { end } => {
                             ready.ranges.push(DeletedRange { first: item.position, end: *end, task: item.task });
                         }
-                        ItemOp::Reference(of) => {
-                            ready.reference = Some((of, list_reference::find(self, of)?, item.task))
-                        }
+                        ItemOp::Reference(of) => ready.reference = Some((of, references::find(self, of)?, item.task)),
                         ItemOp::Delete => ready.items.push((item, None)),
                         ItemOp::Put(data) => ready.items.push((item, Some(self.ready_value(parent, data)?))),
                     }
@@ -313,22 +295,6 @@ impl<'a> Tx<'a> {
     }
 }
 
-/// Returns the check of a row of `item`.
-pub(crate) fn item_check(
-    keys: &Keys,
-    branch: i64,
-    list: i64,
-    position: i64,
-    ordinal: i64,
-    op: i64,
-    task: Option<u32>,
-    value: ValueRef<'_>,
-) -> i64 {
-    let mut check = RowCheck::of("item");
-    check.int(branch).int(list).int(position).int(ordinal).int(op).maybe_int(task.map(i64::from)).value(value);
-    check.finish_keyed(keys)
-}
-
 fn sort_items(keys: &Keys, ready: &mut Ready<'_>) -> Res<()> {
     ready.items.sort_by_key(|(item, _)| item.position);
     if let Some(twice) = ready.items.windows(2).find(|pair| pair[0].0.position == pair[1].0.position) {
@@ -352,79 +318,4 @@ fn sort_items(keys: &Keys, ready: &mut Ready<'_>) -> Res<()> {
     });
     ready.checksum.items = ranges.chain(reference).chain(items).collect();
     Ok(())
-}
-
-/// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
-pub(crate) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload, check: i64) -> Res<ValueColumn> {
-    if caches.keys.seal_content() {
-        return sealed::store(conn, caches, payload);
-    }
-    if let Some(inline) = Inline::pack(payload) {
-        return Ok(ValueColumn::Inline(inline));
-    }
-    debug_assert!(payload.len() <= VALUE_BYTES_MAX, "a batch is validated before it is written");
-    let data = match large(&payload.data) {
-        true => Column::Blob(store_blob(conn, caches, ValueRef::Blob(&payload.data), &payload.data)?),
-        false => Column::Here(ValueRef::Blob(&payload.data)),
-    };
-    let index = payload.index.as_deref();
-    let text = match index.and_then(|index| index.text.as_deref()) {
-        None => Column::Here(ValueRef::Null),
-        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, caches, text.into(), text.as_bytes())?),
-        Some(text) => Column::Here(text.into()),
-    };
-    let null = || ToSqlOutput::Borrowed(ValueRef::Null);
-    let field = |field: fn(&ItemIndex) -> Option<&str>| index.and_then(field);
-    let id = caches.ids.next(conn, Table::Payload)?;
-    caches.unfollowed.note_payload(id, index);
-    conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
-        form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
-        payload_column(id, check),
-        data,
-        field(|index| index.id.as_deref()).map_or_else(null, item_id_column),
-        field(|index| index.kind.as_deref()),
-        text,
-        field(|index| index.name.as_deref()),
-        field(|index| index.tool_calls.as_deref()),
-        index.and_then(|index| index.input_tokens),
-        index.and_then(|index| index.output_tokens),
-        id,
-    ])?;
-    Ok(ValueColumn::Payload(id))
-}
-
-fn large(bytes: &[u8]) -> bool {
-    bytes.len() >= BLOB_BYTES_MIN
-}
-
-/// A column that holds bytes or names a blob.
-enum Column<'a> {
-    Here(ValueRef<'a>),
-    Blob(i64),
-}
-
-impl ToSql for Column<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Here(value) => *value,
-            Self::Blob(id) => ValueRef::Integer(*id),
-        }))
-    }
-}
-
-/// Stores a large content, once in the file; `column` holds it, in an encrypted file sealed.
-pub(crate) fn store_blob(conn: &Connection, caches: &mut Caches, column: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
-    let hash = caches.keys.checksum(bytes);
-    let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
-    if let Some(id) = found {
-        return Ok(id);
-    }
-    let id = caches.ids.next(conn, Table::Blob)?;
-    let mut insert = conn.prepare_cached(sql::BLOB_INSERT)?;
-    if caches.keys.seal_content() {
-        insert.execute(params![hash, caches.keys.seal(&sealed::blob_identity(&caches.keys, &hash), bytes)?, id])?;
-    } else {
-        insert.execute(params![hash, ToSqlOutput::Borrowed(column), id])?;
-    }
-    Ok(id)
 }

@@ -1,16 +1,18 @@
 //! Writes the row of a checkpoint, and its rows of `version`, with their checks.
 
-use super::batch::{Known, Tx};
+use super::batch::Tx;
+use super::caches::Known;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{NewCheckpoint, Parent};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::lineage::{self, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::rows::pack;
+use crate::store::sqlite::read::lineage::{self, INTERVAL};
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::sealed::MetadataColumn;
+use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
+use crate::store::sqlite::rows::{pack, version};
 use crate::store::sqlite::sql;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, params};
@@ -118,11 +120,11 @@ pub(crate) fn insert_versions(
     }
     rows.sort_unstable_by_key(|row| row.key);
     let last = rows.len() - 1;
-    rows[last].offset = lineage::seq_offset(seq, ordinal);
-    let check = lineage::versions_check(keys, branch, ordinal, &rows);
+    rows[last].offset = version::seq_offset(seq, ordinal);
+    let check = version::versions_check(keys, branch, ordinal, &rows);
     let mut insert = conn.prepare_cached(sql::VERSION_INSERT)?;
     for (at, row) in rows.iter().enumerate() {
-        let version = lineage::version_column(row.kind, row.version, ordinal);
+        let version = version::version_column(row.kind, row.version, ordinal);
         let value = ToSqlOutput::Borrowed(row.value.column());
         let check = Some(check).filter(|_| at == last);
         insert.execute(params![branch, ordinal, row.key, version, row.kind_column(), row.task, value, check])?;

@@ -2,8 +2,9 @@
 //!
 //! *Absent:* heads as commits change them ([`heads`](crate::store::sqlite::read::head)), and the rules of undo.
 
-use super::batch::{self, Caches};
+use super::caches::Caches;
 use super::ids::Table;
+use super::{batch, caches};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::error::StoreError;
@@ -18,11 +19,12 @@ use crate::store::sqlite::index::threads;
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::read::head::{self, HEAD_KIND, id_of, verify_change};
 use crate::store::sqlite::read::lineage::BranchRow;
-use crate::store::sqlite::read::record::{ReadView, is_pruned_seq};
+use crate::store::sqlite::read::record::is_pruned_seq;
 use crate::store::sqlite::rows::row_check;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -85,7 +87,7 @@ pub(crate) fn field_of(kind: i64, key: String) -> Option<OperationField> {
 
 /// Writes an operation in the transaction that is open.
 pub(crate) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) -> Res<()> {
-    batch::refresh(conn, caches)?;
+    caches::refresh(conn, caches)?;
     caches.heads.clear();
     let new = &job.operation;
     let mut namespaces = Vec::with_capacity(new.changes.len());
@@ -123,7 +125,7 @@ pub(crate) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
     // The status and the facts follow from the root namespace.
     let roots = new.changes.iter().zip(namespaces).filter(|(change, _)| change.namespace.is_root());
     for namespace in roots.map(|(_, namespace)| namespace).collect::<BTreeSet<i64>>() {
-        if let Some((newest, _)) = batch::newest(conn, namespace)? {
+        if let Some((newest, _)) = head::newest(conn, namespace)? {
             threads::after_change(conn, caches, namespace, newest)?;
         }
     }
@@ -185,7 +187,7 @@ fn compare_newest(conn: &Connection, caches: &mut Caches, expected: &ExpectedNew
     let root = root.ok_or_else(|| StoreError::ThreadNotFound { id: expected.thread.clone() })?;
     let mut statement = conn.prepare_cached(sql::OPERATIONS_OF)?;
     let operation = statement.query_row(params![root, i64::MAX, 1], |row| row.get::<_, i64>(0)).optional()?;
-    let checkpoint = batch::newest(conn, root)?.map(|(_, id)| id);
+    let checkpoint = head::newest(conn, root)?.map(|(_, id)| id);
     Ok(expected.compare(operation.map(|id| id as u64), checkpoint)?)
 }
 
@@ -197,7 +199,7 @@ fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {
 }
 
 fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: i64, id: i64) -> Res<()> {
-    let newest = batch::newest(conn, namespace)?.map_or(0, |(seq, _)| seq);
+    let newest = head::newest(conn, namespace)?.map_or(0, |(seq, _)| seq);
     let column = |value: &Option<OperationValue>, side: ChangeSide| -> Res<Value> {
         Ok(match value {
             None => Value::Null,

@@ -5,8 +5,8 @@
 //! places of a branch that the writer does not know, which is that of `lineage`.
 
 use crate::base::limits::PLACES_CACHE_MAX;
-use crate::store::sqlite::read::lineage::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow};
 use crate::store::sqlite::rows::pack::RowPlace;
+use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow};
 use std::collections::{BTreeMap, HashMap};
 
 /// The places by branch.

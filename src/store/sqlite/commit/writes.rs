@@ -4,17 +4,18 @@
 //! append-only. They carry their own checksums and stand in no checksum of a checkpoint, so that replacing them breaks
 //! none.
 
-use super::batch::{Known, Tx};
-use super::changes::store;
+use super::batch::Tx;
+use super::caches::Known;
+use super::payloads::store;
+use super::{references, replaced};
 use crate::base::TaskId;
 use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::list_reference;
-use crate::store::sqlite::read::names::Kind;
 use crate::store::sqlite::read::task_writes::{WriteRow, check_column, checksum_column};
-use crate::store::sqlite::remove::erase;
 use crate::store::sqlite::rows::checksums::{Digests, WriteChecksum};
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::ValueColumn;
 use crate::store::sqlite::sql;
 use rusqlite::params;
@@ -47,7 +48,7 @@ impl Tx<'_> {
         };
         for write in &new.writes {
             if let WriteValue::Delta(delta) = &write.value {
-                list_reference::find(self, &delta.of)?;
+                references::find(self, &delta.of)?;
             }
         }
         let taken = if self.is_own(of) { HashMap::new() } else { self.taken(of, task)? };
@@ -57,7 +58,7 @@ impl Tx<'_> {
                 run.iter().flat_map(|write| rows(&self.caches.keys, new, write, &mut self.room)).collect();
             let special = run.first().is_some_and(|write| write.index < 0);
             if special && let Some(first) = run.first() {
-                erase::replaced(self.conn, of.seq, task, first.index)?;
+                replaced::replaced(self.conn, of.seq, task, first.index)?;
                 self.conn.prepare_cached(sql::WRITE_DELETE)?.execute(params![of.seq, task, first.index])?;
             }
             let stored = rows.iter().map(|row| self.store_row(row)).collect::<Res<Vec<_>>>()?;

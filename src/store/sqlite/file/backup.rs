@@ -3,7 +3,9 @@
 //! SQLite writes the copy from one snapshot, without the pages that are free. It does not sync the copy, so that is
 //! done here, and the copy gets its name only then. *Absent:* the file that is copied stays as it is.
 
-use super::open::{self, FilePlace, beside};
+use super::open;
+use super::paths::beside;
+use super::place::FilePlace;
 use super::system;
 use super::wal_mark::{MarkState, WalMark};
 use crate::store::error::StoreError;

@@ -9,12 +9,13 @@
 //! of SQLite in one process, or a program that locks the file by itself, remain unknown to each other.
 
 use super::backup::UNFINISHED;
-use super::open::{beside, cannot_open, connect_unlocked, identify, not_a_store, opening};
-use super::registry;
+use super::format::identify;
+use super::open::connect_unlocked;
+use super::paths::{beside, cannot_open, not_a_store, opening};
 use super::system::{self, Protection};
+use super::{format, registry};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::rewrite::migrate;
 use crate::store::sqlite::sql;
 use rusqlite::ErrorCode;
 use std::fs::{self, Metadata};
@@ -260,7 +261,7 @@ fn is_journal_of_switch(path: &Path, file_pages: Option<u32>, page_bytes: u64) -
 /// does not say here whether the file is in WAL mode, so a journal is accepted only if it is harmless in this mode.
 fn inspect_through_sqlite(path: &Path) -> Result<FileKind, StoreError> {
     let read = connect_unlocked(path).and_then(|conn| {
-        let (application, format, _) = migrate::identity(&conn)?;
+        let (application, format, _) = format::identity(&conn)?;
         let pages: u32 = conn.query_row(sql::ALL_PAGES, [], |row| row.get(0))?;
         let page_bytes: u32 = conn.query_row(sql::READ_PAGE_BYTES, [], |row| row.get(0))?;
         Ok((application, format, pages, page_bytes))

@@ -5,7 +5,7 @@
 //! connection that writes has no busy handler at all, and its steps are repeated here. *Absent:* an order of arrival,
 //! which transactions get from [`LockQueue`](super::lock_queue::LockQueue).
 
-use super::open::beside;
+use super::paths::beside;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{
     LOCK_FRONT_PAUSE, LOCK_LISTING_BYTES, LOCK_LISTINGS_MAX, LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG,

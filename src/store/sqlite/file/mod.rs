@@ -3,11 +3,14 @@
 //! Invariant: SQLite touches a file only after it was identified here. *Absent:* rows of the log.
 
 pub(crate) mod backup;
+pub(crate) mod format;
 pub(crate) mod guard;
 pub(crate) mod inspect;
 pub(crate) mod lock;
 pub(crate) mod lock_queue;
 pub(crate) mod open;
+pub(crate) mod paths;
+pub(crate) mod place;
 pub(crate) mod registry;
 pub(crate) mod repair;
 pub(crate) mod restore;

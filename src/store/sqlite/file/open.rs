@@ -2,27 +2,26 @@
 //!
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
-use super::inspect::{FileKind, inspect, make, unmake, verify_open};
-use super::lock::{self, wait_for};
-use super::lock_queue::turn_to_make;
-use super::system::{self, FileId, Stamp};
+use super::format::identify;
+use super::inspect::{FileKind, inspect};
+use super::lock::wait_for;
+use super::paths::{absolute, beside, cannot_open, not_a_store};
+use super::place::FilePlace;
+use super::system::{self};
 use super::wal_link::{self, LogLink};
-use super::wal_mark::MarkState;
-use super::{registry, schema};
+use super::{format, registry, schema};
 use crate::base::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::options::{OpenOptions, Synchronous};
-use crate::store::sqlite::fault::{Fault, Res, damage, is_busy, is_no_database};
+use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rewrite::migrate;
 use crate::store::sqlite::sql;
-use crate::store::stats::FormatMigration;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,107 +35,9 @@ const SQLITE_LIMITS: [(Limit, i32); 6] = [
     (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
 ];
 
-/// A file that was identified, and how it is opened.
-#[derive(Clone, Debug)]
-pub(crate) struct FilePlace {
-    /// Its absolute path without symbolic links.
-    pub(crate) path: PathBuf,
-    /// The wait for other processes, in milliseconds.
-    pub(crate) busy_ms: u64,
-    synchronous: Synchronous,
-    full_fsync: bool,
-    /// The limit of the WAL.
-    pub(crate) wal_limit_bytes: u64,
-    /// True if a file of an older format may be migrated.
-    migrate: bool,
-    /// True if the copy of a file of an older format is retained after its migration.
-    pub(crate) retain_older: bool,
-    id: Option<FileId>,
-    /// The description of a log that the file lacks.
-    pub(crate) missing_log: Option<String>,
-    /// The keys of the file.
-    pub(crate) keys: Arc<Keys>,
-}
-
-impl FilePlace {
-    /// Returns the stamp of the file at the path.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
-        fs::metadata(&self.path).ok().map(|meta| Stamp::of(&meta))
-    }
-
-    /// Returns whether the file at the path is still the one that was opened.
-    pub(crate) fn is_in_place(&self) -> bool {
-        self.id.is_none() || fs::metadata(&self.path).is_ok_and(|meta| self.has_id(&meta))
-    }
-
-    /// Returns whether this is the file that was opened.
-    pub(crate) fn has_id(&self, meta: &fs::Metadata) -> bool {
-        self.id.is_none() || system::id(meta) == self.id
-    }
-
-    /// Returns the state of the mark with which a log of this handle begins.
-    pub(crate) fn open_state(&self) -> MarkState {
-        match self.synchronous {
-            Synchronous::Full => MarkState::Synced,
-            Synchronous::Normal => MarkState::Unsynced,
-        }
-    }
-
-    /// Returns the error of a lock that was not free in time.
-    pub(crate) fn busy(&self) -> StoreError {
-        StoreError::Busy { waited_ms: self.busy_ms, holder: lock::holder(&self.path) }
-    }
-}
-
-/// A file that is open for writing.
-pub(crate) struct OpenedFile {
-    pub(crate) place: FilePlace,
-    pub(crate) conn: Connection,
-    /// The migration from an older format, if there was one.
-    pub(crate) migration: Option<FormatMigration>,
-}
-
-/// Opens the file for writing, makes it if it may, and migrates it if it has an older format.
-pub(crate) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile, StoreError> {
-    let mut place = place(path, options)?;
-    let mut kind = inspect(&place.path)?;
-    // Processes that make one file would keep each other from it: its journal needs a lock that is free by chance only
-    // while they look whether it is made. So one makes it, and the others find it in WAL mode.
-    let mut turn = None;
-    if kind != FileKind::Store && (options.create || kind == FileKind::Unswitched) {
-        turn = turn_to_make(&place.path, Duration::from_millis(place.busy_ms));
-        kind = inspect(&place.path)?;
-    }
-    match kind {
-        FileKind::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
-        FileKind::Empty if !options.create => return Err(not_a_store(path, "it is empty")),
-        FileKind::Missing | FileKind::Empty => make(&place.path, kind)?,
-        FileKind::Unswitched => {}
-        FileKind::Store => turn = None,
-    }
-    if let Some(reason) = verify_log(&place.path)? {
-        return Err(StoreError::LogMissing { path: place.path, reason });
-    }
-    place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
-    let connected = connect_any_format(&place);
-    if connected.is_err() && kind == FileKind::Missing && turn.is_some() {
-        unmake(&place.path, place.id);
-    }
-    drop(turn);
-    let migrated = connected.and_then(|conn| {
-        let mut migration = None;
-        let migrated = migrate::migrate(&conn, &place).map(|done| migration = done);
-        Ok((unless_refused(&place, conn, migrated)?, migration))
-    });
-    let (conn, migration) = migrated.map_err(|fault| opening_place(&place, fault))?;
-    verify_open(&place.path, place.id)?;
-    copies_on_close(&conn, true).map_err(|fault| opening(&place.path, fault))?;
-    Ok(OpenedFile { place, conn, migration })
-}
-
 /// Verifies that the log beside a file continues it, before SQLite reads the log; returns the description of a log that
 /// the file lacks.
-fn verify_log(path: &Path) -> Result<Option<String>, StoreError> {
+pub(crate) fn verify_log(path: &Path) -> Result<Option<String>, StoreError> {
     let is_held = |meta: &fs::Metadata| system::id(meta).is_some_and(system::has_descriptor);
     let is_free = !registry::is_open(path) && !fs::metadata(path).is_ok_and(|meta| is_held(&meta));
     let failed = |error: io::Error| cannot_open(path, &error.to_string(), Some(Box::new(error)));
@@ -179,21 +80,8 @@ fn refuse_network(path: &Path, options: &OpenOptions, file_system: Option<&str>)
     }
 }
 
-/// Returns the absolute path of a file, which may be missing, without symbolic links.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
-    let absolute = || -> io::Result<PathBuf> {
-        if path.exists() {
-            return path.canonicalize();
-        }
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(folder.canonicalize()?.join(name))
-    };
-    absolute().map_err(|error| cannot_open(path, &error.to_string(), Some(Box::new(error))))
-}
-
 /// Finds the file, and refuses a network file system unless it is allowed.
-fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
+pub(crate) fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
     refuse_bad_sqlite(path, rusqlite::version_number())?;
     let absolute = absolute(path)?;
     refuse_network(path, options, system::file_system(&absolute).as_deref())?;
@@ -211,17 +99,6 @@ fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
     })
 }
 
-/// Checks that application id and format are those of a store that this version can open or migrate.
-pub(crate) fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError> {
-    if application != sql::APPLICATION_ID {
-        return Err(not_a_store(path, &format!("its application id is {application:#x}")));
-    }
-    if format > sql::FORMAT {
-        return Err(StoreError::NewerFormat { path: path.into(), found: format, supported: sql::FORMAT });
-    }
-    if format < 1 { Err(not_a_store(path, &format!("its format is {format}"))) } else { Ok(()) }
-}
-
 /// Opens the connection that writes. It has no busy handler: [`wait_for`] repeats its steps.
 pub(crate) fn connect_writer(place: &FilePlace) -> Res<Connection> {
     let conn = connect_any_format(place)?;
@@ -231,7 +108,7 @@ pub(crate) fn connect_writer(place: &FilePlace) -> Res<Connection> {
 
 /// Returns a connection, or closes it if the file was refused. With the last one SQLite removes the `-wal` and `-shm`
 /// files, if the WAL is empty.
-fn unless_refused(place: &FilePlace, conn: Connection, result: Res<()>) -> Res<Connection> {
+pub(crate) fn unless_refused(place: &FilePlace, conn: Connection, result: Res<()>) -> Res<Connection> {
     match result {
         Ok(()) => Ok(conn),
         Err(fault) => {
@@ -242,7 +119,7 @@ fn unless_refused(place: &FilePlace, conn: Connection, result: Res<()>) -> Res<C
 }
 
 /// Opens the connection that writes to a file of this or of an older format, if that may be migrated.
-fn connect_any_format(place: &FilePlace) -> Res<Connection> {
+pub(crate) fn connect_any_format(place: &FilePlace) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
     // A file that is refused is not changed: its log is not copied either.
@@ -254,10 +131,10 @@ fn connect_any_format(place: &FilePlace) -> Res<Connection> {
 /// Verifies that the file is a store that a connection may write to, and prepares the connection.
 fn prepare_writer(place: &FilePlace, conn: &Connection) -> Res<()> {
     configure(conn, 0)?;
-    wait_for(place.busy_ms, || migrate::make_if_empty(conn, &place.path))?;
-    let format = wait_for(place.busy_ms, || migrate::verified_format(conn))?;
+    wait_for(place.busy_ms, || format::make_if_empty(conn, &place.path))?;
+    let format = wait_for(place.busy_ms, || format::verified_format(conn))?;
     if format < sql::FORMAT && !place.migrate {
-        return Err(migrate::older_format(&place.path, format).into());
+        return Err(format::older_format(&place.path, format).into());
     }
     if format == sql::FORMAT {
         wait_for(place.busy_ms, || place.keys.unlock(conn, &place.path, true))?;
@@ -288,10 +165,10 @@ pub(crate) fn connect_unverified(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     configure(&conn, 0)?;
-    let (application, format, _) = wait_for(place.busy_ms, || migrate::identity(&conn))?;
+    let (application, format, _) = wait_for(place.busy_ms, || format::identity(&conn))?;
     identify(&place.path, application, format)?;
     if format < sql::FORMAT {
-        return Err(migrate::older_format(&place.path, format).into());
+        return Err(format::older_format(&place.path, format).into());
     }
     let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
     wait_for(place.busy_ms, || {
@@ -393,10 +270,10 @@ pub(crate) fn verify(place: &FilePlace, conn: &Connection) -> Res<()> {
 
 /// Checks, through SQLite, that a connection has a store of a format before it.
 pub(crate) fn verify_format(place: &FilePlace, conn: &Connection, expected: i64) -> Res<()> {
-    let (application, format, _) = migrate::identity(conn)?;
+    let (application, format, _) = format::identity(conn)?;
     identify(&place.path, application, format)?;
     if format < expected {
-        return Err(migrate::older_format(&place.path, format).into());
+        return Err(format::older_format(&place.path, format).into());
     }
     schema::verify_format(conn, expected)?;
     if expected == sql::FORMAT {
@@ -404,16 +281,6 @@ pub(crate) fn verify_format(place: &FilePlace, conn: &Connection, expected: i64)
     } else {
         place.keys.unlock_plain(&place.path)
     }
-}
-
-/// Identifies the file through SQLite; returns whether it is empty.
-pub(crate) fn is_unmade(path: &Path, conn: &Connection) -> Res<bool> {
-    let (application, format, has_tables) = migrate::identity(conn)?;
-    if application == 0 && format == 0 && !has_tables {
-        return Ok(true);
-    }
-    identify(path, application, format)?;
-    Ok(false)
 }
 
 fn base_flags() -> OpenFlags {
@@ -469,13 +336,6 @@ fn refuse_bad_sqlite(path: &Path, version: i32) -> Result<(), StoreError> {
     Err(cannot_open(path, &reason, None))
 }
 
-/// Returns the path of a file that SQLite keeps beside the main one.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(suffix);
-    name.into()
-}
-
 fn immutable_uri(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
     let mut uri = String::from("file:");
@@ -487,37 +347,6 @@ fn immutable_uri(path: &Path) -> String {
     }
     uri.push_str("?immutable=1");
     uri
-}
-
-pub(crate) fn cannot_open(
-    path: &Path,
-    reason: &str,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
-) -> StoreError {
-    StoreError::Open { path: path.into(), reason: reason.into(), source }
-}
-
-pub(crate) fn not_a_store(path: &Path, reason: &str) -> StoreError {
-    StoreError::NotAStore { path: path.into(), reason: reason.into() }
-}
-
-/// Returns the error of something that failed while opening.
-pub(crate) fn opening(path: &Path, fault: Fault) -> StoreError {
-    match fault {
-        Fault::Store(error) => error,
-        Fault::Sql(error) if is_no_database(&error) => not_a_store(path, &error.to_string()),
-        Fault::Sql(error) => {
-            damage(&error).unwrap_or_else(|| cannot_open(path, &error.to_string(), Some(Box::new(error))))
-        }
-    }
-}
-
-/// Returns the error of something that failed while opening; of a lock that was not free in time, with its holder.
-pub(crate) fn opening_place(place: &FilePlace, fault: Fault) -> StoreError {
-    match fault {
-        Fault::Sql(error) if is_busy(&error) => place.busy(),
-        fault => opening(&place.path, fault),
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@
 use super::inspect::{FileKind, inspect};
 use super::lock::wait_for;
 use super::lock_queue::turn_to_make;
-use super::open::{self, FilePlace, opening_place};
+use super::place::{FilePlace, opening_place};
+use super::{format, open};
 use super::{registry, schema};
 use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::rewrite::migrate;
 use crate::store::sqlite::sql;
 use crate::store::stats::RemadeObject;
 use rusqlite::Connection;
@@ -32,7 +32,7 @@ pub(crate) fn repair_schema(
     let place = open::readable(path, options)?;
     let conn = open::connect_unverified(&place).map_err(|fault| opening_place(&place, fault))?;
     let remade = wait_for(place.busy_ms, || {
-        migrate::in_transaction(&conn, || {
+        format::in_transaction(&conn, || {
             let remade = schema::repair(&conn, visit)?;
             place.keys.unlock(&conn, &place.path, false)?;
             Ok(remade)

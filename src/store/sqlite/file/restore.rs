@@ -4,10 +4,11 @@
 //! of damaged content ([`recover`](crate::store::sqlite::rewrite::recover)).
 
 use super::inspect::{FileKind, inspect};
-use super::open::{self, beside, cannot_open};
+use super::paths::{beside, cannot_open};
 use super::wal_link::{self, LogLink};
 use super::wal_mark::{MarkState, WalMark};
 use super::{lock, registry, system};
+use super::{open, paths};
 use crate::base::limits::ASIDE_NAMES_MAX;
 use crate::store::error::StoreError;
 use crate::store::log::LogExt as _;
@@ -31,7 +32,7 @@ pub(crate) fn restore(from: &Path, to: &Path, options: &OpenOptions) -> Result<R
     if let Some(problem) = source.check()?.problems.first() {
         return Err(StoreError::Corrupt { place: from.display().to_string(), reason: problem.to_string() });
     }
-    let to = open::absolute(to)?;
+    let to = paths::absolute(to)?;
     refuse_open(&to)?;
     let copy = beside(&to, RESTORED);
     // One that an interrupted restore has left.
@@ -79,7 +80,7 @@ fn put_aside(path: &Path) -> Result<Vec<PathBuf>, StoreError> {
 /// [`Store::settle_log`](crate::store::Store::settle_log).
 pub(crate) fn settle_log(path: &Path) -> Result<LogSettled, StoreError> {
     let _opening = registry::opening();
-    let path = open::absolute(path)?;
+    let path = paths::absolute(path)?;
     let mut settled = LogSettled::default();
     if !matches!(inspect(&path)?, FileKind::Store | FileKind::Unswitched) {
         return Ok(settled);

@@ -5,9 +5,8 @@
 
 use crate::store::error::{SchemaChange, StoreError};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::index::search;
-use crate::store::sqlite::rewrite::migrate::STEPS;
-use crate::store::sqlite::rewrite::migrate::sql::FORMAT_1;
+use crate::store::sqlite::index::search::sql as search_sql;
+use crate::store::sqlite::rewrite::migrate::sql::{FINISH_1, FINISH_2, FORMAT_1, FORMAT_2};
 use crate::store::sqlite::sql;
 use crate::store::stats::RemadeObject;
 use rusqlite::{Connection, Row};
@@ -237,7 +236,7 @@ fn of_index() -> Res<&'static Objects> {
     }
     let conn = Connection::open_in_memory()?;
     conn.execute_batch(&statements(sql::SCHEMA))?;
-    conn.execute_batch(search::SCHEMA)?;
+    conn.execute_batch(search_sql::SCHEMA)?;
     let mut objects = objects(&conn)?;
     objects.retain(|name, _| is_of_index(name));
     Ok(OF_INDEX.get_or_init(|| objects))
@@ -245,7 +244,7 @@ fn of_index() -> Res<&'static Objects> {
 
 /// Returns whether a name is one of those that the search index has.
 fn is_of_index(name: &str) -> bool {
-    search::OBJECTS.contains(&&*name.to_ascii_lowercase())
+    search_sql::OBJECTS.contains(&&*name.to_ascii_lowercase())
 }
 
 fn objects(conn: &Connection) -> Res<Objects> {
@@ -322,6 +321,19 @@ fn damaged(kind: &str, name: &str, reason: &str) -> Fault {
     corrupt("schema", format!("the {} {shown:?} {reason}", kind.escape_debug()))
 }
 
+/// A step from one format to the next.
+pub(crate) struct FormatStep {
+    /// The statements that change the schema. From the second step on they replace the tables of the log, whose rows
+    /// are written anew from the copy.
+    pub(crate) schema: &'static str,
+    /// The statements that note the format.
+    pub(crate) finish: &'static str,
+}
+
+/// The steps: the first one makes format 1 of an empty file, the next one format 2 of format 1.
+pub(crate) const STEPS: [FormatStep; 2] =
+    [FormatStep { schema: FORMAT_1, finish: FINISH_1 }, FormatStep { schema: FORMAT_2, finish: FINISH_2 }];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,10 +362,10 @@ mod tests {
     fn a_search_index_is_whole_and_unchanged() {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
-        conn.execute_batch(search::SCHEMA).unwrap();
+        conn.execute_batch(search_sql::SCHEMA).unwrap();
         verify(&conn).unwrap();
         let objects = of_index().unwrap();
-        assert_eq!(objects.len(), search::OBJECTS.len());
+        assert_eq!(objects.len(), search_sql::OBJECTS.len());
         conn.execute_batch("PRAGMA writable_schema = ON").unwrap();
         for name in objects.keys() {
             for (change, reason) in [

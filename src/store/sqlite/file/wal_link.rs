@@ -8,7 +8,8 @@
 //!
 //! Invariant: the verdict is that of one state of both files: each is read again until nothing changes meanwhile.
 
-use super::open::{self, beside};
+use super::open;
+use super::paths::beside;
 use super::system;
 use super::wal_mark::{MarkState, WalMark};
 use super::wal_tail::{FRAME_HEADER_BYTES, Frames, HEADER_BYTES, MAGIC, pair};

@@ -149,7 +149,7 @@ mod tests {
             assert_eq!((now.store, now.before, now.generation), (before.store, before.mark, before.generation + 1));
             assert_eq!(now.state, state);
             assert!(!WalMark::replace(&conn, state, true).unwrap());
-            let log = std::fs::read(super::super::open::beside(&bench.path(), "-wal")).unwrap();
+            let log = std::fs::read(super::super::paths::beside(&bench.path(), "-wal")).unwrap();
             let mut pages = log[32..].chunks_exact(4_096 + 24).filter_map(|frame| WalMark::of_page(&frame[24..]));
             assert_eq!(pages.next_back(), Some(now));
         }
@@ -160,7 +160,7 @@ mod tests {
         let bench = Bench::new();
         let conn = raw(&bench.path());
         WalMark::replace(&conn, MarkState::Synced, false).unwrap();
-        let log = std::fs::read(super::super::open::beside(&bench.path(), "-wal")).unwrap();
+        let log = std::fs::read(super::super::paths::beside(&bench.path(), "-wal")).unwrap();
         let page = log[32..].chunks_exact(4_096 + 24).map(|frame| &frame[24..]);
         let page = page.rev().find(|page| WalMark::of_page(page).is_some()).unwrap().to_vec();
         let at = page.iter().rposition(|byte| *byte != 0).unwrap();

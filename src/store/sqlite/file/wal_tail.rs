@@ -17,7 +17,6 @@ use crate::base::limits::{LOG_READINGS_MAX, LOST_CHECKPOINTS_MAX, PROBLEMS_MAX};
 use crate::store::check::LogTail;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::writer::wal_copier::FRAME_BYTES;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -277,3 +276,6 @@ impl Frames {
         Ok(is_sound.then(|| SoundFrame { number: word(header, 0), pages: word(header, 4), page }))
     }
 }
+
+/// Bytes of a WAL frame: a page and its header.
+pub(crate) const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;

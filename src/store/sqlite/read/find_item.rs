@@ -6,7 +6,6 @@
 
 use super::items::{ChannelRows, Visit};
 use super::lineage;
-use super::record::ReadView;
 use crate::base::limits::FOUND_ITEMS_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
@@ -14,6 +13,7 @@ use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::rows::payload::item_id_column;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
 use rusqlite::types::ValueRef;
 

@@ -7,81 +7,18 @@
 //! the newest.
 
 use crate::base::CheckpointId;
-use crate::base::limits::WRITER_CACHE_MAX;
-use crate::store::sqlite::commit::batch;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::sql;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::collections::HashMap;
 
 /// The kind of the change of a head.
 pub(crate) const HEAD_KIND: i64 = 0;
 
 /// Columns of `operation_change` before its check.
 const COLUMNS: usize = 7;
-
-/// The newest checkpoints of namespaces that the writer retains, where they are the heads.
-#[derive(Debug, Default)]
-pub(crate) struct RetainedHeads(HashMap<i64, RetainedHead>);
-
-/// A head that the writer has stored.
-#[derive(Debug)]
-struct RetainedHead {
-    seq: i64,
-    id: CheckpointId,
-    /// True if no task has stored writes at it.
-    is_bare: bool,
-}
-
-impl RetainedHeads {
-    /// Returns the newest checkpoint of a namespace, and its head.
-    pub(crate) fn newest_and_head(
-        &self,
-        conn: &Connection,
-        keys: &Keys,
-        namespace: i64,
-    ) -> Res<(Option<(i64, CheckpointId)>, Option<CheckpointId>)> {
-        if let Some(&RetainedHead { seq: newest, id, .. }) = self.0.get(&namespace) {
-            debug_assert_eq!(head(conn, keys, namespace).ok(), Some(Some(id)), "checkpoint {newest} is the head");
-            return Ok((Some((newest, id)), Some(id)));
-        }
-        let newest = batch::newest(conn, namespace)?;
-        let head = newest.map(|newest| head_id(conn, keys, namespace, newest)).transpose()?.flatten();
-        Ok((newest, head))
-    }
-
-    /// Retains the checkpoint that a batch has written last in a namespace: it ends a move of the head.
-    pub(crate) fn retain(&mut self, namespace: i64, (seq, id): (i64, CheckpointId)) {
-        self.0.insert(namespace, RetainedHead { seq, id, is_bare: true });
-    }
-
-    /// Notes that a batch stores writes of tasks in a namespace.
-    pub(crate) fn note_writes(&mut self, namespace: i64) {
-        if let Some(head) = self.0.get_mut(&namespace) {
-            head.is_bare = false;
-        }
-    }
-
-    /// Returns the head of a namespace if it is known that no task has stored writes at it.
-    pub(crate) fn bare(&self, namespace: i64) -> Option<CheckpointId> {
-        self.0.get(&namespace).filter(|head| head.is_bare).map(|head| head.id)
-    }
-
-    /// Forgets all heads if there are too many.
-    pub(crate) fn bound(&mut self) {
-        if self.0.len() > WRITER_CACHE_MAX {
-            self.clear();
-        }
-    }
-
-    /// Forgets all heads: an operation moves some.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
 
 /// Returns the place to which the head of a namespace was moved after `newest` was stored: a checkpoint or the empty
 /// state. `None` if it was not moved.
@@ -108,7 +45,7 @@ pub(crate) fn head_id(
 
 /// Returns the head of a namespace.
 pub(crate) fn head(conn: &Connection, keys: &Keys, namespace: i64) -> Res<Option<CheckpointId>> {
-    match batch::newest(conn, namespace)? {
+    match newest(conn, namespace)? {
         Some(newest) => head_id(conn, keys, namespace, newest),
         None => Ok(None),
     }
@@ -138,4 +75,13 @@ pub(crate) fn verify(keys: &Keys, table: &str, columns: usize, row: &Row<'_>) ->
         return Ok(());
     }
     Err(corrupt(table, "the check of a row does not match"))
+}
+
+/// Returns the newest checkpoint of a namespace, which is its head unless that was moved.
+pub(crate) fn newest(conn: &Connection, namespace: i64) -> Res<Option<(i64, CheckpointId)>> {
+    let newest = conn
+        .prepare_cached(sql::NEWEST)?
+        .query_row([namespace], |row| Ok((row.get(0)?, CheckpointId::from_bytes(row.get(1)?))))
+        .optional()?;
+    Ok(newest)
 }

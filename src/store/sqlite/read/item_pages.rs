@@ -4,13 +4,13 @@
 //! which may write to a slow pipe. The list at a checkpoint never changes; an erasure of its thread between two pages
 //! is an error of the next one.
 
-use super::record::ReadView;
 use crate::base::limits::{ITEM_PAGE_BYTES_MAX, ITEM_PAGE_ROWS_MAX};
 use crate::base::{Codec, PayloadRef};
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, ItemIndexRef, ItemRow};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::view::ReadView;
 use std::ops::Range;
 
 /// Positions of the first window after a full page; a window without many items makes the next one longer.

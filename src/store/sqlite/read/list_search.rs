@@ -1,15 +1,15 @@
 //! Searches the rows of a list on a lineage for a text: each row once, replaced and deleted items included.
 
-use super::items::item_place;
 use super::lineage::{self, Span};
-use super::names::Kind;
-use super::record::ReadView;
 use crate::store::record::{CheckpointRef, ListChangeOp, StoredListChange};
-use crate::store::sqlite::commit::changes::{DELETE, PUT, REFERENCE, item_check};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::blobs;
+use crate::store::sqlite::rows::item::{DELETE, PUT, REFERENCE, item_check, item_place};
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{unpack_ranges, unpack_reference};
 use crate::store::sqlite::rows::payload::{Room, decode, inline_value};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
 use rusqlite::types::ValueRef;
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl ListSearch<'_> {
         let conn = self.view.conn;
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
         let mut rows = joined.query(params![span.branch, self.list, 0, i64::MAX])?;
-        let mut room = Room::of(self.view.keys);
+        let mut room = Room::of(self.view.keys, blobs::read);
         while let Some(row) = rows.next()? {
             let (position, ordinal, task) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let place = || item_place(span.branch, self.list, position, ordinal);

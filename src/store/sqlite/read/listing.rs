@@ -1,14 +1,16 @@
 //! Lists checkpoints: of a namespace or a thread, newest first, and in the order of the log. *Absent:* pruned
 //! checkpoints, which are passed over.
 
-use super::record::{ReadView, checkpoint_row, column, page};
+use super::record::page;
 use crate::base::ThreadId;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::CheckpointRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::succession::{ListingEntry, Succession};
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Params, params};
 
 impl ReadView<'_> {

@@ -5,24 +5,19 @@
 //! cache when it rolls back; readers look it up.
 
 use crate::base::limits::NAMES_CACHE_MAX;
+use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::rows::checkpoint::unpack_task_records;
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::row_check::{self, RowCheck};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::verify::neighbors::{self, CountedIndexes};
+use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Params, params};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-/// The kind of a named thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Channel = 0,
-    Node = 1,
-    Task = 2,
-    List = 3,
-}
 
 /// A cache of names.
 #[derive(Debug, Default)]
@@ -32,14 +27,6 @@ pub(crate) struct Names {
     looks_up: bool,
     /// The indexes whose entries were counted, see [`neighbors::whole`].
     pub(crate) counted: CountedIndexes,
-}
-
-/// The indexes that are known to have an entry for each row, of which a reader asks once.
-#[derive(Debug, Default)]
-pub(crate) struct CountedIndexes {
-    pub(crate) namespaces: AtomicBool,
-    pub(crate) kv_namespaces: AtomicBool,
-    pub(crate) timers: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -116,4 +103,11 @@ fn stored(conn: &Connection, sql: &str, params: impl Params) -> Res<Option<(i64,
     let id: i64 = row.get(0)?;
     row_check::verify("name", row, 3, &|| format!("name {id}"))?;
     Ok(Some((id, row.get(1)?, row.get(2)?)))
+}
+
+impl ReadView<'_> {
+    /// Decodes the column of the prepared tasks of a checkpoint.
+    pub(crate) fn tasks(self, column: ValueRef<'_>, place: &dyn Fn() -> String) -> Res<Vec<TaskRecord>> {
+        unpack_task_records(column, place, |kind, id| self.names.text(self.conn, kind, id))
+    }
 }

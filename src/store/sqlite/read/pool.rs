@@ -1,14 +1,16 @@
 //! Readers: connections that only read, taken from a pool, each call in one snapshot.
 
 use super::names::Names;
-use super::record::ReadView;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{IDLE_READERS_MAX, STAMP_SETTLE};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, is_busy, lacks_room_for_locks, refuses_locks};
-use crate::store::sqlite::file::open::{self, FilePlace, beside};
+use crate::store::sqlite::file::paths::beside;
+use crate::store::sqlite::file::place::FilePlace;
 use crate::store::sqlite::file::system::Stamp;
+use crate::store::sqlite::file::{open, place};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use crate::store::watch::LogProbe;
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -89,7 +91,7 @@ impl ReaderPool {
             }
             Ok(())
         };
-        first().map_err(|fault| open::opening_place(&pool.place, fault))?;
+        first().map_err(|fault| place::opening_place(&pool.place, fault))?;
         Ok(pool)
     }
 

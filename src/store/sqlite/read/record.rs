@@ -1,142 +1,42 @@
 //! Reads records: checkpoints, state, writes, threads.
 
-use super::head;
 use super::items::ChannelRows;
-use super::lineage::{self, BranchRow, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
-use super::names::{Kind, Names};
-use crate::base::limits::{PAGE_ROWS_MAX, STEP_MAX};
+use super::lineage::{self, BranchRow};
+use super::payloads::Payloads;
+use super::{head, lease};
+use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
 use crate::store::log::{HeadParts, NamespaceRef};
 use crate::store::prune::is_pruned;
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, Source, StatePart, StateRecord, StoredHead,
-    TaskKind, TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead,
+    TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
 };
-use crate::store::sqlite::commit::batch::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::pack::{PackedKind, PackedTask, unpack_parents, unpack_seen, unpack_tasks};
-use crate::store::sqlite::rows::payload::Payloads;
+use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column, source_of, step_of, verified};
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::pack::{unpack_parents, unpack_seen};
 use crate::store::sqlite::rows::row_check;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
-use crate::store::sqlite::side::lease;
+use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::verify::succession::ListingEntry;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A connection inside a read transaction, with the names it needs.
-#[derive(Clone, Copy)]
-pub(crate) struct ReadView<'a> {
-    pub(crate) conn: &'a Connection,
-    pub(crate) names: &'a Names,
-    pub(crate) keys: &'a Keys,
-}
-
-impl Caches {
-    /// Returns a view of the file as the open transaction sees it.
-    pub(crate) fn view<'a>(&'a self, conn: &'a Connection) -> ReadView<'a> {
-        ReadView { conn, names: &self.names, keys: &self.keys }
-    }
-}
-
-/// Decodes the column of prepared tasks.
-pub(crate) fn unpack_task_records(
-    conn: &Connection,
-    names: &Names,
-    column: ValueRef<'_>,
-    place: &dyn Fn() -> String,
-) -> Res<Vec<TaskRecord>> {
-    let wrong = || corrupt(place(), "its tasks do not match the format");
-    let Some(bytes) = column.as_blob_or_null().map_err(|_| wrong())? else { return Ok(Vec::new()) };
-    task_records(unpack_tasks(bytes).ok_or_else(wrong)?, |kind, id| names.text(conn, kind, id))
-}
-
-/// Returns the records of unpacked tasks; `text` reads a name.
-pub(crate) fn task_records(tasks: Vec<PackedTask>, text: impl Fn(Kind, i64) -> Res<Arc<str>>) -> Res<Vec<TaskRecord>> {
-    let record = |task: PackedTask| {
-        let kind = match task.kind {
-            PackedKind::Push(index) => TaskKind::Push { index },
-            PackedKind::Pull(ids) => {
-                let triggers = ids.into_iter().map(|id| text(Kind::Channel, id));
-                TaskKind::Pull { triggers: triggers.collect::<Res<_>>()? }
-            }
-        };
-        Ok(TaskRecord { id: task.id, name: text(Kind::Node, task.node)?, kind })
-    };
-    tasks.into_iter().map(record).collect()
-}
-
-/// Returns the source that a column holds.
-pub(crate) fn source_of(column: i64) -> Option<Source> {
-    [Source::Input, Source::Loop, Source::Update, Source::Fork].into_iter().find(|source| {
-        crate::store::sqlite::rows::source::source_code(*source)
-            == crate::store::sqlite::rows::source::of_source_column(column).0
-    })
-}
-
 /// Returns whether the checkpoint with a `seq` was pruned.
 pub(crate) fn is_pruned_seq(conn: &Connection, seq: i64) -> Res<bool> {
     let mut statement = conn.prepare_cached(sql::SOURCE_OF_SEQ)?;
     let source: Option<i64> = statement.query_row([seq], |row| row.get(0)).optional()?;
     Ok(source.is_some_and(is_pruned_column))
-}
-
-/// Returns the step that a column holds.
-pub(crate) fn step_of(column: i64) -> Option<i64> {
-    (column.unsigned_abs() <= STEP_MAX.unsigned_abs()).then_some(column)
-}
-
-/// The columns of `sql::record!`.
-pub(crate) mod column {
-    pub(crate) const NAMESPACE: usize = 1;
-    pub(crate) const ID: usize = 2;
-    pub(crate) const PARENT: usize = 3;
-    pub(crate) const BRANCH: usize = 4;
-    pub(crate) const ORDINAL: usize = 5;
-    pub(crate) const STEP: usize = 6;
-    pub(crate) const SOURCE: usize = 7;
-    pub(crate) const CREATED_AT: usize = 8;
-    pub(crate) const RUN: usize = 9;
-    pub(crate) const METADATA: usize = 10;
-    pub(crate) const PARENTS: usize = 11;
-    pub(crate) const TASKS: usize = 12;
-    pub(crate) const SUM: usize = 13;
-    pub(crate) const THREAD: usize = 14;
-    pub(crate) const PATH: usize = 15;
-    pub(crate) const PARENT_ID: usize = 16;
-    pub(crate) const PARENT_THREAD: usize = 17;
-    pub(crate) const PARENT_PATH: usize = 18;
-    /// The check, which covers the columns before it.
-    pub(crate) const XXH3: usize = 19;
-    pub(crate) const PARENT_ORDINAL: usize = 20;
-    pub(crate) const PARENT_BRANCH: usize = 21;
-}
-
-/// Verifies a row of `sql::record!` and returns its `seq`.
-pub(crate) fn verified(row: &Row<'_>) -> Res<i64> {
-    let seq = row.get(0)?;
-    row_check::verify("checkpoint", row, column::XXH3, &|| format!("checkpoint {seq}"))?;
-    Ok(seq)
-}
-
-/// Reads a checkpoint by a query of `sql::record!`, verified.
-pub(crate) fn checkpoint_row<T>(
-    conn: &Connection,
-    sql: &str,
-    params: impl Params,
-    read: impl FnOnce(i64, &Row<'_>) -> Res<T>,
-) -> Res<Option<T>> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    rows.next()?.map(|row| read(verified(row)?, row)).transpose()
 }
 
 /// Verifies that a row of `sql::record!` is of the thread and the namespace in which it was searched.
@@ -158,7 +58,7 @@ impl<'a> ReadView<'a> {
         let found = statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?;
         if found.is_none() {
             neighbors::no_namespace(self.conn, thread, namespace)?;
-            neighbors::no_hidden_namespace(self.conn, self.names)?;
+            neighbors::no_hidden_namespace(self.conn, &self.names.counted)?;
         }
         Ok(found)
     }
@@ -221,7 +121,7 @@ impl<'a> ReadView<'a> {
                 true => [].into(),
                 false => unpack_parents(parents).ok_or_else(|| wrong("parents"))?,
             },
-            tasks: unpack_task_records(self.conn, self.names, row.get_ref(column::TASKS)?, &place)?,
+            tasks: self.tasks(row.get_ref(column::TASKS)?, &place)?,
             pruned,
         })
     }
@@ -649,7 +549,7 @@ impl<'a> ReadView<'a> {
             last = Some(id);
         }
         neighbors::no_more_namespaces(self.conn, thread, last)?;
-        neighbors::no_hidden_namespace(self.conn, self.names)?;
+        neighbors::no_hidden_namespace(self.conn, &self.names.counted)?;
         Ok(namespaces)
     }
 }

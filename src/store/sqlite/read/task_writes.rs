@@ -4,21 +4,22 @@
 //! covers all rows of the run, so a changed or missing row is noticed.
 
 use super::list_reference;
-use super::names::Kind;
-use super::record::{ReadView, checkpoint_row, column, unpack_task_records};
+use super::payloads::Payloads;
 use crate::base::PayloadRef;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{Payload, WriteValue};
 use crate::store::record::{TaskRecord, WriteRecord};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
 use crate::store::sqlite::rows::checksums::{WriteChecksum, payload_hash, writes_checksum};
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
-use crate::store::sqlite::rows::payload::Payloads;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::source::of_source_column;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Row, params};
 use std::sync::Arc;
@@ -238,7 +239,7 @@ impl ReadView<'_> {
         if !neighbors::has_writes(self.conn, checkpoint, verifies_absence)? {
             return if consumed == 0 { Ok(Vec::new()) } else { Err(lost(place())) };
         }
-        let tasks = unpack_task_records(self.conn, self.names, record.get_ref(column::TASKS)?, &place)?;
+        let tasks = self.tasks(record.get_ref(column::TASKS)?, &place)?;
         let checksum: Checksum = record.get(column::SUM)?;
         let mut writes: Vec<WriteRecord> = Vec::new();
         let (mut found, mut last) = (0, None);

@@ -1,14 +1,15 @@
 //! Reads the versions of a lineage in pages, the newest checkpoint first: a page is read in one transaction, and
 //! visited after that has ended.
 
-use super::lineage::{self, EMPTY, LIST, VALUE, VersionRow};
-use super::list_end::ListEnd;
-use super::names::Kind;
-use super::record::ReadView;
+use super::lineage;
+use super::payloads::Payloads;
 use crate::base::limits::{ITEM_PAGE_BYTES_MAX, VERSION_PAGE_MAX, VERSION_PAGE_MIN};
 use crate::store::record::{ChannelValue, CheckpointRef, VersionRecord};
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::rows::payload::Payloads;
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::version::{EMPTY, LIST, VALUE, VersionRow};
+use crate::store::sqlite::view::ReadView;
 
 /// The rest of a lineage after the pages that were read.
 pub(crate) struct VersionPages {

@@ -1,4 +1,4 @@
-//! Erasing: threads with everything in them, and values of special writes that were replaced.
+//! Erasing: threads with everything in them.
 //!
 //! A deleted thread is hidden by one small commit: its row of `thread`, at which every read begins, goes, and a row of
 //! `tombstone` comes. Its other rows are reclaimed in slices, each a transaction with a bounded number of rows. The
@@ -14,10 +14,11 @@ use super::prune::{self, NamespaceRemoval};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::base::{ThreadId, Timestamp};
 use crate::store::error::StoreError;
-use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::commit::caches::Caches;
+use crate::store::sqlite::commit::replaced::payload;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::{search, threads};
-use crate::store::sqlite::read::items::item_place;
+use crate::store::sqlite::rows::item::item_place;
 use crate::store::sqlite::side::lease;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::neighbors;
@@ -358,35 +359,4 @@ fn must_find(rows: usize, place: impl FnOnce() -> String) -> Res<()> {
 
 fn payload_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
     Ok(row.get_ref(column)?.as_i64().ok())
-}
-
-/// Erases the value of a special write that is about to be replaced: nothing else refers to it.
-pub(crate) fn replaced(conn: &Connection, checkpoint: i64, task: i64, index: i32) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql::WRITE_REPLACED)?;
-    let values = statement.query_map(params![checkpoint, task, index], |row| row.get(0))?;
-    let values: Vec<i64> = values.collect::<Result<_, _>>()?;
-    if values.is_empty() {
-        return Ok(());
-    }
-    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
-    values.into_iter().try_for_each(|id| payload(conn, id).map(|_| ()))?;
-    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
-    Ok(())
-}
-
-/// Erases a payload, and its blobs if no other one has them. A missing payload does not stop the erasure. Returns the
-/// bytes of the erased rows.
-pub(crate) fn payload(conn: &Connection, id: i64) -> Res<usize> {
-    type Found = (Option<i64>, Option<i64>, i64);
-    let mut blobs = conn.prepare_cached(sql::PAYLOAD_BLOBS)?;
-    let found: Option<Found> = blobs.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-    let Some((data, text, mut bytes)) = found else { return Ok(0) };
-    conn.prepare_cached(sql::PAYLOAD_DELETE)?.execute([id])?;
-    for blob in [data, text].into_iter().flatten() {
-        let held: Option<i64> = conn.prepare_cached(sql::BLOB_BYTES)?.query_row([blob], |row| row.get(0)).optional()?;
-        if conn.prepare_cached(sql::BLOB_DELETE)?.execute([blob])? > 0 {
-            bytes += held.unwrap_or(0);
-        }
-    }
-    Ok(usize::try_from(bytes).unwrap_or(0))
 }

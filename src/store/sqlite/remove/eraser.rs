@@ -16,7 +16,7 @@ use crate::store::log::Erasure;
 use crate::store::prune::Pruned;
 use crate::store::sqlite::fault::{Res, is_full};
 use crate::store::sqlite::read::pool::ReaderPool;
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::view::ReadView;
 use crate::store::sqlite::writer::background::{Background, Upkeep, UpkeepKind};
 use crate::store::sqlite::writer::job::JobRef;
 use crate::store::sqlite::writer::role::SqliteWriter;

@@ -4,35 +4,20 @@
 //! the file by them. The pages that are still free say where to continue, in any process and after a crash. *Absent:*
 //! the pages of rows that are not reclaimed yet, which an erasure frees first.
 
+use super::compact_step::{CompactJob, Pages, pages};
 use super::migrate;
-use crate::base::limits::{COMPACT_PAGES_MAX, RECLAIM_INTERVAL};
+use crate::base::limits::RECLAIM_INTERVAL;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::lock::{self, wait_for};
-use crate::store::sqlite::file::open::{self, FilePlace};
+use crate::store::sqlite::file::open;
+use crate::store::sqlite::file::place::FilePlace;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::writer::group;
 use crate::store::sqlite::writer::job::JobRef;
 use crate::store::sqlite::writer::role::SqliteWriter;
 use crate::store::stats::Compaction;
-use parking_lot::Mutex;
-use rusqlite::Connection;
 use std::fs;
-use std::sync::Arc;
-
-/// A step of a compaction: a job of the writer role.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CompactJob {
-    /// The pages of the file after the step.
-    left: Arc<Mutex<Pages>>,
-}
-
-/// The pages of a file.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pages {
-    free: u64,
-    all: u64,
-}
 
 /// Compacts the file until it has no free page.
 pub(crate) fn compact(place: &FilePlace, writer: &SqliteWriter) -> Result<Compaction, StoreError> {
@@ -69,29 +54,6 @@ pub(crate) fn compact(place: &FilePlace, writer: &SqliteWriter) -> Result<Compac
         bytes_after: file_bytes(place),
         is_log_copied,
     })
-}
-
-/// Does a step in the transaction that is open.
-pub(crate) fn step(conn: &Connection, job: &CompactJob) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql::RETURN_PAGES)?;
-    let mut rows = statement.query([])?;
-    // Each row is a page.
-    for _ in 0..COMPACT_PAGES_MAX {
-        if rows.next()?.is_none() {
-            break;
-        }
-    }
-    drop(rows);
-    *job.left.lock() = pages(conn)?;
-    Ok(())
-}
-
-fn pages(conn: &Connection) -> Res<Pages> {
-    let number = |sql: &str| -> Res<u64> {
-        let pages: i64 = conn.query_row(sql, [], |row| row.get(0))?;
-        Ok(u64::try_from(pages).unwrap_or(0))
-    };
-    Ok(Pages { free: number(sql::FREE_PAGES)?, all: number(sql::ALL_PAGES)? })
 }
 
 /// Returns the pages of the file, and whether they can be moved.

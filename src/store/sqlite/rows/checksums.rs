@@ -3,12 +3,12 @@
 //! The order of the fields is specified in `docs/format.md`. The writer and `check` fill the same structures, one from
 //! a batch and one from rows, so that both compute the same checksum.
 
+use super::item::REFERENCE;
 use crate::base::internal::hash::{Checksum, ChecksumBuilder, check64};
 use crate::base::limits::COLLECTED_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, PayloadRef, TaskId};
 use crate::store::batch::{ListRef, Seen};
 use crate::store::record::{TaskKind, TaskRecord};
-use crate::store::sqlite::commit::changes::REFERENCE;
 use crate::store::sqlite::keys::Keys;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;

@@ -2,9 +2,14 @@
 //!
 //! Invariant: a codec knows no queries. *Absent:* which rows there are.
 
+pub(crate) mod checkpoint;
 pub(crate) mod checksums;
+pub(crate) mod item;
+pub(crate) mod list_end;
+pub(crate) mod name;
 pub(crate) mod pack;
 pub(crate) mod payload;
 pub(crate) mod row_check;
 pub(crate) mod sealed;
 pub(crate) mod source;
+pub(crate) mod version;

@@ -1,21 +1,22 @@
 //! Decodes payloads: borrowed from the row, verified, with large parts fetched from `blob`.
 
 use super::checksums::payload_check;
-use super::pack::ValueColumn;
 use super::row_check::payload_column;
 use super::sealed;
 use crate::base::{Codec, PayloadRef};
 use crate::store::record::ItemIndexRef;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::sql;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, Row};
+use rusqlite::{Connection, Row};
+
+/// Reads data and hash of a blob to which a payload refers, and hands them on.
+pub(crate) type ReadBlob = fn(&Connection, i64, &mut dyn FnMut(ValueRef<'_>, ValueRef<'_>) -> Res<()>) -> Res<()>;
 
 /// Buffers for parts that cannot be borrowed from the row of a payload.
 pub(crate) struct Room<'k> {
     pub(crate) keys: &'k Keys,
+    pub(crate) read_blob: ReadBlob,
     pub(crate) data: Vec<u8>,
     pub(crate) text: Vec<u8>,
     id: [u8; 36],
@@ -24,43 +25,8 @@ pub(crate) struct Room<'k> {
 
 impl<'k> Room<'k> {
     /// Makes empty buffers for payloads of a file with these keys.
-    pub(crate) fn of(keys: &'k Keys) -> Self {
-        Self { keys, data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
-    }
-}
-
-/// Reads payloads by what `value` columns hold.
-pub(crate) struct Payloads<'c> {
-    conn: &'c Connection,
-    by_id: CachedStatement<'c>,
-    room: Room<'c>,
-}
-
-impl<'c> Payloads<'c> {
-    /// Prepares the statement once for many values.
-    pub(crate) fn new(view: ReadView<'c>) -> Res<Self> {
-        let by_id = view.conn.prepare_cached(sql::PAYLOAD_BY_ID)?;
-        Ok(Self { conn: view.conn, by_id, room: Room::of(view.keys) })
-    }
-
-    /// Hands the value of a verified row to `then`; a NULL has none.
-    pub(crate) fn with<T>(
-        &mut self,
-        stored: ValueColumn,
-        place: &dyn Fn() -> String,
-        then: impl FnOnce(PayloadRef<'_>) -> Res<T>,
-    ) -> Res<Option<T>> {
-        match stored {
-            ValueColumn::Null => Ok(None),
-            ValueColumn::Inline(inline) => then(inline_value(self.room.keys, inline.column(), place)?).map(Some),
-            ValueColumn::Payload(id) => {
-                let mut rows = self.by_id.query([id])?;
-                let Some(row) = rows.next()? else {
-                    return Err(corrupt(place(), format!("payload {id} does not exist")));
-                };
-                then(decode(self.conn, row, 0, id, row.get(0)?, &mut self.room)?).map(Some)
-            }
-        }
+    pub(crate) fn of(keys: &'k Keys, read_blob: ReadBlob) -> Self {
+        Self { keys, read_blob, data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
     }
 }
 
@@ -101,16 +67,18 @@ pub(crate) fn decode<'r>(
         return sealed::decode(conn, row, first, id, form, room);
     }
     let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
-    let Room { data, text, id: id_text, check, .. } = room;
+    let Room { read_blob, data, text, id: id_text, check, .. } = room;
     let data = match row.get_ref(first + 2)? {
         ValueRef::Blob(bytes) => bytes,
-        ValueRef::Integer(blob) => fetch(conn, blob, data)?,
+        ValueRef::Integer(blob) => fetch(*read_blob, conn, blob, data)?,
         _ => return Err(wrong("data")),
     };
     let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
     let index = if form & INDEXED != 0 {
         let text = match row.get_ref(first + 5)? {
-            ValueRef::Integer(blob) => Some(std::str::from_utf8(fetch(conn, blob, text)?).map_err(|_| wrong("text"))?),
+            ValueRef::Integer(blob) => {
+                Some(std::str::from_utf8(fetch(*read_blob, conn, blob, text)?).map_err(|_| wrong("text"))?)
+            }
             column => column.as_str_or_null().map_err(|_| wrong("text"))?,
         };
         let item_id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
@@ -146,22 +114,8 @@ fn item_id<'r>(column: ValueRef<'r>, text: &'r mut [u8; 36]) -> Option<Option<&'
     }
 }
 
-/// Reads data and hash of a blob to which a payload refers.
-pub(crate) fn with_blob<T>(
-    conn: &Connection,
-    blob: i64,
-    read: impl FnOnce(ValueRef<'_>, ValueRef<'_>) -> Res<T>,
-) -> Res<T> {
-    let mut by_id = conn.prepare_cached(sql::BLOB_BY_ID)?;
-    let mut rows = by_id.query([blob])?;
-    let Some(row) = rows.next()? else {
-        return Err(corrupt(format!("blob {blob}"), "a payload refers to it, but it does not exist"));
-    };
-    read(row.get_ref(0)?, row.get_ref(1)?)
-}
-
-fn fetch<'b>(conn: &Connection, blob: i64, room: &'b mut Vec<u8>) -> Res<&'b [u8]> {
-    with_blob(conn, blob, |data, _| {
+fn fetch<'b>(read_blob: ReadBlob, conn: &Connection, blob: i64, room: &'b mut Vec<u8>) -> Res<&'b [u8]> {
+    read_blob(conn, blob, &mut |data, _| {
         room.clear();
         room.extend_from_slice(data.as_bytes().map_err(|e| corrupt(format!("blob {blob}"), e.to_string()))?);
         Ok(())

@@ -4,28 +4,22 @@
 //! the keyed hash of its content. A value that is not sealed is damage. *Absent:* the keys
 //! ([`keys`](crate::store::sqlite::keys)), and names, ids, times and numbers of the log, which are not sealed.
 
-use super::pack::{Unpack, ValueColumn, put_uint};
-use super::payload::{FORM_BITS, Room, with_blob};
+use super::pack::{Unpack, put_uint};
+use super::payload::{FORM_BITS, ReadBlob, Room};
 use super::row_check::payload_column;
-use crate::base::limits::BLOB_BYTES_MIN;
 use crate::base::{Codec, PayloadRef};
-use crate::store::batch::{ItemIndex, Payload};
+use crate::store::batch::ItemIndex;
 use crate::store::record::ItemIndexRef;
-use crate::store::sqlite::commit::batch::Caches;
-use crate::store::sqlite::commit::changes::store_blob;
-use crate::store::sqlite::commit::ids::Table;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::sql;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Row, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64;
 use zeroize::Zeroizing;
 
 /// The bit of `form` of a sealed payload whose data or text is a blob.
-const HAS_BLOBS: i64 = 1;
+pub(crate) const HAS_BLOBS: i64 = 1;
 /// The bit of the first sealed byte of an item with an index.
 const INDEXED: u8 = 1;
 /// The bit of the first sealed byte of an item whose text is a blob.
@@ -33,47 +27,18 @@ const TEXT_IS_BLOB: u8 = 2;
 
 /// The columns of a payload that are not sealed.
 #[derive(Clone, Copy)]
-struct PayloadColumns {
-    id: i64,
-    form: i64,
-    data: Option<i64>,
-    text: Option<i64>,
+pub(crate) struct PayloadColumns {
+    pub(crate) id: i64,
+    pub(crate) form: i64,
+    pub(crate) data: Option<i64>,
+    pub(crate) text: Option<i64>,
 }
 
 impl PayloadColumns {
-    fn identity(&self, keys: &Keys) -> Identity {
+    pub(crate) fn identity(&self, keys: &Keys) -> Identity {
         let blob = |id: Option<i64>| id.unwrap_or(-1);
         keys.identity("payload").int(self.id).int(self.form).int(blob(self.data)).int(blob(self.text))
     }
-}
-
-/// Stores a payload whose content is sealed.
-pub(crate) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload) -> Res<ValueColumn> {
-    let index = payload.index.as_deref();
-    let text = index.and_then(|index| index.text.as_deref());
-    let mut blob = |bytes: &[u8]| match bytes.len() >= BLOB_BYTES_MIN {
-        true => store_blob(conn, caches, ValueRef::Blob(bytes), bytes).map(Some),
-        false => Ok(None),
-    };
-    let data = blob(&payload.data)?;
-    let text = text.map(|text| blob(text.as_bytes())).transpose()?.flatten();
-    let id = caches.ids.next(conn, Table::Payload)?;
-    caches.unfollowed.note_payload(id, index);
-    let form = (i64::from(payload.codec.to_tag()) << FORM_BITS) | if data.or(text).is_some() { HAS_BLOBS } else { 0 };
-    let columns = PayloadColumns { id, form, data, text };
-    let fields = pack_fields(index, text.is_some(), if data.is_some() { &[] } else { &payload.data });
-    let sealed = caches.keys.seal(&columns.identity(&caches.keys), &fields)?;
-    let null = None::<i64>;
-    let here = ValueRef::Blob(&sealed);
-    let (data, item_id) = match data {
-        Some(blob) => (ValueRef::Integer(blob), here),
-        None => (here, ValueRef::Null),
-    };
-    let (data, item_id) = (ToSqlOutput::Borrowed(data), ToSqlOutput::Borrowed(item_id));
-    let check = payload_column(id, xxh3_64(&sealed) as i64);
-    let row = params![form, check, data, item_id, null, text, null, null, null, null, id];
-    conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(row)?;
-    Ok(ValueColumn::Payload(id))
 }
 
 /// Decodes the sealed payload whose columns start at `first`.
@@ -99,14 +64,14 @@ pub(crate) fn decode<'r>(
     if row.get_ref(first + 1)? != ValueRef::Integer(payload_column(id, xxh3_64(sealed) as i64)) {
         return Err(corrupt(place(), "its check does not match"));
     }
-    let Room { keys, data, text, check: fields, .. } = room;
+    let Room { keys, read_blob, data, text, check: fields, .. } = room;
     fields.clear();
     keys.open(conn, &columns.identity(keys), sealed, fields, &place)?;
     if let Some(blob) = data_blob {
-        open_blob(conn, keys, blob, data)?;
+        open_blob((*read_blob, conn), keys, blob, data)?;
     }
     if let Some(blob) = text_blob {
-        open_blob(conn, keys, blob, text)?;
+        open_blob((*read_blob, conn), keys, blob, text)?;
     }
     let text = text_blob.map(|_| &text[..]);
     let (index, rest) = unpack_fields(fields, text).ok_or_else(|| wrong("sealed columns"))?;
@@ -116,7 +81,7 @@ pub(crate) fn decode<'r>(
 }
 
 /// Packs the fields that are sealed together: a byte of bits, the fields of an index, and the data that is not a blob.
-fn pack_fields(index: Option<&ItemIndex>, text_is_blob: bool, data: &[u8]) -> Zeroizing<Vec<u8>> {
+pub(crate) fn pack_fields(index: Option<&ItemIndex>, text_is_blob: bool, data: &[u8]) -> Zeroizing<Vec<u8>> {
     let text = index.and_then(|index| index.text.as_deref()).filter(|_| !text_is_blob);
     let mut out = Zeroizing::new(Vec::with_capacity(data.len() + text.map_or(0, str::len) + 128));
     out.push(if index.is_some() { INDEXED } else { 0 } | if text_is_blob { TEXT_IS_BLOB } else { 0 });
@@ -173,9 +138,9 @@ pub(crate) fn blob_identity(keys: &Keys, hash: &[u8]) -> Identity {
 }
 
 /// Reads a blob into `plain`.
-fn open_blob(conn: &Connection, keys: &Keys, blob: i64, plain: &mut Vec<u8>) -> Res<()> {
+fn open_blob((read_blob, conn): (ReadBlob, &Connection), keys: &Keys, blob: i64, plain: &mut Vec<u8>) -> Res<()> {
     let place = || format!("blob {blob}");
-    with_blob(conn, blob, |data, hash| {
+    read_blob(conn, blob, &mut |data, hash| {
         let (Ok(hash), Ok(sealed)) = (hash.as_blob(), data.as_blob()) else {
             return Err(corrupt(place(), "it does not match the format"));
         };
@@ -185,13 +150,12 @@ fn open_blob(conn: &Connection, keys: &Keys, blob: i64, plain: &mut Vec<u8>) -> 
 }
 
 /// Returns whether the content of a blob has its hash.
-pub(crate) fn blob_fits(view: ReadView<'_>, id: i64, hash: &[u8], data: &[u8]) -> Res<bool> {
-    let keys = view.keys;
+pub(crate) fn blob_fits((conn, keys): (&Connection, &Keys), id: i64, hash: &[u8], data: &[u8]) -> Res<bool> {
     if !keys.seal_content() {
         return Ok(keys.checksum(data) == *hash);
     }
     let mut plain = Vec::new();
-    keys.open(view.conn, &blob_identity(keys, hash), data, &mut plain, &|| format!("blob {id}"))?;
+    keys.open(conn, &blob_identity(keys, hash), data, &mut plain, &|| format!("blob {id}"))?;
     Ok(keys.checksum(&plain) == *hash)
 }
 
@@ -253,16 +217,16 @@ pub(crate) fn value_column<'v>(
 
 /// Decodes the column of a value beside the log.
 pub(crate) fn value(
-    view: ReadView<'_>,
+    (conn, keys): (&Connection, &Keys),
     identity: impl FnOnce() -> Identity,
     column: Vec<u8>,
     place: &dyn Fn() -> String,
 ) -> Res<Vec<u8>> {
-    if !view.keys.seal_content() {
+    if !keys.seal_content() {
         return Ok(column);
     }
     let mut plain = Vec::with_capacity(column.len());
-    view.keys.open(view.conn, &identity(), &column, &mut plain, place)?;
+    keys.open(conn, &identity(), &column, &mut plain, place)?;
     Ok(plain)
 }
 

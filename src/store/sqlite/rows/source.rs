@@ -1,7 +1,9 @@
 //! The column `source` of a checkpoint: its source, the number of rows of writes that it consumed and stored, and
 //! whether it was pruned.
 
+use super::pack::Unpack;
 use crate::store::record::Source;
+use rusqlite::types::ValueRef;
 
 /// Returns the number under which a source is stored.
 pub(crate) fn source_code(source: Source) -> i64 {
@@ -39,4 +41,9 @@ pub(crate) fn is_pruned_column(column: i64) -> bool {
 pub(crate) fn of_source_column(column: i64) -> (i64, i64) {
     let column = if is_pruned_column(column) { column.wrapping_add(PRUNED_OFFSET) } else { column };
     (column & ((1 << SOURCE_BITS) - 1), column >> SOURCE_BITS)
+}
+
+/// Returns the number of pruned checkpoints directly before a pruned one on its branch, at the time when it was pruned.
+pub(crate) fn pruned_below(parents: ValueRef<'_>) -> i64 {
+    parents.as_blob().ok().and_then(|bytes| Unpack(bytes).id()).unwrap_or(0)
 }

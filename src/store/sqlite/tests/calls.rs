@@ -8,9 +8,9 @@ use crate::store::beside::{Beside, CacheChange, CacheKey};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED};
 use crate::store::prune::PruneSpan;
 use crate::store::search::SearchOptions;
-use crate::store::sqlite::commit::batch::{Caches, Known};
+use crate::store::sqlite::commit::caches::{Caches, Known};
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::read::list_end::ListEnd;
+use crate::store::sqlite::rows::list_end::ListEnd;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

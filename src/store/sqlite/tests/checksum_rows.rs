@@ -1,12 +1,12 @@
 //! Checksums and checks of rows: each field changes them.
 
 use super::*;
-use crate::store::sqlite::commit::changes::item_check;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checksums::{
     ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, cache_check, kv_check, kv_lifetime_check,
     timer_check, writes_checksum,
 };
+use crate::store::sqlite::rows::item::item_check;
 use rusqlite::types::ValueRef;
 use std::fmt::Debug;
 

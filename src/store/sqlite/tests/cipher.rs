@@ -6,12 +6,13 @@ use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
 use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
-use crate::store::sqlite::commit::changes::{PUT, item_check};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::lineage::{VersionRow, versions_check};
-use crate::store::sqlite::read::record::{ReadView, column};
+use crate::store::sqlite::rows::checkpoint::column;
+use crate::store::sqlite::rows::item::{PUT, item_check};
 use crate::store::sqlite::rows::row_check::{of_row, payload_column};
+use crate::store::sqlite::rows::version::{VersionRow, versions_check};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use std::collections::HashSet;
@@ -148,7 +149,7 @@ pub(super) fn fill(bench: &mut Bench, secrets: &mut Secrets) -> Vec<PathBuf> {
     }
     let copy = bench.folder.path().join("copy.db");
     bench.store.backup(&copy).unwrap();
-    let wal = crate::store::sqlite::file::open::beside(&bench.path(), "-wal");
+    let wal = crate::store::sqlite::file::paths::beside(&bench.path(), "-wal");
     assert!(std::fs::metadata(&wal).unwrap().len() > 100_000, "the log was not emptied");
     vec![bench.path(), wal, copy]
 }

@@ -6,6 +6,7 @@ use crate::base::limits::RECLAIM_COST_MAX;
 use crate::store::StoreError;
 use crate::store::log::Erasure;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use crate::store::sqlite::commit::replaced;
 use crate::store::sqlite::remove::erase::{self, EraseJob, EraseStep, Tombstones};
 use crate::store::sqlite::writer::group::PlantedFault;
 use crate::store::sqlite::writer::job::JobRef;
@@ -85,11 +86,11 @@ fn a_payload_is_erased_with_the_blob_that_no_other_one_has() {
     // The row of a payload has the number of its blob in place of the bytes.
     let number = blobs[0].to_string().len();
     assert!(number > 1, "{blobs:?}");
-    assert_eq!(erase::payload(&conn, payloads[0]).unwrap(), number);
+    assert_eq!(replaced::payload(&conn, payloads[0]).unwrap(), number);
     assert_eq!(ids("blob"), blobs);
-    assert_eq!(erase::payload(&conn, payloads[1]).unwrap(), number + 9_000);
+    assert_eq!(replaced::payload(&conn, payloads[1]).unwrap(), number + 9_000);
     assert_eq!((ids("payload"), ids("blob")), (vec![], vec![]));
-    assert_eq!(erase::payload(&conn, payloads[1]).unwrap(), 0, "a missing payload does not stop an erasure");
+    assert_eq!(replaced::payload(&conn, payloads[1]).unwrap(), 0, "a missing payload does not stop an erasure");
 }
 
 #[test]

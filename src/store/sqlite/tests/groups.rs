@@ -4,12 +4,12 @@ use super::super::fault::{Fault, Res, corrupt, found_busy, is_no_database, refus
 use super::*;
 use crate::base::limits::{ERROR_TEXT_BYTES_MAX, INHERITED_WAL_ATTEMPTS_MAX, WAL_MEASURED_BYTES, WRITER_CACHE_MAX};
 use crate::store::chain::CommitChain;
+use crate::store::sqlite::commit::heads::RetainedHeads;
 use crate::store::sqlite::commit::ids::{NewIds, Table};
-use crate::store::sqlite::file::open::writable;
-use crate::store::sqlite::read::head::RetainedHeads;
+use crate::store::sqlite::file::wal_tail::FRAME_BYTES;
+use crate::store::sqlite::rewrite::opening::writable;
 use crate::store::sqlite::writer::group::{Core, PlantedFault, Transacted, WalCopy};
 use crate::store::sqlite::writer::job::JobRef;
-use crate::store::sqlite::writer::wal_copier::FRAME_BYTES;
 use crate::store::{Store, StoreError};
 use rusqlite::{Connection, ffi};
 use std::fs;

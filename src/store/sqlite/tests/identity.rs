@@ -25,7 +25,7 @@ fn refused(path: &Path, why: &str) {
 }
 
 fn neighbour(path: &Path, suffix: &str) -> PathBuf {
-    crate::store::sqlite::file::open::beside(path, suffix)
+    crate::store::sqlite::file::paths::beside(path, suffix)
 }
 
 #[test]

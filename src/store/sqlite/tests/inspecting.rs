@@ -4,7 +4,7 @@
 use super::*;
 use crate::store::StoreError;
 use crate::store::sqlite::file::inspect::{FileKind, inspect, make, verify_open};
-use crate::store::sqlite::file::open::beside;
+use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::system;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::limits::{ITEM_PAGE_BYTES_MAX, ITEM_PAGE_ROWS_MAX, PLACES_CACHE_MAX};
 use crate::store::sqlite::commit::places::BranchPlaces;
 use crate::store::sqlite::read::item_pages::ItemPages;
-use crate::store::sqlite::read::lineage::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
+use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
 
 const PAGE: u64 = ITEM_PAGE_ROWS_MAX as u64;
 

@@ -5,13 +5,12 @@ use crate::store::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::schema::statements;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::lineage::{
-    INDEX_SNAPSHOT, INTERVAL, NO_CHANGES, Span, VersionRow, newest, newest_of, of_kind_column, row_at, spans,
-};
+use crate::store::sqlite::read::lineage::{INTERVAL, Span, newest, newest_of, row_at, spans};
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow, of_kind_column};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 

@@ -6,10 +6,13 @@ use crate::store::StoreError;
 use crate::store::batch::ListRef;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::lineage::{KeyContent, LIST, VersionRow, newest_of};
-use crate::store::sqlite::read::list_end::{ListEnd, ListEnds};
-use crate::store::sqlite::read::names::{Kind, Names};
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::read::lineage::newest_of;
+use crate::store::sqlite::read::list_end::ListEnds;
+use crate::store::sqlite::read::names::Names;
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::version::{KeyContent, LIST, VersionRow};
+use crate::store::sqlite::view::ReadView;
 use std::collections::BTreeSet;
 
 const ALL: (u64, u64) = (0, u64::MAX);

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::store::error::StoreError;
-use crate::store::sqlite::file::open as opening;
+use crate::store::sqlite::file::paths;
 use crate::store::sqlite::file::wal_mark::{MarkState, WalMark};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::writer::group::copy_wal;
@@ -75,7 +75,7 @@ impl Links {
 }
 
 fn log(path: &Path) -> PathBuf {
-    opening::beside(path, "-wal")
+    paths::beside(path, "-wal")
 }
 
 fn checkpoints(path: &Path) -> u64 {
@@ -270,7 +270,7 @@ fn a_log_that_was_cut_is_told_by_the_shared_memory() {
     let mut links = Links::new();
     links.commit(9);
     let killed = links.copy("killed.db");
-    fs::copy(opening::beside(&links.path(), "-shm"), opening::beside(&killed, "-shm")).unwrap();
+    fs::copy(paths::beside(&links.path(), "-shm"), paths::beside(&killed, "-shm")).unwrap();
     let bytes = fs::metadata(log(&killed)).unwrap().len();
     fs::OpenOptions::new().write(true).open(log(&killed)).unwrap().set_len(bytes / 2).unwrap();
     for read_only in [true, false] {
@@ -289,9 +289,9 @@ fn a_log_that_is_removed_replaced_emptied_or_cut_under_a_handle_ends_it() {
         ("removed", |links| fs::remove_file(log(&links.path())).unwrap()),
         ("both", |links| {
             fs::remove_file(log(&links.path())).unwrap();
-            fs::remove_file(opening::beside(&links.path(), "-shm")).unwrap();
+            fs::remove_file(paths::beside(&links.path(), "-shm")).unwrap();
         }),
-        ("shared", |links| fs::remove_file(opening::beside(&links.path(), "-shm")).unwrap()),
+        ("shared", |links| fs::remove_file(paths::beside(&links.path(), "-shm")).unwrap()),
         ("replaced", |links| {
             fs::copy(log(&links.path()), links.at("new")).unwrap();
             fs::rename(links.at("new"), log(&links.path())).unwrap();

@@ -3,10 +3,12 @@
 use super::*;
 use crate::store::StoreError;
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::file::format::{identify, is_unmade};
 use crate::store::sqlite::file::open::{
-    beside, connect_checkpointer, connect_copier, connect_lone_reader, connect_reader, connect_unlocked, identify,
-    is_unmade, readable, writable,
+    connect_checkpointer, connect_copier, connect_lone_reader, connect_reader, connect_unlocked, readable,
 };
+use crate::store::sqlite::file::paths::beside;
+use crate::store::sqlite::rewrite::opening::writable;
 use crate::store::sqlite::sql;
 use std::fs;
 

@@ -3,10 +3,11 @@
 use super::*;
 use crate::store::batch::{ListRef, NewWrite};
 use crate::store::prune::{PruneSpan, Pruned};
-use crate::store::sqlite::commit::changes::{DELETE_RANGE, PUT, REFERENCE};
-use crate::store::sqlite::read::lineage::{INDEX_SNAPSHOT, INTERVAL, NO_CHANGES};
+use crate::store::sqlite::read::lineage::INTERVAL;
 use crate::store::sqlite::remove::prune::PruneJob;
+use crate::store::sqlite::rows::item::{DELETE_RANGE, PUT, REFERENCE};
 use crate::store::sqlite::rows::pack::unpack_ranges;
+use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, NO_CHANGES};
 use crate::store::sqlite::writer::job::JobRef;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};

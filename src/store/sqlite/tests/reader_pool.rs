@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::base::limits::IDLE_READERS_MAX;
-use crate::store::sqlite::file::open::{self, beside};
+use crate::store::sqlite::file::open;
+use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::registry;
 use crate::store::sqlite::read::pool::{DataVersion, ReaderPool};
 use crate::store::watch::LogProbe;

@@ -214,8 +214,8 @@ fn a_log_is_read_and_a_lost_one_costs_its_commits_alone() {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.db");
     for suffix in ["", "-wal"] {
-        let from = crate::store::sqlite::file::open::beside(&bench.path(), suffix);
-        fs::copy(from, crate::store::sqlite::file::open::beside(&copy, suffix)).unwrap();
+        let from = crate::store::sqlite::file::paths::beside(&bench.path(), suffix);
+        fs::copy(from, crate::store::sqlite::file::paths::beside(&copy, suffix)).unwrap();
     }
     let whole = contents(&bench.store);
     let report = recovered(&copy, &whole, "with-log").unwrap();
@@ -587,13 +587,13 @@ fn a_log_of_an_older_state_is_left_out() {
     let first = bench.add(&thread("a"), None, vec![list(1, vec![put(0, "first")])]);
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.db");
-    let log = fs::read(crate::store::sqlite::file::open::beside(&bench.path(), "-wal")).unwrap();
+    let log = fs::read(crate::store::sqlite::file::paths::beside(&bench.path(), "-wal")).unwrap();
     bench.add(&thread("a"), Some(first), vec![list(2, vec![put(1, "second")])]);
     let path = bench.path();
     let Bench { folder: _folder, store, .. } = bench;
     drop(store);
     fs::copy(&path, &copy).unwrap();
-    fs::write(crate::store::sqlite::file::open::beside(&copy, "-wal"), log).unwrap();
+    fs::write(crate::store::sqlite::file::paths::beside(&copy, "-wal"), log).unwrap();
     let report = Store::recover(&copy, folder.path().join("to.db")).unwrap();
     assert_eq!((report.checkpoints, report.lost_count), (2, 1), "{report:?}");
     assert_eq!(report.lost[0].kind, LostKind::Log);

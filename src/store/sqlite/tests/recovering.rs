@@ -6,7 +6,7 @@ use crate::store::beside::{Beside, KvChange, KvNamespace};
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::prune::PruneSpan;
 use crate::store::recovery::{LostKind, Recovery};
-use crate::store::sqlite::file::open::beside;
+use crate::store::sqlite::file::paths::beside;
 use crate::store::{Store, StoreError};
 use std::fs;
 

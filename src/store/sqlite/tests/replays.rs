@@ -10,10 +10,10 @@ use crate::store::operation::{
 };
 use crate::store::query::CheckpointQuery;
 use crate::store::recovery::{LostKind, Recovery};
-use crate::store::sqlite::commit::changes::{DELETE_RANGE, REFERENCE};
 use crate::store::sqlite::fault::{Fault, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rewrite::replay::{reason, scan};
+use crate::store::sqlite::rows::item::{DELETE_RANGE, REFERENCE};
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::{Store, StoreError};
 use rusqlite::{Connection, ffi};

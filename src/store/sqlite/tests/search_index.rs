@@ -4,9 +4,10 @@ use super::*;
 use crate::store::check::Invariant;
 use crate::store::error::StoreError;
 use crate::store::search::{Grams, SearchOptions, SearchQuery};
-use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::index::search::{self, IndexJob, IndexStep};
+use crate::store::sqlite::index::search::job::{IndexJob, IndexStep};
+use crate::store::sqlite::index::search::{self, job};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::remove::erase::{EraseJob, EraseStep};
 use crate::store::sqlite::writer::job::JobRef;
@@ -114,7 +115,7 @@ fn an_index_whose_tables_cannot_be_made_is_refused_with_the_cause() {
     // The module of the index makes a table with this name.
     conn.execute_batch("CREATE TABLE search_text_data (text TEXT)").unwrap();
     let job = IndexJob { step: IndexStep::Enable { unsealed: false }, behind: Arc::default() };
-    let refused = search::step(&conn, &Caches::new(Arc::new(Keys::default())), &job);
+    let refused = job::step(&conn, &Caches::new(Arc::new(Keys::default())), &job);
     let Err(Fault::Store(StoreError::Invalid { field: "search index", reason })) = refused else {
         panic!("{refused:?}")
     };

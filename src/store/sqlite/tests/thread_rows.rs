@@ -5,7 +5,7 @@ use crate::base::{Encoded, Map, Value};
 use crate::store::NewTimer;
 use crate::store::error::StoreError;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
-use crate::store::sqlite::index::threads::{ThreadsJob, ThreadsStep};
+use crate::store::sqlite::index::threads::job::{ThreadsJob, ThreadsStep};
 use crate::store::sqlite::writer::job::JobRef;
 use crate::store::threads::ThreadQuery;
 use std::sync::Arc;

@@ -233,7 +233,7 @@ fn a_pruning_that_was_interrupted_leaves_a_thread_that_is_counted_when_it_is_lis
     assert_eq!(number(&bench, "SELECT counts IS NULL FROM thread_state WHERE thread = 1"), 0);
     let keys = crate::store::sqlite::keys::Keys::default();
     let conn = raw(&bench.path());
-    let caches = crate::store::sqlite::commit::batch::Caches::new(std::sync::Arc::new(keys));
+    let caches = crate::store::sqlite::commit::caches::Caches::new(std::sync::Arc::new(keys));
     crate::store::sqlite::index::threads::uncount(&conn, &caches, &thread("a")).unwrap();
     drop(conn);
     assert_eq!(number(&bench, "SELECT counts IS NULL FROM thread_state WHERE thread = 1"), 1);

@@ -6,8 +6,8 @@
 //! up by an id.
 
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::record::column;
-use crate::store::sqlite::remove::prune;
+use crate::store::sqlite::rows::checkpoint::column;
+use crate::store::sqlite::rows::source;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql;
 use rusqlite::{Connection, Row, params};
@@ -33,7 +33,7 @@ impl ListingEntry {
         let is_same = row.get::<_, Option<i64>>(column::PARENT_BRANCH)? == Some(branch);
         let before = if is_same { row.get(column::PARENT)? } else { None };
         let pruned_below = match is_pruned_column(row.get(column::SOURCE)?) {
-            true => prune::pruned_below(row.get_ref(column::PARENTS)?),
+            true => source::pruned_below(row.get_ref(column::PARENTS)?),
             false => 0,
         };
         let ordinal = row.get(column::ORDINAL)?;

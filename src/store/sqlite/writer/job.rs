@@ -9,15 +9,17 @@ use crate::store::batch::{
 };
 use crate::store::beside::{CacheChange, KvChange};
 use crate::store::error::StoreError;
-use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::operation::{self, OperationJob};
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::index::search::{self, IndexJob, IndexStep};
-use crate::store::sqlite::index::threads::{self, ThreadsJob};
+use crate::store::sqlite::index::search::job::{IndexJob, IndexStep};
+use crate::store::sqlite::index::threads::job::ThreadsJob;
+use crate::store::sqlite::index::{search, threads};
 use crate::store::sqlite::keys::KeyChange;
 use crate::store::sqlite::remove::erase::{self, EraseJob, EraseStep};
 use crate::store::sqlite::remove::prune::{self, PruneJob};
-use crate::store::sqlite::rewrite::compact::{self, CompactJob};
+use crate::store::sqlite::rewrite::compact_step;
+use crate::store::sqlite::rewrite::compact_step::CompactJob;
 use crate::store::sqlite::side::{cache, kv, lease};
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
@@ -134,10 +136,10 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => cache::write(conn, &caches.keys, changes),
             Self::Erase(job) => erase::step(conn, caches, job),
             Self::Keys(change) => caches.keys.change(conn, change),
-            Self::Compact(job) => compact::step(conn, job),
+            Self::Compact(job) => compact_step::step(conn, job),
             Self::Operation(job) => operation::write(conn, caches, job),
-            Self::Index(job) => search::step(conn, caches, job),
-            Self::Threads(job) => threads::step(conn, caches, job),
+            Self::Index(job) => search::job::step(conn, caches, job),
+            Self::Threads(job) => threads::job::step(conn, caches, job),
             Self::Prune(job) => prune::step(conn, caches, job),
         }
     }

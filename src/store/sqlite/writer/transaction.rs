@@ -14,9 +14,10 @@ use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::guard::SqlGuard;
 use crate::store::sqlite::file::schema;
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::{ReadView, column, unpack_task_records};
+use crate::store::sqlite::rows::checkpoint::column;
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Error as SqlError, ErrorCode, Params, Row, ffi};
 use std::cell::Cell;
 use std::fmt;
@@ -124,7 +125,7 @@ impl<'a> SqlTransaction<'a> {
         let view = self.view;
         view.must_row(at, |seq, row| {
             let place = || format!("checkpoint {seq}");
-            let tasks = unpack_task_records(view.conn, view.names, row.get_ref(column::TASKS)?, &place)?;
+            let tasks = view.tasks(row.get_ref(column::TASKS)?, &place)?;
             let code = match tasks.iter().position(|prepared| prepared.id == *task) {
                 Some(position) => Some(position as i64),
                 None => view.names.find(view.conn, Kind::Task, &task.to_string())?.map(|name| -name),

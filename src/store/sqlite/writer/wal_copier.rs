@@ -5,12 +5,13 @@
 //! one that waits for a reader would hold the write lock meanwhile, and stop the writers of all processes.
 
 use super::group::{Core, WalCopy, copy_wal, copy_whole_wal};
-use super::role::reason;
 use crate::base::limits::{WAL_COPY_BYTES, WAL_RESTART_BYTES, WAL_RETRY_MAX, WAL_RETRY_MIN, WAL_TRUNCATE_BYTES};
 use crate::store::error::StoreError;
-use crate::store::sqlite::fault::{Res, found_busy};
+use crate::store::sqlite::fault::{Res, found_busy, reason};
 use crate::store::sqlite::file::lock;
-use crate::store::sqlite::file::open::{self, FilePlace};
+use crate::store::sqlite::file::open;
+use crate::store::sqlite::file::place::FilePlace;
+use crate::store::sqlite::file::wal_tail::FRAME_BYTES;
 use crate::store::sqlite::sql;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
@@ -18,8 +19,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes of a WAL frame: a page and its header.
-pub(crate) const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
 const COPY_FRAMES: u64 = WAL_COPY_BYTES / FRAME_BYTES;
 const RESTART_FRAMES: u64 = WAL_RESTART_BYTES / FRAME_BYTES;
 const TRUNCATE_FRAMES: u64 = WAL_TRUNCATE_BYTES / FRAME_BYTES;
@@ -202,6 +201,7 @@ impl WalInner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::sqlite::file::paths;
     use crate::store::sqlite::tests::{Bench, raw};
     use std::fs;
 
@@ -218,11 +218,11 @@ mod tests {
         conn.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF").unwrap();
         conn.execute_batch("CREATE TABLE IF NOT EXISTS app_a (x)").unwrap();
         conn.execute("INSERT INTO app_a VALUES (zeroblob(?1))", [bytes as i64]).unwrap();
-        fs::metadata(open::beside(&bench.path(), "-wal")).unwrap().len()
+        fs::metadata(paths::beside(&bench.path(), "-wal")).unwrap().len()
     }
 
     fn wal_bytes(bench: &Bench) -> u64 {
-        fs::metadata(open::beside(&bench.path(), "-wal")).unwrap().len()
+        fs::metadata(paths::beside(&bench.path(), "-wal")).unwrap().len()
     }
 
     #[test]

@@ -7,13 +7,16 @@ use super::sql;
 use crate::base::limits::SEARCH_ENTRIES_MAX;
 use crate::store::record::is_control;
 use crate::store::search::{BegunWord, HitPlace, SearchedEntry};
-use crate::store::sqlite::commit::changes::{PUT, item_check};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
-use crate::store::sqlite::read::items::{ChannelRows, item_place};
-use crate::store::sqlite::read::lineage::{self, KeyContent, VersionRow, version_place};
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::rows::payload::{self, Payloads, Room, inline_value};
+use crate::store::sqlite::read::blobs;
+use crate::store::sqlite::read::items::ChannelRows;
+use crate::store::sqlite::read::lineage;
+use crate::store::sqlite::read::payloads::Payloads;
+use crate::store::sqlite::rows::item::{PUT, item_check, item_place};
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::payload::{self, Room, inline_value};
+use crate::store::sqlite::rows::version::{KeyContent, VersionRow, version_place};
+use crate::store::sqlite::view::ReadView;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row};
 use std::fmt;
@@ -90,7 +93,7 @@ impl EntryKey {
         let mut statement = view.conn.prepare_cached(sql::PUT)?;
         let mut rows = statement.query([self.branch, self.channel, position, self.ordinal])?;
         match rows.next()? {
-            Some(row) => self.put(view, row, channel, &mut Room::of(view.keys), then),
+            Some(row) => self.put(view, row, channel, &mut Room::of(view.keys, blobs::read), then),
             None => Ok(None),
         }
     }

@@ -10,36 +10,12 @@
 
 use super::entry::{EntryKey, entries_at};
 use super::sql;
-use crate::base::limits::{INDEX_COST_MAX, INDEX_INTERVAL, SEARCH_ENTRIES_MAX};
-use crate::store::error::StoreError;
+use crate::base::limits::{INDEX_COST_MAX, SEARCH_ENTRIES_MAX};
 use crate::store::search::{Grams, SearchIndex};
-use crate::store::sqlite::commit::batch::Caches;
+use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::writer::job::JobRef;
-use crate::store::sqlite::writer::role::SqliteWriter;
-use parking_lot::Mutex;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use std::sync::Arc;
-
-/// A step of the index: a job of the writer role.
-#[derive(Clone, Debug)]
-pub(crate) struct IndexJob {
-    pub(crate) step: IndexStep,
-    /// The entries' checkpoints that are not indexed after the step.
-    pub(crate) behind: Arc<Mutex<u64>>,
-}
-
-/// The work of a step of the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IndexStep {
-    /// Makes the index, if there is none.
-    Enable { unsealed: bool },
-    /// Adds the next entries, as many as one transaction may.
-    Advance,
-    /// Removes the index.
-    Disable,
-}
 
 /// The state of the index of a file.
 #[derive(Clone, Copy, Debug)]
@@ -79,41 +55,13 @@ pub(crate) fn status(conn: &Connection) -> Res<Option<SearchIndex>> {
 }
 
 /// Returns the number of checkpoints of the log from an entry on, if none of them was deleted.
-fn behind(conn: &Connection, next: i64) -> Res<u64> {
+pub(super) fn behind(conn: &Connection, next: i64) -> Res<u64> {
     let last: Option<i64> = conn.prepare_cached(crate::store::sqlite::sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
     let (seq, _) = place_of(next);
     Ok(last.map_or(0, |last| u64::try_from(last - seq + 1).unwrap_or(0)))
 }
 
-/// Indexes until nothing is left, with a pause after each step, so that other writers get the lock.
-pub(crate) fn advance(writer: &SqliteWriter) -> Result<(), StoreError> {
-    while advance_step(writer)? > 0 {
-        std::thread::sleep(INDEX_INTERVAL);
-    }
-    Ok(())
-}
-
-/// Indexes as much as one transaction may. Returns how many checkpoints are not indexed then.
-pub(super) fn advance_step(writer: &SqliteWriter) -> Result<u64, StoreError> {
-    let job = IndexJob { step: IndexStep::Advance, behind: Arc::default() };
-    writer.commit(JobRef::Index(&job))?;
-    let behind = *job.behind.lock();
-    Ok(behind)
-}
-
-/// Does a step in the transaction that is open.
-pub(crate) fn step(conn: &Connection, caches: &Caches, job: &IndexJob) -> Res<()> {
-    let state = IndexState::read(conn)?;
-    match (job.step, state) {
-        (IndexStep::Enable { unsealed }, None) => enable(conn, caches, unsealed)?,
-        (IndexStep::Disable, Some(_)) => conn.execute_batch(sql::DROP)?,
-        (IndexStep::Advance, Some(state)) => *job.behind.lock() = add_entries(conn, caches, state)?,
-        (IndexStep::Enable { .. }, Some(_)) | (IndexStep::Disable | IndexStep::Advance, None) => {}
-    }
-    Ok(())
-}
-
-fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
+pub(super) fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
     if caches.keys.seal_content() && !unsealed {
         return Err(sealed());
     }
@@ -136,7 +84,7 @@ fn sealed() -> Fault {
 }
 
 /// Adds the next entries. Returns how many checkpoints are not indexed then.
-fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<u64> {
+pub(super) fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<u64> {
     // The key may have been given after the index was made.
     if caches.keys.seal_content() && !state.unsealed {
         return Err(sealed());

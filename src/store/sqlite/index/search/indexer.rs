@@ -4,10 +4,11 @@
 //! that finds a long rest. *Absent:* the contents of a step ([`index`](super::index)), and the thread
 //! ([`worker`](crate::store::sqlite::writer::background)).
 
-use super::index::advance_step;
+use super::job::{IndexJob, IndexStep};
 use crate::base::limits::{INDEX_INTERVAL, SEARCH_TAIL_MAX};
 use crate::store::error::StoreError;
 use crate::store::sqlite::writer::background::{Background, Upkeep, UpkeepKind};
+use crate::store::sqlite::writer::job::JobRef;
 use crate::store::sqlite::writer::role::SqliteWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -72,4 +73,20 @@ impl Upkeep for IndexUpkeep {
             Err(_) => Ok(None),
         }
     }
+}
+
+/// Indexes until nothing is left, with a pause after each step, so that other writers get the lock.
+pub(crate) fn advance(writer: &SqliteWriter) -> Result<(), StoreError> {
+    while advance_step(writer)? > 0 {
+        std::thread::sleep(INDEX_INTERVAL);
+    }
+    Ok(())
+}
+
+/// Indexes as much as one transaction may. Returns how many checkpoints are not indexed then.
+pub(super) fn advance_step(writer: &SqliteWriter) -> Result<u64, StoreError> {
+    let job = IndexJob { step: IndexStep::Advance, behind: Arc::default() };
+    writer.commit(JobRef::Index(&job))?;
+    let behind = *job.behind.lock();
+    Ok(behind)
 }

@@ -7,15 +7,12 @@
 mod check;
 mod entry;
 mod index;
-mod indexer;
+pub(crate) mod indexer;
+pub(crate) mod job;
 mod scan;
-mod sql;
+pub(crate) mod sql;
 
-pub(crate) use sql::{OBJECTS, SCHEMA};
-
-pub(crate) use indexer::Indexer;
-
-pub(crate) use index::{IndexJob, IndexStep, advance, empty, erase, hide, status, step};
+pub(crate) use index::{empty, erase, hide, status};
 
 use self::entry::{EntryKey, entries_at};
 use self::index::{IndexState, first_entry, place_of};
@@ -24,7 +21,7 @@ use crate::store::record::CheckpointRecord;
 use crate::store::search::{Grams, NewestHits, Search, SearchHit, SearchPage};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::read::lineage::{self, Span};
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
 

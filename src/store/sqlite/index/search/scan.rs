@@ -3,10 +3,13 @@
 use super::{EntryKey, sql};
 use crate::store::search::{NewestHits, Search};
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::lineage::{self, VALUE};
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::rows::payload::{Payloads, Room};
+use crate::store::sqlite::read::blobs;
+use crate::store::sqlite::read::lineage;
+use crate::store::sqlite::read::payloads::Payloads;
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::payload::Room;
+use crate::store::sqlite::rows::version::VALUE;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -54,7 +57,7 @@ fn matching_puts(view: ReadView<'_>, branch: i64, search: &Search) -> Res<Vec<(E
     let mut found = Vec::new();
     let mut puts = view.conn.prepare_cached(sql::PUTS_OF_BRANCH)?;
     let mut rows = puts.query([branch])?;
-    let mut room = Room::of(view.keys);
+    let mut room = Room::of(view.keys, blobs::read);
     while let Some(row) = rows.next()? {
         let key = EntryKey::of_put(row)?;
         let channel = view.names.text(view.conn, Kind::List, key.channel)?;

@@ -5,8 +5,8 @@ use super::row::{StateRow, undamaged};
 use super::{MARK, derived, sql};
 use crate::store::counts::ThreadCounts;
 use crate::store::sqlite::check::Checker;
-use crate::store::sqlite::commit::batch;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::read::head;
 use std::collections::HashMap;
 
 impl Checker<'_> {
@@ -35,7 +35,7 @@ impl Checker<'_> {
         while let Some(row) = rows.next()? {
             let (thread, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
             let found = stored.remove(&thread);
-            let Some((newest, _)) = batch::newest(view.conn, namespace)? else { continue };
+            let Some((newest, _)) = head::newest(view.conn, namespace)? else { continue };
             let usage = self.usage(thread, mark, found.as_ref())?;
             if newest > mark {
                 self.lagging(thread, found.as_ref(), usage);

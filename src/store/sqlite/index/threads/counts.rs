@@ -9,20 +9,21 @@
 use super::row::{StateRow, undamaged};
 use super::{mark, sql};
 use crate::store::counts::ThreadCounts;
-use crate::store::sqlite::commit::changes::PUT;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::read::items::ChannelRows;
-use crate::store::sqlite::read::lineage::{self, LIST};
-use crate::store::sqlite::read::list_end::ListEnd;
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::{ReadView, checkpoint_row, column};
-use crate::store::sqlite::remove::prune;
+use crate::store::sqlite::read::payloads::Payloads;
+use crate::store::sqlite::read::{lineage, list_end};
+use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::item::PUT;
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::ValueColumn;
-use crate::store::sqlite::rows::payload::Payloads;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::rows::version::LIST;
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::view::ReadView;
 use crate::store::threads::ThreadInfo;
 use rusqlite::params;
 use std::collections::HashMap;
@@ -56,14 +57,14 @@ fn usage_of_messages(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Threa
     })?;
     let mut payloads = Payloads::new(view)?;
     for row in lists {
-        let (first, end) = prune::positions(&ListEnd::of(&row)?);
+        let (first, end) = list_end::positions(&ListEnd::of(&row)?);
         let channel = view.names.text(view.conn, Kind::Channel, row.key)?;
         let Some(list) = view.names.find(view.conn, Kind::List, &channel)? else { continue };
         if first >= end {
             continue;
         }
         let column = |position: u64| i64::try_from(position).unwrap_or(i64::MAX);
-        let mut written = view.conn.prepare_cached(prune::ITEMS_WRITTEN)?;
+        let mut written = view.conn.prepare_cached(crate::store::sqlite::sql::ITEMS_WRITTEN)?;
         let mut rows = written.query(params![branch, list, column(first), column(end - 1), ordinal])?;
         while let Some(row) = rows.next()? {
             let (position, op): (i64, i64) = (row.get(0)?, row.get(1)?);

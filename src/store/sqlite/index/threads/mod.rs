@@ -13,11 +13,13 @@
 
 mod check;
 mod counts;
+pub(crate) mod job;
 mod queue;
+pub(crate) mod rebuild;
 mod row;
 mod rows;
 mod sql;
-mod unfollowed;
+pub(crate) mod unfollowed;
 
 pub(crate) use self::counts::has_older_tokens;
 use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
@@ -25,85 +27,23 @@ pub(crate) use self::row::hide;
 pub(crate) use self::row::undamaged;
 use self::row::{StateRow, damaged_facet, facet_of};
 pub(crate) use self::rows::rows;
-pub(crate) use self::unfollowed::Unfollowed;
 use crate::base::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
 use crate::base::{Namespace, ThreadId};
 use crate::store::batch::NewWrites;
 use crate::store::counts::ThreadCounts;
-use crate::store::error::StoreError;
 use crate::store::record::CheckpointRecord;
-use crate::store::sqlite::commit::batch::{self, Caches};
+use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::read::head;
 use crate::store::sqlite::verify::neighbors;
-use crate::store::sqlite::writer::job::JobRef;
-use crate::store::sqlite::writer::role::SqliteWriter;
+use crate::store::sqlite::view::ReadView;
 use crate::store::status::PARTIAL;
 use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
-use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 /// The number of the row that holds the mark.
 const MARK: i64 = 0;
-
-/// A step of the table: a job of the writer role.
-#[derive(Clone, Debug)]
-pub(crate) struct ThreadsJob {
-    pub(crate) step: ThreadsStep,
-    /// The thread that a step is about.
-    pub(crate) thread: Option<ThreadId>,
-    /// The checkpoints that the table does not follow after the step.
-    pub(crate) behind: Arc<Mutex<u64>>,
-}
-
-/// The work of a step of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ThreadsStep {
-    /// Empties the table, which then begins with the first checkpoint.
-    Clear,
-    /// Follows the next checkpoints.
-    Follow,
-    /// Counts the tokens and the costs of a thread anew.
-    Count,
-}
-
-/// Does a step in the transaction that is open.
-pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &ThreadsJob) -> Res<()> {
-    batch::refresh(conn, caches)?;
-    match job.step {
-        ThreadsStep::Clear => {
-            conn.execute_batch(sql::CLEAR)?;
-            set_mark(conn, caches, 0)?;
-        }
-        ThreadsStep::Follow => follow(conn, caches)?,
-        ThreadsStep::Count => count(conn, caches, job.thread.as_ref())?,
-    }
-    let mark = marked(conn, caches)?;
-    let behind: i64 = conn.prepare_cached(sql::BEHIND)?.query_row([mark], |row| row.get(0))?;
-    *job.behind.lock() = behind.unsigned_abs();
-    Ok(())
-}
-
-/// Makes the table anew.
-pub(crate) fn rebuild(writer: &SqliteWriter) -> Result<(), StoreError> {
-    let mut step = ThreadsStep::Clear;
-    loop {
-        let job = ThreadsJob { step, thread: None, behind: Arc::default() };
-        writer.commit(JobRef::Threads(&job))?;
-        if *job.behind.lock() == 0 {
-            return Ok(());
-        }
-        step = ThreadsStep::Follow;
-    }
-}
-
-/// Counts the tokens and the costs of a thread after a pruning.
-pub(crate) fn recount(writer: &SqliteWriter, thread: &ThreadId) -> Result<(), StoreError> {
-    let job = ThreadsJob { step: ThreadsStep::Count, thread: Some(thread.clone()), behind: Arc::default() };
-    writer.commit(JobRef::Threads(&job))
-}
 
 /// Counts the tokens and the costs of a thread whose row has no counts.
 pub(crate) fn count(conn: &Connection, caches: &mut Caches, thread: Option<&ThreadId>) -> Res<()> {
@@ -150,7 +90,7 @@ fn mark(view: ReadView<'_>) -> Res<i64> {
 }
 
 /// Returns the mark, as the open transaction sees it.
-fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
+pub(super) fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
     match caches.followed {
         Some(mark) => Ok(mark),
         // A mark that is damaged counts as the beginning of the log: all threads are followed anew.
@@ -162,7 +102,7 @@ fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
     }
 }
 
-fn set_mark(conn: &Connection, caches: &mut Caches, mark: i64) -> Res<()> {
+pub(super) fn set_mark(conn: &Connection, caches: &mut Caches, mark: i64) -> Res<()> {
     let row = StateRow { thread: MARK, newest: mark, status: None, facets: Vec::new(), counts: None };
     row.put(conn, &caches.keys)?;
     caches.followed = Some(mark);
@@ -231,7 +171,7 @@ struct FollowedThread {
 }
 
 /// Follows the next checkpoints, as many as one transaction may.
-fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
+pub(super) fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let stored = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
     let mut mark = stored;
     let mut threads: BTreeMap<i64, FollowedThread> = BTreeMap::new();
@@ -285,7 +225,7 @@ fn follow_thread(caches: &Caches, conn: &Connection, mark: i64, thread: i64, fol
         None => undamaged(usage_of_thread(view, thread, mark))?,
     };
     let newest = match followed.root {
-        Some((namespace, _)) => batch::newest(view.conn, namespace)?.map(|(newest, _)| newest),
+        Some((namespace, _)) => head::newest(view.conn, namespace)?.map(|(newest, _)| newest),
         None => None,
     };
     match (followed.root, row) {
@@ -361,7 +301,7 @@ fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
     let root = Namespace::root();
     let Some(head) = view.head(id, &root)? else { return Ok(None) };
     let Some(namespace) = view.namespace(id, &root)? else { return Ok(None) };
-    let Some((newest, _)) = batch::newest(view.conn, namespace)? else { return Ok(None) };
+    let Some((newest, _)) = head::newest(view.conn, namespace)? else { return Ok(None) };
     let missing = || corrupt(format!("checkpoint {newest}"), "it is missing");
     let updated_at = match head.seq as i64 == newest {
         true => head.created_at,

@@ -7,7 +7,7 @@ use super::row::{damaged_facet, queue_facet};
 use super::{info, mark, sql, verify_facet};
 use crate::base::limits::PRIORITY_MAX;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::view::ReadView;
 use crate::store::threads::{PRIORITY, ThreadInfo, ThreadPage, ThreadQuery};
 use rusqlite::params;
 use std::collections::HashSet;

@@ -4,8 +4,8 @@ use super::{list, of_id};
 use crate::base::ThreadId;
 use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::side::lease;
+use crate::store::sqlite::read::lease;
+use crate::store::sqlite::view::ReadView;
 
 /// Reads the rows of a query, all in one snapshot.
 pub(crate) fn rows(view: ReadView<'_>, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Res<Vec<ThreadRow>> {

@@ -4,11 +4,11 @@
 //! which positions it wrote, as one range. *Absent:* changes before the newest one, which a read of the state after
 //! them verifies.
 
-use super::{ListSpan, item_place};
-use crate::store::sqlite::commit::changes::range_position;
+use super::ListSpan;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::rows::item::{item_place, range_position};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
 
 /// The positions at the ends of a change of which no row was found yet.

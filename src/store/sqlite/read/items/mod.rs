@@ -11,21 +11,24 @@
 
 mod expected;
 
-use super::lineage::{self, LIST, VersionRow};
-use super::list_end::ListEnd;
-use super::names::Kind;
-use super::record::ReadView;
+use super::lineage;
+use super::payloads::Payloads;
 use crate::base::PayloadRef;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, ItemRow};
-use crate::store::sqlite::commit::changes::{DELETE, PUT, REFERENCE, item_check, range_position};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::read::blobs;
+use crate::store::sqlite::rows::item::{DELETE, PUT, REFERENCE, item_check, item_place, range_position};
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{DeletedRange, ValueColumn, unpack_ranges, unpack_reference};
-use crate::store::sqlite::rows::payload::{Payloads, Room, decode, inline_value};
+use crate::store::sqlite::rows::payload::{Room, decode, inline_value};
+use crate::store::sqlite::rows::version::{LIST, VersionRow};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::view::ReadView;
 use expected::ExpectedRows;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
@@ -381,7 +384,13 @@ impl<'a> ChannelRows<'a> {
             self.collect(*span, rows, &mut live)?;
             self.must_have_newest(*span, first, last, &live[begin..])?;
             if verifies {
-                neighbors::of_items(self.view, (span.branch, self.channel), Some(first), Some(last))?;
+                neighbors::of_items(
+                    self.view.conn,
+                    self.view.keys,
+                    (span.branch, self.channel),
+                    Some(first),
+                    Some(last),
+                )?;
             }
         }
         Ok(live)
@@ -425,7 +434,7 @@ impl<'a> ChannelRows<'a> {
         let last = span.last_position(last);
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
         let mut rows = joined.query(params![span.branch, self.channel, first, last])?;
-        let mut room = Room::of(self.view.keys);
+        let mut room = Room::of(self.view.keys, blobs::read);
         let (mut done, mut expected) = (None, ExpectedRows::of(span, first, last));
         while let Some(row) = rows.next()? {
             let (position, ordinal): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -466,7 +475,7 @@ impl<'a> ChannelRows<'a> {
         }
         expected.verify(self.view, span, self.channel)?;
         // Only a row before the first one can be missing without a gap: the older ones of a position come after it.
-        neighbors::of_items(self.view, (span.branch, self.channel), Some(first), None)
+        neighbors::of_items(self.view.conn, self.view.keys, (span.branch, self.channel), Some(first), None)
     }
 
     /// Visits the items directly before a position that the branch of the list put there, the last one first, for as
@@ -574,7 +583,13 @@ impl<'a> ChannelRows<'a> {
         let floor = if count == limit { lowest } else { -1 };
         self.must_have_newest(span, floor.saturating_add(1), last, &found)?;
         let place = (span.branch, self.channel);
-        neighbors::of_items(self.view, place, (floor < 0).then_some(0), has_older.then_some(last))?;
+        neighbors::of_items(
+            self.view.conn,
+            self.view.keys,
+            place,
+            (floor < 0).then_some(0),
+            has_older.then_some(last),
+        )?;
         Ok((found, floor))
     }
 
@@ -684,12 +699,6 @@ fn resolve(live: &mut Vec<ListRow>, deleted: &DeletedRanges) {
 
 fn item(position: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
     ItemRow::new(position as u64, ordinal as u64, task, payload)
-}
-
-/// Names a row of `item`.
-pub(crate) fn item_place(branch: i64, channel: i64, position: i64, ordinal: i64) -> String {
-    let kind = if position < 0 { "range delete or reference" } else { "position" };
-    format!("item (branch {branch}, channel {channel}, {kind} {position}, ordinal {ordinal})")
 }
 
 #[cfg(test)]

@@ -4,15 +4,18 @@
 //! hides it from the next kept checkpoint. Each row also hides rows of pruned checkpoints before the slice. *Absent:*
 //! the deletion.
 
-use super::slice::{PruneSlice, payload_of, positions, rows_at};
+use super::slice::{PruneSlice, payload_of, rows_at};
 use super::{is_channel, seq_at, sql};
-use crate::store::sqlite::commit::changes::{DELETE, DELETE_RANGE, PUT, REFERENCE};
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::items::{DeletedRanges, item_place};
-use crate::store::sqlite::read::lineage::{self, INTERVAL, LIST, VersionRow};
-use crate::store::sqlite::read::list_end::ListEnd;
-use crate::store::sqlite::read::names::Kind;
+use crate::store::sqlite::read::items::DeletedRanges;
+use crate::store::sqlite::read::lineage::{self, INTERVAL};
+use crate::store::sqlite::read::list_end::positions;
+use crate::store::sqlite::rows::item::{DELETE, DELETE_RANGE, PUT, REFERENCE, item_place};
+use crate::store::sqlite::rows::list_end::ListEnd;
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_ranges;
+use crate::store::sqlite::rows::version;
+use crate::store::sqlite::rows::version::{LIST, VersionRow};
 use crate::store::sqlite::sql as log_sql;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, params};
@@ -105,7 +108,7 @@ impl ListWalk<'_, '_> {
         // Nothing lies below the positions that it hides.
         let hides_nothing = is_bottom && !change.builds_on_reference;
         if change.positions.0 < change.positions.1 {
-            let mut written = view.conn.prepare_cached(sql::ITEMS_WRITTEN)?;
+            let mut written = view.conn.prepare_cached(log_sql::ITEMS_WRITTEN)?;
             let mut is_replaced = view.conn.prepare_cached(sql::IS_REPLACED)?;
             let (from, to) = (as_slot(change.positions.0), as_slot(change.positions.1 - 1));
             let mut rows = written.query(params![branch, list, from, to, ordinal])?;
@@ -261,7 +264,7 @@ impl ListWalk<'_, '_> {
             let base = first - first.rem_euclid(INTERVAL);
             if (run..first).contains(&base) {
                 let snapshots = rows_at(view, branch, base)?.into_iter();
-                older.extend(snapshots.filter(|row| row.kind == lineage::INDEX_SNAPSHOT));
+                older.extend(snapshots.filter(|row| row.kind == version::INDEX_SNAPSHOT));
             }
             for row in older.iter().filter(|row| !self.slice.stays(row, &newest)) {
                 self.gone.versions.entry(row.ordinal).or_default().insert(row.key);

@@ -14,25 +14,24 @@ mod slice;
 mod sql;
 
 pub(crate) use namespaces::{NamespaceRemoval, detach, estimate as estimate_namespaces};
-pub(crate) use slice::positions;
-pub(crate) use sql::ITEMS_WRITTEN;
 
 use crate::base::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
 use crate::base::{Namespace, ThreadId};
 use crate::store::prune::{PruneSpan, Pruned};
-use crate::store::sqlite::commit::batch::{self, Caches};
+use crate::store::sqlite::commit::caches;
+use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Res, corrupt, invalid};
 use crate::store::sqlite::index::{search, threads};
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::read::lineage::{self, BranchRow};
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::ReadView;
-use crate::store::sqlite::rows::pack::{Unpack, unpack_reference};
-use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::pack::unpack_reference;
+use crate::store::sqlite::rows::source::{is_pruned_column, pruned_below};
+use crate::store::sqlite::rows::version;
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 use slice::PruneSlice;
 use std::collections::BTreeSet;
@@ -73,14 +72,9 @@ fn mark(conn: &Connection) -> Res<PruneMark> {
     Ok(conn.prepare_cached(sql::MARK)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?)
 }
 
-/// Returns the number of pruned checkpoints directly before a pruned one on its branch, at the time when it was pruned.
-pub(crate) fn pruned_below(parents: ValueRef<'_>) -> i64 {
-    parents.as_blob().ok().and_then(|bytes| Unpack(bytes).id()).unwrap_or(0)
-}
-
 /// Prunes the next checkpoints of a span in the transaction that is open.
 pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Res<()> {
-    batch::refresh(conn, caches)?;
+    caches::refresh(conn, caches)?;
     let mut state = job.state.lock();
     (state.next, state.pruned) = (None, Pruned::default());
     let view = caches.view(conn);
@@ -171,7 +165,7 @@ pub(crate) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Names
         }
     }
     for namespace in namespaces {
-        if let Some((newest, _)) = batch::newest(conn, namespace)? {
+        if let Some((newest, _)) = head::newest(conn, namespace)? {
             targets.extend(head::moved(conn, view.keys, namespace, newest)?.flatten());
         }
         targets.extend(view.named_branches(namespace)?);
@@ -185,7 +179,7 @@ pub(crate) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Names
 }
 
 fn is_channel(kind: i64) -> bool {
-    matches!(kind, lineage::EMPTY | lineage::VALUE | lineage::LIST)
+    matches!(kind, version::EMPTY | version::VALUE | version::LIST)
 }
 
 /// Estimates the report of a pruning.

@@ -10,15 +10,17 @@ use super::{sql, unprunable};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::counts::pruned_metadata;
 use crate::store::prune::Pruned;
-use crate::store::sqlite::commit::batch::{self, Caches};
+use crate::store::sqlite::commit::caches;
+use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::ids::Table;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::index::{search, threads};
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::read::head;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +37,7 @@ pub(crate) struct NamespaceRemoval {
 
 /// Takes namespaces out of their thread, in the transaction that is open.
 pub(crate) fn detach(conn: &Connection, caches: &mut Caches, removal: &NamespaceRemoval) -> Res<()> {
-    batch::refresh(conn, caches)?;
+    caches::refresh(conn, caches)?;
     let found = removable(caches.view(conn), &removal.thread, &removal.namespaces)?;
     if found.is_empty() {
         return Ok(());
@@ -72,7 +74,7 @@ fn removable(
     let mut found = BTreeMap::new();
     for (path, newest) in namespaces.iter().filter(|(path, _)| !path.is_root()) {
         let Some(id) = view.namespace(thread, path)? else { continue };
-        if batch::newest(view.conn, id)?.is_some_and(|(_, stored)| stored == *newest) {
+        if head::newest(view.conn, id)?.is_some_and(|(_, stored)| stored == *newest) {
             found.insert(id, path.clone());
         }
     }

@@ -1,23 +1,24 @@
 //! One slice: some checkpoints of a branch that are pruned together.
 
-use super::super::erase;
 use super::gone::{GoneItem, GoneRows};
 use super::{pruned_at, seq_at, sql};
 use crate::base::limits::RECLAIM_COST_MAX;
 use crate::store::counts::pruned_metadata;
 use crate::store::prune::Pruned;
 use crate::store::sqlite::commit::checkpoint::insert_versions;
+use crate::store::sqlite::commit::replaced;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::lineage::{
-    self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, VersionRow,
-};
-use crate::store::sqlite::read::list_end::ListEnd;
-use crate::store::sqlite::read::record::{ReadView, checkpoint_row, column};
+use crate::store::sqlite::read::lineage::{self, BranchRow, INTERVAL};
+use crate::store::sqlite::read::list_end::positions;
+use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
 use crate::store::sqlite::rows::row_check::RowCheck;
-use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::pruned_column;
+use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, VersionRow};
+use crate::store::sqlite::rows::{sealed, version};
 use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
 use rusqlite::types::{Value, ValueRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,7 +104,7 @@ impl<'a> PruneSlice<'a> {
         }
         for id in self.erasable(&gone)? {
             pruned.values += 1;
-            pruned.bytes += erase::payload(conn, id)? as u64;
+            pruned.bytes += replaced::payload(conn, id)? as u64;
         }
         for (ordinal, seq) in seqs.range(self.before()..=self.last) {
             self.rewrite(*ordinal, *seq, gone.shared.get(ordinal))?;
@@ -274,18 +275,13 @@ pub(super) fn rows_at(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Vec<
 /// Returns the cost of a checkpoint: its rows, and the positions among which its items lie.
 fn cost_of(rows: &[VersionRow]) -> Res<usize> {
     let mut cost = 8 + 2 * rows.len();
-    for row in rows.iter().filter(|row| row.kind == lineage::LIST) {
+    for row in rows.iter().filter(|row| row.kind == version::LIST) {
         let end = ListEnd::of(row)?;
         let (first, last) = positions(&end);
         cost = cost
             .saturating_add(usize::try_from(last.saturating_sub(first)).unwrap_or(usize::MAX).min(RECLAIM_COST_MAX));
     }
     Ok(cost)
-}
-
-/// Returns the range of the positions that a change of a list wrote, as far as it can have put items there.
-pub(crate) fn positions(end: &ListEnd) -> (u64, u64) {
-    (end.written.0, end.written.1.min(end.end))
 }
 
 /// Returns the first ordinal of the pruned checkpoints directly before a checkpoint.

@@ -21,9 +21,6 @@ pub(super) const PARENT_SEQ: &str = "SELECT seq - parent FROM checkpoint WHERE s
 /// The source of a checkpoint, and the column in which a pruned one has the number of those before it.
 pub(super) const SOURCE_AND_PARENTS: &str = "SELECT source, parents FROM checkpoint WHERE seq = ?1";
 
-/// The rows of a list that a checkpoint wrote, among some positions.
-pub(crate) const ITEMS_WRITTEN: &str = "SELECT slot, op, value FROM item WHERE branch = ?1 AND channel = ?2 \
-     AND slot BETWEEN ?3 AND ?4 AND ordinal = ?5 ORDER BY slot";
 /// The operations on more than one position, of the ordinals from one to another.
 pub(super) const WHOLES_BETWEEN: &str = "SELECT slot, ordinal, op, value FROM item WHERE branch = ?1 AND channel = ?2 \
      AND slot BETWEEN -1 - ?4 AND -1 - ?3";

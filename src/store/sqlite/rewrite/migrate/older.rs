@@ -9,8 +9,9 @@ use crate::base::limits::OLDER_COPIES_MAX;
 use crate::store::check::Finding;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::file::open::{FilePlace, beside};
-use crate::store::sqlite::file::{backup, open, system};
+use crate::store::sqlite::file::paths::beside;
+use crate::store::sqlite::file::place::FilePlace;
+use crate::store::sqlite::file::{backup, paths, system};
 use crate::store::sqlite::sql;
 use std::fs;
 use std::io;
@@ -90,7 +91,7 @@ fn remove(place: &FilePlace, path: &Path) -> Res<()> {
 }
 
 fn failed(place: &FilePlace, path: &Path, error: io::Error) -> StoreError {
-    open::cannot_open(&place.path, &format!("{}: {error}", path.display()), Some(Box::new(error)))
+    paths::cannot_open(&place.path, &format!("{}: {error}", path.display()), Some(Box::new(error)))
 }
 
 #[cfg(test)]

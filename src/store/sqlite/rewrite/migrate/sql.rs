@@ -2,14 +2,14 @@
 
 /// The schema of format 1.
 pub(crate) const FORMAT_1: &str = include_str!("../../../../../schema/sqlite/0001_init.sql");
-pub(super) const FINISH_1: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 1;";
+pub(crate) const FINISH_1: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 1;";
 
 /// Replaces the tables of the log of format 1.
-pub(super) const FORMAT_2: &str = include_str!("../../../../../schema/sqlite/0002_rows.sql");
-pub(super) const FINISH_2: &str = "PRAGMA user_version = 2;";
+pub(crate) const FORMAT_2: &str = include_str!("../../../../../schema/sqlite/0002_rows.sql");
+pub(crate) const FINISH_2: &str = "PRAGMA user_version = 2;";
 
 /// The size of the pages of a new file.
-pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
+pub(crate) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
 
 /// Temporary files instead of memory, for as much as the whole file may need.
 pub(super) const TEMPORARY_FILES: &str = "PRAGMA temp_store = FILE";

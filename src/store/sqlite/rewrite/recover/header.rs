@@ -5,7 +5,7 @@
 use super::sql;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::file::open::{beside, cannot_open, not_a_store};
+use crate::store::sqlite::file::paths::{beside, cannot_open, not_a_store};
 use crate::store::sqlite::file::system;
 use crate::store::sqlite::sql as engine_sql;
 use rusqlite::Connection;

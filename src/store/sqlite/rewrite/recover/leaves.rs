@@ -10,9 +10,9 @@
 use super::cells::{PageKind, TreePage};
 use super::pages::{FilePages, PageBytes, tree_page};
 use super::sql;
-use crate::store::sqlite::commit::changes::item_check;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::rows::item::item_check;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};

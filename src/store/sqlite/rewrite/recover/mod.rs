@@ -14,6 +14,7 @@ mod pages;
 mod source;
 mod sql;
 
+use super::opening;
 use super::replay::{LogReplay, reason, scan};
 use crate::base::limits::LOST_MAX;
 use crate::base::{Codec, Encoded, ThreadId, Timestamp};
@@ -22,14 +23,15 @@ use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::recovery::{Lost, LostKind, Recovery};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::file::open::{self, beside};
+use crate::store::sqlite::file::paths;
+use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::{backup, registry};
 use crate::store::sqlite::keys::{GivenKeys, Keys};
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::checksums::kv_check;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::side::kv;
+use crate::store::sqlite::view::ReadView;
 use crate::store::sqlite::{check, sql as engine_sql};
 use rusqlite::{Connection, Row, params};
 use source::DamagedFile;
@@ -78,7 +80,7 @@ fn attempt(
         1 => keys.unlock_plain(from),
         _ => keys.unlock_damaged(&source.conn, from),
     };
-    unlocked.map_err(|fault| open::opening(from, fault))?;
+    unlocked.map_err(|fault| paths::opening(from, fault))?;
     let recovered = write(&source, from, unfinished, &keys).and_then(|report| {
         backup::publish(unfinished, to).map_err(|error| backup::failed(to, error))?;
         Ok(report)
@@ -93,7 +95,7 @@ fn attempt(
 }
 
 fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Result<Recovery, StoreError> {
-    let writable = open::writable(to, &OpenOptions::new())?;
+    let writable = opening::writable(to, &OpenOptions::new())?;
     let conn = &writable.conn;
     let replayed = (|| -> Res<Recovery> {
         conn.execute_batch(engine_sql::BEGIN_WRITE)?;
@@ -125,7 +127,7 @@ fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Resu
     })();
     let report = replayed.map_err(|fault| fault.into_write(|| StoreError::Busy { waited_ms: 0, holder: None }))?;
     if report.checkpoints + report.entries + report.salvaged == 0 && !source.is_known {
-        return Err(open::not_a_store(from, "neither its header nor any of its rows is that of a store"));
+        return Err(paths::not_a_store(from, "neither its header nor any of its rows is that of a store"));
     }
     Ok(report)
 }
@@ -271,7 +273,7 @@ fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
     let identity = || kv::identity(keys, &namespace, &key, [created, updated], expires, codec);
     let names = Names::default();
     let view = ReadView { conn: &source.conn, names: &names, keys };
-    let bytes = sealed::value(view, identity, data, &|| format!("kv {id}"))?;
+    let bytes = sealed::value((view.conn, view.keys), identity, data, &|| format!("kv {id}"))?;
     let codec = Codec::from_tag(u8::try_from(codec).map_err(|_| wrong("its codec does not exist"))?);
     let mut record = KvRecord::new(namespace, key, Encoded { codec, bytes }, Timestamp::from_micros(created));
     record.updated_at = Timestamp::from_micros(updated);

@@ -12,12 +12,12 @@ use super::pages::{self, FilePages};
 use super::sql;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
+use crate::store::sqlite::file::format::identify;
 use crate::store::sqlite::file::guard::is_of_application;
-use crate::store::sqlite::file::open::{beside, cannot_open, identify, opening};
+use crate::store::sqlite::file::paths::{beside, cannot_open, opening};
 use crate::store::sqlite::file::system::{self, Stamp};
 use crate::store::sqlite::file::wal_link::{self, LogLink};
-use crate::store::sqlite::file::{open, registry, schema};
-use crate::store::sqlite::rewrite::migrate;
+use crate::store::sqlite::file::{format, open, registry, schema};
 use crate::store::sqlite::sql as engine_sql;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -373,9 +373,9 @@ fn read_roots(conn: &Connection, old: &mut OldSchema) -> Res<()> {
 fn roots_of_new_file(format: i64) -> Res<HashMap<String, i64>> {
     let conn = Connection::open_in_memory()?;
     if format == engine_sql::FORMAT {
-        migrate::make_if_empty(&conn, Path::new(":memory:"))?;
+        format::make_if_empty(&conn, Path::new(":memory:"))?;
     } else {
-        conn.execute_batch(migrate::STEPS[0].schema)?;
+        conn.execute_batch(schema::STEPS[0].schema)?;
     }
     let mut found = OldSchema::default();
     read_roots(&conn, &mut found)?;

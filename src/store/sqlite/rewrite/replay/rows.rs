@@ -14,12 +14,13 @@ use crate::store::batch::{ItemIndex, Payload};
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::lineage::{of_kind_column, version_of_column};
-use crate::store::sqlite::read::names::Kind;
-use crate::store::sqlite::read::record::task_records;
+use crate::store::sqlite::read::blobs;
+use crate::store::sqlite::rows::checkpoint::task_records;
+use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_tasks;
 use crate::store::sqlite::rows::payload::{Room, decode};
 use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::version::{of_kind_column, version_of_column};
 use crate::store::sqlite::sql as engine_sql;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -367,7 +368,7 @@ impl<'c> OldRows<'c> {
         let mut statement = self.conn.prepare_cached(engine_sql::PAYLOAD_BY_ID)?;
         let mut rows = statement.query([id])?;
         let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
-        let mut room = Room::of(&self.keys);
+        let mut room = Room::of(&self.keys, blobs::read);
         Ok(decode(self.conn, row, 0, id, row.get(0)?, &mut room)?.to_payload())
     }
 

@@ -8,9 +8,9 @@ use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::beside::{CacheChange, CacheKey};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
-use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::checksums::cache_check;
 use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Row, params};
 use std::borrow::Cow;
 
@@ -92,7 +92,12 @@ fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<Encoded> {
     if cache_check(view.keys, &namespace, &key, expires_at, (codec, &data)) != check {
         return Err(corrupt(place(), "its checksum does not match"));
     }
-    let data = sealed::value(view, || identity(view.keys, &namespace, &key, expires_at, codec), data, &place)?;
+    let data = sealed::value(
+        (view.conn, view.keys),
+        || identity(view.keys, &namespace, &key, expires_at, codec),
+        data,
+        &place,
+    )?;
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })
 }

@@ -12,11 +12,11 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::checksums::kv_check;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -182,7 +182,7 @@ pub(crate) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now:
     let mut rows = statement.query(params![namespace.path(), key])?;
     let Some(row) = rows.next()? else {
         neighbors::no_kv_namespace(view.conn, namespace.path())?;
-        neighbors::no_hidden_kv_namespace(view.conn, view.names)?;
+        neighbors::no_hidden_kv_namespace(view.conn, &view.names.counted)?;
         if let Some(of) = namespace_id(view.conn, namespace)? {
             neighbors::no_kv(view.conn, of, key)?;
         }
@@ -309,7 +309,7 @@ impl StoredNamespace {
 
 fn numbered(view: ReadView<'_>, under: Option<&KvNamespace>) -> Res<Vec<StoredNamespace>> {
     let (conn, mut found) = (view.conn, Vec::new());
-    neighbors::no_hidden_kv_namespace(conn, view.names)?;
+    neighbors::no_hidden_kv_namespace(conn, &view.names.counted)?;
     let (mut all, mut some);
     // Every namespace is in the root.
     let mut rows = match under.filter(|under| !under.path().is_empty()) {
@@ -353,7 +353,7 @@ fn decode(view: ReadView<'_>, row: &Row<'_>, namespace: &KvNamespace) -> Res<KvR
         return Err(corrupt(place(), "its checksum does not match"));
     }
     let identity = || identity(view.keys, namespace, &key, [created_at, updated_at], expires_at, codec);
-    let data = sealed::value(view, identity, data, &place)?;
+    let data = sealed::value((view.conn, view.keys), identity, data, &place)?;
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(KvRecord {
         namespace: namespace.clone(),

@@ -7,9 +7,9 @@ use super::sql;
 use crate::store::beside::{KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
-use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_lifetime_check, kv_vector_check};
 use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVecto
             return Err(corrupt(place(), "its check does not match"));
         }
         let identity = owner.identity(view.keys, count, &stored);
-        let data = sealed::value(view, || identity, data, &place)?;
+        let data = sealed::value((view.conn, view.keys), || identity, data, &place)?;
         let (chunks, rest) = data.as_chunks::<4>();
         if !rest.is_empty() || i64::try_from(chunks.len()) != Ok(dims) {
             return Err(corrupt(place(), "its length does not match its dimensions"));

@@ -8,48 +8,17 @@
 mod groups;
 mod sql;
 
-pub(crate) use self::sql::CHECK_LEASES;
-use crate::base::limits::WRITER_CACHE_MAX;
-use crate::base::{ThreadId, Timestamp};
+use crate::base::Timestamp;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
-use crate::store::lease::{LeaseOwner, LeaseRecord, NewLease};
-use crate::store::sqlite::commit::batch::{self, Caches};
+use crate::store::lease::{LeaseRecord, NewLease};
+use crate::store::sqlite::commit::batch;
+use crate::store::sqlite::commit::caches::Caches;
+use crate::store::sqlite::commit::leases::{RetainedLease, retained};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::read::lease::read;
 use crate::store::sqlite::rows::row_check::RowCheck;
-use rusqlite::{Connection, Row, params};
-use std::collections::HashMap;
-use std::sync::Arc;
-
-/// The leases of threads that the writer retains.
-#[derive(Debug, Default)]
-pub(crate) struct RetainedLeases(HashMap<i64, RetainedLease>);
-
-/// The lease of a thread, with what its next release need not find out again.
-#[derive(Debug)]
-struct RetainedLease {
-    lease: Option<LeaseRecord>,
-    /// The text of the process of its owner, once it was stored.
-    process: Option<Arc<str>>,
-    /// True if rows may exist that a release deletes.
-    is_in_groups: bool,
-}
-
-impl RetainedLeases {
-    /// Forgets all leases if there are too many.
-    pub(crate) fn bound(&mut self) {
-        if self.0.len() > WRITER_CACHE_MAX {
-            self.clear();
-        }
-    }
-
-    /// Forgets all leases.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
+use rusqlite::{Connection, params};
 
 /// Writes a batch with its lease in the open transaction. On an error the caller rolls back.
 pub(crate) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
@@ -140,86 +109,8 @@ fn put(
     Ok(())
 }
 
-/// Returns the lease of a thread, which the writer retains.
-pub(crate) fn retained(conn: &Connection, caches: &mut Caches, thread: i64) -> Res<Option<LeaseRecord>> {
-    if let Some(RetainedLease { lease, .. }) = caches.leases.0.get(&thread) {
-        // Outside a transaction another connection may have replaced it.
-        debug_assert!(
-            conn.is_autocommit() || read(conn, &caches.keys, thread).is_ok_and(|read| read == *lease),
-            "the lease that was retained is that of the file"
-        );
-        return Ok(lease.clone());
-    }
-    let lease = read(conn, &caches.keys, thread)?;
-    let retained = RetainedLease { lease: lease.clone(), process: None, is_in_groups: lease.is_some() };
-    caches.leases.0.insert(thread, retained);
-    Ok(lease)
-}
-
-/// Returns the lease of a thread.
-pub(crate) fn of_id(view: ReadView<'_>, thread: &ThreadId) -> Res<Option<LeaseRecord>> {
-    let mut statement = view.conn.prepare_cached(sql::LEASE_OF)?;
-    let mut rows = statement.query([thread.as_str()])?;
-    rows.next()?.map(|row| decode(view.keys, row)).transpose()
-}
-
-/// Returns the lease of the thread of a namespace.
-pub(crate) fn of_namespace(view: ReadView<'_>, namespace: i64) -> Res<Option<LeaseRecord>> {
-    let mut statement = view.conn.prepare_cached(sql::LEASE_OF_NAMESPACE)?;
-    let mut rows = statement.query([namespace])?;
-    rows.next()?.map(|row| decode(view.keys, row)).transpose()
-}
-
 /// Deletes the lease of a thread that is being deleted.
 pub(crate) fn hide(conn: &Connection, thread: i64) -> Res<()> {
     conn.prepare_cached(sql::LEASE_DELETE)?.execute([thread])?;
     groups::hide(conn, thread)
-}
-
-/// Verifies a row of [`CHECK_LEASES`].
-pub(crate) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
-    decode(view.keys, row).map(|_| ())
-}
-
-fn read(conn: &Connection, keys: &Keys, thread: i64) -> Res<Option<LeaseRecord>> {
-    let mut statement = conn.prepare_cached(sql::LEASE)?;
-    let mut rows = statement.query([thread])?;
-    rows.next()?.map(|row| decode(keys, row)).transpose()
-}
-
-/// Decodes and verifies a row; its columns are those of `sql::LEASE`.
-fn decode(keys: &Keys, row: &Row<'_>) -> Res<LeaseRecord> {
-    let (thread, epoch): (i64, i64) = (row.get(0)?, row.get(1)?);
-    let wrong = |reason: &str| corrupt(format!("lease {thread}"), reason);
-    let owner = row.get_ref(2)?.as_blob().ok().and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
-    let owner = owner.ok_or_else(|| wrong("the id of its owner does not match the format"))?;
-    let (process, expires_at, recoveries): (String, Option<i64>, i64) = (row.get(3)?, row.get(4)?, row.get(5)?);
-    let mut check = RowCheck::of("lease");
-    check.int(thread).int(epoch).maybe_bytes(Some(&owner)).text(&process).maybe_int(expires_at).int(recoveries);
-    if check.finish_keyed(keys) != row.get::<_, i64>(6)? {
-        return Err(wrong("the check of the row does not match"));
-    }
-    let (Ok(epoch), Ok(recoveries)) = (u64::try_from(epoch), u64::try_from(recoveries)) else {
-        return Err(wrong("a number is negative"));
-    };
-    let owner = LeaseOwner::stored(owner, &process);
-    Ok(LeaseRecord::new(owner, epoch, expires_at.map(Timestamp::from_micros), recoveries))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn leases_are_retained_up_to_a_bound() {
-        let mut leases = RetainedLeases::default();
-        for thread in 0..WRITER_CACHE_MAX as i64 {
-            leases.0.insert(thread, RetainedLease { lease: None, process: None, is_in_groups: false });
-        }
-        leases.bound();
-        assert_eq!(leases.0.len(), WRITER_CACHE_MAX);
-        leases.0.insert(-1, RetainedLease { lease: None, process: None, is_in_groups: false });
-        leases.bound();
-        assert!(leases.0.is_empty());
-    }
 }

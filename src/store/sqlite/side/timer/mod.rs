@@ -12,10 +12,10 @@ use crate::store::record::{CheckpointRef, TimerRecord};
 use crate::store::sqlite::commit::batch::Tx;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::read::head;
-use crate::store::sqlite::read::record::ReadView;
 use crate::store::sqlite::rows::checksums::timer_check;
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
+use crate::store::sqlite::view::ReadView;
 use crate::store::threads::without_timer;
 use rusqlite::{Row, params};
 pub(crate) use sql::CHECK_TIMERS;
@@ -57,7 +57,7 @@ impl Tx<'_> {
 pub(crate) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
     let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
     must_have_timestamps(view)?;
-    neighbors::no_hidden_timer(view.conn, view.names)?;
+    neighbors::no_hidden_timer(view.conn, &view.names.counted)?;
     let mut statement = view.conn.prepare_cached(sql::TIMERS)?;
     let mut rows = statement.query([due_by])?;
     let (mut timers, mut last) = (Vec::new(), (i64::MIN, i64::MIN, [0; 16]));

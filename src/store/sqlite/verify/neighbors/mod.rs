@@ -4,18 +4,14 @@
 //! count as absent until its neighbors are verified. The rows of writes have no index; the keys beside those of a
 //! checkpoint must go up. *Absent:* rows that a search found, which have checks of their own.
 
-mod sql;
+pub(crate) mod sql;
 
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
-use crate::store::sqlite::commit::batch;
-use crate::store::sqlite::commit::changes::item_check;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::read::items::item_place;
-use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::read::record::ReadView;
+use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::rows::item::{item_check, item_place};
 use crate::store::sqlite::rows::row_check;
 use crate::store::sqlite::sql as engine_sql;
-pub(crate) use sql::{WRITES_BELOW, WRITES_FROM};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, params};
@@ -92,13 +88,13 @@ fn whole(conn: &Connection, counted: &AtomicBool, index: &str, sql: &str) -> Res
 }
 
 /// Verifies that no namespace is hidden.
-pub(crate) fn no_hidden_namespace(conn: &Connection, names: &Names) -> Res<()> {
-    whole(conn, &names.counted.namespaces, "sqlite_autoindex_namespace_1", sql::NAMESPACES_COUNTED)
+pub(crate) fn no_hidden_namespace(conn: &Connection, counted: &CountedIndexes) -> Res<()> {
+    whole(conn, &counted.namespaces, "sqlite_autoindex_namespace_1", sql::NAMESPACES_COUNTED)
 }
 
 /// Verifies that no namespace of the key-value memory is hidden.
-pub(crate) fn no_hidden_kv_namespace(conn: &Connection, names: &Names) -> Res<()> {
-    whole(conn, &names.counted.kv_namespaces, "sqlite_autoindex_kv_namespace_1", sql::KV_NAMESPACES_COUNTED)
+pub(crate) fn no_hidden_kv_namespace(conn: &Connection, counted: &CountedIndexes) -> Res<()> {
+    whole(conn, &counted.kv_namespaces, "sqlite_autoindex_kv_namespace_1", sql::KV_NAMESPACES_COUNTED)
 }
 
 /// Verifies that a namespace does not have a checkpoint.
@@ -114,7 +110,7 @@ pub(crate) fn must_find(
     id: &CheckpointId,
     not_found: impl FnOnce() -> Fault,
 ) -> Res<i64> {
-    if let Some(seq) = batch::find(conn, namespace, id)? {
+    if let Some(seq) = find(conn, namespace, id)? {
         return Ok(seq);
     }
     no_checkpoint(conn, namespace, id.as_bytes())?;
@@ -142,24 +138,30 @@ pub(crate) fn no_kv(conn: &Connection, namespace: i64, key: &str) -> Res<()> {
 }
 
 /// Verifies that no timer is hidden as the last entry of the index of their timestamps.
-pub(crate) fn no_hidden_timer(conn: &Connection, names: &Names) -> Res<()> {
-    whole(conn, &names.counted.timers, "timer_wake", sql::TIMERS_COUNTED)
+pub(crate) fn no_hidden_timer(conn: &Connection, counted: &CountedIndexes) -> Res<()> {
+    whole(conn, &counted.timers, "timer_wake", sql::TIMERS_COUNTED)
 }
 
 /// Verifies the items directly before the first and after the last position that was read, as far as they are given,
 /// of a list on a branch.
-pub(crate) fn of_items(view: ReadView<'_>, list: (i64, i64), first: Option<i64>, last: Option<i64>) -> Res<()> {
-    first.map_or(Ok(()), |first| item(view, sql::ITEM_BELOW, (list, first)))?;
-    last.map_or(Ok(()), |last| item(view, sql::ITEM_ABOVE, (list, last)))
+pub(crate) fn of_items(
+    conn: &Connection,
+    keys: &Keys,
+    list: (i64, i64),
+    first: Option<i64>,
+    last: Option<i64>,
+) -> Res<()> {
+    first.map_or(Ok(()), |first| item(conn, keys, sql::ITEM_BELOW, (list, first)))?;
+    last.map_or(Ok(()), |last| item(conn, keys, sql::ITEM_ABOVE, (list, last)))
 }
 
 /// Verifies the item beside a position of a list.
-fn item(view: ReadView<'_>, sql: &str, ((branch, list), position): ((i64, i64), i64)) -> Res<()> {
-    let mut statement = view.conn.prepare_cached(sql)?;
+fn item(conn: &Connection, keys: &Keys, sql: &str, ((branch, list), position): ((i64, i64), i64)) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params![branch, list, position])?;
     let Some(row) = rows.next()? else { return Ok(()) };
     let (branch, list, position, ordinal) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-    let check = item_check(view.keys, branch, list, position, ordinal, row.get(4)?, row.get(5)?, row.get_ref(6)?);
+    let check = item_check(keys, branch, list, position, ordinal, row.get(4)?, row.get(5)?, row.get_ref(6)?);
     if row.get_ref(7)? == ValueRef::Integer(check) {
         return Ok(());
     }
@@ -209,6 +211,19 @@ fn must_go_up(checkpoint: i64, keys: &[WriteKey]) -> Res<()> {
         return Ok(());
     }
     Err(corrupt(format!("checkpoint {checkpoint}"), "the rows of writes beside its own are out of order"))
+}
+
+pub(crate) fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<Option<i64>> {
+    let mut statement = conn.prepare_cached(engine_sql::CHECKPOINT_SEQ)?;
+    Ok(statement.query_row(params![namespace, id.as_bytes()], |row| row.get(0)).optional()?)
+}
+
+/// The indexes that are known to have an entry for each row, of which a reader asks once.
+#[derive(Debug, Default)]
+pub(crate) struct CountedIndexes {
+    pub(crate) namespaces: AtomicBool,
+    pub(crate) kv_namespaces: AtomicBool,
+    pub(crate) timers: AtomicBool,
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 use super::log_file::{self, LogBegin};
 use super::{Core, Fault, Outcomes, Res, copy_wal, is_undone};
 use crate::store::error::StoreError;
+use crate::store::sqlite::fault::reason;
 use crate::store::sqlite::file::open;
 use crate::store::sqlite::file::system::Stamp;
 use crate::store::sqlite::file::wal_mark::{MarkState, WalMark};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::writer::role::reason;
 
 impl Core {
     /// Lets the log begin with a mark, and tells the file of it, before the first commit of it is acknowledged.

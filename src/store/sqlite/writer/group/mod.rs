@@ -8,8 +8,6 @@ use self::log_file::LogFile;
 
 pub(crate) use self::transact::{Transacted, TransactionRun};
 use super::job::JobRef;
-use super::role::reason;
-use super::wal_copier::FRAME_BYTES;
 use crate::base::limits::{
     INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX, WAL_MEASURED_BYTES, WAL_TRUNCATE_ATTEMPTS_MAX,
 };
@@ -18,15 +16,17 @@ use crate::store::batch::CommitChain;
 use crate::store::chain::repeated;
 use crate::store::error::StoreError;
 use crate::store::record::StoredHead;
-use crate::store::sqlite::commit::batch;
-use crate::store::sqlite::commit::batch::Caches;
-use crate::store::sqlite::fault::{Fault, Res, RolledBack, found_busy, is_busy};
+use crate::store::sqlite::commit::caches;
+use crate::store::sqlite::commit::caches::Caches;
+use crate::store::sqlite::fault::{Fault, Res, RolledBack, found_busy, is_busy, reason};
 use crate::store::sqlite::file::guard::SqlGuard;
-use crate::store::sqlite::file::lock;
 use crate::store::sqlite::file::lock_queue::LockQueue;
-use crate::store::sqlite::file::open::{self, FilePlace};
+use crate::store::sqlite::file::open;
+use crate::store::sqlite::file::place::FilePlace;
 use crate::store::sqlite::file::schema;
 use crate::store::sqlite::file::wal_mark::{MarkState, WalMark};
+use crate::store::sqlite::file::wal_tail::FRAME_BYTES;
+use crate::store::sqlite::file::{lock, paths};
 use crate::store::sqlite::sql;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi};
@@ -103,7 +103,7 @@ impl Core {
         let guard = SqlGuard::default();
         guard.install(&mut conn)?;
         let log = LogFile::new(&place, &mut conn)?;
-        let found_wal = fs::metadata(open::beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() > 0);
+        let found_wal = fs::metadata(paths::beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() > 0);
         Ok(Self {
             inherited_attempts: if found_wal { INHERITED_WAL_ATTEMPTS_MAX } else { 0 },
             schema: schema::version(&conn).ok(),
@@ -150,7 +150,7 @@ impl Core {
         if self.unmeasured < WAL_MEASURED_BYTES / FRAME_BYTES {
             return Ok(());
         }
-        let file_bytes = fs::metadata(open::beside(&self.place.path, "-wal")).map_or(0, |wal| wal.len());
+        let file_bytes = fs::metadata(paths::beside(&self.place.path, "-wal")).map_or(0, |wal| wal.len());
         if file_bytes > limit_bytes {
             let copy = copy_wal(&self.conn, sql::WAL_NOOP)?;
             let wal_bytes = copy.frames * FRAME_BYTES;
@@ -275,10 +275,10 @@ impl Core {
 
     /// Verifies the schema if another connection has committed since it was verified.
     fn verify_schema_of_others(&mut self) -> Res<()> {
-        if !batch::is_current(&self.conn, &mut self.caches)? {
+        if !caches::is_current(&self.conn, &mut self.caches)? {
             // Before the caches read a table again.
             self.verify_schema()?;
-            batch::refresh(&self.conn, &mut self.caches)?;
+            caches::refresh(&self.conn, &mut self.caches)?;
             self.caches.is_verified = true;
         }
         Ok(())

@@ -8,11 +8,10 @@ use crate::base::internal::Stopwatch;
 use crate::base::limits::TRANSACTION_STEPS_BETWEEN;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
-use crate::store::sqlite::commit::batch;
-use crate::store::sqlite::fault::{Fault, Res};
+use crate::store::sqlite::commit::caches;
+use crate::store::sqlite::fault::{Fault, Res, reason};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::writer::job::JobRef;
-use crate::store::sqlite::writer::role::reason;
 use crate::store::sqlite::writer::transaction::SqlTransaction;
 use rusqlite::Connection;
 use std::any::Any;
@@ -83,7 +82,7 @@ impl Core {
     /// Runs the function, and verifies the schema that it leaves.
     fn run_function(&mut self, run: TransactionRun<'_>) -> Res<Option<Batch>> {
         self.verify_schema()?;
-        batch::refresh(&self.conn, &mut self.caches)?;
+        caches::refresh(&self.conn, &mut self.caches)?;
         self.carry_mark()?;
         let (before, version) = (unmarked(&self.conn)?, self.schema);
         let limit = (Stopwatch::start(), self.transaction_max);

@@ -16,7 +16,7 @@ use crate::store::log::{CommitHandle, CommitSettler};
 use crate::store::record::StoredHead;
 use crate::store::spin::spin_until;
 use crate::store::sqlite::fault::{Fault, Res};
-use crate::store::sqlite::file::open::FilePlace;
+use crate::store::sqlite::file::place::FilePlace;
 use crate::store::stats::CommitStats;
 use crate::store::watch::LogSignal;
 use parking_lot::{Condvar, Mutex};
@@ -588,14 +588,6 @@ impl WriterShared {
             stats.transactions += 1;
             stats.last_group = batches as u64;
         }
-    }
-}
-
-/// Returns the reason that a fault gives to others than the one it befell.
-pub(crate) fn reason(fault: &Fault) -> String {
-    match fault {
-        Fault::Sql(error) => error.to_string(),
-        Fault::Store(error) => error.to_string(),
     }
 }
 

@@ -173,11 +173,3 @@ fn a_writer_that_has_written_lends_its_connection_and_knows_heads() {
     assert!(writer(&bench).read_if_idle(|_| ()).is_none(), "another thread uses it");
     drop(held);
 }
-
-#[test]
-fn the_reason_of_a_fault_is_the_text_of_its_error() {
-    assert_eq!(reason(&Fault::Store(StoreError::ReadOnly)), StoreError::ReadOnly.to_string());
-    let error = rusqlite::Error::QueryReturnedNoRows;
-    let text = error.to_string();
-    assert_eq!(reason(&Fault::Sql(error)), text);
-}

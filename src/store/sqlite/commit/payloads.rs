@@ -1,0 +1,120 @@
+//! Stores payloads and blobs, in an encrypted file sealed. *Absent:* their encodings, which are those of `rows`.
+
+use super::caches::Caches;
+use super::ids::Table;
+use crate::base::limits::{BLOB_BYTES_MIN, VALUE_BYTES_MAX};
+use crate::store::batch::{ItemIndex, Payload};
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::rows::pack::{Inline, ValueColumn};
+use crate::store::sqlite::rows::payload::{FORM_BITS, form, item_id_column};
+use crate::store::sqlite::rows::row_check::payload_column;
+use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::sealed::{HAS_BLOBS, PayloadColumns, pack_fields};
+use crate::store::sqlite::sql;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, params};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
+pub(crate) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload, check: i64) -> Res<ValueColumn> {
+    if caches.keys.seal_content() {
+        return store_sealed(conn, caches, payload);
+    }
+    if let Some(inline) = Inline::pack(payload) {
+        return Ok(ValueColumn::Inline(inline));
+    }
+    debug_assert!(payload.len() <= VALUE_BYTES_MAX, "a batch is validated before it is written");
+    let data = match large(&payload.data) {
+        true => Column::Blob(store_blob(conn, caches, ValueRef::Blob(&payload.data), &payload.data)?),
+        false => Column::Here(ValueRef::Blob(&payload.data)),
+    };
+    let index = payload.index.as_deref();
+    let text = match index.and_then(|index| index.text.as_deref()) {
+        None => Column::Here(ValueRef::Null),
+        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, caches, text.into(), text.as_bytes())?),
+        Some(text) => Column::Here(text.into()),
+    };
+    let null = || ToSqlOutput::Borrowed(ValueRef::Null);
+    let field = |field: fn(&ItemIndex) -> Option<&str>| index.and_then(field);
+    let id = caches.ids.next(conn, Table::Payload)?;
+    caches.unfollowed.note_payload(id, index);
+    conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
+        form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
+        payload_column(id, check),
+        data,
+        field(|index| index.id.as_deref()).map_or_else(null, item_id_column),
+        field(|index| index.kind.as_deref()),
+        text,
+        field(|index| index.name.as_deref()),
+        field(|index| index.tool_calls.as_deref()),
+        index.and_then(|index| index.input_tokens),
+        index.and_then(|index| index.output_tokens),
+        id,
+    ])?;
+    Ok(ValueColumn::Payload(id))
+}
+
+pub(crate) fn large(bytes: &[u8]) -> bool {
+    bytes.len() >= BLOB_BYTES_MIN
+}
+
+/// A column that holds bytes or names a blob.
+pub(crate) enum Column<'a> {
+    Here(ValueRef<'a>),
+    Blob(i64),
+}
+
+impl ToSql for Column<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Here(value) => *value,
+            Self::Blob(id) => ValueRef::Integer(*id),
+        }))
+    }
+}
+
+/// Stores a large content, once in the file; `column` holds it, in an encrypted file sealed.
+pub(crate) fn store_blob(conn: &Connection, caches: &mut Caches, column: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
+    let hash = caches.keys.checksum(bytes);
+    let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
+    if let Some(id) = found {
+        return Ok(id);
+    }
+    let id = caches.ids.next(conn, Table::Blob)?;
+    let mut insert = conn.prepare_cached(sql::BLOB_INSERT)?;
+    if caches.keys.seal_content() {
+        insert.execute(params![hash, caches.keys.seal(&sealed::blob_identity(&caches.keys, &hash), bytes)?, id])?;
+    } else {
+        insert.execute(params![hash, ToSqlOutput::Borrowed(column), id])?;
+    }
+    Ok(id)
+}
+
+/// Stores a payload whose content is sealed.
+pub(crate) fn store_sealed(conn: &Connection, caches: &mut Caches, payload: &Payload) -> Res<ValueColumn> {
+    let index = payload.index.as_deref();
+    let text = index.and_then(|index| index.text.as_deref());
+    let mut blob = |bytes: &[u8]| match bytes.len() >= BLOB_BYTES_MIN {
+        true => store_blob(conn, caches, ValueRef::Blob(bytes), bytes).map(Some),
+        false => Ok(None),
+    };
+    let data = blob(&payload.data)?;
+    let text = text.map(|text| blob(text.as_bytes())).transpose()?.flatten();
+    let id = caches.ids.next(conn, Table::Payload)?;
+    caches.unfollowed.note_payload(id, index);
+    let form = (i64::from(payload.codec.to_tag()) << FORM_BITS) | if data.or(text).is_some() { HAS_BLOBS } else { 0 };
+    let columns = PayloadColumns { id, form, data, text };
+    let fields = pack_fields(index, text.is_some(), if data.is_some() { &[] } else { &payload.data });
+    let sealed = caches.keys.seal(&columns.identity(&caches.keys), &fields)?;
+    let null = None::<i64>;
+    let here = ValueRef::Blob(&sealed);
+    let (data, item_id) = match data {
+        Some(blob) => (ValueRef::Integer(blob), here),
+        None => (here, ValueRef::Null),
+    };
+    let (data, item_id) = (ToSqlOutput::Borrowed(data), ToSqlOutput::Borrowed(item_id));
+    let check = payload_column(id, xxh3_64(&sealed) as i64);
+    let row = params![form, check, data, item_id, null, text, null, null, null, null, id];
+    conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(row)?;
+    Ok(ValueColumn::Payload(id))
+}

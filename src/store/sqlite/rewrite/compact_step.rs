@@ -1,0 +1,47 @@
+//! A step of a compaction: a transaction that returns a bounded number of pages.
+//!
+//! *Absent:* the order of the steps ([`compact`](super::compact)).
+
+use crate::base::limits::COMPACT_PAGES_MAX;
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::sql;
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use std::sync::Arc;
+
+/// A step of a compaction: a job of the writer role.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CompactJob {
+    /// The pages of the file after the step.
+    pub(crate) left: Arc<Mutex<Pages>>,
+}
+
+/// The pages of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pages {
+    pub(crate) free: u64,
+    pub(crate) all: u64,
+}
+
+pub(crate) fn pages(conn: &Connection) -> Res<Pages> {
+    let number = |sql: &str| -> Res<u64> {
+        let pages: i64 = conn.query_row(sql, [], |row| row.get(0))?;
+        Ok(u64::try_from(pages).unwrap_or(0))
+    };
+    Ok(Pages { free: number(sql::FREE_PAGES)?, all: number(sql::ALL_PAGES)? })
+}
+
+/// Does a step in the transaction that is open.
+pub(crate) fn step(conn: &Connection, job: &CompactJob) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::RETURN_PAGES)?;
+    let mut rows = statement.query([])?;
+    // Each row is a page.
+    for _ in 0..COMPACT_PAGES_MAX {
+        if rows.next()?.is_none() {
+            break;
+        }
+    }
+    drop(rows);
+    *job.left.lock() = pages(conn)?;
+    Ok(())
+}
