@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/crates.rs"]
 mod crates;
 #[path = "tidy/documents.rs"]
@@ -65,6 +67,16 @@ const EVERYTHING: &[&str] = &["src/", "crates/", "tests/", "examples/", "benches
 #[test]
 fn imports_go_down() {
     none(sources(&["src/", "crates/annals-graph/src/"]).into_iter().flat_map(floors::floors));
+}
+
+#[test]
+fn circles_of_imports_are_small() {
+    none(circles::circles(&circles::Imports::of(&sources(&["src/"]))));
+}
+
+#[test]
+fn rooms_of_the_backend_import_in_their_directions() {
+    none(circles::directions(&circles::Imports::of(&sources(&["src/"]))));
 }
 
 #[test]
@@ -220,6 +232,9 @@ fn report() {
         let (items, density) = (crates::public_items(files, library), crates::assertions(sources(PRODUCT), library));
         println!("{:<20} {items:>12} {density:>28.2}", library.name);
         assert!(items > 0, "{} has no source files", library.name);
+    }
+    for circle in circles::Imports::of(&sources(&["src/"])).circles() {
+        println!("{} files import each other: {}", circle.len(), circle.join(", "));
     }
     let (lines, found) = prose::headless(files);
     assert!(lines > 1_000, "{lines} comment lines");
