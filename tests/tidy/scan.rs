@@ -110,7 +110,8 @@ impl Source {
 
     /// Returns the blocks that are only compiled for tests.
     pub(crate) fn test_blocks(&self) -> Vec<Range<usize>> {
-        let marks = self.code.match_indices("#[cfg(test)]");
+        let marks = ["#[cfg(test)]", "#[cfg(all(test, not(outside)))]"];
+        let marks = marks.iter().flat_map(|mark| self.code.match_indices(mark));
         marks.filter_map(|(at, mark)| self.block_after(at + mark.len())).collect()
     }
 }
@@ -226,9 +227,12 @@ mod tests {
 
     #[test]
     fn modules_and_test_blocks_are_found() {
-        let source = Source::new("x.rs", "mod a;\nmod b { mod c { } }\n#[cfg(test)]\nmod tests {\n}\n");
+        let source = Source::new(
+            "x.rs",
+            "mod a;\nmod b { mod c { } }\n#[cfg(test)]\nmod tests {\n}\n#[cfg(all(test, not(outside)))]\nmod more {\n}\n",
+        );
         let names: Vec<String> = source.inline_modules().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["b", "c", "tests"]);
-        assert_eq!(source.test_blocks().len(), 1);
+        assert_eq!(names, ["b", "c", "tests", "more"]);
+        assert_eq!(source.test_blocks().len(), 2);
     }
 }
