@@ -10,6 +10,7 @@ pub(crate) mod watch;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{
     Batch, CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt, NewCheckpoint, Parent, Source, Store, StoreError,
@@ -42,21 +43,27 @@ impl Store {
         Ok(Thread { store: self.clone(), id: ThreadId::new(id)?, namespace: Namespace::root(), actor })
     }
 
-    /// Lists all threads by id. For a file with very many, page through
-    /// [`LogExt::threads`](crate::store::LogExt::threads).
+    /// Lists all threads by id. For a file with very many, page through [`Store::threads_after`].
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn threads(&self) -> Result<Vec<ThreadRecord>, StoreError> {
         let mut all: Vec<ThreadRecord> = Vec::new();
         loop {
-            let after = all.last().map(|thread| thread.id.clone());
-            let page = self.backend().threads(after.as_ref(), crate::base::limits::PAGE_ROWS_MAX)?;
+            let page = self.threads_after(all.last().map(|thread| &thread.id), PAGE_ROWS_MAX)?;
             if page.is_empty() {
                 return Ok(all);
             }
             all.extend(page);
         }
+    }
+
+    /// Lists the next threads by id, after one or from the first on, at most `limit`. The cost is that of the page.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn threads_after(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        self.backend().threads(after, limit)
     }
 }
 
@@ -115,6 +122,16 @@ impl Thread {
     #[doc(alias = "checkpoint_ns")]
     pub fn in_namespace(&self, path: impl AsRef<str>) -> Result<Self, StoreError> {
         Ok(Self { namespace: Namespace::new(path)?, ..self.clone() })
+    }
+
+    /// Returns the namespaces of the thread, sorted: the root, those of subgraphs, and the
+    /// [mailbox](Thread::is_mailbox). None if the thread has no checkpoint.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn namespaces(&self) -> Result<Vec<Namespace>, StoreError> {
+        self.store.settle_abandoned();
+        self.store.backend().namespaces(&self.id)
     }
 
     /// Returns the handle to another namespace of the thread: the history of a subgraph.
