@@ -132,6 +132,11 @@ fn clients_use_the_public_interface() {
 }
 
 #[test]
+fn clients_do_not_call_the_backend() {
+    none(sources(EVERYTHING).into_iter().flat_map(floors::backends));
+}
+
+#[test]
 fn public_structs_can_grow() {
     let found = rust_files(PRODUCT).flat_map(|(path, text)| crates::open_structs(path, text)).collect();
     none(crates::but_for(standing::OPEN_STRUCTS, found));

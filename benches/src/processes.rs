@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use annals::store::{ItemRange, LogExt, Synchronous};
+use annals::store::{ItemRange, Synchronous};
 
 use crate::append::Chain;
 use crate::disk::{self, same};
@@ -152,7 +152,7 @@ fn wal_beside_reader(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let read = std::thread::scope(|scope| {
         let reader = scope.spawn(|| -> Result<usize> {
             let mut seen = 0;
-            let read = opened.store.backend().items(point.point(), "messages", ItemRange::All, &mut |_| {
+            let read = point.visit_items("messages", ItemRange::All, |_| {
                 seen += 1;
                 std::thread::sleep(Duration::from_millis(2));
                 Ok(())

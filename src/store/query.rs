@@ -12,7 +12,7 @@ pub struct CheckpointQuery {
     pub namespace: Option<Namespace>,
     /// Only checkpoints with a smaller id.
     pub before: Option<CheckpointId>,
-    /// The maximum number of records; 0 stands for a page of 10,000.
+    /// The maximum number of records; 0 stands for a page of 10,000. A page with fewer of them is the last one.
     pub limit: usize,
 }
 

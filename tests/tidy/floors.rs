@@ -1,4 +1,5 @@
-//! Checks that imports go down: the imports that a folder may have, and the words that it must never mention.
+//! Checks that imports go down: the imports that a folder may have, the words that it must never mention, and the
+//! clients that do not call the backend.
 
 use crate::rules::Violation;
 use crate::scan::{Source, first_word};
@@ -182,6 +183,32 @@ pub(crate) fn floors(source: &Source) -> Vec<Violation> {
     violations
 }
 
+/// Programs, libraries and examples that reach the log through `Store`, `Thread` and `Snapshot` alone.
+const WITHOUT_BACKEND: &[&str] = &[
+    "crates/annals-cli/src/",
+    "crates/annals-flow/src/",
+    "crates/annals-graph/examples/",
+    "crates/annals-import/src/",
+    "crates/annals-page/src/",
+    "examples/",
+];
+
+/// The file among them that takes the backend of a store once, to wrap it in a layer.
+const WRAPS_BACKEND: &str = "crates/annals-cli/src/demo/kill.rs";
+
+/// Calls of `Store::backend` by clients.
+pub(crate) fn backends(source: &Source) -> Vec<Violation> {
+    if !WITHOUT_BACKEND.iter().any(|start| source.path.starts_with(start)) {
+        return Vec::new();
+    }
+    let is_method = |at: &usize| {
+        source.code[..*at].trim_end().ends_with("::") || source.after(at + "backend".len()).1.starts_with('(')
+    };
+    let found = source.places("backend").filter(is_method).skip(usize::from(source.path == WRAPS_BACKEND));
+    let what = "a client must not call `backend`: `Store`, `Thread` and `Snapshot` have the reads";
+    found.map(|at| Violation::at(source, at, what)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +254,20 @@ mod tests {
         assert_eq!(lines("src/exec/machine.rs", "use crate::store::{Batch, NewWrite};\nuse crate::store::Store;"), [2]);
         assert_eq!(lines("src/exec/machine.rs", "fn f(thread: u8) {}\nfn g() { std::thread::yield_now() }"), [2]);
         assert_eq!(lines("src/state/mod.rs", "let store = 1;\nuse crate::store::Batch;"), [2, 2]);
+    }
+
+    #[test]
+    fn clients_that_call_the_backend_are_found() {
+        let lines = |path: &str, text: &str| -> Vec<usize> {
+            backends(&Source::new(path, text)).iter().map(|violation| violation.line).collect()
+        };
+        let text = "let backend = 1; // store.backend()\nat.store()\n.backend ()\n.state(p);\nlet f = Store::backend;";
+        for path in ["crates/annals-page/src/live.rs", "crates/annals-graph/examples/chat.rs", "examples/chat/main.rs"]
+        {
+            assert_eq!(lines(path, text), [3, 5]);
+        }
+        assert_eq!(lines("crates/annals-langgraph/src/read.rs", text), [0; 0]);
+        assert_eq!(lines(WRAPS_BACKEND, "store.backend();\nself.backend.commit(b);\nstore.backend();"), [3]);
     }
 
     #[test]

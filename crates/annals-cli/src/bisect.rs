@@ -5,7 +5,6 @@
 //! that does not find a command, ends the search. JSON: `{"schema": 1, "thread", "first_bad": checkpoint | null,
 //! "short", "step", "nodes": [..], "tested"}`; without a failure the first three are null.
 
-use annals::store::LogExt;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -93,16 +92,9 @@ fn report(found: &Snapshot, tested: usize, out: &mut Printer) -> Result<(), Comm
 
 /// Returns the checkpoint of the lineage with an ordinal.
 fn ancestor(of: &Snapshot, ordinal: u64) -> Result<Snapshot, CommandFailure> {
-    let records = of.store().backend().ancestors(of.point(), &[ordinal])?;
-    match records.into_iter().next().flatten() {
-        Some(record) => {
-            let thread = of.store().thread(record.point.thread.as_str())?;
-            Ok(thread.with_namespace(record.point.namespace.clone()).at(record.point.checkpoint)?)
-        }
-        None => {
-            Err(CommandFailure::new(4, "corrupt", format!("no checkpoint of the lineage has the ordinal {ordinal}")))
-        }
-    }
+    let absent =
+        || CommandFailure::new(4, "corrupt", format!("no checkpoint of the lineage has the ordinal {ordinal}"));
+    of.ancestors(&[ordinal])?.pop().flatten().ok_or_else(absent)
 }
 
 fn is_bad(at: &Snapshot, command: &[String]) -> Result<bool, CommandFailure> {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use annals::history::{Blame, Snapshot};
-use annals::store::{CheckpointRef, ItemRange, LogExt, Store};
+use annals::store::{CheckpointRef, ItemRange, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &args::BlameArgs, store: &Store, out: &mut Printer) -> R
         Some(text) => {
             let path = ValuePath::read(&at, text)?;
             let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-            match path.is_channel() && is_list(&at, &path.channel)? {
+            match path.is_channel() && at.len(&path.channel)? > 0 {
                 true => items(&at, &path.channel, limit)?,
                 false => vec![part(&at, &path, text)?],
             }
@@ -75,19 +75,10 @@ fn channels(at: &Snapshot) -> Result<Vec<BlamedValue>, CommandFailure> {
     Ok(blames.map(written).collect())
 }
 
-fn is_list(at: &Snapshot, channel: &str) -> Result<bool, CommandFailure> {
-    let mut any = false;
-    at.store().backend().items(at.point(), channel, ItemRange::Tail(1), &mut |_| {
-        any = true;
-        Ok(())
-    })?;
-    Ok(any)
-}
-
 /// Returns the writers of the last items of a list.
 fn items(at: &Snapshot, channel: &str, limit: usize) -> Result<Vec<BlamedValue>, CommandFailure> {
     let mut places = Vec::new();
-    at.store().backend().items(at.point(), channel, ItemRange::Tail(limit), &mut |row| {
+    at.visit_items(channel, ItemRange::Tail(limit), |row| {
         places.push((row.position, row.payload.index.and_then(|index| index.id.map(str::to_owned))));
         Ok(())
     })?;

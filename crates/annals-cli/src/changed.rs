@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals::history::Snapshot;
-use annals::store::{ChannelValue, ItemRange, LogExt, Source, StoreError};
+use annals::store::{ChannelValue, ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::output::{count, cut, escape};
@@ -35,7 +35,7 @@ pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<
     if snapshot.source() == Source::Fork {
         return Ok(Vec::new());
     }
-    let state = snapshot.store().backend().state(snapshot.point())?;
+    let state = snapshot.state_record()?;
     if state.updated.is_empty() {
         return Ok(Vec::new());
     }
@@ -53,10 +53,9 @@ pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<
 
 /// Counts the new and edited items of a list. The end is read first, and all of it only if the end has no change.
 fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Result<ItemCounts, StoreError> {
-    let backend = snapshot.store().backend();
     let mut old_end = None;
     if let Some(parent) = parent {
-        backend.items(parent.point(), channel, ItemRange::Tail(1), &mut |row| {
+        parent.visit_items(channel, ItemRange::Tail(1), |row| {
             old_end = Some(row.position);
             Ok(())
         })?;
@@ -65,7 +64,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
     let mut window = WINDOW;
     loop {
         let (mut found, mut rows) = (ItemCounts::default(), 0);
-        backend.items(snapshot.point(), channel, ItemRange::Tail(window), &mut |row| {
+        snapshot.visit_items(channel, ItemRange::Tail(window), |row| {
             rows += 1;
             found.messages |= row.payload.index.is_some_and(|index| index.kind.is_some());
             if row.ordinal == ordinal {

@@ -3,7 +3,7 @@
 //! JSON: `{"schema": 1, "threads": [..], "state": "erased" | "pending"}`. Pending: the threads are gone for every
 //! reader, and some of their bytes stay until a reader of another process has ended.
 
-use annals::store::{Erasure, LogExt, Store};
+use annals::store::{Erasure, Store};
 use serde_json::json;
 
 use crate::args;
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &args::EraseArgs, store: &Store, out: &mut Printer) -> R
     if !args.yes {
         let mut checkpoints = 0;
         for thread in &threads {
-            checkpoints += store.backend().thread_size(thread.id())?.checkpoints;
+            checkpoints += thread.size()?.checkpoints;
         }
         let (threads, checkpoints) = (count(ids.len(), "thread"), count(checkpoints as usize, "checkpoint"));
         let message = format!("{threads} with {checkpoints} would be erased for good; nothing was changed");

@@ -7,7 +7,7 @@
 //! bool}`; of the others: `{"schema": 1, "thread", "operation": {..} | null, "head": checkpoint | null}`.
 
 use annals::history::{Operation, Snapshot, Thread, ThreadBranch};
-use annals::store::{LogExt, OperationChange, OperationField, OperationValue, Store};
+use annals::store::{OperationChange, OperationField, OperationValue, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -233,7 +233,7 @@ fn facts_now(thread: &Thread, operation: &Operation) -> Vec<String> {
     if !record.changes.iter().all(is_fact) {
         return Vec::new();
     }
-    let fields = thread.store().backend().fields(thread.id()).unwrap_or_default();
+    let fields = thread.fields().unwrap_or_default();
     let own = record.changes.iter().filter(|change| change.thread == *thread.id());
     let now = own.map(|change| {
         let value = fields.iter().find(|(field, _)| *field == change.field).map(|(_, value)| value);

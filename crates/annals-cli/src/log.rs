@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use annals::base::{CheckpointId, Namespace, Timestamp, Value};
 use annals::history::{Snapshot, Thread, short_ids};
-use annals::store::{LogExt, Source, Store};
+use annals::store::{Source, Store};
 use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
 
@@ -190,7 +190,7 @@ fn history(
         thread,
         head,
         folds,
-        only_root: thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root),
+        only_root: thread.namespaces()?.iter().all(Namespace::is_root),
         children: HashMap::new(),
         last: None,
     };
@@ -355,7 +355,7 @@ impl<'a> LogFilter<'a> {
             return Ok(false);
         }
         let Some(channel) = self.channel else { return Ok(true) };
-        let updated = snapshot.store().backend().state(snapshot.point())?.updated;
+        let updated = snapshot.state_record()?.updated;
         Ok(updated.iter().any(|name| &**name == channel))
     }
 }

@@ -3,7 +3,6 @@
 use annals::base::Value;
 use annals::history::Snapshot;
 use annals::store::ItemRange;
-use annals::store::LogExt;
 
 use annals_graph::graph::END;
 
@@ -127,7 +126,7 @@ fn entry(at: &Snapshot, channel: &str, member: &str) -> Result<Option<Value>, Co
     }
     let Some(index) = member.parse::<u64>().ok().filter(|index| *index < len) else { return Ok(None) };
     let mut last = None;
-    at.store().backend().items(at.point(), channel, ItemRange::Tail(1), &mut |row| {
+    at.visit_items(channel, ItemRange::Tail(1), |row| {
         last = Some(row.position);
         Ok(())
     })?;

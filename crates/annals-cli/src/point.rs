@@ -4,7 +4,7 @@ use std::path::Path;
 
 use annals::base::ThreadId;
 use annals::history::{Snapshot, Thread, ThreadQuery};
-use annals::store::{LogExt, OpenOptions, Store, StoreError};
+use annals::store::{OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
@@ -140,7 +140,7 @@ fn unknown_thread(store: &Store, name: &str) -> Result<CommandFailure, CommandFa
     }
     let begin: String = name.chars().take(2).collect();
     if let Ok(after) = ThreadId::new(&begin) {
-        let beside = store.backend().threads(Some(&after), COMPARED)?;
+        let beside = store.threads_after(Some(&after), COMPARED)?;
         known.extend(beside.into_iter().map(|thread| thread.id.as_str().to_owned()));
     }
     Ok(failure.hint(match nearest(name, known.iter().map(String::as_str)) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Blame, Snapshot, ThreadStatus};
-use annals::store::{ChannelValue, LogExt, Source, Store};
+use annals::store::{ChannelValue, Source, Store};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;
@@ -168,7 +168,7 @@ fn entry(at: &Snapshot) -> Result<(Option<Value>, Option<Value>), CommandFailure
 
 fn values(at: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     let (written, known) = (written(at)?, at.channels()?);
-    let state = at.store().backend().state(at.point())?;
+    let state = at.state_record()?;
     let mut rows = vec![["CHANNEL", "WRITTEN BY", "VALUE"].map(String::from).to_vec()];
     for record in state.channels.iter().filter(|record| known.contains(&record.channel)) {
         let by = written.get(&record.channel).map(|blame| {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use annals::base::{CheckpointId, ThreadId};
 
 use annals::history::{Thread, UsageQuery};
-use annals::store::{ChannelValue, ItemRange, LogExt, Store};
+use annals::store::{ChannelValue, ItemRange, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args::{StatsArgs, StatsField};
@@ -47,7 +47,7 @@ type Sums = BTreeMap<Vec<Option<String>>, HistorySum>;
 pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let newest = Some(args.last).filter(|last| *last > 0);
     let older = match newest {
-        Some(newest) => store.backend().position(newest)? != store.backend().position(u64::MAX)?,
+        Some(newest) => store.position(newest)? != store.position(u64::MAX)?,
         None => false,
     };
     let mut sums = match &args.by[..] {
@@ -192,7 +192,7 @@ fn by_channel(store: &Store, newest: Option<u64>) -> Result<Sums, CommandFailure
     each_thread(store, newest, &mut |thread, _| {
         let Some(head) = thread.head()? else { return Ok(()) };
         let known = head.channels()?;
-        let state = store.backend().state(head.point())?;
+        let state = head.state_record()?;
         for channel in state.channels.into_iter().filter(|channel| known.contains(&channel.channel)) {
             let sum = sums.entry(vec![Some(channel.channel.to_string())]).or_default();
             let bytes = sum.bytes.get_or_insert(0);
@@ -204,7 +204,7 @@ fn by_channel(store: &Store, newest: Option<u64>) -> Result<Sums, CommandFailure
                 }
                 ChannelValue::Items => {
                     let (count, tokens) = (&mut sum.count, &mut sum.tokens);
-                    store.backend().items(head.point(), &channel.channel, ItemRange::All, &mut |row| {
+                    head.visit_items(&channel.channel, ItemRange::All, |row| {
                         *count += 1;
                         *bytes += row.payload.data.len() as u64;
                         let Some(index) = row.payload.index else { return Ok(()) };
@@ -236,7 +236,7 @@ fn each_thread(store: &Store, newest: Option<u64>, visit: VisitThread<'_>) -> Re
     }
     let mut after = None;
     loop {
-        let page = store.backend().threads(after.as_ref(), PAGE)?;
+        let page = store.threads_after(after.as_ref(), PAGE)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.id.clone());
         page.iter().try_for_each(|record| visit(store.thread(record.id.as_str())?, None))?;
@@ -245,16 +245,16 @@ fn each_thread(store: &Store, newest: Option<u64>, visit: VisitThread<'_>) -> Re
 
 /// Returns the threads of the newest checkpoints of the log, each with these checkpoints.
 fn newest_threads(store: &Store, newest: u64) -> Result<HashMap<ThreadId, HashSet<CheckpointId>>, CommandFailure> {
-    let mut position = store.backend().position(newest)?;
+    let mut position = store.position(newest)?;
     let mut threads: HashMap<ThreadId, HashSet<CheckpointId>> = HashMap::new();
     loop {
-        let page = store.backend().changes_after(&position, None, PAGE)?;
-        if page.records.is_empty() {
+        let (page, after) = store.changes_after(&position, PAGE)?;
+        if page.is_empty() {
             return Ok(threads);
         }
-        position = page.position;
-        for (_, record) in page.records {
-            threads.entry(record.point.thread).or_default().insert(record.point.checkpoint);
+        position = after;
+        for snapshot in page {
+            threads.entry(snapshot.point().thread.clone()).or_default().insert(snapshot.id());
         }
     }
 }

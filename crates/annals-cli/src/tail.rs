@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use annals::history::{Snapshot, Thread, Watch};
 use annals::store::log::LogPosition;
-use annals::store::{LogExt, Store, StoreError};
+use annals::store::{Store, StoreError};
 use serde_json::json;
 
 use crate::args;
@@ -72,9 +72,9 @@ fn newest(
     watch: impl Fn(LogPosition) -> Result<Watch, StoreError>,
     limit: usize,
 ) -> Result<(Vec<Snapshot>, LogPosition), CommandFailure> {
-    let (mut back, all_of_it) = (limit as u64, store.backend().position(u64::MAX)?);
+    let (mut back, all_of_it) = (limit as u64, store.position(u64::MAX)?);
     loop {
-        let from = store.backend().position(back)?;
+        let from = store.position(back)?;
         let mut all = Vec::new();
         let mut reader = watch(from)?;
         while let Some(snapshot) = reader.next(Duration::ZERO)? {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use annals::store::{LogExt, Store, StoreError};
+use annals::store::{Store, StoreError};
 use serde_json::json;
 
 use crate::args;
@@ -57,7 +57,7 @@ pub(crate) fn export(
     }
     out.line(escape(&shown))?;
     out.flush()?;
-    let checkpoints = store.backend().thread_size(thread.id())?.checkpoints;
+    let checkpoints = thread.size()?.checkpoints;
     note(format!("{} written", count(usize::try_from(checkpoints).unwrap_or(usize::MAX), "checkpoint")));
     Ok(0)
 }
@@ -67,7 +67,7 @@ pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut P
         return Err(CommandFailure::usage("--lines and --lenient are for files of messages, and this file is a store"));
     }
     let file = store.open_other(&args.file)?;
-    let threads = file.backend().threads(None, 2)?;
+    let threads = file.threads_after(None, 2)?;
     let [thread] = &*threads else {
         let found = if threads.is_empty() { "no thread" } else { "more than one thread" };
         let message = format!("{} has {found}, and import takes a file with one", args.file.display());

@@ -3,7 +3,6 @@
 //! Invariants: no text of a message becomes a tag, and the page forbids scripts and connections; one message is in
 //! memory as text. *Absent:* the Markdown of a message, which is that of `annals serve`.
 
-use annals::store::LogExt;
 use std::io::{self, Write};
 
 use annals::history::Snapshot;
@@ -34,7 +33,7 @@ pub(crate) fn write(
     }
     // Removed items leave gaps between the positions.
     let mut positions = Vec::new();
-    at.store().backend().items(at.point(), channel, ItemRange::All, &mut |row| {
+    at.visit_items(channel, ItemRange::All, |row| {
         positions.push(row.position);
         Ok(())
     })?;

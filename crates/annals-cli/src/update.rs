@@ -7,7 +7,7 @@
 use annals::base::{CheckpointId, Map, Value};
 use annals::history::{NewItem, Snapshot, Thread};
 use annals::message::{Message, convert_to_messages};
-use annals::store::{ChannelValue, LogExt, Store};
+use annals::store::{ChannelValue, Store};
 use serde_json::json;
 
 use crate::args;
@@ -139,7 +139,7 @@ enum StoredAs {
 }
 
 fn stored_as(head: &Snapshot, channel: &str) -> Result<StoredAs, CommandFailure> {
-    let state = head.store().backend().state(head.point())?;
+    let state = head.state_record()?;
     let value = state.channels.iter().find(|stored| *stored.channel == *channel).map(|stored| &stored.value);
     if value.is_none_or(|value| *value != ChannelValue::Items) {
         return Ok(StoredAs::Value);

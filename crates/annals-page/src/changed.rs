@@ -7,7 +7,7 @@ use std::sync::Arc;
 use annals::base::limits::MAP_POSITION_MIN;
 use annals::base::{Namespace, ThreadId};
 use annals::history::Snapshot;
-use annals::store::{ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, LogExt, Source, Store, StoreError};
+use annals::store::{ChannelValue, ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::limits::{BEGIN_CHARS_MAX, CHANGED_ITEMS_MAX};
@@ -46,39 +46,39 @@ pub(crate) fn changed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<Ch
     if at.source() == Source::Fork {
         return Ok(Vec::new());
     }
-    let versions = versions(at.store(), at.record(), at.record().ordinal)?.remove(&at.record().ordinal);
-    versions.unwrap_or_default().read(at.store(), at.record(), parent.map(Snapshot::point))
+    let versions = versions(at, at.record().ordinal)?.remove(&at.record().ordinal);
+    versions.unwrap_or_default().read(at, parent)
 }
 
 /// Returns the channels that each of some checkpoints changed, as [`changed`] does without the parents. The versions of
 /// a branch are read together.
-pub(crate) fn changed_by(store: &Store, records: &[CheckpointRecord]) -> Result<Vec<Vec<ChannelStep>>, StoreError> {
-    let branch =
-        |record: &CheckpointRecord| (record.point.thread.clone(), record.point.namespace.clone(), record.branch);
-    // The newest record of each branch, and the least ordinal.
-    let mut ends: HashMap<(ThreadId, Namespace, u64), (&CheckpointRecord, u64)> = HashMap::new();
-    for record in records {
-        let end = ends.entry(branch(record)).or_insert((record, record.ordinal));
-        end.0 = if record.ordinal > end.0.ordinal { record } else { end.0 };
-        end.1 = end.1.min(record.ordinal);
+pub(crate) fn changed_by(snapshots: &[Snapshot]) -> Result<Vec<Vec<ChannelStep>>, StoreError> {
+    let branch = |at: &Snapshot| (at.point().thread.clone(), at.point().namespace.clone(), at.record().branch);
+    // The newest checkpoint of each branch, and the least ordinal.
+    let mut ends: HashMap<(ThreadId, Namespace, u64), (&Snapshot, u64)> = HashMap::new();
+    for at in snapshots {
+        let ordinal = at.record().ordinal;
+        let end = ends.entry(branch(at)).or_insert((at, ordinal));
+        end.0 = if ordinal > end.0.record().ordinal { at } else { end.0 };
+        end.1 = end.1.min(ordinal);
     }
     let mut found = HashMap::new();
     for (branch, (newest, down_to)) in ends {
-        found.insert(branch, versions(store, newest, down_to)?);
+        found.insert(branch, versions(newest, down_to)?);
     }
-    let mut all = Vec::with_capacity(records.len());
-    for record in records {
-        let versions = found.get_mut(&branch(record)).and_then(|branch| branch.remove(&record.ordinal));
-        let versions = versions.filter(|_| record.source != Source::Fork);
-        all.push(versions.unwrap_or_default().read(store, record, None)?);
+    let mut all = Vec::with_capacity(snapshots.len());
+    for at in snapshots {
+        let versions = found.get_mut(&branch(at)).and_then(|branch| branch.remove(&at.record().ordinal));
+        let versions = versions.filter(|_| at.source() != Source::Fork);
+        all.push(versions.unwrap_or_default().read(at, None)?);
     }
     Ok(all)
 }
 
 /// Returns the versions of a lineage from a checkpoint down to an ordinal, by their ordinals.
-fn versions(store: &Store, at: &CheckpointRecord, down_to: u64) -> Result<HashMap<u64, Versions>, StoreError> {
+fn versions(at: &Snapshot, down_to: u64) -> Result<HashMap<u64, Versions>, StoreError> {
     let mut all: HashMap<u64, Versions> = HashMap::new();
-    store.backend().versions(&at.point, None, down_to, &mut |version| {
+    at.visit_versions(None, down_to, |version| {
         let record = &version.channel;
         if record.ordinal < down_to || !is_state(&record.channel) {
             return Ok(true);
@@ -90,24 +90,19 @@ fn versions(store: &Store, at: &CheckpointRecord, down_to: u64) -> Result<HashMa
         steps.push(ChannelStep { channel, items: None, is_messages: false, bytes, begin: None, tokens: (0, 0) });
         Ok(true)
     })?;
-    debug_assert!(all.keys().all(|ordinal| (down_to..=at.ordinal).contains(ordinal)));
+    debug_assert!(all.keys().all(|ordinal| (down_to..=at.record().ordinal).contains(ordinal)));
     Ok(all)
 }
 
 impl Versions {
     /// Reads the items of the lists that a checkpoint changed.
-    fn read(
-        self,
-        store: &Store,
-        at: &CheckpointRecord,
-        parent: Option<&CheckpointRef>,
-    ) -> Result<Vec<ChannelStep>, StoreError> {
-        let (backend, Self { mut steps, lists }) = (store.backend(), self);
+    fn read(self, at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelStep>, StoreError> {
+        let Self { mut steps, lists } = self;
         for (index, positions) in lists {
             let step: &mut ChannelStep = &mut steps[index];
             let mut end = None;
             if let Some(parent) = parent {
-                backend.items(parent, &step.channel, ItemRange::Tail(1), &mut |row| {
+                parent.visit_items(&step.channel, ItemRange::Tail(1), |row| {
                     end = Some(row.position);
                     Ok(())
                 })?;
@@ -117,8 +112,9 @@ impl Versions {
             let last = if is_list { positions.start.saturating_add(CHANGED_ITEMS_MAX) } else { u64::MAX };
             let range = ItemRange::Positions(positions.start, positions.end.min(last));
             let (mut added, mut edited) = (0, 0);
-            backend.items(&at.point, &step.channel, range, &mut |row| {
-                if row.ordinal != at.ordinal {
+            let channel = Arc::clone(&step.channel);
+            at.visit_items(&channel, range, |row| {
+                if row.ordinal != at.record().ordinal {
                     return Ok(());
                 }
                 let is_new = end.is_none_or(|end| row.position > end);

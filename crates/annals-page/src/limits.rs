@@ -84,6 +84,8 @@ pub(crate) const FINDINGS_MAX: usize = 100;
 pub(crate) const WRITES_MAX: usize = 100;
 /// Newest checkpoints that the analytics may read.
 pub(crate) const STATS_CHECKPOINTS_MAX: u64 = 50_000;
+/// Checkpoints that the statistics of one thread count.
+pub(crate) const STATS_OF_THREAD_MAX: usize = 10_000;
 /// Checkpoints of a lineage in whose steps the graph is seen.
 pub(crate) const GRAPH_STEPS_MAX: usize = 200;
 /// Bars of a plot.

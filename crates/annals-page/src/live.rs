@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use annals::history::{Snapshot, Thread, ThreadInfo, Watch};
 use annals::store::log::LogPosition;
-use annals::store::{LogExt, LogWatch, Store, StoreError};
+use annals::store::{LogWatch, Store, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::limits::LIVE_BATCH_MAX;
@@ -30,7 +30,7 @@ pub struct LiveEvents {
 impl LiveEvents {
     /// Follows the log from now on, or from a position on.
     pub(crate) fn new(store: &Store, thread: Option<&str>, after: Option<LogPosition>) -> Result<Self, StoreError> {
-        let signals = store.backend().watch_log()?;
+        let signals = store.watch_log()?;
         let seen = signals.signal.count();
         let thread = thread.map(|thread| store.thread(thread)).transpose()?;
         let watch = match (&thread, after) {

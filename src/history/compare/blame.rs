@@ -209,7 +209,7 @@ impl ChannelBlame<'_> {
     pub fn entry(&self, key: &str) -> Result<Option<Blame>, StoreError> {
         let (positions, mut written) = (positions_of(key), None);
         let range = ItemRange::Positions(positions.start, positions.end);
-        self.at.store().backend().items(self.at.point(), self.channel, range, &mut |row| {
+        self.at.visit_items(self.channel, range, |row| {
             if value_of_key(item_value(row.payload)?, key).is_some() {
                 written = Some(WriteOrigin { ordinal: row.ordinal, task: row.task, version: None });
             }
@@ -226,7 +226,7 @@ impl ChannelBlame<'_> {
     pub fn position(&self, position: u64) -> Result<Option<Blame>, StoreError> {
         let mut written = None;
         let range = ItemRange::Positions(position, position.saturating_add(1));
-        self.at.store().backend().items(self.at.point(), self.channel, range, &mut |row| {
+        self.at.visit_items(self.channel, range, |row| {
             written = Some(WriteOrigin { ordinal: row.ordinal, task: row.task, version: None });
             Ok(())
         })?;
@@ -284,11 +284,10 @@ impl ChannelBlame<'_> {
         }
         let mut position = None;
         let wanted = usize::try_from(len - index).unwrap_or(usize::MAX);
-        let visited =
-            self.at.store().backend().items(self.at.point(), self.channel, ItemRange::Tail(wanted), &mut |row| {
-                position = Some(row.position);
-                Err(found_it())
-            });
+        let visited = self.at.visit_items(self.channel, ItemRange::Tail(wanted), |row| {
+            position = Some(row.position);
+            Err(found_it())
+        });
         if position.is_none() {
             visited?;
         }

@@ -268,7 +268,7 @@ impl ChangedSince {
     fn read(a: &Snapshot, b: &Snapshot, common: u64) -> Result<Self, StoreError> {
         let mut channels: HashMap<Arc<str>, ChangedPositions> = HashMap::new();
         for at in [a, b] {
-            at.store().backend().versions(at.point(), None, common + 1, &mut |version| {
+            at.visit_versions(None, common + 1, |version| {
                 let positions = channels.entry(Arc::clone(&version.channel.channel)).or_default();
                 // A channel that was not a list at some time in between has lost all its items.
                 positions.0.push(version.positions.clone().unwrap_or(0..u64::MAX));

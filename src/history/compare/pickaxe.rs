@@ -113,7 +113,7 @@ impl Snapshot {
         // From the newest version to the oldest: a change shows when the version before is known.
         let mut newer: BTreeMap<Arc<str>, (bool, WriteOrigin)> = BTreeMap::new();
         let (mut found, mut lists) = (Vec::new(), BTreeSet::new());
-        self.store().backend().versions(self.point(), None, 0, &mut |version| {
+        self.visit_versions(None, 0, |version| {
             let record = &version.channel;
             if is_control(&record.channel) {
                 return Ok(true);

@@ -243,7 +243,7 @@ impl Thread {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn all_branches(&self) -> Result<Vec<ThreadBranch>, StoreError> {
         let mut branches = self.branches()?;
-        let records = self.store().backend().branches(self.id(), &Namespace::root())?;
+        let records = self.root().branch_records()?;
         for record in &records {
             let is_listed = branches.iter().any(|branch| branch.last.id() == record.last.point.checkpoint);
             if ends(&records, &record.last) && !is_listed {
@@ -252,6 +252,16 @@ impl Thread {
             }
         }
         Ok(branches)
+    }
+
+    /// Returns the branches of the namespace as the log stores them, the newest first: each with its last checkpoint
+    /// and the place at which it leaves another one. It costs some indexed reads for each.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn branch_records(&self) -> Result<Vec<BranchRecord>, StoreError> {
+        self.store().settle_abandoned();
+        self.store().backend().branches(self.id(), self.namespace())
     }
 
     fn root(&self) -> Self {
@@ -280,9 +290,8 @@ impl Thread {
     }
 
     fn branch_names(&self) -> Result<BranchNames, StoreError> {
-        self.store().settle_abandoned();
         let mut names = BranchNames { named: Vec::new(), current: None };
-        for field in self.store().backend().fields(self.id())? {
+        for field in self.fields()? {
             match field {
                 (OperationField::Branch(name), OperationValue::Checkpoint(at)) => names.named.push((name, at)),
                 (OperationField::CurrentBranch, OperationValue::Text(name)) => names.current = Some(name),
@@ -563,9 +572,19 @@ impl Snapshot {
         found.map(|found| Self::kept(self.store(), found.record().clone())).transpose()
     }
 
-    /// Returns the checkpoint of the lineage that has an ordinal.
+    /// Returns the checkpoints of the lineage that have these ordinals, in the order asked for, pruned ones included;
+    /// `None` for an ordinal above that of this checkpoint. The ordinal of a checkpoint is its distance from the first
+    /// one ([`CheckpointRecord::ordinal`]). It is one read, however far apart the ordinals are.
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`] if the thread was deleted meanwhile; [`StoreError::Read`],
+    /// [`StoreError::Corrupt`].
+    pub fn ancestors(&self, ordinals: &[u64]) -> Result<Vec<Option<Self>>, StoreError> {
+        let found = self.store().backend().ancestors(self.point(), ordinals)?.into_iter();
+        Ok(found.map(|record| record.map(|record| Self::new(self.store().clone(), record))).collect())
+    }
+
     fn ancestor(&self, ordinal: u64) -> Result<Option<Self>, StoreError> {
-        let found = self.store().backend().ancestors(self.point(), &[ordinal])?.pop().flatten();
-        Ok(found.map(|record| Self::new(self.store().clone(), record)))
+        Ok(self.ancestors(&[ordinal])?.pop().flatten())
     }
 }

@@ -94,7 +94,7 @@ impl<'a> CarriedHits<'a> {
                 None => None,
                 Some(head) => {
                     let mut ids = HashMap::new();
-                    head.store().backend().items(head.point(), &hit.channel, ItemRange::All, &mut |row| {
+                    head.visit_items(&hit.channel, ItemRange::All, |row| {
                         let id = row.payload.index.and_then(|index| index.id);
                         ids.extend(id.map(|id| (id.to_owned(), row.position)));
                         Ok(())
@@ -121,7 +121,7 @@ impl<'a> CarriedHits<'a> {
 /// Returns the positions of items.
 fn positions(at: &Snapshot, channel: &str, range: ItemRange) -> Result<Vec<u64>, StoreError> {
     let mut positions = Vec::new();
-    at.store().backend().items(at.point(), channel, range, &mut |row| {
+    at.visit_items(channel, range, |row| {
         positions.push(row.position);
         Ok(())
     })?;

@@ -167,7 +167,7 @@ impl Snapshot {
         match range {
             ItemRange::All if placeholders => self.visit_past_damage(channel, 0..u64::MAX, &mut each),
             ItemRange::Positions(first, end) if placeholders => self.visit_past_damage(channel, first..end, &mut each),
-            range => self.store().backend().items(self.point(), channel, range, &mut |row| each(row.position, Ok(row))),
+            range => self.visit_items(channel, range, |row| each(row.position, Ok(row))),
         }
     }
 
@@ -215,7 +215,7 @@ impl Snapshot {
     fn expect_item(&self, channel: &str, position: u64) -> Result<(), StoreError> {
         let mut found = false;
         let range = ItemRange::Positions(position, position.saturating_add(1));
-        let read = self.store().backend().items(self.point(), channel, range, &mut |_| {
+        let read = self.visit_items(channel, range, |_| {
             found = true;
             Ok(())
         });

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::base::{Map, PayloadRef, Value};
 use crate::channel::{ListShape, positions_of, tail_of};
-use crate::store::{ItemRange, LogExt, StoreError};
+use crate::store::{ItemRange, StoreError};
 
 use super::snapshot::{Snapshot, item_value};
 use crate::history::compare::diff::Brief;
@@ -179,7 +179,7 @@ impl Snapshot {
     pub fn entry(&self, channel: &str, key: &str) -> Result<Option<Value>, StoreError> {
         let (positions, mut found) = (positions_of(key), None);
         let range = ItemRange::Positions(positions.start, positions.end);
-        self.store().backend().items(self.point(), channel, range, &mut |row| {
+        self.visit_items(channel, range, |row| {
             if found.is_none() {
                 found = value_of_key(item_value(row.payload)?, key);
             }
@@ -219,7 +219,7 @@ impl Snapshot {
         let mut count = 16;
         loop {
             let mut parts: Vec<String> = Vec::new();
-            self.store().backend().items(self.point(), channel, ItemRange::Tail(count), &mut |row| {
+            self.visit_items(channel, ItemRange::Tail(count), |row| {
                 match (ListShape::of_position(row.position), item_value(row.payload)?) {
                     (ListShape::Text, Value::Str(part)) => parts.push(part),
                     _ => return Err(not_a_text()),
@@ -236,7 +236,7 @@ impl Snapshot {
     /// Returns the shape of a list channel, as its last item tells it; a list if it has none.
     pub(crate) fn shape(&self, channel: &str) -> Result<ListShape, StoreError> {
         let mut shape = ListShape::List;
-        self.store().backend().items(self.point(), channel, ItemRange::Tail(1), &mut |row| {
+        self.visit_items(channel, ItemRange::Tail(1), |row| {
             shape = ListShape::of_position(row.position);
             Ok(())
         })?;

@@ -131,7 +131,7 @@ impl Snapshot {
     /// ```
     pub fn messages(&self, channel: &str, range: ItemRange) -> Result<Vec<Message>, StoreError> {
         let mut messages = Vec::new();
-        self.store().backend().items(self.point(), channel, range, &mut |row| {
+        self.visit_items(channel, range, |row| {
             messages.extend(item_message(row.payload)?);
             Ok(())
         })?;
@@ -199,7 +199,7 @@ impl Snapshot {
     /// As [`Snapshot::values`].
     pub fn find_messages(&self, channel: &str, query: &MessageQuery) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::new();
-        self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
+        self.visit_items(channel, ItemRange::All, |row| {
             if row.payload.index.is_some_and(|index| query.may_fit(index)) {
                 let message = item_message(row.payload)?;
                 found.extend(message.filter(|message| query.has_text(&message.text())));
@@ -216,7 +216,7 @@ impl Snapshot {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn token_usage(&self, channel: &str) -> Result<Usage, StoreError> {
         let (mut read, mut written) = (0_i64, 0_i64);
-        self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
+        self.visit_items(channel, ItemRange::All, |row| {
             let index = row.payload.index.unwrap_or_default();
             read = read.saturating_add(index.input_tokens.unwrap_or_default().into());
             written = written.saturating_add(index.output_tokens.unwrap_or_default().into());

@@ -20,7 +20,7 @@ pub(crate) fn each_thread(
 ) -> Result<(), StoreError> {
     let mut after: Option<ThreadId> = None;
     loop {
-        let page = store.backend().threads(after.as_ref(), PAGE.min(PAGE_ROWS_MAX))?;
+        let page = store.threads_after(after.as_ref(), PAGE.min(PAGE_ROWS_MAX))?;
         let Some(last) = page.last() else { return Ok(()) };
         debug_assert!(after.as_ref().is_none_or(|after| *after < last.id), "threads come by id");
         after = Some(last.id.clone());

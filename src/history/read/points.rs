@@ -314,7 +314,7 @@ impl Store {
             return Ok(None);
         }
         // Ids with the same beginning are neighbours.
-        let beside = self.backend().threads(Some(&after), THREADS_NAMED)?.into_iter();
+        let beside = self.threads_after(Some(&after), THREADS_NAMED)?.into_iter();
         let matches = beside.map(|record| record.id).take_while(|id| id.as_str().starts_with(text));
         let matches: Vec<ThreadId> = matches.collect();
         match &matches[..] {

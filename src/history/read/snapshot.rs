@@ -9,8 +9,8 @@ use crate::message::Message;
 use crate::store::backend::is_pruned;
 use crate::store::record::{is_control, plain_value};
 use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, LogExt, Source, StatePart, StateRecord,
-    Store, StoreError, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, LogExt, Source, StatePart,
+    StateRecord, Store, StoreError, VersionRecord, WriteRecord,
 };
 
 use super::entries::ShapedItems;
@@ -172,6 +172,34 @@ impl Snapshot {
         self.items(channel, ItemRange::Tail(n))
     }
 
+    /// Visits items of a list channel as the log stores them, in order: each with its position, its writer, its encoded
+    /// value and its index. Nothing is decoded.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
+    pub fn visit_items(
+        &self,
+        channel: &str,
+        range: ItemRange,
+        mut visit: impl FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.store.backend().items(self.point(), channel, range, &mut visit)
+    }
+
+    /// Visits the versions that the checkpoints of the lineage wrote, of one channel or of all, the newest checkpoint
+    /// first, down to the one with the ordinal `down_to`. The visitor returns whether it wants those of older ones.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
+    pub fn visit_versions(
+        &self,
+        channel: Option<&str>,
+        down_to: u64,
+        mut visit: impl FnMut(&VersionRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.store.backend().versions(self.point(), channel, down_to, &mut visit)
+    }
+
     /// Returns items of a list channel, in order. Messages come as objects with `type`, `content` and `id`, entries of
     /// a map as lists of key and value in no particular order ([`Snapshot::entry`]), and the parts of a text as texts.
     ///
@@ -179,7 +207,7 @@ impl Snapshot {
     /// As [`Snapshot::values`].
     pub fn items(&self, channel: &str, range: ItemRange) -> Result<Vec<Value>, StoreError> {
         let mut items = Vec::new();
-        self.store.backend().items(self.point(), channel, range, &mut |row| {
+        self.visit_items(channel, range, |row| {
             items.push(item_value(row.payload)?);
             Ok(())
         })?;
@@ -251,7 +279,12 @@ impl Snapshot {
         Ok(found.is_some_and(|record| record.value == ChannelValue::Items))
     }
 
-    pub(crate) fn state_record(&self) -> Result<StateRecord, StoreError> {
+    /// Returns the state as the log stores it: the channels with their versions and encoded values, without the items
+    /// of lists, and the names of those that the checkpoint changed.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn state_record(&self) -> Result<StateRecord, StoreError> {
         self.store.backend().state(self.point())
     }
 
@@ -261,8 +294,7 @@ impl Snapshot {
             ChannelValue::Value(payload) => plain_value(payload.as_ref()),
             ChannelValue::Items => {
                 let mut items = ShapedItems::new();
-                let add = &mut |row: crate::store::ItemRow<'_>| items.add(row.position, row.payload);
-                self.store.backend().items(self.point(), &channel.channel, ItemRange::All, add)?;
+                self.visit_items(&channel.channel, ItemRange::All, |row| items.add(row.position, row.payload))?;
                 Ok(items.into_value())
             }
         }

@@ -60,10 +60,9 @@ impl Thread {
     }
 
     fn set_trashed(&self, after: Option<OperationValue>) -> Result<(), StoreError> {
-        self.store().settle_abandoned();
         let field = OperationField::Fact(TRASHED.to_owned());
         for attempt in 1.. {
-            let fields = self.store().backend().fields(self.id())?;
+            let fields = self.fields()?;
             let before = fields.into_iter().find(|(other, _)| *other == field).map(|(_, value)| value);
             if before == after {
                 break;

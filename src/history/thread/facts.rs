@@ -230,8 +230,17 @@ impl FactChange {
 }
 
 impl Thread {
+    /// Returns the present values of the fields that operations set, sorted by field: facts, and the names of branches.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn fields(&self) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        self.store().settle_abandoned();
+        self.store().backend().fields(self.id())
+    }
+
     /// Returns the facts that the users of the thread stated.
     fn stated_facts(&self) -> Result<ThreadFacts, StoreError> {
-        ThreadFacts::of(self.store().backend().fields(self.id())?)
+        ThreadFacts::of(self.fields()?)
     }
 }

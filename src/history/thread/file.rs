@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::store::{LogExt, OpenOptions, Store, StoreError};
+use crate::store::{OpenOptions, Store, StoreError};
 
 use super::Thread;
 
@@ -71,7 +71,7 @@ impl Store {
     pub fn import_thread(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<Thread, StoreError> {
         let path = path.as_ref();
         let file = Store::open_with(path, options.read_only(true))?;
-        let threads = file.backend().threads(None, 2)?;
+        let threads = file.threads_after(None, 2)?;
         match &*threads {
             [thread] => file.thread(&thread.id)?.copy_into(self, &thread.id),
             [] => Err(refused(path, "it has no thread")),

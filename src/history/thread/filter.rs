@@ -1,5 +1,6 @@
 //! A filter of the checkpoints of a history.
 
+use crate::base::limits::{HISTORY_PAGE_ROWS, PAGE_ROWS_MAX};
 use crate::base::{CheckpointId, Value};
 use crate::store::{CheckpointRecord, Source};
 
@@ -84,6 +85,15 @@ impl HistoryFilter {
         let number = |id: CheckpointId| u128::from_be_bytes(*id.as_bytes());
         let next = |id| CheckpointId::from_bytes(number(id).saturating_add(1).to_be_bytes());
         [self.before, self.only.map(next)].into_iter().flatten().min()
+    }
+
+    /// Returns the maximum number of records of a page: no more than are shown, if none is passed over.
+    pub(crate) fn page_rows(&self) -> usize {
+        let passes_over = self.source.is_some() || self.step.is_some() || !self.metadata.is_empty();
+        match self.limit {
+            Some(limit) if !passes_over => limit.clamp(1, PAGE_ROWS_MAX),
+            _ => HISTORY_PAGE_ROWS,
+        }
     }
 
     /// Returns whether neither this checkpoint nor an older one is shown.

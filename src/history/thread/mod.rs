@@ -10,11 +10,11 @@ pub(crate) mod watch;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::limits::HISTORY_PAGE_ROWS;
+use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{
-    Batch, CheckpointQuery, CheckpointRef, LogExt, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord,
-    TimerRecord,
+    Batch, CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt, NewCheckpoint, Parent, Source, Store, StoreError,
+    ThreadRecord, TimerRecord,
 };
 
 use super::read::snapshot::Snapshot;
@@ -43,21 +43,27 @@ impl Store {
         Ok(Thread { store: self.clone(), id: ThreadId::new(id)?, namespace: Namespace::root(), actor })
     }
 
-    /// Lists all threads by id. For a file with very many, page through
-    /// [`LogExt::threads`](crate::store::LogExt::threads).
+    /// Lists all threads by id. For a file with very many, page through [`Store::threads_after`].
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn threads(&self) -> Result<Vec<ThreadRecord>, StoreError> {
         let mut all: Vec<ThreadRecord> = Vec::new();
         loop {
-            let after = all.last().map(|thread| thread.id.clone());
-            let page = self.backend().threads(after.as_ref(), crate::base::limits::PAGE_ROWS_MAX)?;
+            let page = self.threads_after(all.last().map(|thread| &thread.id), PAGE_ROWS_MAX)?;
             if page.is_empty() {
                 return Ok(all);
             }
             all.extend(page);
         }
+    }
+
+    /// Lists the next threads by id, after one or from the first on, at most `limit`. The cost is that of the page.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn threads_after(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        self.backend().threads(after, limit)
     }
 }
 
@@ -116,6 +122,16 @@ impl Thread {
     #[doc(alias = "checkpoint_ns")]
     pub fn in_namespace(&self, path: impl AsRef<str>) -> Result<Self, StoreError> {
         Ok(Self { namespace: Namespace::new(path)?, ..self.clone() })
+    }
+
+    /// Returns the namespaces of the thread, sorted: the root, those of subgraphs, and the
+    /// [mailbox](Thread::is_mailbox). None if the thread has no checkpoint.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn namespaces(&self) -> Result<Vec<Namespace>, StoreError> {
+        self.store.settle_abandoned();
+        self.store.backend().namespaces(&self.id)
     }
 
     /// Returns the handle to another namespace of the thread: the history of a subgraph.
@@ -186,10 +202,12 @@ impl Thread {
     pub fn history_with(&self, filter: HistoryFilter) -> Result<History, StoreError> {
         let mut query = CheckpointQuery::new(self.id.clone(), self.namespace.clone());
         query.before = filter.below();
-        query.limit = filter.limit.map_or(HISTORY_PAGE_ROWS, |limit| limit.clamp(1, HISTORY_PAGE_ROWS));
+        query.limit = filter.page_rows();
         self.store.settle_abandoned();
-        let page = self.store.backend().checkpoints(&query)?.into_iter();
-        Ok(History { store: self.store.clone(), query, page, ended: false, filter })
+        let page = Vec::new().into_iter();
+        let mut history = History { store: self.store.clone(), query, page, is_last: false, ended: false, filter };
+        history.read_page()?;
+        Ok(history)
     }
 
     /// Starts a thread whose state is that of a checkpoint elsewhere.
@@ -225,29 +243,32 @@ impl fmt::Debug for Thread {
 pub struct History {
     store: Store,
     query: CheckpointQuery,
-    page: std::vec::IntoIter<crate::store::CheckpointRecord>,
+    page: std::vec::IntoIter<CheckpointRecord>,
+    /// True if no page follows: this one has fewer records than were asked for.
+    is_last: bool,
     ended: bool,
     filter: HistoryFilter,
 }
 
 impl History {
     /// Returns the next record, whether it is shown or not.
-    fn record(&mut self) -> Result<Option<crate::store::CheckpointRecord>, StoreError> {
-        if let Some(record) = self.page.next() {
-            self.query.before = Some(record.point.checkpoint);
-            return Ok(Some(record));
+    fn record(&mut self) -> Result<Option<CheckpointRecord>, StoreError> {
+        if self.page.as_slice().is_empty() && !self.is_last {
+            self.read_page()?;
         }
-        if self.query.before.is_none() {
-            return Ok(None);
-        }
-        self.page = self.store.backend().checkpoints(&self.query)?.into_iter();
-        let record = self.page.next();
+        Ok(self.page.next())
+    }
+
+    fn read_page(&mut self) -> Result<(), StoreError> {
+        let page = self.store.backend().checkpoints(&self.query)?;
         debug_assert!(
-            record.as_ref().is_none_or(|record| Some(record.point.checkpoint) < self.query.before),
+            page.first().zip(self.query.before).is_none_or(|(record, before)| record.point.checkpoint < before),
             "a page holds checkpoints below the last one of the page before"
         );
-        self.query.before = record.as_ref().map(|record| record.point.checkpoint);
-        Ok(record)
+        self.is_last = page.len() < self.query.limit;
+        self.query.before = page.last().map(|record| record.point.checkpoint);
+        self.page = page.into_iter();
+        Ok(())
     }
 }
 

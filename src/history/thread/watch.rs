@@ -76,6 +76,55 @@ impl Store {
     pub fn watch_from(&self, position: LogPosition) -> Result<Watch, StoreError> {
         Watch::new(self, None, Some(position))
     }
+
+    /// Returns the position in the log after which about `newest` checkpoints follow, at most; 0 for the position after
+    /// the last one.
+    ///
+    /// # Errors
+    /// As [`Store::watch`].
+    pub fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
+        self.backend().position(newest)
+    }
+
+    /// Returns the checkpoints after a position of the log, at most `limit`, in the order of the log, and the position
+    /// after them. A program that waits for more of them has a [`Watch`].
+    ///
+    /// # Errors
+    /// As [`Store::watch`]; [`StoreError::Corrupt`].
+    ///
+    /// # Example: the newest checkpoints of a store
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// for id in ["bern", "basel", "chur"] {
+    ///     store.thread(id)?.set("day", 1)?;
+    /// }
+    /// let (newest, position) = store.changes_after(&store.position(2)?, 10)?;
+    /// let threads: Vec<_> = newest.iter().map(|snapshot| snapshot.point().thread.as_str()).collect();
+    /// assert_eq!(threads, ["basel", "chur"]);
+    /// assert_eq!(position, store.position(0)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn changes_after(
+        &self,
+        position: &LogPosition,
+        limit: usize,
+    ) -> Result<(Vec<Snapshot>, LogPosition), StoreError> {
+        let page = self.backend().changes_after(position, None, limit)?;
+        let snapshots = page.records.into_iter().map(|(_, record)| Snapshot::new(self.clone(), record));
+        Ok((snapshots.collect(), page.position))
+    }
+
+    /// Returns the signals of the log, which come with every commit, also with one that has no checkpoint.
+    ///
+    /// # Errors
+    /// As [`Store::watch`].
+    pub fn watch_log(&self) -> Result<LogWatch, StoreError> {
+        self.backend().watch_log()
+    }
 }
 
 impl Thread {
@@ -99,11 +148,8 @@ impl Thread {
 impl Watch {
     fn new(store: &Store, thread: Option<ThreadId>, after: Option<LogPosition>) -> Result<Self, StoreError> {
         // Signals first: a commit after the look at the end of the log is noticed.
-        let signals = store.backend().watch_log()?;
-        let position = match after {
-            Some(position) => position,
-            None => store.backend().position(0)?,
-        };
+        let signals = store.watch_log()?;
+        let position = after.map_or_else(|| store.position(0), Ok)?;
         let (store, page) = (store.clone(), VecDeque::new());
         Ok(Self { signals, page, read_up_to: position, position, thread, store })
     }

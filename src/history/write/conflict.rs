@@ -76,7 +76,7 @@ impl Thread {
             OperationField::Branch(name) => name.strip_prefix("conflict-")?.parse::<u64>().ok(),
             _ => None,
         };
-        let last = self.store().backend().fields(self.id())?.into_iter().filter_map(number).max();
+        let last = self.fields()?.into_iter().filter_map(number).max();
         Ok(format!("conflict-{}", last.unwrap_or(0).saturating_add(1)))
     }
 

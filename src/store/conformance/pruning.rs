@@ -118,12 +118,16 @@ pub(super) fn linear(backend: &dyn Log) {
     assert_eq!(lawful(backend, &place, &all, (51, 64)).checkpoints, 14);
     assert_eq!(lawful(backend, &place, &all, (65, 66)).checkpoints, 2);
     assert_eq!(lawful(backend, &place, &all, (100, 140)).checkpoints, 41);
+    let mut query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
+    (query.before, query.limit) = (Some(id(143)), 4);
+    let page = ids(&backend.checkpoints(&query).expect("checkpoints are listed"));
+    assert_eq!(page, id_list([142, 141, 99, 98]), "a page is full unless it is the last");
     assert_eq!(lawful(backend, &place, &all, (80, 99)).checkpoints, 20);
     assert_eq!(lawful(backend, &place, &all, (67, 79)).checkpoints, 13);
     assert_eq!(lawful(backend, &place, &all, (150, 150)).checkpoints, 1);
     assert_eq!(lawful(backend, &place, &all, (128, 199)).checkpoints, 58);
     assert_eq!(shown(backend, &other, 1_010), stays, "another thread is as it was");
-    let mut query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
+    (query.before, query.limit) = (None, 0);
     assert_eq!(ids(&backend.checkpoints(&query).expect("checkpoints are listed")), id_list([200]));
     query.namespace = None;
     assert_eq!(ids(&backend.checkpoints(&query).expect("checkpoints are listed")), id_list([200]));

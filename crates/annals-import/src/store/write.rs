@@ -10,8 +10,8 @@ use annals::base::{CheckpointId, Encoded, IdSource, Namespace, Payload, Timestam
 use annals::history::{Snapshot, Thread};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::{
-    Batch, CheckpointRef, ItemRange, LogExt, NewCheckpoint, NewOperation, OperationChange, OperationField,
-    OperationKind, OperationValue, Parent, Source, Store, StoreError,
+    Batch, ItemRange, NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationValue,
+    Parent, Source, Store, StoreError,
 };
 use serde_json::json;
 
@@ -428,7 +428,7 @@ impl<'a> SessionWriter<'a> {
         self.flush()?;
         let snapshot = self.thread.at(id)?;
         let mut position = 0;
-        self.store.backend().items(snapshot.point(), MESSAGES, ItemRange::Tail(1), &mut |row| {
+        snapshot.visit_items(MESSAGES, ItemRange::Tail(1), |row| {
             position = row.position + 1;
             Ok(())
         })?;
@@ -451,8 +451,7 @@ fn last_digits(id: CheckpointId) -> String {
 
 /// Returns the version of a channel at a checkpoint, 0 if it was never written.
 fn channel_version(at: &Snapshot, channel: &str) -> Result<u64, ImportError> {
-    let point: &CheckpointRef = at.point();
-    let state = at.store().backend().state(point)?;
+    let state = at.state_record()?;
     Ok(state.channels.iter().find(|of| *of.channel == *channel).map_or(0, |of| of.version))
 }
 

@@ -3,7 +3,6 @@
 
 use annals::history::Operation;
 use annals::store::CheckReport;
-use annals::store::LogExt;
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -19,7 +18,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let stats = screen.store.stats()?;
     let index = screen.store.search_index()?;
     let report = screen.query.get("check").map(|_| screen.store.check()).transpose()?;
-    let last = screen.store.backend().position(0)?.number()?;
+    let last = screen.store.position(0)?.number()?;
     let file = screen.page.file().and_then(FileFacts::read);
     if screen.json {
         return Ok(Shown::Json(json!({

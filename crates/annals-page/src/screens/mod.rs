@@ -19,7 +19,7 @@ mod threads;
 mod tree;
 
 use annals::history::{Snapshot, Thread};
-use annals::store::{LogExt, StatusKind, Store, StoreError, ThreadQuery};
+use annals::store::{StatusKind, Store, StoreError, ThreadQuery};
 use serde_json::Value as Json;
 
 use crate::failure::Refusal;
@@ -56,7 +56,7 @@ const COUNTED: usize = 9;
 pub(crate) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let path: Vec<&str> = screen.path.iter().map(String::as_str).collect();
     let is_write = screen.form.is_some();
-    let position = screen.store.backend().position(0)?;
+    let position = screen.store.position(0)?;
     let shown = match path[..] {
         ["t", point, "fork"] => fork::show(screen, &screen.point(point)?),
         ["t", point, "control"] if is_write => control::write(screen, &screen.point(point)?),

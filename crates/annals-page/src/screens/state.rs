@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use annals::base::{Map, Value};
 use annals::history::{Blame, Damaged, ListItem, Snapshot};
-use annals::store::{ChannelRecord, ChannelValue, ItemRange, LogExt};
+use annals::store::{ChannelRecord, ChannelValue, ItemRange};
 use serde_json::{Value as Json, json};
 
 use super::evolution;
@@ -24,7 +24,7 @@ use crate::words::{ago, brief, count, grouped, made, metadata, place, shortened,
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<Shown, Refusal> {
     let Some((channel, members)) = path.split_first() else { return whole(screen, at) };
-    let state = at.store().backend().state(at.point())?;
+    let state = at.state_record()?;
     let found = state.channels.into_iter().find(|record| &*record.channel == *channel && is_state(channel));
     let record = found.filter(|record| record.value != ChannelValue::Empty);
     let record = record.ok_or_else(|| Refusal::not_found(format!("channel {channel} is empty at this point")))?;
@@ -206,7 +206,7 @@ pub(super) fn writer(html: &mut Html, at: &Snapshot, by: &Blame) {
 /// Adds the channels at a point, each with a brief value and its writer.
 pub(super) fn pane(html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {
     let by: HashMap<Arc<str>, Blame> = at.blames()?.into_iter().collect();
-    let state = at.store().backend().state(at.point())?;
+    let state = at.state_record()?;
     let point = address::point(at);
     let cause = made(at, stored_parent(at)?.as_ref());
     html.open("h2", &[]).text("state at ").classed("span", "id", &format!("@{}", at.short_id()?));

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use annals::base::{CheckpointId, ThreadId};
-use annals::store::{CheckpointRecord, LogExt, Source};
+use annals::base::CheckpointId;
+use annals::history::{HistoryFilter, Snapshot};
+use annals::store::{CheckpointRecord, Source};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -16,7 +17,7 @@ use crate::changed::changed_by;
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::STATS_CHECKPOINTS_MAX;
+use crate::limits::{STATS_CHECKPOINTS_MAX, STATS_OF_THREAD_MAX};
 use crate::plot::{Bar, bars};
 use crate::words::{cost, count, grouped, rounded, shortened, size, span};
 
@@ -59,17 +60,17 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         return Err(Refusal::usage(format!("{unknown} is not one of day, node, model and thread")));
     }
     let groups = GROUPS.iter().filter(|(name, _)| by.as_ref().is_none_or(|by| by.contains(name)));
-    let records = newest(screen, wanted)?;
-    let figures = figures(screen, &records)?;
+    let snapshots = newest(screen, wanted)?;
+    let figures = figures(&snapshots)?;
     if screen.json {
         let groups: serde_json::Map<String, Json> =
             groups.map(|(name, _)| ((*name).to_owned(), figures[name].iter().map(document).collect())).collect();
-        return Ok(Shown::Json(json!({ "schema": 1, "checkpoints": records.len(), "by": groups })));
+        return Ok(Shown::Json(json!({ "schema": 1, "checkpoints": snapshots.len(), "by": groups })));
     }
     let mut html = Html::new();
     html.element("h1", &[], "Stats");
     html.open("p", &[("class", "dim")]);
-    html.text(&format!("of the newest {}", count(records.len() as u64, "checkpoint")));
+    html.text(&format!("of the newest {}", count(snapshots.len() as u64, "checkpoint")));
     if let Some(thread) = screen.query.get("thread") {
         html.text(" of the thread ").link(&crate::address::thread(thread), &shortened(thread, 60));
     }
@@ -87,21 +88,15 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
 }
 
 /// Reads the newest checkpoints of the store or of a thread, oldest first.
-fn newest(screen: &Screen<'_>, wanted: u64) -> Result<Vec<CheckpointRecord>, Refusal> {
-    let backend = screen.store.backend();
-    if let Some(id) = screen.query.get("thread") {
-        let mut query = annals::store::CheckpointQuery::new(
-            ThreadId::new(id).map_err(annals::store::StoreError::from)?,
-            annals::base::Namespace::root(),
-        );
-        query.limit = usize::try_from(wanted).unwrap_or(usize::MAX).min(10_000);
-        let mut records = backend.checkpoints(&query)?;
-        records.reverse();
-        return Ok(records);
-    }
+fn newest(screen: &Screen<'_>, wanted: u64) -> Result<Vec<Snapshot>, Refusal> {
     let limit = usize::try_from(wanted).unwrap_or(usize::MAX);
-    let page = backend.changes_after(&backend.position(wanted)?, None, limit)?;
-    Ok(page.records.into_iter().map(|(_, record)| record).collect())
+    if let Some(id) = screen.query.get("thread") {
+        let newest = HistoryFilter::new().limit(limit.min(STATS_OF_THREAD_MAX));
+        let mut snapshots = screen.store.thread(id)?.history_with(newest)?.collect::<Result<Vec<_>, _>>()?;
+        snapshots.reverse();
+        return Ok(snapshots);
+    }
+    Ok(screen.store.changes_after(&screen.store.position(wanted)?, limit)?.0)
 }
 
 /// Returns the model calls that the metadata of a checkpoint states.
@@ -124,17 +119,13 @@ fn stated(record: &CheckpointRecord) -> Vec<CountedCall> {
 }
 
 /// Adds up the figures of checkpoints, by each group.
-fn figures(
-    screen: &Screen<'_>,
-    records: &[CheckpointRecord],
-) -> Result<HashMap<&'static str, BTreeMap<String, Figures>>, Refusal> {
-    let by_id: HashMap<CheckpointId, &CheckpointRecord> =
-        records.iter().map(|record| (record.point.checkpoint, record)).collect();
+fn figures(snapshots: &[Snapshot]) -> Result<HashMap<&'static str, BTreeMap<String, Figures>>, Refusal> {
+    let by_id: HashMap<CheckpointId, &CheckpointRecord> = snapshots.iter().map(|at| (at.id(), at.record())).collect();
     let mut all: HashMap<&'static str, BTreeMap<String, Figures>> =
         GROUPS.iter().map(|(name, _)| (*name, BTreeMap::new())).collect();
     // The bytes of subgraphs are counted as well; their records are in the log like others.
-    let changes = changed_by(screen.store, records)?;
-    for (record, changes) in records.iter().zip(changes) {
+    let changes = changed_by(snapshots)?;
+    for (record, changes) in snapshots.iter().map(Snapshot::record).zip(changes) {
         let parent = record.parent.and_then(|id| by_id.get(&id)).filter(|_| record.source == Source::Loop);
         let micros =
             parent.map(|parent| record.created_at.as_micros().saturating_sub(parent.created_at.as_micros()).max(0));
@@ -173,7 +164,7 @@ fn figures(
             add("model", models.first().cloned().unwrap_or_else(|| "(not stated)".into()));
         }
     }
-    debug_assert!(all["day"].values().map(|figures| figures.steps).sum::<u64>() == records.len() as u64);
+    debug_assert!(all["day"].values().map(|figures| figures.steps).sum::<u64>() == snapshots.len() as u64);
     Ok(all)
 }
 

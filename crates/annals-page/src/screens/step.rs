@@ -6,7 +6,7 @@
 
 use annals::base::{TaskId, Timestamp, Value};
 use annals::history::{Snapshot, StepInfo};
-use annals::store::{LogExt, Source, TaskKind, TaskRecord, WriteRecord};
+use annals::store::{Source, TaskKind, TaskRecord, WriteRecord};
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};
@@ -97,14 +97,11 @@ fn with_step(screen: &Screen<'_>, at: &Snapshot, step: i64) -> Result<Snapshot, 
     let back = u64::try_from(at.step().saturating_sub(step)).map_err(|_| absent())?;
     // Most lineages have a checkpoint for each step.
     if let Some(ordinal) = at.record().ordinal.checked_sub(back)
-        && let [Some(record)] = &at.store().backend().ancestors(at.point(), &[ordinal])?[..]
-        && record.step == step
+        && let Some(found) = at.ancestors(&[ordinal])?.pop().flatten()
+        && found.step() == step
     {
-        return screen.point(&format!(
-            "{}@{}",
-            address::thread_text(record.point.thread.as_str()),
-            record.point.checkpoint
-        ));
+        let thread = address::thread_text(found.point().thread.as_str());
+        return screen.point(&format!("{thread}@{}", found.id()));
     }
     for found in at.lineage().take(SEARCHED) {
         let found = found?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
-use annals::store::{CheckpointRecord, ItemRange, LogExt};
+use annals::store::ItemRange;
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};
@@ -27,7 +27,7 @@ const WALKED: usize = 500;
 /// The writer of a message.
 #[derive(Clone)]
 struct MessageOrigin {
-    record: CheckpointRecord,
+    at: Snapshot,
     node: Option<String>,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
 /// Returns all messages at a point as Markdown, read in pages, as far as they fit.
 fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String, Refusal> {
     let mut positions = Vec::new();
-    at.store().backend().items(at.point(), channel, ItemRange::All, &mut |row| {
+    at.visit_items(channel, ItemRange::All, |row| {
         positions.push(row.position);
         Ok(())
     })?;
@@ -139,7 +139,7 @@ pub(super) fn message_channel(at: &Snapshot) -> Result<Option<Arc<str>>, Refusal
     let channels = at.channels()?;
     for channel in &channels {
         let mut is_messages = false;
-        at.store().backend().items(at.point(), channel, ItemRange::Tail(1), &mut |row| {
+        at.visit_items(channel, ItemRange::Tail(1), |row| {
             is_messages = row.payload.index.is_some_and(|index| index.kind.is_some());
             Ok(())
         })?;
@@ -173,7 +173,7 @@ fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec
     let mut written: HashMap<u64, (u64, Option<u32>)> = HashMap::new();
     let range = ItemRange::Positions(first, last.saturating_add(1));
     // A damaged item ends the visit; the messages are shown without the writers after it.
-    _ = at.store().backend().items(at.point(), channel, range, &mut |row| {
+    _ = at.visit_items(channel, range, |row| {
         written.insert(row.position, (row.ordinal, row.task));
         Ok(())
     });
@@ -203,7 +203,7 @@ fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec
 fn edited(at: &Snapshot, channel: &str, written: &HashMap<u64, (u64, Option<u32>)>) -> Result<HashSet<u64>, Refusal> {
     let Some(oldest) = written.values().map(|(ordinal, _)| *ordinal).min() else { return Ok(HashSet::new()) };
     let (mut found, mut visited) = (HashSet::new(), 0);
-    at.store().backend().versions(at.point(), Some(channel), oldest, &mut |version| {
+    at.visit_versions(Some(channel), oldest, |version| {
         visited += 1;
         for (position, (ordinal, _)) in written {
             let holds = version.positions.as_ref().is_some_and(|positions| positions.contains(position));
@@ -218,19 +218,19 @@ fn edited(at: &Snapshot, channel: &str, written: &HashMap<u64, (u64, Option<u32>
 }
 
 /// Reads the checkpoints with some ordinals and their parents, by ordinal.
-fn writers(at: &Snapshot, ordinals: impl Iterator<Item = u64>) -> Result<HashMap<u64, CheckpointRecord>, Refusal> {
+fn writers(at: &Snapshot, ordinals: impl Iterator<Item = u64>) -> Result<HashMap<u64, Snapshot>, Refusal> {
     let mut wanted: Vec<u64> = ordinals.flat_map(|ordinal| [ordinal, ordinal.saturating_sub(1)]).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    let found = at.store().backend().ancestors(at.point(), &wanted)?;
-    Ok(found.into_iter().flatten().map(|record| (record.ordinal, record)).collect())
+    let found = at.ancestors(&wanted)?;
+    Ok(found.into_iter().flatten().map(|writer| (writer.record().ordinal, writer)).collect())
 }
 
-fn writer(writers: &HashMap<u64, CheckpointRecord>, ordinal: u64, task: Option<u32>) -> Option<MessageOrigin> {
-    let record = writers.get(&ordinal)?.clone();
+fn writer(writers: &HashMap<u64, Snapshot>, ordinal: u64, task: Option<u32>) -> Option<MessageOrigin> {
+    let at = writers.get(&ordinal)?.clone();
     let parent = ordinal.checked_sub(1).and_then(|before| writers.get(&before));
-    let node = task.and_then(|task| parent?.tasks.get(task as usize)).map(|task| task.name.to_string());
-    Some(MessageOrigin { record, node })
+    let node = task.and_then(|task| parent?.record().tasks.get(task as usize)).map(|task| task.name.to_string());
+    Some(MessageOrigin { at, node })
 }
 
 fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &BranchTree) {
@@ -246,7 +246,7 @@ fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &
     };
     let address = address::state(&address::point(at), [channel, &row.item.position.to_string()]);
     let kind = value.get("type").and_then(Value::as_str).unwrap_or("item");
-    let other = row.by.as_ref().filter(|by| by.record.branch != at.record().branch);
+    let other = row.by.as_ref().filter(|by| by.at.record().branch != at.record().branch);
     let class = format!("{}{}", role(kind), if other.is_some() { " shared" } else { "" });
     html.open("li", &[("class", &class), ("data-row", ""), ("id", &format!("m{}", row.item.position))]);
     html.open("div", &[("class", "margin")]);
@@ -255,18 +255,18 @@ fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &
         html.literal(" ").text(&shortened(name, 40));
     }
     if let Some(by) = &row.by {
-        let text = format!("{}@{}", thread_text(by.record.point.thread.as_str()), by.record.point.checkpoint);
-        let node = by.node.as_deref().unwrap_or(by.record.source.as_str());
+        let text = format!("{}@{}", thread_text(by.at.point().thread.as_str()), by.at.id());
+        let node = by.node.as_deref().unwrap_or(by.at.source().as_str());
         html.literal("<br>").text("written by ").text(&shortened(node, 40)).text(" at ");
         let step = format!("/t/{}", encode(&text));
-        html.element("a", &[("href", &step), ("data-blame", "")], &format!("step {}", by.record.step));
+        html.element("a", &[("href", &step), ("data-blame", "")], &format!("step {}", by.at.step()));
         html.literal("<br>").element(
             "time",
-            &[("datetime", &by.record.created_at.to_string())],
-            &ago(at.store().now(), by.record.created_at),
+            &[("datetime", &by.at.created_at().to_string())],
+            &ago(at.store().now(), by.at.created_at()),
         );
     }
-    if let Some(branch) = other.and_then(|by| tree.name(by.record.branch)) {
+    if let Some(branch) = other.and_then(|by| tree.name(by.at.record().branch)) {
         html.literal("<br>").classed("span", "tag", &shortened(branch, 40));
     }
     usage(html, value);

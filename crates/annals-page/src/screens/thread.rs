@@ -2,7 +2,7 @@
 
 use annals::base::{CheckpointId, NULL_TASK, Value};
 use annals::history::{PartialInfo, Snapshot, Thread, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::{LogExt, Source, WriteRecord};
+use annals::store::{Source, WriteRecord};
 use serde_json::{Value as Json, json};
 
 use super::tree::BranchTree;
@@ -96,11 +96,10 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
 
 /// Returns the heads of the newest subgraphs of a thread, and of its root if the thread is one of them.
 fn subgraph_heads(thread: &Thread) -> Result<Vec<Snapshot>, Refusal> {
-    let store = thread.store();
-    let namespaces = store.backend().namespaces(thread.id())?;
+    let namespaces = thread.namespaces()?;
     let mut heads = Vec::new();
     for namespace in namespaces.into_iter().filter(|namespace| namespace != thread.namespace()) {
-        heads.extend(store.thread(thread.id().as_str())?.with_namespace(namespace).head()?);
+        heads.extend(thread.with_namespace(namespace).head()?);
     }
     heads.sort_by_key(|head| std::cmp::Reverse(head.id()));
     heads.truncate(SUBGRAPHS_MAX);

@@ -1,9 +1,8 @@
 //! The screen of all threads, the last active first.
 
-use annals::base::ThreadId;
-use annals::base::{CheckpointId, Namespace, Timestamp, Value};
-use annals::history::{Snapshot, ThreadInfo, ThreadStatus, short_ids};
-use annals::store::{CheckpointQuery, CheckpointRecord, LogExt, StatusKind, ThreadQuery, ThreadSize};
+use annals::base::{CheckpointId, ThreadId, Timestamp, Value};
+use annals::history::{HistoryFilter, Snapshot, ThreadInfo, ThreadStatus, short_ids};
+use annals::store::{StatusKind, ThreadQuery, ThreadSize};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -34,7 +33,6 @@ struct ThreadEntry {
     info: ThreadInfo,
     /// The size, which is counted for the JSON alone: it costs a visit of every checkpoint.
     size: Option<ThreadSize>,
-    head: CheckpointRecord,
     /// The timestamps of the newest checkpoints.
     times: Vec<Timestamp>,
     short: String,
@@ -96,29 +94,18 @@ fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
 }
 
 fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadEntry, Refusal> {
-    let backend = screen.store.backend();
-    let mut query = CheckpointQuery::new(info.id().clone(), Namespace::root());
-    query.limit = ACTIVITY_MAX;
-    let records = backend.checkpoints(&query)?;
-    let size = if screen.json { Some(screen.store.thread(info.id().as_str())?.size()?) } else { None };
-    let point =
-        records.first().map(|newest| annals::store::CheckpointRef { checkpoint: info.head(), ..newest.point.clone() });
-    let known = records.iter().find(|record| record.point.checkpoint == info.head()).cloned();
-    let head = match (known, point) {
-        (Some(head), _) => Some(head),
-        (None, Some(point)) => backend.checkpoint(&point)?,
-        (None, None) => None,
-    };
-    let head = head.ok_or_else(|| Refusal::not_found("the thread was deleted meanwhile"))?;
-    let ids: Vec<CheckpointId> = records.iter().map(|record| record.point.checkpoint).collect();
+    let thread = screen.store.thread(info.id())?;
+    let newest = thread.history_with(HistoryFilter::new().limit(ACTIVITY_MAX))?.collect::<Result<Vec<_>, _>>()?;
+    let size = if screen.json { Some(thread.size()?) } else { None };
+    let ids: Vec<CheckpointId> = newest.iter().map(Snapshot::id).collect();
     let shorts = short_ids(&ids, screen.store.now());
     let at = ids.iter().position(|id| *id == info.head());
     let short = at.map_or_else(|| info.head().to_string(), |at| shorts[at].clone());
-    let times = records.iter().map(|record| record.created_at).collect();
+    let times = newest.iter().map(Snapshot::created_at).collect();
     // A damaged message does not end a listing.
-    let words = |info: &ThreadInfo| screen.store.thread(info.id().as_str())?.at(info.head())?.first_words();
-    let first_words = if info.title().is_none() { words(&info).unwrap_or_default() } else { None };
-    Ok(ThreadEntry { info, size, head, times, short, first_words })
+    let words = || thread.at(info.head())?.first_words();
+    let first_words = if info.title().is_none() { words().unwrap_or_default() } else { None };
+    Ok(ThreadEntry { info, size, times, short, first_words })
 }
 
 fn facets(screen: &Screen<'_>, html: &mut Html) {
@@ -200,7 +187,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadEntry], html: &mut Html) {
             );
         }
         html.close("td");
-        let due = tally(row.head.tasks.iter().map(|task| &*task.name));
+        let due = tally(row.info.record().tasks.iter().map(|task| &*task.name));
         let status = row.info.status();
         let class =
             if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { status.as_str() };
@@ -214,7 +201,7 @@ fn table(screen: &Screen<'_>, rows: &[ThreadEntry], html: &mut Html) {
         });
         let updated_at = row.info.updated_at();
         html.element("td", &[("class", "when"), ("title", &updated_at.to_string())], &ago(now, updated_at));
-        html.classed("td", "number", &grouped(row.head.ordinal + 1));
+        html.classed("td", "number", &grouped(row.info.record().ordinal + 1));
         let counts = row.info.counts().copied().unwrap_or_default();
         let (tokens, dollars) = (counts.input_tokens.saturating_add(counts.output_tokens), counts.cost_usd());
         html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
@@ -267,12 +254,12 @@ fn document(row: &ThreadEntry) -> Json {
         "checkpoints": row.size.map(|size| size.checkpoints),
         "branches": row.size.map(|size| size.branches),
         "head": row.info.head().to_string(),
-        "step": row.head.step,
+        "step": row.info.record().step,
         "status": status.as_str(),
         "error": error,
         "wake_at": wake_at,
         "partial": partial_json(row.info.partial()),
-        "next": row.head.tasks.iter().map(|task| &*task.name).collect::<Vec<_>>(),
+        "next": row.info.record().tasks.iter().map(|task| &*task.name).collect::<Vec<_>>(),
         "questions": open.iter().map(Value::to_json).collect::<Vec<_>>(),
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use annals::history::{Snapshot, Thread};
-use annals::store::{BranchRecord, LogExt, StoreError};
+use annals::store::{BranchRecord, StoreError};
 
 use crate::address::{encode, thread_text};
 use crate::html::Html;
@@ -34,7 +34,7 @@ pub(super) struct BranchTree {
 impl BranchTree {
     /// Reads the branches of a thread: some indexed reads for each.
     pub(super) fn read(thread: &Thread) -> Result<Self, StoreError> {
-        let mut records = thread.store().backend().branches(thread.id(), thread.namespace())?;
+        let mut records = thread.branch_records()?;
         let count = records.len();
         let checkpoints = records.iter().map(len).sum();
         records.truncate(BRANCHES_MAX);
