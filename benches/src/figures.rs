@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 144] = [
+const FIGURES: [Figure; 146] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -75,6 +75,10 @@ const FIGURES: [Figure; 144] = [
         .about("finding the first of 100,000 queued runs and claiming it, at NORMAL; the one before is of 1,000"),
     figure("worker_wake_ms", "workflows", FigureTarget::AtMost(20.0))
         .about("from the commit of an input to the first line of its run in the worker of another process, at FULL"),
+    figure("worker_idle_cpu_pct", "workflows", FigureTarget::AtMost(0.2))
+        .about("of a core, by a worker in a process of its own that has nothing to do"),
+    figure("worker_idle_wakeups_per_s", "workflows", FigureTarget::AtMost(2.0))
+        .about("of all its threads; of Linux, as the one before"),
     figure("workflows_per_s_8_threads", "workflows", FigureTarget::None)
         .about("queued workflows of five empty tasks, each task committed at FULL, by one worker with eight threads"),
     figure("recovery_ms_1000_crashed", "workflows", FigureTarget::None)

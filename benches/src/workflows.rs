@@ -142,6 +142,7 @@ fn wake(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let path = bench.file("wake.db")?;
     let opened = disk::open(&path, Synchronous::Full)?;
     let mut child = start(WORK_CHILD, &path)?;
+    idle(bench, report, child.id())?;
     let (mut waits, mut late, mut dice) = (Vec::new(), Vec::new(), SeededNumbers(7));
     for n in 0..bench.runs(100, 5) {
         std::thread::sleep(Duration::from_millis(30 + dice.below(40)));
@@ -169,6 +170,31 @@ fn wake(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     report.set("worker_wake_ms", median(&waits));
     report.extra("worker_wake_ms_max", waits.iter().copied().fold(0.0, f64::max));
     report.extra("timer_wake_ms", median(&late));
+    Ok(())
+}
+
+/// Measures a process whose worker has nothing to do: the time of its threads, and how often they were woken.
+fn idle(bench: &Bench, report: &mut FigureReport, process: u32) -> Result<()> {
+    let sum = || -> Result<(u64, u64)> {
+        let mut sum = (0, 0);
+        for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+            let thread = thread?.path();
+            let times = std::fs::read_to_string(thread.join("schedstat"))?;
+            let status = std::fs::read_to_string(thread.join("status"))?;
+            let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            let count = |text: Option<&str>| text.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+            sum = (sum.0 + count(times.split(' ').next()), sum.1 + count(waits));
+        }
+        Ok(sum)
+    };
+    // The first looks and the end of idle threads.
+    std::thread::sleep(Duration::from_secs(3));
+    let Ok(before) = sum() else { return Ok(()) };
+    let begin = Instant::now();
+    std::thread::sleep(Duration::from_secs(bench.runs(20, 3) as u64));
+    let (after, seconds) = (sum()?, begin.elapsed().as_secs_f64());
+    report.set("worker_idle_cpu_pct", after.0.saturating_sub(before.0) as f64 / 1e7 / seconds);
+    report.set("worker_idle_wakeups_per_s", after.1.saturating_sub(before.1) as f64 / seconds);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod branches;
 mod carried;
 mod channels;
 mod compat;
+mod control;
 mod damaged;
 mod diffs;
 mod facts;

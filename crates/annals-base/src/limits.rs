@@ -16,8 +16,8 @@ pub const RECOVERIES_DEFAULT: u64 = 10;
 pub const RENEWAL_IDLE: Duration = Duration::from_secs(5);
 /// Pause between two looks of a run with a lease at a cancel or a pause of its thread.
 pub const CONTROL_INTERVAL: Duration = Duration::from_millis(50);
-/// The longest pause of a worker between two looks at the request to stop.
-pub const WORKER_IDLE: Duration = Duration::from_millis(100);
+/// The longest pause of a worker between two looks at its clock, which may jump.
+pub const WORKER_IDLE: Duration = Duration::from_secs(1);
 /// The duration of a transaction on the tables of an application; others wait for the writer role meanwhile.
 pub const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(5);
 /// Instructions of SQLite between two comparisons of a transaction with that duration: some tenths of a millisecond.
@@ -32,7 +32,8 @@ pub const STATEMENT_ROWS_MAX: usize = 1_000_000;
 pub const WORKER_PAGE_ROWS: usize = 256;
 /// The longest pause between two attempts to claim a thread while waiting for its lease.
 pub const LEASE_RETRY: Duration = Duration::from_secs(1);
-/// The longest pause of a worker between two looks for the commits of other processes.
+/// The longest pause of a worker between two looks for the commits of other processes, where the system does not
+/// announce them; and the time for which a worker without room gathers commits.
 pub const WORKER_POLL: Duration = Duration::from_millis(5);
 /// The pause between two looks of a worker at the schedules that processes may have changed.
 pub const SCHEDULE_LOOK: Duration = Duration::from_secs(1);
@@ -163,6 +164,14 @@ pub const CACHE_WRITES_MARGIN: Duration = Duration::from_secs(1);
 pub const KV_EXPIRED_MAX: u32 = 16;
 /// Pause between two looks of a follower of the log at the counter that other processes change.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest such pause where the system announces that another process may be about to commit.
+pub const WATCH_IDLE: Duration = Duration::from_secs(1);
+/// The pause after such an announcement. Each further one is twice as long.
+pub const WATCH_HINTED: Duration = Duration::from_millis(1);
+/// Changes in a row that were not announced, after which a follower no longer relies on announcements.
+pub const WATCH_UNHINTED_MAX: u32 = 3;
+/// The pause of the thread that reads the events of write-ahead logs: those that come meanwhile are one.
+pub const WAL_EVENT_PAUSE: Duration = Duration::from_millis(5);
 /// Longest wait of the thread that wakes asynchronous followers before it looks whether they are gone. A commit ends
 /// it.
 pub const WATCH_WAIT: Duration = Duration::from_secs(3_600);
@@ -277,7 +286,9 @@ const _: () =
 const _: () = assert!(RENEWAL_IDLE.as_nanos() < LEASE_DEFAULT.as_nanos());
 const _: () = assert!(RETRY_INTERVAL_DEFAULT.as_nanos() < RETRY_PAUSE_MAX.as_nanos());
 const _: () = assert!(RETRY_PAUSE_MAX.as_nanos() < RETRY_INTERVAL_MAX_DEFAULT.as_nanos());
-const _: () = assert!(WATCH_INTERVAL.as_nanos() < WATCH_WAIT.as_nanos());
+const _: () = assert!(WATCH_HINTED.as_nanos() < WATCH_INTERVAL.as_nanos());
+const _: () = assert!(WATCH_INTERVAL.as_nanos() < WATCH_IDLE.as_nanos());
+const _: () = assert!(WATCH_IDLE.as_nanos() < WATCH_WAIT.as_nanos());
 const _: () = assert!(OPERATION_ROWS_MIN <= HISTORY_PAGE_ROWS);
 const _: () = assert!(HISTORY_PAGE_ROWS <= PAGE_ROWS_MAX && POINT_PAGE_ROWS <= PAGE_ROWS_MAX as u64);
 const _: () = assert!(EVOLUTION_PAGE_MIN < EVOLUTION_PAGE_MAX && EVOLUTION_PAGE_MAX <= PAGE_ROWS_MAX);

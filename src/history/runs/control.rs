@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{UPDATE_ATTEMPTS_MAX, WORKER_PAGE_ROWS};
-use crate::base::{CheckpointId, Namespace};
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::log::{HeadParts, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
 use crate::store::threads::{CANCELLED, EARLIER_ERROR, ERROR, GRAPH, INTERRUPT, cancelled_by};
 use crate::store::{
-    Batch, LogExt, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, ThreadFacts,
-    ThreadInfo, ThreadQuery, ThreadStatus, WriteRecord, WriteValue,
+    Batch, LogExt, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, StoredHead,
+    ThreadFacts, ThreadInfo, ThreadQuery, ThreadStatus, WriteRecord, WriteValue,
 };
 
 use super::interrupts::is_call;
@@ -29,6 +30,31 @@ pub enum ControlOrder {
 }
 
 impl Store {
+    /// Returns the requests from outside to runs, in their order: a cancel since the run began on a head, or a pause.
+    /// Each run is given by its thread and that head. The log is read twice, however many runs there are: the records
+    /// of their heads, and their facts.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn control_orders(
+        &self,
+        runs: &[(&ThreadId, Option<CheckpointId>)],
+    ) -> Result<Vec<Option<ControlOrder>>, StoreError> {
+        let (root, fields) = (Namespace::root(), ThreadParts { fields: true, ..ThreadParts::default() });
+        let places: Vec<NamespaceRef<'_>> = runs.iter().map(|(thread, _)| (*thread, &root)).collect();
+        let threads: Vec<&ThreadId> = runs.iter().map(|(thread, _)| *thread).collect();
+        let heads = self.backend().heads(&places, HeadParts::RECORD)?;
+        let rows = self.backend().thread_rows(&ThreadRows::Ids(&threads), fields)?;
+        let order = |(((_, began), head), row): ((&(_, Option<CheckpointId>), Option<StoredHead>), ThreadRow)| {
+            let head = head.filter(|head| Some(head.checkpoint) != *began).and_then(|head| head.record);
+            if let Some(reason) = head.as_ref().and_then(cancelled_by) {
+                return Ok(Some(ControlOrder::Cancel(reason)));
+            }
+            Ok(ThreadFacts::of(row.fields)?.is_paused.then_some(ControlOrder::Pause))
+        };
+        runs.iter().zip(heads).zip(rows).map(order).collect()
+    }
+
     /// Cancels a thread: [`Thread::cancel`].
     ///
     /// # Errors
@@ -264,22 +290,6 @@ impl Thread {
         batch.checkpoints.push(checkpoint);
         store.commit_raised(&mut batch)?;
         Ok(batch.head_after().unwrap_or(id))
-    }
-
-    /// Returns the request from outside to a run of the thread: a cancel since the run began on a head, or a pause. The
-    /// cost is that of the record of the head and of the facts.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    pub fn control_order(&self, began: Option<CheckpointId>) -> Result<Option<ControlOrder>, StoreError> {
-        let backend = self.store().backend();
-        let head = backend.head(self.id(), &Namespace::root())?;
-        let head = head.filter(|head| Some(head.point.checkpoint) != began);
-        if let Some(reason) = head.as_ref().and_then(cancelled_by) {
-            return Ok(Some(ControlOrder::Cancel(reason)));
-        }
-        let facts = ThreadFacts::of(backend.fields(self.id())?)?;
-        Ok(facts.is_paused.then_some(ControlOrder::Pause))
     }
 
     /// Returns the reason for which the thread is cancelled, empty without one; `None` if it is not cancelled. The cost

@@ -53,7 +53,7 @@ impl Follow for SqliteBackend {
 
     fn watch(&self) -> Result<LogWatch, StoreError> {
         let signal = self.writer.as_ref().map(|writer| writer.signal()).unwrap_or_default();
-        Ok(LogWatch::new(signal, Some(Box::new(pool::DataVersion::new(&self.pool)?))))
+        Ok(pool::DataVersion::new(&self.pool)?.into_watch(signal))
     }
 }
 

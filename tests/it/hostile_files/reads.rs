@@ -93,7 +93,7 @@ pub(super) fn of_thread(view: &mut View, thread: &Thread) {
     view.note("open interrupts", thread.open_interrupts());
     view.note("signals", thread.signals());
     view.note("lease", thread.last_lease());
-    view.note("order", thread.control_order(None));
+    view.note("order", thread.store().control_orders(&[(thread.id(), None)]));
     view.note("cancel reason", thread.cancel_reason());
     let policy = PrunePolicy::new().keep_last(1).older_than(Timestamp::from_micros(i64::MAX));
     if let Some(plan) = view.note("plan", thread.prune_plan(&policy)) {

@@ -44,7 +44,11 @@ struct ControlRequests {
     cancel: Mutex<Cancel>,
     /// The controls that get each request of this one.
     below: Mutex<Vec<Weak<ControlRequests>>>,
+    /// Called by each request.
+    listeners: Mutex<Vec<Weak<RequestListener>>>,
 }
+
+type RequestListener = dyn Fn() + Send + Sync;
 
 #[derive(Default)]
 struct Cancel {
@@ -65,6 +69,7 @@ impl RunControl {
         let reason = self.0.reason.lock().get_or_insert_with(|| reason.into()).clone();
         self.0.drains.store(true, Ordering::Release);
         self.below().for_each(|below| below.request_drain(reason.as_str()));
+        self.tell();
     }
 
     /// Returns the reason of the drain, `None` if none was requested.
@@ -114,6 +119,7 @@ impl RunControl {
         };
         waiting.into_values().for_each(Waker::wake);
         self.below().for_each(|below| below.cancel(reason.as_str()));
+        self.tell();
     }
 
     /// Returns a control of one run that gets the requests of this one, and can be asked alone.
@@ -126,6 +132,18 @@ impl RunControl {
         self.drain_reason().into_iter().for_each(|reason| own.request_drain(reason));
         self.cancel_reason().into_iter().for_each(|reason| own.cancel(reason));
         own
+    }
+
+    /// Calls `listener`, as long as there is one, for each request from now on.
+    pub(crate) fn on_request(&self, listener: &Arc<RequestListener>) {
+        let mut listeners = self.0.listeners.lock();
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(Arc::downgrade(listener));
+    }
+
+    fn tell(&self) {
+        let listeners: Vec<_> = self.0.listeners.lock().iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().for_each(|listener| listener());
     }
 
     fn below(&self) -> impl Iterator<Item = Self> + use<> {
@@ -192,5 +210,27 @@ impl Cancelled {
     /// Returns the error, for a node that stops by itself.
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_hears_of_each_request_as_long_as_it_is_there() {
+        let (control, count) = (RunControl::new(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&count);
+        let listener: Arc<RequestListener> = Arc::new(move || _ = counted.fetch_add(1, Ordering::Relaxed));
+        control.on_request(&listener);
+        control.request_drain("shutdown");
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        control.cancel("now");
+        assert_eq!(count.load(Ordering::Relaxed), 2);
+        drop(listener);
+        control.cancel("again");
+        assert_eq!(count.load(Ordering::Relaxed), 2);
     }
 }

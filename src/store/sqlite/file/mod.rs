@@ -16,6 +16,8 @@ pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod schema;
 pub(crate) mod system;
+#[cfg(target_os = "linux")]
+pub(crate) mod wal_events;
 pub(crate) mod wal_heads;
 pub(crate) mod wal_link;
 pub(crate) mod wal_mark;

@@ -8,10 +8,12 @@ use crate::store::sqlite::fault::{Fault, Res, is_busy, lacks_room_for_locks, ref
 use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::place::FilePlace;
 use crate::store::sqlite::file::system::Stamp;
+#[cfg(target_os = "linux")]
+use crate::store::sqlite::file::wal_events::WalEvents;
 use crate::store::sqlite::file::{open, place};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
-use crate::store::watch::LogProbe;
+use crate::store::watch::{LogProbe, LogSignal, LogWatch};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::fmt;
@@ -251,14 +253,35 @@ pub(crate) struct DataVersion {
     /// `None` after a failure, and while it is dropped.
     reader: Option<PooledReader>,
     seen: i64,
+    /// The events of the write-ahead log, while they come.
+    #[cfg(target_os = "linux")]
+    events: Option<WalEvents>,
 }
 
 impl DataVersion {
     /// Makes a probe that tells of commits from now on.
     pub(crate) fn new(pool: &Arc<ReaderPool>) -> Result<Self, StoreError> {
-        let mut probe = Self { pool: Arc::clone(pool), reader: None, seen: 0 };
+        let mut probe = Self {
+            pool: Arc::clone(pool),
+            reader: None,
+            seen: 0,
+            #[cfg(target_os = "linux")]
+            events: None,
+        };
         probe.has_changed()?;
         Ok(probe)
+    }
+
+    /// Makes the watch of a follower: writes to the write-ahead log are hints, if the system has such events.
+    pub(crate) fn into_watch(self, signal: Arc<LogSignal>) -> LogWatch {
+        #[cfg(target_os = "linux")]
+        if let Some(events) = WalEvents::of(&beside(&self.pool.place.path, "-wal"), &signal) {
+            let is_live = Arc::clone(events.is_live());
+            let mut probe = self;
+            probe.events = Some(events);
+            return LogWatch::new(signal, Some(Box::new(probe))).hinted_while(is_live);
+        }
+        LogWatch::new(signal, Some(Box::new(self)))
     }
 
     fn look(&mut self) -> Res<bool> {

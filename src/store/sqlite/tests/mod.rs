@@ -63,6 +63,8 @@ mod timers;
 mod transactions;
 mod unordered;
 mod waits;
+#[cfg(target_os = "linux")]
+mod wal_events;
 mod wal_pages;
 mod wal_tail;
 mod write_path;

@@ -46,11 +46,17 @@ impl DueRun {
 }
 
 impl Agenda {
+    /// Returns whether a thread is due or runs.
+    pub(super) fn knows(&self, thread: &ThreadId) -> bool {
+        self.running.contains_key(thread) || self.queued.contains(thread)
+    }
+
     /// Adds a run that is due. Returns `false` for one that is known already.
     pub(super) fn add(&mut self, run: DueRun) -> bool {
-        if self.running.contains_key(&run.thread) || !self.queued.insert(run.thread.clone()) {
+        if self.knows(&run.thread) {
             return false;
         }
+        self.queued.insert(run.thread.clone());
         let replaced = self.due.insert(run.place, run);
         debug_assert!(replaced.is_none(), "two threads do not share a position in the log");
         if self.due.len() > WORKER_AGENDA_MAX

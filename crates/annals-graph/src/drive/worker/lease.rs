@@ -257,15 +257,21 @@ impl Renewed {
     }
 }
 
-/// Reads the orders from outside to runs, in their order: the one place that reads what controls the runs of a process.
-/// A run whose store cannot be read now has none.
+/// Reads the orders from outside to runs of one store, in their order. A run that cannot be read now has none.
 fn control_orders(runs: &[Arc<Renewed>]) -> Vec<Option<ControlOrder>> {
-    runs.iter().map(|run| run.thread.control_order(run.began).ok().flatten()).collect()
+    let Some(first) = runs.first() else { return Vec::new() };
+    let asked: Vec<_> = runs.iter().map(|run| (run.thread.id(), run.began)).collect();
+    // A damaged thread does not hide the orders to others.
+    let alone = |run: &Arc<Renewed>| first.store.control_orders(&[(run.thread.id(), run.began)]).ok()?.pop()?;
+    first.store.control_orders(&asked).unwrap_or_else(|_| runs.iter().map(alone).collect())
 }
 
-/// Passes the cancels and pauses from outside on to runs.
-fn heed_orders(runs: &[Arc<Renewed>]) {
-    for (run, order) in runs.iter().zip(control_orders(runs)) {
+/// Passes the cancels and pauses from outside on to runs: the one place that reads what controls the runs of a process.
+fn heed_orders(runs: &mut [Arc<Renewed>]) {
+    let log = |run: &Arc<Renewed>| std::ptr::from_ref(run.store.backend()).cast::<()>();
+    runs.sort_by_key(log);
+    let orders = runs.chunk_by(|one, other| log(one) == log(other)).flat_map(control_orders);
+    for (run, order) in runs.iter().zip(orders) {
         match order {
             Some(ControlOrder::Cancel(reason)) => run.control.cancel(reason),
             Some(ControlOrder::Pause) => run.control.request_drain("the thread is paused"),
@@ -370,9 +376,9 @@ impl Renewer {
                 });
                 leased.renewed(id, next);
             }
-            let controlled = leased.take_due_for_orders(now);
+            let mut controlled = leased.take_due_for_orders(now);
             MutexGuard::unlocked(&mut leased, || {
-                heed_orders(&controlled);
+                heed_orders(&mut controlled);
                 drop(controlled);
             });
             if leased.runs.is_empty() && leased.last_id == last_id && leased.wakes_at.is_none_or(|at| at <= now) {

@@ -8,6 +8,7 @@ pub(super) mod lease;
 mod queue;
 #[cfg(feature = "schedules")]
 mod schedule;
+mod wakeup;
 #[cfg(feature = "schedules")]
 mod wall_clock;
 mod work_loop;

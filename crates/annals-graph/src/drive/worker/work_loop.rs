@@ -8,8 +8,8 @@
 //! time.
 
 use annals::store::LogExt;
-use annals::store::log::LogPosition;
-use std::collections::BTreeMap;
+use annals::store::log::{LogPosition, ThreadParts, ThreadRow, ThreadRows};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -39,6 +39,7 @@ use crate::task::RunControl;
 
 use super::agenda::{Agenda, DueRun};
 use super::queue::QueueLimit;
+use super::wakeup::{SeenSignals, Wakeup};
 
 /// A graph of a worker, without the type of its state.
 #[derive(Clone)]
@@ -121,6 +122,29 @@ struct WorkerCounts {
     continued: AtomicU64,
     failed: AtomicU64,
     stuck: AtomicU64,
+}
+
+/// The end of the log that a worker has read.
+struct Followed {
+    position: LogPosition,
+    /// The number of the newest operation.
+    operations: u64,
+    /// The count of the signal of the log before the last read; `None` if the log may have changed without it.
+    signals: Option<u64>,
+}
+
+/// The parts of a worker that its threads share.
+struct SharedWork<'a> {
+    agenda: &'a Mutex<Agenda>,
+    counts: &'a WorkerCounts,
+    control: &'a RunControl,
+    wakeup: &'a Wakeup,
+}
+
+impl SharedWork<'_> {
+    fn stops(&self) -> bool {
+        self.control.drain_reason().is_some() || self.control.cancel_reason().is_some()
+    }
 }
 
 impl Worker {
@@ -325,21 +349,21 @@ impl Worker {
     fn work(&self, control: &RunControl, ends_idle: bool) -> Result<WorkerReport, Error> {
         validate_lease(self.lease)?;
         let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL);
-        let mut position = self.store.backend().position(0)?;
-        let mut operations = self.last_operation()?;
+        let (position, operations) = (self.store.backend().position(0)?, self.last_operation()?);
+        let mut followed = Followed { position, operations, signals: None };
         for status in [ThreadStatus::Sleeping(self.store.now()), ThreadStatus::Interrupted(Vec::new())] {
             self.deliver(&ThreadQuery::new().status(&status))?;
         }
         let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), ElapsedTime::start());
-        let signal = Arc::clone(&signals.signal);
         let (mut scan_at, mut ask_at, mut fire_at) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let mut fires_next: Option<Timestamp> = None;
         let runtime = CallerRuntime::here();
         self.verify_runtime(&runtime)?;
-        let stops = || control.drain_reason().is_some() || control.cancel_reason().is_some();
+        let wakeup = Wakeup::of(&signals, control);
+        let shared = SharedWork { agenda: &agenda, counts: &counts, control, wakeup: &wakeup };
         std::thread::scope(|scope| {
             loop {
-                let seen = signals.signal.count();
+                let seen = wakeup.seen();
                 if clock.elapsed() >= scan_at {
                     agenda.lock().has_more = true;
                     scan_at = clock.elapsed() + self.lease / 3;
@@ -348,10 +372,7 @@ impl Worker {
                     fires_next = self.fire()?;
                     fire_at = clock.elapsed() + SCHEDULE_LOOK;
                 }
-                self.follow(&agenda, &mut position)?;
-                self.follow_operations(&agenda, &mut operations)?;
-                self.wake(&agenda)?;
-                self.refill(&agenda)?;
+                let wakes_next = self.find(&agenda, &mut followed, seen)?;
                 let mut list = agenda.lock();
                 if let Some(error) = list.error.take() {
                     return Err(error);
@@ -361,26 +382,29 @@ impl Worker {
                     ask_at = clock.elapsed() + WORKER_ASK;
                 }
                 while list.running() < self.concurrency
-                    && !stops()
+                    && !shared.stops()
                     && let Some(due) = list.take()
                 {
-                    let (agenda, counts, signal, runtime) = (&agenda, &counts, &signal, &runtime);
-                    scope.spawn(move || {
-                        runtime.enter(|| self.run(due, agenda, counts, control));
-                        // A run that ended without a commit also makes room for another one.
-                        signal.notify();
-                    });
+                    let (shared, runtime) = (&shared, &runtime);
+                    scope.spawn(move || runtime.enter(|| self.run_all(due, shared)));
                 }
                 let (is_idle, is_empty) = (list.running() == 0, list.len() == 0 && !list.has_more);
-                let (next_at, is_refused) = (list.allowed_at().into_iter().chain(fires_next).min(), list.is_refused());
+                let next_at = list.allowed_at().into_iter().chain(fires_next).chain(wakes_next);
+                let next_at = next_at.filter(|at| *at > self.store.now()).min();
+                let (is_full, is_refused) = (list.running() >= self.concurrency, list.is_refused());
                 drop(list);
-                if is_idle && (ends_idle && is_empty || stops()) {
+                if is_idle && (ends_idle && is_empty || shared.stops()) {
                     return Ok(());
                 }
                 // A run of another process that ends makes room, and the last one to be refused may have missed it.
                 let look_at = if is_refused { scan_at.min(ask_at) } else { scan_at };
                 let left = look_at.saturating_sub(clock.elapsed());
-                self.wait(&mut signals, seen, left, next_at)?;
+                if is_full {
+                    wakeup.linger(seen);
+                }
+                if self.wait(&mut signals, seen, left, next_at)? {
+                    followed.signals = None;
+                }
             }
         })?;
         // Runs that failed release their leases in the background.
@@ -417,31 +441,25 @@ impl Worker {
         Ok(None)
     }
 
-    /// Waits for a commit, a timer, the timestamp `next_at` of a rate or a schedule, or the next look at the queues, or
-    /// for a moment after which a stop is noticed.
+    /// Waits for a commit, the end of a run, a request to stop, the timestamp `next_at` of a timer, a rate or a
+    /// schedule, or the next look at the queues. Returns whether the log may have changed.
     fn wait(
         &self,
         signals: &mut LogWatch,
-        seen: u64,
+        seen: SeenSignals,
         left: Duration,
         next_at: Option<Timestamp>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let now = self.store.now();
-        let mut next = self.store.backend().timers(None, 1)?;
-        if next.first().is_some_and(|timer| timer.wake_at <= now) {
-            // A timer that has passed and is still there belongs to others, or runs.
-            next = self.store.backend().timers(None, WORKER_PAGE_ROWS)?;
-        }
-        let timers = next.iter().map(|timer| timer.wake_at).filter(|wake_at| *wake_at > now);
-        let due_in = timers.chain(next_at.filter(|at| *at > now)).min().map(|at| at.as_micros() - now.as_micros());
-        let due_in = due_in.and_then(|us| u64::try_from(us).ok()).unwrap_or(u64::MAX);
-        let (since, longest) = (ElapsedTime::start(), left.min(Duration::from_micros(due_in)).min(WORKER_IDLE));
+        let due_in = next_at.filter(|at| *at > now).map_or(i64::MAX, |at| at.as_micros() - now.as_micros());
+        let due_in = Duration::from_micros(u64::try_from(due_in).unwrap_or(u64::MAX));
+        let (since, longest) = (ElapsedTime::start(), left.min(due_in).min(WORKER_IDLE));
         while let Some(left) = longest.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
-            if signals.wait(seen, left)? {
-                break;
+            if signals.wait(seen.log, left)? {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Reads the first runs of the queues of its graphs, if it knows too few.
@@ -453,13 +471,12 @@ impl Worker {
         for graph in self.graphs.keys() {
             let mut query = ThreadQuery::new().queue(graph).limit(WORKER_PAGE_ROWS);
             loop {
-                let page = self.store.threads_with(query.clone())?;
-                let (mut added, is_last) = (0, page.len() < WORKER_PAGE_ROWS);
-                for info in &page {
-                    added += usize::from(self.offer(agenda, info, false)?);
-                }
+                self.store.settle_abandoned();
+                let page = self.store.backend().thread_rows(&ThreadRows::Listed(&query), info_and_lease())?;
+                let is_last = page.len() < WORKER_PAGE_ROWS;
+                let added = page.iter().filter(|row| self.offer(agenda, row, false)).count();
                 // The runs that others have claimed, or that a limit refuses, are passed over.
-                match page.last().filter(|_| !is_last) {
+                match page.last().and_then(|row| row.info.as_ref()).filter(|_| !is_last) {
                     Some(last) if added == 0 => query = query.after(last),
                     last => {
                         agenda.lock().has_more |= last.is_some();
@@ -469,6 +486,22 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Finds the runs that are due. Returns the timestamp of the first timer that has not passed.
+    fn find(
+        &self,
+        agenda: &Mutex<Agenda>,
+        followed: &mut Followed,
+        seen: SeenSignals,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        if followed.signals.replace(seen.log) != Some(seen.log) {
+            self.follow(agenda, &mut followed.position)?;
+            self.follow_operations(agenda, &mut followed.operations)?;
+        }
+        let wakes_next = self.wake(agenda)?;
+        self.refill(agenda)?;
+        Ok(wakes_next)
     }
 
     /// Finds the threads with new checkpoints whose tasks are due.
@@ -484,7 +517,7 @@ impl Worker {
             if is_first {
                 let roots =
                     records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty());
-                roots.into_iter().try_for_each(|record| self.look(agenda, &record.point.thread, false).map(|_| ()))?;
+                self.look(agenda, roots.map(|record| &record.point.thread), false)?;
             } else {
                 // The queues hold the others, in their order.
                 agenda.lock().has_more = true;
@@ -504,7 +537,7 @@ impl Worker {
         while *last < newest {
             let records = self.store.backend().operations(&query)?;
             let changes = records.iter().filter(|record| record.id > *last).flat_map(|record| &record.changes);
-            changes.into_iter().try_for_each(|change| self.look(agenda, &change.thread, false).map(|_| ()))?;
+            self.look(agenda, changes.map(|change| &change.thread), false)?;
             query.before = records.last().map(|record| record.id).filter(|id| *id > *last);
             if query.before.is_none() {
                 *last = newest;
@@ -525,41 +558,58 @@ impl Worker {
         self.store.for_each_thread(query.clone(), deliver_to).map(|_| ())
     }
 
-    /// Finds the threads whose sleeping tasks can go on, and those with a task that was made due from outside.
-    fn wake(&self, agenda: &Mutex<Agenda>) -> Result<(), StoreError> {
-        if agenda.lock().len() > WORKER_PAGE_ROWS {
-            return Ok(());
+    /// Finds the threads whose sleeping tasks can go on, and those with a task that was made due from outside. Returns
+    /// the timestamp of the first timer that has not passed.
+    fn wake(&self, agenda: &Mutex<Agenda>) -> Result<Option<Timestamp>, StoreError> {
+        let (now, backend) = (self.store.now(), self.store.backend());
+        let first = backend.timers(None, 1)?.first().map(|timer| timer.wake_at);
+        if first.is_none_or(|wake_at| wake_at > now) {
+            return Ok(first);
         }
-        let now = self.store.now();
-        let due = self.store.backend().timers(Some(now), WORKER_PAGE_ROWS)?;
-        let mut added = 0;
-        for timer in &due {
-            added += usize::from(self.look(agenda, &timer.point.thread, true)?);
-        }
-        if added == 0 && due.len() == WORKER_PAGE_ROWS {
-            // Those at the front belong to other graphs.
-            for timer in self.store.timers(Some(now))?.iter().skip(due.len()) {
-                self.look(agenda, &timer.point.thread, true)?;
+        if agenda.lock().len() <= WORKER_PAGE_ROWS {
+            let due = backend.timers(Some(now), WORKER_PAGE_ROWS)?;
+            let added = self.look(agenda, due.iter().map(|timer| &timer.point.thread), true)?;
+            if added == 0 && due.len() == WORKER_PAGE_ROWS {
+                // Those at the front belong to other graphs.
+                let all = self.store.timers(Some(now))?;
+                self.look(agenda, all.iter().skip(due.len()).map(|timer| &timer.point.thread), true)?;
             }
         }
-        Ok(())
+        // A timer that has passed and is still there belongs to others, or runs.
+        let next = backend.timers(None, WORKER_PAGE_ROWS)?;
+        Ok(next.iter().map(|timer| timer.wake_at).find(|wake_at| *wake_at > now))
     }
 
-    /// Adds a thread if it is due. Returns whether it was added.
-    fn look(&self, agenda: &Mutex<Agenda>, thread: &ThreadId, woken: bool) -> Result<bool, StoreError> {
-        let info = self.store.backend().thread_info(thread)?;
-        info.map_or(Ok(false), |info| self.offer(agenda, &info, woken))
+    /// Adds those of some threads that are due, read at once. Those that it knows are passed over. Returns the number
+    /// of those that were added.
+    fn look<'t>(
+        &self,
+        agenda: &Mutex<Agenda>,
+        threads: impl Iterator<Item = &'t ThreadId>,
+        woken: bool,
+    ) -> Result<usize, StoreError> {
+        let unknown: BTreeSet<&ThreadId> = {
+            let agenda = agenda.lock();
+            threads.filter(|thread| !agenda.knows(thread)).collect()
+        };
+        let unknown: Vec<&ThreadId> = unknown.into_iter().collect();
+        let mut added = 0;
+        for page in unknown.chunks(WORKER_PAGE_ROWS) {
+            let rows = self.store.backend().thread_rows(&ThreadRows::Ids(page), info_and_lease())?;
+            added += rows.iter().filter(|row| self.offer(agenda, row, woken)).count();
+        }
+        Ok(added)
     }
 
     /// Adds a thread that is due, belongs to one of the graphs, and has no live lease. `woken` tells that one of its
     /// timers has passed. Returns whether it was added.
-    fn offer(&self, agenda: &Mutex<Agenda>, info: &ThreadInfo, woken: bool) -> Result<bool, StoreError> {
-        let (now, thread) = (self.store.now(), info.id());
-        let Some(graph) = self.due(info, woken) else { return Ok(false) };
-        if self.store.backend().lease(thread)?.is_some_and(|lease| lease.is_live(now)) {
-            return Ok(false);
-        }
-        Ok(agenda.lock().add(DueRun::of(info, graph.groups(info))))
+    fn offer(&self, agenda: &Mutex<Agenda>, row: &ThreadRow, woken: bool) -> bool {
+        let Some((info, graph)) = row.info.as_ref().and_then(|info| Some((info, self.due(info, woken)?))) else {
+            return false;
+        };
+        let now = self.store.now();
+        !row.lease.as_ref().is_some_and(|lease| lease.is_live(now))
+            && agenda.lock().add(DueRun::of(info, graph.groups(info)))
     }
 
     /// Returns the graph of a thread that is due and not paused.
@@ -575,16 +625,27 @@ impl Worker {
         info.graph().filter(|_| is_due).and_then(|name| self.graphs.get(name))
     }
 
-    /// Continues the run of a thread, unless it is stuck.
-    fn run(&self, due: DueRun, agenda: &Mutex<Agenda>, counts: &WorkerCounts, control: &RunControl) {
-        let ended = self.continue_run(&due, agenda, counts, control);
-        let mut agenda = agenda.lock();
-        match ended {
-            Ok(None) => agenda.end(&due.thread),
-            Ok(Some((group, until))) => agenda.refuse(due, group, until),
-            Err(error) => {
-                agenda.end(&due.thread);
-                agenda.error.get_or_insert(error);
+    /// Continues the run of a thread, unless it is stuck, and then one that is due after the other.
+    fn run_all(&self, first: DueRun, shared: &SharedWork<'_>) {
+        let mut next = Some(first);
+        while let Some(due) = next.take() {
+            let ended = self.continue_run(&due, shared);
+            let mut agenda = shared.agenda.lock();
+            match ended {
+                Ok(None) => agenda.end(&due.thread),
+                Ok(Some((group, until))) => agenda.refuse(due, group, until),
+                Err(error) => {
+                    agenda.end(&due.thread);
+                    agenda.error.get_or_insert(error);
+                }
+            }
+            if agenda.error.is_none() && !shared.stops() {
+                next = agenda.take();
+            }
+            // A run that ended without a commit also makes room for another one, and a short agenda is refilled.
+            if next.is_none() || agenda.len() < self.concurrency {
+                drop(agenda);
+                shared.wakeup.notify();
             }
         }
     }
@@ -593,18 +654,17 @@ impl Worker {
     fn continue_run(
         &self,
         due: &DueRun,
-        agenda: &Mutex<Agenda>,
-        counts: &WorkerCounts,
-        control: &RunControl,
+        shared: &SharedWork<'_>,
     ) -> Result<Option<(String, Option<Timestamp>)>, Error> {
+        let SharedWork { agenda, counts, control, .. } = *shared;
         let id = &due.thread;
         let thread = self.store.thread(id)?;
-        // The lease is read first: a run that another worker has claimed since, or holds, is left to it.
-        let lease = thread.last_lease()?;
+        // From one snapshot: a run that another worker has claimed since, or holds, is left to it.
+        let row = self.store.backend().thread_rows(&ThreadRows::Ids(&[id]), info_and_lease())?.pop();
+        let ThreadRow { info: Some(info), lease, .. } = row.unwrap_or_default() else { return Ok(None) };
         if lease.as_ref().is_some_and(|lease| lease.is_live(self.store.now())) {
             return Ok(None);
         }
-        let Some(info) = self.store.backend().thread_info(id)? else { return Ok(None) };
         let woken = match info.status() {
             ThreadStatus::Interrupted(_) => self.is_woken(&thread)?,
             ThreadStatus::Sleeping(until) if *until > self.store.now() => self.is_woken(&thread)?,
@@ -724,6 +784,13 @@ impl WorkedGraph {
 fn metadata_of(info: &ThreadInfo) -> Option<String> {
     let record = info.record();
     record.metadata.clone().filter(|_| matches!(record.source, Source::Input | Source::Loop))
+}
+
+/// The parts of a thread that tell whether it is due.
+fn info_and_lease() -> ThreadParts<'static> {
+    let mut parts = ThreadParts::default();
+    (parts.info, parts.lease) = (true, true);
+    parts
 }
 
 /// Gives signals to the tasks of a thread. A thread that others change all the time, or delete, is left to them.
