@@ -1,8 +1,8 @@
 //! Events of the write-ahead log: a write to it announces a commit of any process (inotify, on Linux alone).
 //!
 //! One thread of the process waits for the events of all stores, and passes each on as a hint ([`LogSignal::hint`]).
-//! Invariant: the event of a commit comes before the commit can be read, so a hint says when to begin to look. *Absent:*
-//! the look itself, and a promise: without events, a follower polls.
+//! Invariant: the event of a commit comes before the commit can be read, so a hint says when to begin to look.
+//! *Absent:* the look itself, and a promise: without events, a follower polls.
 
 use crate::base::limits::WAL_EVENT_PAUSE;
 use crate::store::watch::LogSignal;
