@@ -194,7 +194,7 @@ fn set_byte(file: &mut File, at: usize, byte: u8) {
     file.write_all(&[byte]).unwrap();
 }
 
-/// Flips the bits of two masks in the header and in a share of the other bytes that are used of the page of a table or of an
+/// Flips the bits of two masks in the header and in a share of the other used bytes of the page of a table or of an
 /// index, hides its last entry, and reads the store each time. `annals-sim flips` changes every byte.
 fn flip(object: &str, part: Part) {
     let bench = made(part);
