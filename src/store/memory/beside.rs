@@ -287,5 +287,6 @@ impl MemoryCache {
     }
 }
 
-#[cfg(all(test, not(outside)))]
+#[cfg(not(outside))]
+#[cfg(test)]
 mod tests;

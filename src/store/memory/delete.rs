@@ -49,5 +49,6 @@ pub(super) fn threads(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), S
     Ok(())
 }
 
-#[cfg(all(test, not(outside)))]
+#[cfg(not(outside))]
+#[cfg(test)]
 mod tests;

@@ -428,5 +428,6 @@ pub(super) fn after(log: &MemoryLog, seq: u64, thread: Option<&ThreadId>, limit:
     found
 }
 
-#[cfg(all(test, not(outside)))]
+#[cfg(not(outside))]
+#[cfg(test)]
 mod tests;

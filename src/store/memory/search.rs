@@ -85,7 +85,7 @@ impl SearchedCheckpoint<'_> {
 
     /// Returns the word that the parts of a text before a position began on the branch of the checkpoint.
     fn begun(&self, channel: &str, position: u64) -> String {
-        let mut word = BegunWord::new();
+        let mut word = BegunWord::at_end();
         // The next checkpoint of the branch that was not pruned has the state of a pruned one.
         let record = &self.stored.record;
         let is_shown = |at: &CheckpointRecord| at.branch == record.branch && at.seq > record.seq && !at.pruned;

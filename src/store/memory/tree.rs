@@ -253,7 +253,8 @@ impl<K, V> std::fmt::Debug for VersionMap<K, V> {
     }
 }
 
-#[cfg(all(test, not(outside)))]
+#[cfg(not(outside))]
+#[cfg(test)]
 mod tests {
     use super::super::stored::{ChannelContent, ChannelVersion, CheckpointState, Item, StoredList};
     use super::*;

@@ -94,7 +94,7 @@ pub struct BegunWord {
 
 impl BegunWord {
     /// Begins to read. A word of a search has at most as many characters as its text has bytes.
-    pub fn new() -> Self {
+    pub fn at_end() -> Self {
         Self { parts: Vec::new(), left: SEARCH_TEXT_BYTES_MAX }
     }
 
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_begun_word_is_read_back_to_white_space() {
         let begun = |parts: &[&str]| {
-            let mut word = BegunWord::new();
+            let mut word = BegunWord::at_end();
             let read = parts.iter().rev().take_while(|part| word.add(&payload(**part).as_ref())).count();
             (word.finish(), read)
         };

@@ -1,5 +1,5 @@
-//! The histories of other programs by the command: each fixture, or a third of those of each program, is imported and
-//! exported as the library does it, whose documents are compared with the expected ones in its own tests.
+//! The histories of other programs by the command: a third of the fixtures of each program, or all of them, are
+//! imported and exported as the library does it, whose documents are compared with the expected ones in its own tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

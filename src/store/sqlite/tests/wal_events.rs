@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::log::Follow;
-use crate::store::sqlite::file::open::beside;
+use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::wal_events::WalEvents;
 use crate::store::watch::LogSignal;
 use std::sync::Arc;

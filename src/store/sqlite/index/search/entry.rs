@@ -152,7 +152,7 @@ impl EntryKey {
         let mut shown = view.conn.prepare_cached(sql::SHOWN_AT)?;
         let ordinal = shown.query_row([self.branch, self.ordinal, key], |row| row.get(0)).optional()?;
         let row = lineage::row_at(view, (self.branch, ordinal.unwrap_or(self.ordinal)), key)?;
-        let mut word = BegunWord::new();
+        let mut word = BegunWord::at_end();
         if let Some((list, position)) = ChannelRows::of_row(view, &row, channel)?.zip(self.position) {
             list.before(position, &mut |payload| word.add(&payload))?;
         }
