@@ -1,13 +1,14 @@
 //! Listings of checkpoints, the greatest id first.
 //!
-//! Invariants: nothing is locked and no transaction is open between two tuples; a listing of all threads reads one
-//! record of each before the first tuple. *Absent:* an index of the metadata; a filter reads the records, and the
+//! Invariants: nothing is locked and no transaction is open between two tuples; a listing of all threads reads the
+//! records of the log before the first tuple. *Absent:* an index of the metadata; a filter reads the records, and the
 //! states of those that it finds.
 
 use std::cmp::Ordering;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
+use annals::store::log::LogPosition;
 use annals::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt};
 use annals_base::limits::{HISTORY_PAGE_ROWS, PAGE_ROWS_MAX};
 use annals_base::{CheckpointId, Map, Namespace, ThreadId, Value};
@@ -70,7 +71,7 @@ impl Saver {
             }
         };
         // Of many threads most have no checkpoint among the first ones.
-        let page_rows = if threads.len() > 1 { 1 } else { HISTORY_PAGE_ROWS };
+        let page_rows = if threads.len() > 1 { 2 } else { HISTORY_PAGE_ROWS };
         let mut sources = Vec::new();
         for thread in threads {
             let place = SaverPlace::new(&thread_text(&thread), query.namespace.as_deref().unwrap_or_default())?;
@@ -108,16 +109,16 @@ impl Saver {
         Ok(ids)
     }
 
-    /// Returns the threads that have a checkpoint.
+    /// Returns the threads that have a checkpoint, also those without one in the root namespace: the log is followed.
     pub(crate) fn threads(&self) -> Result<Vec<ThreadId>> {
-        let mut threads: Vec<ThreadId> = Vec::new();
+        let (mut threads, mut position) = (BTreeSet::new(), LogPosition::START);
         loop {
-            let page = self.inner().backend().threads(threads.last(), PAGE_ROWS_MAX)?;
-            let is_last = page.len() < PAGE_ROWS_MAX;
-            threads.extend(page.into_iter().map(|record| record.id));
-            if is_last {
-                return Ok(threads);
+            let page = self.inner().backend().changes_after(&position, None, PAGE_ROWS_MAX)?;
+            if page.records.is_empty() {
+                return Ok(threads.into_iter().collect());
             }
+            position = page.position;
+            threads.extend(page.records.into_iter().map(|(_, record)| record.point.thread));
         }
     }
 }
@@ -142,9 +143,21 @@ impl ThreadSource {
             let mut query = CheckpointQuery::new(self.thread.clone(), self.namespace.clone().unwrap_or(root));
             query.namespace.clone_from(&self.namespace);
             (query.before, query.limit) = (self.before, self.page_rows);
-            let page = saver.inner().backend().checkpoints(&query)?;
+            let mut page = saver.inner().backend().checkpoints(&query)?;
             self.is_read = page.len() < self.page_rows;
             self.page_rows = HISTORY_PAGE_ROWS;
+            if let Some(last) = page.last().filter(|_| !self.is_read && self.namespace.is_none()) {
+                // Namespaces may have equal ids, and a page may end between them: they all come with the next one.
+                let last = last.point.checkpoint;
+                match page.iter().position(|record| record.point.checkpoint == last) {
+                    Some(0) if query.limit < PAGE_ROWS_MAX => {
+                        self.page_rows = (query.limit * 2).min(PAGE_ROWS_MAX);
+                        continue;
+                    }
+                    Some(first) if first > 0 => page.truncate(first),
+                    _ => {}
+                }
+            }
             if let Some(last) = page.last() {
                 self.before = Some(last.point.checkpoint);
             }

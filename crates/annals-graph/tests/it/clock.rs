@@ -180,7 +180,8 @@ pub(crate) fn pass_when<T>(
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !ended.load(Ordering::SeqCst) && !ready() {
+            // Before somebody waits for a moment, it is not known which.
+            while !ended.load(Ordering::SeqCst) && !(ready() && clock.awaited() > 0) {
                 std::thread::yield_now();
             }
             clock.pass(time);
