@@ -11,7 +11,7 @@ use macro_rules_attribute::apply;
 use proptest::prelude::*;
 
 use crate::cases;
-use crate::clock::{SimClock, pass_when};
+use crate::clock::{SimClock, beside};
 use crate::places::{place, place_with};
 
 #[derive(State, Clone, Default, Debug)]
@@ -150,7 +150,7 @@ fn an_input_that_was_not_taken_is_found_again() {
     let thread = place_with(OpenOptions::new().clock(clock.clone())).thread("t").unwrap();
     let input = Chat::update().messages(long(30)).plan("+m3 +x");
     let run = graph.run(&thread).timer(clock.clone());
-    pass_when(&clock, Duration::from_millis(500), || !hangs.load(Ordering::SeqCst), || run.invoke(input)).unwrap_err();
+    beside(&clock, 1, || !hangs.load(Ordering::SeqCst), || run.invoke(input)).unwrap_err();
     let before = stored(&thread);
     let done = graph.invoke(&thread, Input::Continue).unwrap();
     assert_eq!(done.state().messages.len(), 32);
