@@ -34,6 +34,7 @@ use crate::store::watch::LogWatch;
 ///
 /// # Example
 /// ```
+/// use annals::base::{Namespace, ThreadId};
 /// use annals::prelude::*;
 /// use annals::store::log::LogExt;
 ///

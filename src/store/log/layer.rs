@@ -19,10 +19,10 @@ use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, TimerRec
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use annals::prelude::*;
-/// use annals::store::log::{CommitHandle, Layer, Log};
-/// use annals::store::{Batch, MemoryBackend, OpenOptions};
+/// use annals::store::log::{Layer, Log};
+/// use annals::store::{Batch, MemoryBackend, OpenOptions, StoreError};
 ///
-/// /// Counts the batches that are submitted.
+/// /// Counts the batches that callers wait for.
 /// #[derive(Debug)]
 /// struct CountedBatches(Arc<dyn Log>, AtomicU64);
 ///
@@ -31,9 +31,9 @@ use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, TimerRec
 ///         &*self.0
 ///     }
 ///
-///     fn submit(&self, batch: Batch) -> CommitHandle {
+///     fn commit(&self, batch: &Batch) -> std::result::Result<(), StoreError> {
 ///         self.1.fetch_add(1, Ordering::Relaxed);
-///         self.0.submit(batch)
+///         self.0.commit(batch)
 ///     }
 /// }
 ///
