@@ -181,7 +181,8 @@ pub(crate) fn pass_when<T>(
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Before somebody waits for a moment, it is not known which.
-            while !ended.load(Ordering::SeqCst) && !(ready() && clock.awaited() > 0) {
+            let is_awaited = || ready() && clock.awaited() > 0;
+            while !ended.load(Ordering::SeqCst) && !is_awaited() {
                 std::thread::yield_now();
             }
             clock.pass(time);
