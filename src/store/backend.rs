@@ -1,5 +1,4 @@
-//! What the implementers of a backend share: the rules that hold on every backend, and the parts that answers are made
-//! of.
+//! Rules that hold on every backend, and parts of answers, for implementers.
 //!
 //! A backend implements [`Log`](super::Log) and the capabilities that it has ([`log`](super::log)), and passes the
 //! suite `store::conformance`. The log of a backend refuses and accepts what these rules say:

@@ -180,8 +180,8 @@ impl BlockingThreads {
         BlockingResult(call)
     }
 
-    /// Queues a call for an idle thread, or for a new one. If the system starts none and there is no other, the call
-    /// runs here.
+    /// Queues a call for an idle thread, or for a new one. The caller's thread runs it if there is no thread and the
+    /// system refuses to start one.
     fn queue(self: &Arc<Self>, call: Arc<dyn QueuedCall>) {
         let mut state = self.state.lock();
         state.queue.push_back(call);

@@ -26,15 +26,17 @@ fn a_store_with_keyed_checksums_conforms() {
     sqlite_conforms(cases(3, 0), cases(4, 1), |options| options.checksum_key(Key::new([4; 32])));
 }
 
-/// Runs every case of that step. The shares of the three tests are all cases together.
+/// Runs every case of that step, and bounds the calls. The shares of the three tests are all cases together.
 fn sqlite_conforms(first: u64, step: u64, keyed: impl Fn(OpenOptions) -> OpenOptions + Sync) {
     let folder = tempfile::tempdir().unwrap();
     let count = std::sync::atomic::AtomicUsize::new(0);
     let some: Vec<_> = conformance::cases().iter().skip(first as usize).step_by(step as usize).copied().collect();
-    conformance::run_all(&some, &|| {
+    let make = || {
         let n = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let options = keyed(OpenOptions::new().synchronous(Synchronous::Normal));
         let path = folder.path().join(format!("{n}.db"));
         Arc::new(SqliteBackend::open(&path, &options).unwrap()) as Arc<dyn Log>
-    });
+    };
+    conformance::run_all(&some, &make);
+    conformance::run_calls(&make);
 }

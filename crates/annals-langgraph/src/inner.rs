@@ -253,7 +253,7 @@ impl SaverInner {
         self.caches.lock().handed_out.get(place).is_some_and(|ids| ids.contains(&id))
     }
 
-    /// Returns an error of earlier writes or puts of a thread, for which nobody waited.
+    /// Returns the error of an earlier write or put of a thread whose caller did not wait for the outcome.
     pub(crate) fn earlier_error(&self, thread: &ThreadId) -> Result<()> {
         self.buffer.lock().errors.remove(thread).map_or(Ok(()), Err)
     }

@@ -70,8 +70,8 @@ impl Saver {
     ///
     /// # Errors
     /// [`SaverError::Conflict`] if the parent was handed out as the newest checkpoint and is not the head any more;
-    /// [`SaverError::Invalid`]; [`SaverError::Store`]; an error of an earlier call on the thread for which nobody
-    /// waited.
+    /// [`SaverError::Invalid`]; [`SaverError::Store`]; the error of an earlier call on the thread whose caller did not
+    /// wait for the outcome.
     pub fn put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<Config> {
         self.inner().earlier_error(&thread_id(&parent.thread)?)?;
         self.inner().put(parent, &new, on_conflict, true)?;

@@ -2,7 +2,7 @@
 //!
 //! A copy of a prototype is made without validation, and a live object is compared with it field by field, so that an
 //! item of a list that did not change is neither encoded nor decoded again. The copy of a message that was handed out
-//! last is handed out again once it is idle: nobody else holds it or a part of it, and it is as it was made.
+//! last is handed out again once it is idle: no other object refers to it or to a part of it, and no field has changed.
 //! Invariants: a prototype is what the serializer makes of the stored bytes; nothing that can change is shared with a
 //! copy, or between two callers. *Absent:* the caches of prototypes.
 
@@ -83,7 +83,7 @@ struct Template {
     fields: Py<PyDict>,
 }
 
-/// What many messages of a class have in common.
+/// The fields that many messages of a class have in common.
 struct Shape {
     /// The names of the fields, in their order.
     names: Box<[Py<PyString>]>,
@@ -224,7 +224,7 @@ impl Template {
         Ok(true)
     }
 
-    /// Returns whether a copy is as it was made, and nobody holds it, or a part of it that can change, but the caller.
+    /// Returns whether no field of a copy has changed, and no object but the caller refers to it or to a mutable part.
     fn is_idle(&self, classes: &KnownClasses, copy: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = copy.py();
         if references(copy) != 1

@@ -187,7 +187,9 @@ impl Store {
         self.settle_abandoned();
         let thread = query.thread.as_ref().map(ThreadId::new).transpose()?;
         let after = query.newest.map(|newest| self.backend().position(newest)).transpose()?;
-        let mut sums = UsageSums { query: &query, first: after.map_or(Some(0), |_| None), sums: BTreeMap::new() };
+        // Pruned checkpoints before the first visited one count if the backend can compare them with the position.
+        let first = after.map_or(Some(0), |position| position.number().ok().map(|number| number.saturating_add(1)));
+        let mut sums = UsageSums { query: &query, first, sums: BTreeMap::new() };
         let mut add = |thread: ThreadId| {
             for namespace in self.backend().namespaces(&thread)? {
                 let mut counted = CountedPositions::default();
@@ -221,7 +223,7 @@ impl Store {
 /// The sums so far.
 struct UsageSums<'a> {
     query: &'a UsageQuery,
-    /// The `seq` of the first checkpoint that counts; `None` before the first one was visited.
+    /// The `seq` of the first checkpoint that counts; `None`, until one was visited, if the position does not tell it.
     first: Option<u64>,
     sums: BTreeMap<SumKey, UsageTotal>,
 }

@@ -220,6 +220,14 @@ pub fn strict_cases() -> &'static [(&'static str, Case)] {
 /// If a case does; the message names every case that failed.
 pub fn run(make: &dyn Fn() -> Arc<dyn Log>) {
     run_all(cases(), make);
+    run_calls(make);
+}
+
+/// Bounds the calls that a store makes of an empty backend.
+///
+/// # Panics
+/// If a store makes other calls than the bounds allow.
+pub fn run_calls(make: &dyn Fn() -> Arc<dyn Log>) {
     calls::bounds(make());
 }
 

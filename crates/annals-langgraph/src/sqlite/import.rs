@@ -404,7 +404,8 @@ fn json_object(text: &[u8]) -> Result<Map, String> {
 const NAMED_FLOATS: [(&str, f64); 3] =
     [("NaN", f64::NAN), ("-Infinity", f64::NEG_INFINITY), ("Infinity", f64::INFINITY)];
 
-/// Reads JSON as Python writes it: outside of texts, floats may have names. `None` if it is no JSON for all that.
+/// Reads JSON as Python writes it: outside of texts, floats may have names. Returns `None` for text that is invalid
+/// even so.
 fn with_named_floats(text: &[u8]) -> Option<Value> {
     // The name stands in a text of its own meanwhile, behind a mark that the JSON does not have.
     let text = std::str::from_utf8(text).ok()?;

@@ -177,7 +177,7 @@ fn an_exported_version_names_one_value_over_all_branches() {
     for tuple in &tuples {
         let SaverVersion::Text(version) = &tuple.versions[0].1 else { panic!("{tuple:?}") };
         assert!(values.insert(version.clone(), &tuple.values[0].1).is_none(), "{version} comes twice");
-        // What the node has seen is a version of the lineage.
+        // The versions that the node has seen are those of the lineage.
         let parent = tuples.iter().find(|parent| Some(&parent.config) == tuple.parent.as_ref());
         if let Some(parent) = parent {
             assert_eq!(tuple.seen[0].1, parent.versions, "{:?}", tuple.config);

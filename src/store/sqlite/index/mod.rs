@@ -1,4 +1,4 @@
-//! What is derived from the log and follows it: the table of threads and the search index.
+//! Tables that are derived from the log and follow it: the table of threads and the search index.
 
 pub(crate) mod search;
 pub(crate) mod threads;
