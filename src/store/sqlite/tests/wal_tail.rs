@@ -164,6 +164,27 @@ fn leftovers_with_the_salts_of_a_header_that_was_half_written_are_no_tail() {
 }
 
 #[test]
+fn a_log_whose_header_was_half_written_is_emptied_before_a_frame_is_added() {
+    let log = Log::new();
+    let place = |name: &str| log.bench.folder.path().join(name);
+    // The log holds its mark in the first transaction alone, whose frames the next log writes over.
+    raw(&log.bench.path()).query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+    let mut bytes = log.bytes.clone();
+    bytes[15] += 1;
+    fs::copy(log.bench.path(), place("next.db")).unwrap();
+    fs::write(place("next.db-wal"), &bytes).unwrap();
+    let store = SqliteBackend::open(&place("next.db"), &options()).unwrap();
+    // A reader that keeps a log from being emptied once it has frames.
+    let keep = |reader: &rusqlite::Connection| reader.execute_batch("BEGIN; SELECT count(*) FROM checkpoint").unwrap();
+    let reader = raw(&place("next.db"));
+    keep(&reader);
+    let mut next = Bench { folder: tempfile::tempdir().unwrap(), store, ids: IdSource::from_seed(8) };
+    next.add(&thread("b"), None, vec![]);
+    assert_ne!(fs::read(place("next.db-wal")).unwrap()[16..20], log.bytes[16..20], "the salts are new");
+    assert_eq!(next.store.check().unwrap().problems, []);
+}
+
+#[test]
 fn a_log_that_is_whole_and_leftovers_are_no_tail() {
     let mut log = Log::new();
     let path = log.bench.folder.path().join("x.db-wal");

@@ -12,7 +12,7 @@ use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::place::FilePlace;
 use crate::store::sqlite::file::system::{self, FileId, Stamp};
 use crate::store::sqlite::file::wal_link::{self, LogLink};
-use crate::store::sqlite::file::wal_tail::{FRAME_BYTES, HEADER_BYTES};
+use crate::store::sqlite::file::wal_tail::{FRAME_BYTES, Frames, HEADER_BYTES};
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
@@ -135,6 +135,12 @@ impl LogFile {
     pub(super) fn is_ended(&self, conn: &Connection) -> Res<bool> {
         let is_empty = self.file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|meta| meta.len() == 0));
         Ok(is_empty || self.ended.is_some() && self.ended == Some(data_version(conn)?))
+    }
+
+    /// Returns whether the log has frames and no header: SQLite reads nothing of it.
+    pub(super) fn is_headless(&self) -> bool {
+        let has_frames = self.bytes_in_place().is_some_and(|bytes| bytes > HEADER_BYTES as u64);
+        has_frames && system::open_to_read(&self.path).and_then(Frames::begin).is_ok_and(|frames| frames.is_none())
     }
 
     /// Notes how long the log is after a commit; one that changed nothing leaves it as it was.

@@ -3,13 +3,14 @@
 //! *Absent:* the content of a mark ([`wal_mark`](crate::store::sqlite::file::wal_mark)).
 
 use super::log_file::{self, LogBegin};
-use super::{Core, Fault, Outcomes, Res, copy_wal, is_undone};
+use super::{Core, Fault, Outcomes, Res, copy_wal, empty_found_wal, is_undone};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::reason;
 use crate::store::sqlite::file::open;
 use crate::store::sqlite::file::system::Stamp;
 use crate::store::sqlite::file::wal_mark::{MarkState, WalMark};
 use crate::store::sqlite::sql;
+use rusqlite::Connection;
 
 impl Core {
     /// Lets the log begin with a mark, and tells the file of it, before the first commit of it is acknowledged.
@@ -60,6 +61,9 @@ impl Core {
     /// Lets the log end with a mark of this state, in a transaction of its own. Nothing is waited for. A log that is
     /// empty, or ends with such a mark, stays as it is.
     pub(super) fn mark_alone(&mut self, state: MarkState) -> Res<()> {
+        if self.empty_headless_log()? {
+            return Ok(());
+        }
         self.step(sql::BEGIN_WRITE)?;
         let marked = self.log.is_ended(&self.conn).and_then(|is_kept| WalMark::replace(&self.conn, state, is_kept));
         match marked {
@@ -70,6 +74,17 @@ impl Core {
                 Err(fault)
             }
         }
+    }
+
+    /// Empties an inherited log whose header was half written, if the file misses nothing of it; returns whether it
+    /// did. SQLite would give the next log the salts of the half header, and old frames would look like its own.
+    fn empty_headless_log(&mut self) -> Res<bool> {
+        let is_whole = |conn: &Connection| Ok::<_, Fault>(WalMark::read(conn)?.state == MarkState::Whole);
+        if self.inherited_attempts == 0 || !self.log.is_headless() || !is_whole(&self.conn)? {
+            return Ok(false);
+        }
+        // Another process may have begun the log meanwhile: then its mark stands in the file.
+        Ok(empty_found_wal(&self.conn)? && is_whole(&self.conn)?)
     }
 
     /// Verifies that the log still continues the file, and lets it end with a mark, before it is copied: an older copy
