@@ -210,7 +210,7 @@ pub const SEARCH_TAIL_MAX: u64 = 256;
 /// Cost of one transaction that indexes texts: one for each gram, entry and checkpoint, about half a microsecond.
 pub const INDEX_COST_MAX: usize = 8_192;
 /// The pause between two such transactions.
-pub const INDEX_INTERVAL: Duration = Duration::from_millis(1);
+pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes of a stored text that a search reads: its beginning.
 pub const SEARCHED_BYTES_MAX: usize = 64 << 10;
 /// Characters of a snippet; a longer first match is shown whole.

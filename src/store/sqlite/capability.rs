@@ -2,8 +2,10 @@
 
 use super::check;
 use super::file::{backup, paths, wal_tail};
-use super::index::search::{self, indexer};
-use super::index::threads::rebuild;
+use super::index::projection::ProjectionStep;
+use super::index::search::{self, SearchEntries};
+use super::index::threads::ThreadStates;
+use super::index::{PROJECTIONS, follow};
 use super::keys::KeyChange;
 use super::read::names::Names;
 use super::read::pool;
@@ -26,7 +28,6 @@ use crate::store::log::{
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRef, StoredListChange};
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
-use crate::store::sqlite::index::search::job::{IndexJob, IndexStep};
 use crate::store::sqlite::view::ReadView;
 use crate::store::stats::{Compaction, FormatMigration, StoreStats};
 use crate::store::watch::LogWatch;
@@ -64,7 +65,7 @@ impl Searches for SqliteBackend {
             && self.index()?.is_some_and(|index| index.behind > SEARCH_TAIL_MAX)
         {
             // Checkpoints that cannot be indexed now are scanned.
-            _ = indexer::advance(writer);
+            _ = follow::to_end(writer, &SearchEntries);
         }
         self.pool.read(|view| search::page(view, &search))
     }
@@ -75,15 +76,13 @@ impl Searches for SqliteBackend {
 
     fn enable(&self, options: &SearchOptions) -> Result<(), StoreError> {
         let writer = self.writer()?;
-        let step = IndexStep::Enable { unsealed: options.unsealed };
-        writer.commit(JobRef::Index(&IndexJob { step, behind: Arc::default() }))?;
+        follow::step(writer, &SearchEntries, ProjectionStep::Make { unsealed: options.unsealed })?;
         self.index()?;
-        indexer::advance(writer)
+        follow::to_end(writer, &SearchEntries)
     }
 
     fn disable(&self) -> Result<(), StoreError> {
-        let job = IndexJob { step: IndexStep::Disable, behind: Arc::default() };
-        self.writer()?.commit(JobRef::Index(&job))?;
+        follow::step(self.writer()?, &SearchEntries, ProjectionStep::Remove)?;
         self.index().map(|_| ())
     }
 
@@ -134,7 +133,9 @@ impl SqliteBackend {
             }
         }
         if sum.checkpoints > 0 {
-            rebuild::recount(writer, thread)?;
+            for projection in PROJECTIONS {
+                follow::step(writer, projection, ProjectionStep::Recount(thread.clone()))?;
+            }
         }
         if let Some(indexer) = self.indexer.as_ref().filter(|_| sum.checkpoints > 0) {
             indexer.wake_if_on();
@@ -244,7 +245,7 @@ impl FileStore for SqliteBackend {
     }
 
     fn rebuild_threads(&self) -> Result<(), StoreError> {
-        rebuild::rebuild(self.writer()?)
+        follow::anew(self.writer()?, &ThreadStates)
     }
 
     fn change_key(&self, key: &Key) -> Result<(), StoreError> {

@@ -17,7 +17,7 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::replaced::payload;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::index::{search, threads};
+use crate::store::sqlite::index::PROJECTIONS;
 use crate::store::sqlite::rows::item::item_place;
 use crate::store::sqlite::side::lease;
 use crate::store::sqlite::sql;
@@ -117,8 +117,7 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
     for number in found.values() {
         conn.prepare_cached(sql::TOMBSTONE_INSERT)?.execute([number])?;
         conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
-        search::hide(conn, *number)?;
-        threads::hide(conn, &caches.keys, *number)?;
+        PROJECTIONS.iter().try_for_each(|projection| projection.hide(conn, caches, *number))?;
         lease::hide(conn, *number)?;
     }
     conn.prepare_cached(sql::ERASE_END)?.execute([])?;
@@ -222,9 +221,11 @@ impl<'c> Slice<'c> {
     }
 
     fn thread(&mut self, thread: i64, caches: &mut Caches) -> Res<()> {
-        // The entries of the search index are found by the other rows.
-        if !search::erase(self.conn, caches, thread, &mut self.left)? {
-            return Ok(());
+        // The rest of a projection is found by the rows of the log.
+        for projection in PROJECTIONS {
+            if !projection.erase(self.conn, caches, thread, &mut self.left)? {
+                return Ok(());
+            }
         }
         while self.left > 0 {
             match self.row(sql::RECLAIM_NAMESPACE, thread, |row| row.get(0))? {

@@ -12,8 +12,9 @@ use crate::store::cipher::Key;
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::prune::PruneSpan;
 use crate::store::sqlite::commit::operation::OperationJob;
-use crate::store::sqlite::index::search::job::{IndexJob, IndexStep};
-use crate::store::sqlite::index::threads::job::{ThreadsJob, ThreadsStep};
+use crate::store::sqlite::index::projection::{Projection, ProjectionJob, ProjectionStep};
+use crate::store::sqlite::index::search::SearchEntries;
+use crate::store::sqlite::index::threads::ThreadStates;
 use crate::store::sqlite::keys::KeyChange;
 use crate::store::sqlite::remove::erase::{EraseJob, EraseStep};
 use crate::store::sqlite::remove::prune::{NamespaceRemoval, PruneJob};
@@ -71,8 +72,8 @@ fn erasure(step: EraseStep) -> Job {
     Job::Erase(EraseJob { step, left: Arc::default() })
 }
 
-fn index(step: IndexStep) -> Job {
-    Job::Index(IndexJob { step, behind: Arc::default() })
+fn step_of(projection: &'static dyn Projection, step: ProjectionStep) -> Job {
+    Job::Projection(ProjectionJob::new(projection, step))
 }
 
 fn operation(changes: usize) -> Job {
@@ -177,10 +178,12 @@ fn slices_of_background_work_are_estimated_at_their_limit() {
     assert_eq!(erasure(EraseStep::HideAlone(threads())).as_ref().frames(), 7);
     assert_eq!(erasure(EraseStep::Forget(vec![1])).as_ref().frames(), 7);
     assert_eq!(Job::Keys(KeyChange::Data).as_ref().frames(), 7);
-    assert_eq!(index(IndexStep::Disable).as_ref().frames(), 7);
-    assert_eq!(index(IndexStep::Advance).as_ref().frames(), pages(64 * INDEX_COST_MAX));
-    let job = ThreadsJob { step: ThreadsStep::Follow, thread: None, behind: Arc::default() };
-    assert_eq!(Job::Threads(job).as_ref().frames(), pages(256 * THREADS_FOLLOWED_MAX as usize));
+    assert_eq!(step_of(&SearchEntries, ProjectionStep::Remove).as_ref().frames(), 7);
+    assert_eq!(step_of(&SearchEntries, ProjectionStep::Follow).as_ref().frames(), pages(64 * INDEX_COST_MAX));
+    assert_eq!(
+        step_of(&ThreadStates, ProjectionStep::Follow).as_ref().frames(),
+        pages(256 * THREADS_FOLLOWED_MAX as usize)
+    );
     let moved = pages(3 * COMPACT_PAGES_MAX * sql::PAGE_BYTES as usize);
     assert_eq!(Job::Compact(Default::default()).as_ref().frames(), moved);
     let detach = |count: usize| {

@@ -6,18 +6,17 @@ use crate::store::error::StoreError;
 use crate::store::search::{Grams, SearchOptions, SearchQuery};
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::index::search::job::{IndexJob, IndexStep};
-use crate::store::sqlite::index::search::{self, job};
+use crate::store::sqlite::index::follow;
+use crate::store::sqlite::index::projection::{Projection as _, ProjectionJob, ProjectionStep};
+use crate::store::sqlite::index::search::SearchEntries;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::remove::erase::{EraseJob, EraseStep};
 use crate::store::sqlite::writer::job::JobRef;
 use std::sync::Arc;
 
 /// Does a step of the index. Returns how many checkpoints are not indexed then.
-fn index(bench: &Bench, step: IndexStep) -> u64 {
-    let job = IndexJob { step, behind: Arc::default() };
-    bench.store.writer.as_ref().unwrap().commit(JobRef::Index(&job)).unwrap();
-    *job.behind.lock()
+fn index(bench: &Bench, step: ProjectionStep) -> u64 {
+    follow::step(bench.store.writer.as_ref().unwrap(), &SearchEntries, step).unwrap()
 }
 
 /// Does a step of an erasure, beside the background, which is not woken.
@@ -70,11 +69,11 @@ fn a_step_of_the_index_ends_at_its_cost_and_the_next_one_goes_on_there() {
     let gone = thread("gone");
     bench.add(&gone, None, vec![list(1, vec![put(0, "inn")])]);
     erase(&bench, EraseStep::HideAlone(vec![gone]));
-    index(&bench, IndexStep::Enable { unsealed: false });
+    index(&bench, ProjectionStep::Make { unsealed: false });
     assert_eq!(next(&bench), (0, 0));
-    assert_eq!((index(&bench, IndexStep::Advance), next(&bench)), (4, (1, 1)));
-    assert_eq!((index(&bench, IndexStep::Advance), next(&bench)), (4, (1, 2)));
-    assert_eq!((index(&bench, IndexStep::Advance), next(&bench)), (0, (5, 0)));
+    assert_eq!((index(&bench, ProjectionStep::Follow), next(&bench)), (4, (1, 1)));
+    assert_eq!((index(&bench, ProjectionStep::Follow), next(&bench)), (4, (1, 2)));
+    assert_eq!((index(&bench, ProjectionStep::Follow), next(&bench)), (0, (5, 0)));
     let expected = [((1, 0), 8_191), ((1, 1), 8_192), ((1, 2), 3), ((2, 0), 3), ((2, 1), 3), ((3, 0), 3)];
     assert_eq!(entries(&bench), expected);
     assert_eq!(bench.check(), Vec::<String>::new());
@@ -101,9 +100,10 @@ fn an_index_that_is_emptied_follows_the_log_anew() {
     bench.store.enable_search(&SearchOptions::new()).unwrap();
     let all = [((1, 0), 3), ((2, 0), 4)];
     assert_eq!((next(&bench), entries(&bench)), ((3, 0), all.to_vec()));
-    search::empty(&raw(&bench.path())).unwrap();
+    let caches = &mut Caches::new(Arc::new(Keys::default()));
+    SearchEntries.clear(&raw(&bench.path()), caches).unwrap();
     assert_eq!((next(&bench), entries(&bench)), ((0, 0), Vec::new()));
-    assert_eq!(index(&bench, IndexStep::Advance), 0);
+    assert_eq!(index(&bench, ProjectionStep::Follow), 0);
     assert_eq!((next(&bench), entries(&bench)), ((3, 0), all.to_vec()));
     assert_eq!(bench.check(), Vec::<String>::new());
 }
@@ -114,8 +114,8 @@ fn an_index_whose_tables_cannot_be_made_is_refused_with_the_cause() {
     let conn = raw(&bench.path());
     // The module of the index makes a table with this name.
     conn.execute_batch("CREATE TABLE search_text_data (text TEXT)").unwrap();
-    let job = IndexJob { step: IndexStep::Enable { unsealed: false }, behind: Arc::default() };
-    let refused = job::step(&conn, &Caches::new(Arc::new(Keys::default())), &job);
+    let job = ProjectionJob::new(&SearchEntries, ProjectionStep::Make { unsealed: false });
+    let refused = job.write(&conn, &mut Caches::new(Arc::new(Keys::default())));
     let Err(Fault::Store(StoreError::Invalid { field: "search index", reason })) = refused else {
         panic!("{refused:?}")
     };

@@ -5,10 +5,10 @@ use crate::base::{Encoded, Map, Value};
 use crate::store::NewTimer;
 use crate::store::error::StoreError;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
-use crate::store::sqlite::index::threads::job::{ThreadsJob, ThreadsStep};
-use crate::store::sqlite::writer::job::JobRef;
+use crate::store::sqlite::index::follow;
+use crate::store::sqlite::index::projection::ProjectionStep;
+use crate::store::sqlite::index::threads::ThreadStates;
 use crate::store::threads::ThreadQuery;
-use std::sync::Arc;
 
 fn number(bench: &Bench, query: &str) -> i64 {
     raw(&bench.path()).query_row(query, [], |row| row.get(0)).unwrap()
@@ -139,11 +139,9 @@ fn a_thread_whose_newest_checkpoint_is_still_to_be_followed_has_no_facets() {
     grow_root(&mut bench, "a", 600);
     let writer = bench.store.writer.as_ref().unwrap();
     for (step, behind, rows, facets) in
-        [(ThreadsStep::Clear, 1_100, 1, 0), (ThreadsStep::Follow, 76, 2, 0), (ThreadsStep::Follow, 0, 2, 2)]
+        [(ProjectionStep::Clear, 1_100, 1, 0), (ProjectionStep::Follow, 76, 2, 0), (ProjectionStep::Follow, 0, 2, 2)]
     {
-        let job = ThreadsJob { step, thread: None, behind: Arc::default() };
-        writer.commit(JobRef::Threads(&job)).unwrap();
-        assert_eq!(*job.behind.lock(), behind);
+        assert_eq!(follow::step(writer, &ThreadStates, step).unwrap(), behind);
         assert_eq!(number(&bench, "SELECT count(*) FROM thread_state"), rows);
         assert_eq!(number(&bench, "SELECT count(*) FROM thread_facet"), facets, "{behind} are behind");
         assert_eq!(bench.check(), Vec::<String>::new());

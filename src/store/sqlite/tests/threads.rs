@@ -4,6 +4,8 @@ use super::*;
 use crate::store::check::Invariant;
 use crate::store::error::StoreError;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use crate::store::sqlite::index::projection::Projection as _;
+use crate::store::sqlite::index::threads::ThreadStates;
 use crate::store::threads::ThreadQuery;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -234,7 +236,7 @@ fn a_pruning_that_was_interrupted_leaves_a_thread_that_is_counted_when_it_is_lis
     let keys = crate::store::sqlite::keys::Keys::default();
     let conn = raw(&bench.path());
     let caches = crate::store::sqlite::commit::caches::Caches::new(std::sync::Arc::new(keys));
-    crate::store::sqlite::index::threads::uncount(&conn, &caches, &thread("a")).unwrap();
+    ThreadStates.prune(&conn, &caches, &thread("a")).unwrap();
     drop(conn);
     assert_eq!(number(&bench, "SELECT counts IS NULL FROM thread_state WHERE thread = 1"), 1);
     assert_eq!(input_tokens(&bench, "a"), sum, "the listing counts the log");

@@ -1,9 +1,7 @@
 //! Jobs of the writer role: a batch of the log, changes of the tables beside it, an operation, or a step of the
 //! erasure of threads. *Absent:* how each of them is written.
 
-use crate::base::limits::{
-    COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES, THREADS_FOLLOWED_MAX,
-};
+use crate::base::limits::{COMPACT_PAGES_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::batch::{
     Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
 };
@@ -12,9 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::operation::{self, OperationJob};
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::index::search::job::{IndexJob, IndexStep};
-use crate::store::sqlite::index::threads::job::ThreadsJob;
-use crate::store::sqlite::index::{search, threads};
+use crate::store::sqlite::index::projection::ProjectionJob;
 use crate::store::sqlite::keys::KeyChange;
 use crate::store::sqlite::remove::erase::{self, EraseJob, EraseStep};
 use crate::store::sqlite::remove::prune::{self, PruneJob};
@@ -35,8 +31,7 @@ pub(crate) enum Job {
     Keys(KeyChange),
     Compact(CompactJob),
     Operation(OperationJob),
-    Index(IndexJob),
-    Threads(ThreadsJob),
+    Projection(ProjectionJob),
     Prune(PruneJob),
 }
 
@@ -50,8 +45,7 @@ pub(crate) enum JobRef<'a> {
     Keys(&'a KeyChange),
     Compact(&'a CompactJob),
     Operation(&'a OperationJob),
-    Index(&'a IndexJob),
-    Threads(&'a ThreadsJob),
+    Projection(&'a ProjectionJob),
     Prune(&'a PruneJob),
 }
 
@@ -66,8 +60,7 @@ impl Job {
             Self::Keys(change) => JobRef::Keys(change),
             Self::Compact(job) => JobRef::Compact(job),
             Self::Operation(job) => JobRef::Operation(job),
-            Self::Index(job) => JobRef::Index(job),
-            Self::Threads(job) => JobRef::Threads(job),
+            Self::Projection(job) => JobRef::Projection(job),
             Self::Prune(job) => JobRef::Prune(job),
         }
     }
@@ -84,8 +77,7 @@ impl<'a> JobRef<'a> {
             Self::Keys(change) => Job::Keys(change.clone()),
             Self::Compact(job) => Job::Compact(job.clone()),
             Self::Operation(job) => Job::Operation(job.clone()),
-            Self::Index(job) => Job::Index(job.clone()),
-            Self::Threads(job) => Job::Threads(job.clone()),
+            Self::Projection(job) => Job::Projection(job.clone()),
             Self::Prune(job) => Job::Prune(job.clone()),
         }
     }
@@ -101,7 +93,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::HideTrash(..) | EraseStep::Detach(_) | EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
             Self::Keys(change) => change.validate(),
-            Self::Compact(_) | Self::Index(_) | Self::Threads(_) | Self::Prune(_) => Ok(()),
+            Self::Compact(_) | Self::Projection(_) | Self::Prune(_) => Ok(()),
             Self::Operation(job) => job.operation.validate(),
         }
     }
@@ -115,8 +107,7 @@ impl<'a> JobRef<'a> {
             | Self::Erase(_)
             | Self::Keys(_)
             | Self::Compact(_)
-            | Self::Index(_)
-            | Self::Threads(_)
+            | Self::Projection(_)
             | Self::Prune(_)
             | Self::Operation(_) => None,
         }
@@ -138,8 +129,7 @@ impl<'a> JobRef<'a> {
             Self::Keys(change) => caches.keys.change(conn, change),
             Self::Compact(job) => compact_step::step(conn, job),
             Self::Operation(job) => operation::write(conn, caches, job),
-            Self::Index(job) => search::job::step(conn, caches, job),
-            Self::Threads(job) => threads::job::step(conn, caches, job),
+            Self::Projection(job) => job.write(conn, caches),
             Self::Prune(job) => prune::step(conn, caches, job),
         }
     }
@@ -158,14 +148,8 @@ impl<'a> JobRef<'a> {
             Self::Prune(_) => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
             Self::Keys(_) => 0,
             Self::Operation(job) => 512 * job.operation.changes.len(),
-            Self::Index(job) => match job.step {
-                // About 20 bytes for each gram, and as many again when segments of the index are merged.
-                IndexStep::Advance => 64 * INDEX_COST_MAX,
-                IndexStep::Enable { .. } | IndexStep::Disable => 0,
-            },
+            Self::Projection(job) => job.bytes(),
             // A page that is moved, the page that it is moved to, and their parents.
-            // The rows of a thread and of its facets.
-            Self::Threads(_) => 256 * THREADS_FOLLOWED_MAX as usize,
             Self::Compact(_) => 3 * COMPACT_PAGES_MAX * sql::PAGE_BYTES as usize,
         };
         7 + bytes as u64 / 4_000

@@ -10,10 +10,12 @@
 
 use super::entry::{EntryKey, entries_at};
 use super::sql;
+use crate::base::ThreadId;
 use crate::base::limits::{INDEX_COST_MAX, SEARCH_ENTRIES_MAX};
 use crate::store::search::{Grams, SearchIndex};
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
+use crate::store::sqlite::index::projection::Projection;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
@@ -23,6 +25,59 @@ pub(super) struct IndexState {
     /// The number of the first entry that it does not hold.
     pub(super) next: i64,
     unsealed: bool,
+}
+
+/// The tables of the search index.
+#[derive(Debug)]
+pub(crate) struct SearchEntries;
+
+impl Projection for SearchEntries {
+    fn make(&self, conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
+        match IndexState::read(conn)? {
+            None => enable(conn, caches, unsealed),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn remove(&self, conn: &Connection) -> Res<()> {
+        match IndexState::read(conn)? {
+            None => Ok(()),
+            Some(_) => Ok(conn.execute_batch(sql::DROP)?),
+        }
+    }
+
+    fn behind(&self, conn: &Connection, _caches: &mut Caches) -> Res<u64> {
+        Ok(status(conn)?.map_or(0, |index| index.behind))
+    }
+
+    fn follow(&self, conn: &Connection, caches: &mut Caches) -> Res<()> {
+        match IndexState::read(conn)? {
+            None => Ok(()),
+            Some(state) => add_entries(conn, caches, state),
+        }
+    }
+
+    fn follow_bytes(&self) -> usize {
+        // About 20 bytes for each gram, and as many again when segments of the index are merged.
+        64 * INDEX_COST_MAX
+    }
+
+    fn clear(&self, conn: &Connection, _caches: &mut Caches) -> Res<()> {
+        empty(conn)
+    }
+
+    /// The pruning deletes rows that entries name, and the places of the entries of a checkpoint count those rows.
+    fn prune(&self, conn: &Connection, _caches: &Caches, _thread: &ThreadId) -> Res<()> {
+        empty(conn)
+    }
+
+    fn hide(&self, conn: &Connection, _caches: &Caches, thread: i64) -> Res<()> {
+        hide(conn, thread)
+    }
+
+    fn erase(&self, conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> Res<bool> {
+        erase(conn, caches, thread, left)
+    }
 }
 
 /// Returns the number of the first entry of a checkpoint.
@@ -55,13 +110,13 @@ pub(crate) fn status(conn: &Connection) -> Res<Option<SearchIndex>> {
 }
 
 /// Returns the number of checkpoints of the log from an entry on, if none of them was deleted.
-pub(super) fn behind(conn: &Connection, next: i64) -> Res<u64> {
+fn behind(conn: &Connection, next: i64) -> Res<u64> {
     let last: Option<i64> = conn.prepare_cached(crate::store::sqlite::sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
     let (seq, _) = place_of(next);
     Ok(last.map_or(0, |last| u64::try_from(last - seq + 1).unwrap_or(0)))
 }
 
-pub(super) fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
+fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
     if caches.keys.seal_content() && !unsealed {
         return Err(sealed());
     }
@@ -83,8 +138,8 @@ fn sealed() -> Fault {
     invalid("search index", reason)
 }
 
-/// Adds the next entries. Returns how many checkpoints are not indexed then.
-pub(super) fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<u64> {
+/// Adds the next entries.
+fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<()> {
     // The key may have been given after the index was made.
     if caches.keys.seal_content() && !state.unsealed {
         return Err(sealed());
@@ -128,9 +183,9 @@ pub(super) fn add_entries(conn: &Connection, caches: &Caches, state: IndexState)
     advanced(conn, next)
 }
 
-fn advanced(conn: &Connection, next: i64) -> Res<u64> {
+fn advanced(conn: &Connection, next: i64) -> Res<()> {
     conn.prepare_cached(sql::STATE_UPDATE)?.execute([next])?;
-    behind(conn, next)
+    Ok(())
 }
 
 /// Returns the grams of an entry; `None` if it has no text.
@@ -143,9 +198,8 @@ pub(super) fn grams_of(view: ReadView<'_>, key: EntryKey, channel: &str, thread:
     })
 }
 
-/// Empties the index, if it holds entries; it follows the log anew. A pruning calls this in its transaction: it deletes
-/// rows that entries name, and the places of the entries of a checkpoint count those rows.
-pub(crate) fn empty(conn: &Connection) -> Res<()> {
+/// Empties the index, if it holds entries; it follows the log anew.
+fn empty(conn: &Connection) -> Res<()> {
     if IndexState::read(conn)?.is_some_and(|state| state.next > 0) {
         // FTS5's `delete-all` resets the format that its `secure-delete` has noted, and a file with both is reported as
         // corrupt.
@@ -158,7 +212,7 @@ pub(crate) fn empty(conn: &Connection) -> Res<()> {
 }
 
 /// Notes that the entries of a thread, which is being deleted, are to be deleted.
-pub(crate) fn hide(conn: &Connection, thread: i64) -> Res<()> {
+fn hide(conn: &Connection, thread: i64) -> Res<()> {
     if let Some(state) = IndexState::read(conn)? {
         conn.prepare_cached(sql::ERASE_INSERT)?.execute([thread, state.next])?;
     }
@@ -167,7 +221,7 @@ pub(crate) fn hide(conn: &Connection, thread: i64) -> Res<()> {
 
 /// Deletes entries of a deleted thread, whose rows are all stored yet, at a cost of at most `left`. Returns whether
 /// none is left.
-pub(crate) fn erase(conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> Res<bool> {
+fn erase(conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> Res<bool> {
     if IndexState::read(conn)?.is_none() {
         return Ok(true);
     }

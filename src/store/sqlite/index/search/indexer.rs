@@ -4,11 +4,12 @@
 //! that finds a long rest. *Absent:* the contents of a step ([`index`](super::index)), and the thread
 //! ([`worker`](crate::store::sqlite::writer::background)).
 
-use super::job::{IndexJob, IndexStep};
-use crate::base::limits::{INDEX_INTERVAL, SEARCH_TAIL_MAX};
+use super::index::SearchEntries;
+use crate::base::limits::{FOLLOW_INTERVAL, SEARCH_TAIL_MAX};
 use crate::store::error::StoreError;
+use crate::store::sqlite::index::follow;
+use crate::store::sqlite::index::projection::ProjectionStep;
 use crate::store::sqlite::writer::background::{Background, Upkeep, UpkeepKind};
-use crate::store::sqlite::writer::job::JobRef;
 use crate::store::sqlite::writer::role::SqliteWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,28 +66,12 @@ struct IndexUpkeep;
 
 impl Upkeep for IndexUpkeep {
     fn step(&self, writer: &SqliteWriter, _worker: &Background) -> Result<Option<Duration>, StoreError> {
-        match advance_step(writer) {
+        match follow::step(writer, &SearchEntries, ProjectionStep::Follow) {
             Ok(0) => Ok(None),
-            Ok(_) => Ok(Some(INDEX_INTERVAL)),
+            Ok(_) => Ok(Some(FOLLOW_INTERVAL)),
             Err(error @ (StoreError::HandleClosed { .. } | StoreError::FileReplaced { .. })) => Err(error),
             // A later commit wakes the background again.
             Err(_) => Ok(None),
         }
     }
-}
-
-/// Indexes until nothing is left, with a pause after each step, so that other writers get the lock.
-pub(crate) fn advance(writer: &SqliteWriter) -> Result<(), StoreError> {
-    while advance_step(writer)? > 0 {
-        std::thread::sleep(INDEX_INTERVAL);
-    }
-    Ok(())
-}
-
-/// Indexes as much as one transaction may. Returns how many checkpoints are not indexed then.
-pub(super) fn advance_step(writer: &SqliteWriter) -> Result<u64, StoreError> {
-    let job = IndexJob { step: IndexStep::Advance, behind: Arc::default() };
-    writer.commit(JobRef::Index(&job))?;
-    let behind = *job.behind.lock();
-    Ok(behind)
 }

@@ -8,11 +8,10 @@ mod check;
 mod entry;
 mod index;
 pub(crate) mod indexer;
-pub(crate) mod job;
 mod scan;
 pub(crate) mod sql;
 
-pub(crate) use index::{empty, erase, hide, status};
+pub(crate) use index::{SearchEntries, status};
 
 use self::entry::{EntryKey, entries_at};
 use self::index::{IndexState, first_entry, place_of};

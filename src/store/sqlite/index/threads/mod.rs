@@ -13,9 +13,7 @@
 
 mod check;
 mod counts;
-pub(crate) mod job;
 mod queue;
-pub(crate) mod rebuild;
 mod row;
 mod rows;
 mod sql;
@@ -23,9 +21,8 @@ pub(crate) mod unfollowed;
 
 pub(crate) use self::counts::has_older_tokens;
 use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
-pub(crate) use self::row::hide;
 pub(crate) use self::row::undamaged;
-use self::row::{StateRow, damaged_facet, facet_of};
+use self::row::{StateRow, damaged_facet, facet_of, hide};
 pub(crate) use self::rows::rows;
 use crate::base::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
 use crate::base::{Namespace, ThreadId};
@@ -34,6 +31,7 @@ use crate::store::counts::ThreadCounts;
 use crate::store::record::CheckpointRecord;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::index::projection::Projection;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
@@ -45,11 +43,49 @@ use std::collections::{BTreeMap, HashSet};
 /// The number of the row that holds the mark.
 const MARK: i64 = 0;
 
+/// The table of threads.
+#[derive(Debug)]
+pub(crate) struct ThreadStates;
+
+impl Projection for ThreadStates {
+    fn behind(&self, conn: &Connection, caches: &mut Caches) -> Res<u64> {
+        let mark = marked(conn, caches)?;
+        let behind: i64 = conn.prepare_cached(sql::BEHIND)?.query_row([mark], |row| row.get(0))?;
+        Ok(behind.unsigned_abs())
+    }
+
+    fn follow(&self, conn: &Connection, caches: &mut Caches) -> Res<()> {
+        follow(conn, caches)
+    }
+
+    fn follow_bytes(&self) -> usize {
+        // The rows of a thread and of its facets.
+        256 * THREADS_FOLLOWED_MAX as usize
+    }
+
+    fn clear(&self, conn: &Connection, caches: &mut Caches) -> Res<()> {
+        conn.execute_batch(sql::CLEAR)?;
+        set_mark(conn, caches, 0)
+    }
+
+    fn prune(&self, conn: &Connection, caches: &Caches, thread: &ThreadId) -> Res<()> {
+        uncount(conn, caches, thread)
+    }
+
+    fn recount(&self, conn: &Connection, caches: &mut Caches, thread: &ThreadId) -> Res<()> {
+        count(conn, caches, thread)
+    }
+
+    fn hide(&self, conn: &Connection, caches: &Caches, thread: i64) -> Res<()> {
+        hide(conn, &caches.keys, thread)
+    }
+}
+
 /// Counts the tokens and the costs of a thread whose row has no counts.
-pub(crate) fn count(conn: &Connection, caches: &mut Caches, thread: Option<&ThreadId>) -> Res<()> {
+fn count(conn: &Connection, caches: &mut Caches, thread: &ThreadId) -> Res<()> {
     let mark = marked(conn, caches)?;
     let view = caches.view(conn);
-    let Some(thread) = thread.map_or(Ok(None), |thread| neighbors::thread_number(conn, thread))? else { return Ok(()) };
+    let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(()) };
     let Some(Some(mut row)) = undamaged(StateRow::read(conn, view.keys, thread))? else { return Ok(()) };
     if row.counts.is_none() {
         row.counts = undamaged(usage_of_thread(view, thread, mark))?;
@@ -65,23 +101,12 @@ pub(crate) fn count(conn: &Connection, caches: &mut Caches, thread: Option<&Thre
 
 /// Takes the counts of a thread out of its row, of which checkpoints are pruned: until they are counted anew, a listing
 /// counts them.
-pub(crate) fn uncount(conn: &Connection, caches: &Caches, thread: &ThreadId) -> Res<()> {
+fn uncount(conn: &Connection, caches: &Caches, thread: &ThreadId) -> Res<()> {
     let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(()) };
     match undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten() {
         Some(row) if row.counts.is_some() => StateRow { counts: None, ..row }.put(conn, &caches.keys),
         _ => Ok(()),
     }
-}
-
-/// Makes the table anew in the transaction that is open.
-pub(crate) fn fill(conn: &Connection, caches: &mut Caches) -> Res<()> {
-    conn.execute_batch(sql::CLEAR)?;
-    set_mark(conn, caches, 0)?;
-    let mut behind = conn.prepare_cached(sql::BEHIND)?;
-    while behind.query_row([marked(conn, caches)?], |row| row.get::<_, i64>(0))? > 0 {
-        follow(conn, caches)?;
-    }
-    Ok(())
 }
 
 /// Returns the mark that a file holds.
@@ -90,7 +115,7 @@ fn mark(view: ReadView<'_>) -> Res<i64> {
 }
 
 /// Returns the mark, as the open transaction sees it.
-pub(super) fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
+fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
     match caches.followed {
         Some(mark) => Ok(mark),
         // A mark that is damaged counts as the beginning of the log: all threads are followed anew.
@@ -102,7 +127,7 @@ pub(super) fn marked(conn: &Connection, caches: &mut Caches) -> Res<i64> {
     }
 }
 
-pub(super) fn set_mark(conn: &Connection, caches: &mut Caches, mark: i64) -> Res<()> {
+fn set_mark(conn: &Connection, caches: &mut Caches, mark: i64) -> Res<()> {
     let row = StateRow { thread: MARK, newest: mark, status: None, facets: Vec::new(), counts: None };
     row.put(conn, &caches.keys)?;
     caches.followed = Some(mark);
@@ -171,7 +196,7 @@ struct FollowedThread {
 }
 
 /// Follows the next checkpoints, as many as one transaction may.
-pub(super) fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
+fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let stored = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
     let mut mark = stored;
     let mut threads: BTreeMap<i64, FollowedThread> = BTreeMap::new();

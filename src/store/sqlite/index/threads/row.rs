@@ -250,7 +250,7 @@ impl StateRow {
 }
 
 /// Deletes the rows of a thread that is being deleted.
-pub(crate) fn hide(conn: &Connection, keys: &Keys, thread: i64) -> Res<()> {
+pub(super) fn hide(conn: &Connection, keys: &Keys, thread: i64) -> Res<()> {
     match undamaged(StateRow::read(conn, keys, thread))? {
         Some(Some(row)) => row.delete_facets(conn)?,
         Some(None) => return Ok(()),

@@ -21,7 +21,7 @@ use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::sqlite::commit::caches;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Res, corrupt, invalid};
-use crate::store::sqlite::index::{search, threads};
+use crate::store::sqlite::index::PROJECTIONS;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::read::lineage::{self, BranchRow};
 use crate::store::sqlite::rows::name::Kind;
@@ -87,10 +87,9 @@ pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Re
     let stays = |ordinal: i64| held.is_some_and(|held| held.contains(&(branch, ordinal)));
     let slice = PruneSlice::next(view, (branch, first, last), PRUNE_CHECKPOINTS_MAX, &stays)?;
     let Some(slice) = slice else { return Ok(()) };
-    search::empty(conn)?;
+    PROJECTIONS.iter().try_for_each(|projection| projection.prune(conn, caches, &job.thread))?;
     let next = slice.last + 1;
     let pruned = slice.prune()?;
-    threads::uncount(conn, caches, &job.thread)?;
     (state.pruned, state.next) = (pruned, u64::try_from(next).ok().filter(|_| next <= last));
     caches.erased();
     Ok(())

@@ -14,7 +14,7 @@ use crate::store::sqlite::commit::caches;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::ids::Table;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::index::{search, threads};
+use crate::store::sqlite::index::PROJECTIONS;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::sealed;
@@ -43,7 +43,7 @@ pub(crate) fn detach(conn: &Connection, caches: &mut Caches, removal: &Namespace
         return Ok(());
     }
     let pruned = sum_of(caches.view(conn), &found)?;
-    search::empty(conn)?;
+    PROJECTIONS.iter().try_for_each(|projection| projection.prune(conn, caches, &removal.thread))?;
     conn.prepare_cached(log_sql::HIGH_WATER_RAISE)?.execute([])?;
     conn.prepare_cached(log_sql::ERASE_BEGIN)?.execute([])?;
     let number = caches.ids.next(conn, Table::Thread)?;
@@ -58,8 +58,7 @@ pub(crate) fn detach(conn: &Connection, caches: &mut Caches, removal: &Namespace
     }
     conn.prepare_cached(log_sql::ERASE_END)?.execute([])?;
     caches.erased();
-    threads::uncount(conn, caches, &removal.thread)?;
-    threads::count(conn, caches, Some(&removal.thread))?;
+    PROJECTIONS.iter().try_for_each(|projection| projection.recount(conn, caches, &removal.thread))?;
     *removal.pruned.lock() = pruned;
     Ok(())
 }

@@ -20,7 +20,8 @@ use crate::store::sqlite::file::open;
 use crate::store::sqlite::file::place::FilePlace;
 use crate::store::sqlite::file::schema::{self, STEPS};
 use crate::store::sqlite::file::wal_mark::WalMark;
-use crate::store::sqlite::index::threads;
+use crate::store::sqlite::index::projection;
+use crate::store::sqlite::index::threads::ThreadStates;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::sql as engine_sql;
@@ -76,7 +77,7 @@ fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
         let old = open::connect_unlocked(&copy)?;
         LogReplay::new((&old, format, None), conn, &Arc::default(), true)?.run()?;
         if format > 0 {
-            threads::fill(conn, &mut Caches::new(Arc::new(Keys::default())))?;
+            projection::fill(&ThreadStates, conn, &mut Caches::new(Arc::new(Keys::default())))?;
         }
         conn.execute_batch(next.finish)?;
         if self::format(conn)? != format + 1 {
