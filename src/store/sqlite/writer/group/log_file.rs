@@ -49,7 +49,9 @@ pub(super) struct LogFile {
     paired: Option<Stamp>,
     /// The bytes of the file.
     file_bytes: u64,
-    /// The number of the commits of others when the last transaction replaced the mark alone; `None` since a commit.
+    /// The number of the commits of others when the last transaction that replaces the mark was open.
+    before_mark: Option<i64>,
+    /// The same, if that transaction was the last one and replaced the mark alone.
     ended: Option<i64>,
     /// True if the next transaction may begin the log anew, and holds a mark for that case.
     pub(super) may_begin: bool,
@@ -120,15 +122,22 @@ impl LogFile {
         Ok(LogBegin::Marked)
     }
 
-    /// Notes that a transaction with a mark was committed.
-    pub(super) fn note_mark(&mut self) {
-        self.salts = self.read_salts().ok().flatten();
+    /// Notes that the transaction that is open replaces the mark.
+    pub(super) fn expect_mark(&mut self, conn: &Connection) -> Res<()> {
+        self.before_mark = Some(data_version(conn)?);
+        Ok(())
+    }
+
+    /// Notes that the transaction that replaces the mark was committed. If another process has committed since, the log
+    /// may be a new one, of which nothing is known.
+    pub(super) fn note_mark(&mut self, conn: &Connection) {
+        let salts = self.read_salts().ok().flatten();
+        self.salts = if data_version(conn).ok() == self.before_mark { salts } else { None };
     }
 
     /// Notes that the last transaction of the log replaced the mark alone.
-    pub(super) fn note_end(&mut self, conn: &Connection) -> Res<()> {
-        self.ended = Some(data_version(conn)?);
-        Ok(())
+    pub(super) fn note_end(&mut self) {
+        self.ended = self.before_mark;
     }
 
     /// Returns whether the log is empty, or ends with a mark after which no connection has committed.
@@ -255,4 +264,48 @@ pub(super) fn replaced(place: &FilePlace, found: &str) -> Fault {
 
 fn unread(path: &Path, error: &io::Error) -> Fault {
     StoreError::Read { reason: format!("{}: {error}", path.display()), source: None }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::sqlite::file::open;
+    use crate::store::sqlite::file::wal_mark::MarkState;
+    use crate::store::sqlite::tests::{Bench, raw};
+    use crate::store::sqlite::writer::group::Core;
+    use rusqlite::hooks::Wal;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Commits a row of a table of an application.
+    fn commit(conn: &rusqlite::Connection) {
+        conn.execute_batch("PRAGMA wal_autocheckpoint = 0; CREATE TABLE IF NOT EXISTS app_a (x)").unwrap();
+        conn.execute("INSERT INTO app_a VALUES (zeroblob(9000))", []).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_others_begin_right_after_the_commit_of_a_mark_is_not_taken_for_one_that_was_cut() {
+        let bench = Bench::new();
+        let (path, place) = (bench.path(), bench.store.pool.place().clone());
+        (0..20).for_each(|_| commit(&raw(&path)));
+        let mut core = Core::new(open::connect_writer(&place).unwrap(), place).unwrap();
+        core.inherited_attempts = 0;
+        // SQLite calls this between the end of the commit and its return.
+        let (frames, begun) = (Arc::clone(&core.log.frames), Arc::<AtomicU64>::default());
+        let counted = Arc::clone(&begun);
+        let begin_anew = move |_: &mut Wal, count: std::ffi::c_int| {
+            frames.store(count.unsigned_abs().into(), Ordering::Relaxed);
+            let other = raw(&path);
+            other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+            commit(&other);
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        core.conn.wal_hook(Some(begin_anew)).unwrap();
+        core.mark_alone(MarkState::Synced).unwrap();
+        core.conn.wal_hook(None::<fn(&mut Wal, std::ffi::c_int) -> rusqlite::Result<()>>).unwrap();
+        assert_eq!(begun.load(Ordering::Relaxed), 1);
+        assert!(!core.log.is_ended(&core.conn).unwrap(), "others have committed since the mark");
+        core.begin().unwrap();
+        core.conn.execute_batch("ROLLBACK").unwrap();
+    }
 }

@@ -42,7 +42,7 @@ impl Core {
 
     /// Commits a transaction that has replaced the mark alone.
     fn commit_mark(&mut self) -> Res<()> {
-        if let Err(fault) = self.step(sql::COMMIT) {
+        if let Err(fault) = self.log.expect_mark(&self.conn).and_then(|()| self.step(sql::COMMIT)) {
             self.roll_back();
             // Frames after those that a failed sync has dropped would end with the next power cut.
             if !is_undone(&fault)
@@ -53,9 +53,10 @@ impl Core {
             }
             return Err(fault);
         }
-        self.log.note_mark();
+        self.log.note_mark(&self.conn);
         self.log.note_commit();
-        self.log.note_end(&self.conn)
+        self.log.note_end();
+        Ok(())
     }
 
     /// Lets the log end with a mark of this state, in a transaction of its own. Nothing is waited for. A log that is
@@ -123,6 +124,7 @@ impl Core {
     /// Replaces the mark along with a group that may begin the log anew.
     pub(super) fn carry_mark(&mut self) -> Res<()> {
         if self.log.may_begin {
+            self.log.expect_mark(&self.conn)?;
             WalMark::replace(&self.conn, MarkState::Whole, false)?;
         }
         Ok(())

@@ -317,7 +317,7 @@ impl Core {
         self.frames += frames;
         self.unmeasured += frames;
         if std::mem::take(&mut self.log.may_begin) {
-            self.log.note_mark();
+            self.log.note_mark(&self.conn);
         }
         self.log.note_commit();
         let Some(found) = self.log.displaced(&self.place) else { return Verdict::open(outcomes) };
