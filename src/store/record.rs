@@ -17,7 +17,7 @@ use super::error::StoreError;
 use super::lease::LeaseRecord;
 
 /// Returns whether a channel only triggers nodes, so that it is not part of the state.
-pub(crate) fn is_control(channel: &str) -> bool {
+pub fn is_control(channel: &str) -> bool {
     channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__")
 }
 
@@ -160,6 +160,14 @@ pub enum TaskKind {
 }
 
 impl TaskRecord {
+    /// The name of the task that takes the input of a run, and of the channel that holds it.
+    pub const INPUT: &str = "__start__";
+
+    /// Returns whether it takes the input of a run.
+    pub fn takes_input(&self) -> bool {
+        &*self.name == Self::INPUT
+    }
+
     /// Makes the record of a task that is due.
     pub fn new(id: TaskId, name: impl Into<Arc<str>>, kind: TaskKind) -> Self {
         Self { id, name: name.into(), kind }

@@ -31,8 +31,6 @@ pub(crate) const ACTOR: &str = "actor";
 pub(crate) const PRIORITY: &str = "priority";
 /// The channel and the index of the write of a task that failed.
 pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
-/// The channel and the index of the error of an attempt after which a task was run again and waits.
-pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
 /// The channel and the index of the message of the error of a task whose run was continued too often.
 pub(crate) const STUCK: (&str, i32) = ("__stuck__", -17);
 /// The channel and the index of the write of a task that interrupted.
@@ -249,11 +247,14 @@ fn cancel_in(metadata: &serde_json::Value) -> Option<&serde_json::Value> {
     (!matches!(reason, serde_json::Value::Null | serde_json::Value::Bool(false))).then_some(reason)
 }
 
-/// Returns the reason for which a head cancels its thread, empty without one.
-pub(crate) fn cancelled_by(head: &CheckpointRecord) -> Option<String> {
-    let metadata = head.metadata.as_deref().filter(|text| text.contains(CANCELLED))?;
-    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
-    cancel_in(&metadata).map(|reason| reason.as_str().unwrap_or_default().to_owned())
+impl CheckpointRecord {
+    /// Returns the reason for which the checkpoint cancels its thread, empty without one: the member `cancelled` of its
+    /// metadata. `None` if it does not cancel it.
+    pub fn cancel_reason(&self) -> Option<String> {
+        let metadata = self.metadata.as_deref().filter(|text| text.contains(CANCELLED))?;
+        let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+        cancel_in(&metadata).map(|reason| reason.as_str().unwrap_or_default().to_owned())
+    }
 }
 
 /// Returns the timestamp from which on an interrupt can resume, if it is of a task that sleeps.

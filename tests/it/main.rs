@@ -9,7 +9,6 @@ mod branches;
 mod carried;
 mod channels;
 mod compat;
-mod control;
 mod damaged;
 mod diffs;
 mod facts;

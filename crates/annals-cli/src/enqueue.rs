@@ -4,9 +4,9 @@
 //! run with the key was there. *Absent:* running anything.
 
 use annals::base::{Map, Value};
-use annals::history::{Queue, Queued};
 use annals::store::{OpenOptions, Store};
 use annals_flow::Flow;
+use annals_runs::{Queue, Queued, StoreRuns};
 use serde_json::json;
 
 use crate::args::EnqueueArgs;

@@ -4,6 +4,7 @@
 //! reader, and some of their bytes stay until a reader of another process has ended.
 
 use annals::store::{Erasure, Store};
+use annals_runs::ThreadRuns;
 use serde_json::json;
 
 use crate::args;

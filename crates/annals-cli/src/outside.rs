@@ -8,8 +8,8 @@
 //! anything, which a worker does.
 
 use annals::history::{Thread, ThreadInfo, ThreadStatus};
-use annals::state::choose_resume_value;
 use annals::store::{Store, StoreError};
+use annals_runs::{ThreadRuns, choose_resume_value};
 use serde_json::{Value as Json, json};
 
 use crate::args;

@@ -3,6 +3,7 @@
 use annals::base::Value;
 use annals::history::Snapshot;
 use annals::store::ItemRange;
+use annals_runs::SnapshotRuns;
 
 use annals_graph::graph::END;
 

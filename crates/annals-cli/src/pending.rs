@@ -5,8 +5,9 @@
 //! have are null. `interrupt` is the id with which `annals answer --id` names it. An interrupt that has a resume value
 //! is absent: its task is due.
 
-use annals::history::{OpenInterrupt, Snapshot, StatusKind, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{Snapshot, StatusKind, ThreadInfo, ThreadQuery, ThreadStatus};
 use annals::store::{Store, StoreError, WriteRecord, WriteValue};
+use annals_runs::{OpenInterrupt, SnapshotRuns};
 use serde_json::{Value as Json, json};
 
 use crate::args;

@@ -4,6 +4,7 @@
 //! `checkpoint` is the new head. *Absent:* running the tasks.
 
 use annals::store::{Store, StoreError};
+use annals_runs::ThreadRuns;
 use serde_json::json;
 
 use crate::args;

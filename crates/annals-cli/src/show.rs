@@ -14,6 +14,7 @@ use std::sync::Arc;
 use annals::base::Value;
 use annals::history::{Blame, Snapshot, ThreadStatus};
 use annals::store::{ChannelValue, Source, Store};
+use annals_runs::SnapshotRuns;
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;

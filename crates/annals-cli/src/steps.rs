@@ -8,8 +8,9 @@
 //! is that of its last attempt that failed.
 
 use annals::base::{Timestamp, Value};
-use annals::history::{CommitGroup, Operation, StepInfo};
+use annals::history::{CommitGroup, Operation};
 use annals::store::{Store, StoreError};
+use annals_runs::{StepInfo, ThreadRuns};
 use serde_json::{Value as Json, json};
 
 use crate::args;

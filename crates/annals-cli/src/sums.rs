@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use annals::base::{CheckpointId, ThreadId};
+use annals_runs::ThreadRuns;
 
 use annals::history::{Thread, UsageQuery};
 use annals::store::{ChannelValue, ItemRange, Store};

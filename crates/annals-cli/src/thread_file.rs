@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 use annals::store::{Store, StoreError};
+use annals_runs::ThreadRuns;
 use serde_json::json;
 
 use crate::args;

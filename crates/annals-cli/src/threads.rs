@@ -12,6 +12,7 @@
 use annals::base::Value;
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
 use annals::store::{Store, ThreadSize};
+use annals_runs::ThreadRuns;
 use serde_json::{Value as Json, json};
 
 use crate::args;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use annals_graph::annals::state::InvalidResumeValue;
+use annals_graph::runs::InvalidResumeValue;
 use annals_graph::task::Interrupt;
 
 use crate::problem::FileError;

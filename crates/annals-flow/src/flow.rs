@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use annals_graph::annals::base::{Clock, Map, Namespace, SystemClock, Value};
-use annals_graph::annals::history::{Queue, Queued, Thread};
-use annals_graph::annals::state::{DynState, choose_resume_value};
+use annals_graph::annals::history::Thread;
+use annals_graph::annals::state::DynState;
 use annals_graph::graph::{Command, CompiledGraph, Drawing};
+use annals_graph::runs::{Queue, Queued, choose_resume_value};
 use annals_graph::task::{Interrupt, RunControl, TaskInfo};
 use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, StreamMode, TaskStart};
 

@@ -8,6 +8,7 @@ use std::fs;
 use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput, FlowProblem};
 use annals_graph::annals::base::Map;
 use annals_graph::prelude::{Store, Value};
+use annals_graph::runs::ThreadRuns;
 use annals_graph::task::RunControl;
 use serde_json::{Value as Json, json};
 

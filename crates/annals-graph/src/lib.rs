@@ -945,6 +945,7 @@ pub mod task;
 
 pub use annals;
 pub(crate) use annals::{base, channel, history, message, state, store};
+pub use annals_runs as runs;
 
 #[cfg(feature = "tokio")]
 pub use drive::TokioTimer;

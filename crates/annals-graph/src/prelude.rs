@@ -1,9 +1,9 @@
 //! The names that most programs need: `use annals_graph::prelude::*`.
 //!
-//! The prelude of [`annals`] with the primary types of the executor; [`Error`] and [`Result`] are those of the
+//! The prelude of [`annals_runs`] with the primary types of the executor; [`Error`] and [`Result`] are those of the
 //! executor.
 
-pub use annals::prelude::*;
+pub use annals_runs::prelude::*;
 
 pub use crate::drive::{Input, Outcome};
 pub use crate::error::{Error, Result};

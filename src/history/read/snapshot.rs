@@ -351,6 +351,16 @@ fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
     Ok(Value::Map([("$delta".to_owned(), Value::Map(delta))].into_iter().collect()))
 }
 
+impl ItemRow<'_> {
+    /// Returns the item as a dynamic value; a message is a map of its fields.
+    ///
+    /// # Errors
+    /// [`StoreError::Codec`], [`StoreError::Corrupt`].
+    pub fn to_value(&self) -> Result<Value, StoreError> {
+        item_value(self.payload)
+    }
+}
+
 impl WriteRecord {
     /// Returns the written value as a dynamic value. Of a list that is told by what differs from a stored one, it is a
     /// map with the member `$delta`: the list, the ranges of positions that are gone, and the items that are new, by

@@ -20,7 +20,6 @@ use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Log
 
 use super::oldest_first::{each_after, each_checkpoint, each_thread};
 use super::snapshot::item_message;
-use crate::history::runs::steps::START;
 
 /// A summary of model calls: the threads, and the fields by which calls are summed. Default: one sum over all threads.
 #[derive(Clone, Debug, Default)]
@@ -314,7 +313,7 @@ impl UsageSums<'_> {
 /// Returns the tasks of the superstep that ended with a checkpoint, and its duration. `None` if none did, or if it took
 /// the input of a run alone.
 fn superstep(record: &CheckpointRecord, parent: &CheckpointRecord) -> Option<(Vec<Arc<str>>, Duration)> {
-    let tasks = parent.tasks.iter().filter(|task| &*task.name != START).map(|task| Arc::clone(&task.name));
+    let tasks = parent.tasks.iter().filter(|task| !task.takes_input()).map(|task| Arc::clone(&task.name));
     let tasks: Vec<Arc<str>> = tasks.collect();
     if record.source != Source::Loop || tasks.is_empty() {
         return None;

@@ -12,10 +12,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId};
-use crate::store::{CheckpointQuery, CheckpointRef, Log, LogExt, Source, StoreError, WriteValue};
+use crate::store::{CheckpointQuery, CheckpointRef, Log, LogExt, Source, StoreError, TaskRecord, WriteValue};
 
 use super::prune::PrunePolicy;
-use crate::history::runs::steps::START;
 
 /// A namespace and a checkpoint in it.
 type PrunePoint = (Namespace, CheckpointId);
@@ -92,7 +91,7 @@ impl<'a> PruneCandidates<'a> {
                     let (seq, input, is_kept) = (record.seq, None, Cell::new(None));
                     let names_subgraphs = path.is_root() && record.source == Source::Fork && !parents.is_empty();
                     found.push(PruneCandidate { id, seq, place, parents, input, names_subgraphs, by_policy, is_kept });
-                    let is_input = record.tasks.iter().any(|task| &*task.name == START);
+                    let is_input = record.tasks.iter().any(TaskRecord::takes_input);
                     lineage.push((record.source, record.parent, is_input));
                 }
             }

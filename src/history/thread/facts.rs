@@ -153,9 +153,14 @@ impl FactsUpdate {
         self.with(FactChange::Pinned(false))
     }
 
-    /// Pauses, or ends the pause.
-    pub(crate) fn paused(self, paused: bool) -> Self {
-        self.with(FactChange::Paused(paused))
+    /// Pauses: the workers of an executor pass the thread over.
+    pub fn pause(self) -> Self {
+        self.with(FactChange::Paused(true))
+    }
+
+    /// Ends the pause.
+    pub fn unpause(self) -> Self {
+        self.with(FactChange::Paused(false))
     }
 
     /// Stores the changes as one durable operation; none if the facts are so already. If another writer is faster, they

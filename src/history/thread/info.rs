@@ -4,6 +4,7 @@
 //! ([`ThreadStatus`](crate::store::ThreadStatus)).
 
 use crate::base::ThreadId;
+use crate::base::limits::WORKER_PAGE_ROWS;
 use crate::store::{CheckpointRef, LogExt, Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::Thread;
@@ -39,6 +40,50 @@ impl Store {
     pub fn threads_with(&self, query: ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
         self.settle_abandoned();
         self.backend().list_threads(&query)
+    }
+
+    /// Calls a function for each thread of a query, page by page, and returns how often it returned true. Without
+    /// [`ThreadQuery::limit`] all threads of the query are visited, each once; the function may change them.
+    ///
+    /// # Errors
+    /// Those of the function, which end the visit; as [`Store::threads_with`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::ThreadQuery;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// for name in ["bern", "basel"] {
+    ///     let thread = store.thread(name)?;
+    ///     thread.append("messages", [Message::human("hi")])?;
+    ///     thread.facts().label("old").save()?;
+    /// }
+    /// let pinned = store.for_each_thread(ThreadQuery::new().label("old"), |thread| thread.facts().pin().save().map(|()| true))?;
+    /// assert_eq!(pinned, 2);
+    /// assert!(store.thread("bern")?.info()?.facts().is_pinned);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_each_thread(
+        &self,
+        query: ThreadQuery,
+        mut act: impl FnMut(&Thread) -> Result<bool, StoreError>,
+    ) -> Result<u64, StoreError> {
+        let (mut left, mut acted) = (query.limit.unwrap_or(usize::MAX), 0);
+        let mut query = query;
+        while left > 0 {
+            query = query.limit(left.min(WORKER_PAGE_ROWS));
+            let page = self.threads_with(query.clone())?;
+            let Some(last) = page.last() else { break };
+            for info in &page {
+                acted += u64::from(act(&self.thread(info.id())?)?);
+            }
+            left -= page.len().min(left);
+            query = query.after(last);
+        }
+        Ok(acted)
     }
 
     /// Makes the table anew by which threads are listed, in steps of some milliseconds. It follows the log, and

@@ -4,6 +4,7 @@ pub(crate) mod facts;
 pub(crate) mod file;
 pub(crate) mod filter;
 pub(crate) mod info;
+pub(crate) mod lease;
 pub(crate) mod short_ids;
 pub(crate) mod watch;
 
@@ -124,8 +125,8 @@ impl Thread {
         Ok(Self { namespace: Namespace::new(path)?, ..self.clone() })
     }
 
-    /// Returns the namespaces of the thread, sorted: the root, those of subgraphs, and the
-    /// [mailbox](Thread::is_mailbox). None if the thread has no checkpoint.
+    /// Returns the namespaces of the thread, sorted: the root, those of subgraphs, and those
+    /// that executors reserve. None if the thread has no checkpoint.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -170,14 +171,11 @@ impl Thread {
     ///
     /// # Example
     /// ```
-    /// use std::time::Duration;
-    ///
     /// # fn main() -> annals::Result<()> {
     /// let store = annals::store::Store::memory();
-    /// store.queue("book").delay(Duration::from_secs(60)).enqueue("order-17", 17)?;
-    /// store.queue("book").enqueue("order-18", 18)?;
-    /// assert!(store.thread("order-17")?.timers()?[0].wake_at > store.now());
-    /// assert_eq!(store.thread("order-18")?.timers()?, []);
+    /// let thread = store.thread("order-17")?;
+    /// thread.set("paid", false)?;
+    /// assert_eq!(thread.timers()?, [], "no task sleeps");
     /// # Ok(())
     /// # }
     /// ```

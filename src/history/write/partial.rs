@@ -40,6 +40,11 @@ pub struct PartialMessage {
 }
 
 impl PartialMessage {
+    /// The channel of the special write that stores it.
+    pub const CHANNEL: &str = PARTIAL.0;
+    /// The index of the special write that stores it.
+    pub const INDEX: i32 = PARTIAL.1;
+
     /// Makes the partial message of a channel, of chunks that were added up.
     pub fn new(channel: impl Into<String>, message: Message, started: Timestamp, updated: Timestamp) -> Self {
         Self { channel: channel.into(), message: message_chunk_to_message(message), started, updated }

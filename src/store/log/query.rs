@@ -123,6 +123,20 @@ pub struct ThreadParts<'a> {
     pub branches: Option<&'a Namespace>,
 }
 
+impl ThreadParts<'_> {
+    /// The fields that operations set.
+    pub const FIELDS: Self = Self {
+        info: false,
+        size: false,
+        fields: true,
+        lease: false,
+        namespaces: false,
+        forks: false,
+        forked_from: false,
+        branches: None,
+    };
+}
+
 /// A thread with the parts that were wanted. The parts of a thread that does not exist are empty.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]

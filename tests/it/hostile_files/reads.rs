@@ -10,6 +10,7 @@ use annals::history::{PrunePolicy, Snapshot, Thread, UsageQuery};
 use annals::rusqlite::{Connection, ErrorCode, OpenFlags};
 use annals::store::log::LogPosition;
 use annals::store::{LogExt, OperationQuery, SearchQuery, Store, StoreError, ThreadQuery};
+use annals_runs::{SnapshotRuns, StoreRuns, ThreadRuns};
 
 use super::{View, pairs};
 

@@ -1,13 +1,14 @@
 //! Begins a run: takes an input, a command or a resume value, or continues an earlier run.
 
+use annals_runs::check_resume_value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, Map, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{Command, NodeOutput};
 use crate::panicking::panic_text;
+use crate::state::Writes;
 use crate::state::erased::resolve;
-use crate::state::{Writes, check_resume_value};
 use crate::store::{NewWrite, NewWrites, Source};
 use crate::task::Interrupt;
 

@@ -1,10 +1,10 @@
 //! Interrupts with a schema of their resume value.
 //!
-//! *Absent:* the schema itself, which [`InvalidResumeValue`](crate::state::InvalidResumeValue) verifies.
+//! *Absent:* the schema itself, which [`InvalidResumeValue`](annals_runs::InvalidResumeValue) verifies.
 
 use crate::base::Value;
 use crate::graph::NodeResult;
-use crate::state::check_resume_value;
+use annals_runs::check_resume_value;
 
 use super::context::{Context, Interrupt, interrupt_id};
 
@@ -19,7 +19,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Interrupted`](super::Interrupted) while the resume value is missing, as of [`Context::interrupt`];
-    /// [`InvalidResumeValue`](crate::state::InvalidResumeValue) for a value that was given before the task reached the
+    /// [`InvalidResumeValue`](annals_runs::InvalidResumeValue) for a value that was given before the task reached the
     /// interrupt. Both are passed on with `?`.
     ///
     /// # Example

@@ -22,7 +22,7 @@ mod task_body;
 mod task_info;
 mod version;
 
-pub use crate::state::InvalidResumeValue;
+pub use annals_runs::InvalidResumeValue;
 pub use call::{AsyncTask, CallError, Started, Task};
 pub use context::{Context, Interrupt, Interrupted, NoKv, NodeError};
 pub use control::{Cancelled, RunControl};

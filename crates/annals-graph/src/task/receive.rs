@@ -4,13 +4,13 @@
 //! task that runs again gets the same one. *Absent:* the mailbox, and the end of a timeout: both come between two runs
 //! of the task, in a commit.
 
+use annals_runs::received_signal;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use crate::base::Value;
 use crate::graph::NodeResult;
-use crate::state::received_signal;
 
 use super::call::CallError;
 use super::context::{Context, Interrupt, Interrupted, Signal, interrupt_id};

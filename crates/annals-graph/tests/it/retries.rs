@@ -7,10 +7,10 @@ use std::task::{Context as Waiting, Waker};
 use std::time::Duration;
 
 use annals::base::Map;
-use annals::history::{StepInfo, StepState};
 use annals_graph::Worker;
 use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::runs::{StepInfo, StepState};
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 

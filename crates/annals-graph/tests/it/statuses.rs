@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals::history::{StepState, ThreadStatus};
+use annals::history::ThreadStatus;
 use annals::rusqlite::Connection;
 use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::runs::StepState;
 use annals_graph::task::Task;
 use annals_graph::{Worker, block_on};
 use macro_rules_attribute::apply;

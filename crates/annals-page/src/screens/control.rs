@@ -4,6 +4,7 @@
 //! under way, also in another process, follows them. *Absent:* running the graph.
 
 use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
+use annals_runs::ThreadRuns;
 
 use super::{Screen, Shown};
 use crate::address;

@@ -5,7 +5,7 @@
 //! objects and lists, whose interrupts get a field for JSON.
 
 use annals::base::Value;
-use annals::history::OpenInterrupt;
+use annals_runs::OpenInterrupt;
 use serde_json::{Map, Value as Json, json};
 
 use crate::failure::Refusal;

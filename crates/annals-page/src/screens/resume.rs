@@ -4,7 +4,8 @@
 //! next run that goes on from the head, takes it. *Absent:* running the graph.
 
 use annals::base::Value;
-use annals::history::{OpenInterrupt, Snapshot, Thread};
+use annals::history::{Snapshot, Thread};
+use annals_runs::{OpenInterrupt, ThreadRuns};
 use serde_json::Value as Json;
 
 use super::inputs::ResumeInputs;

@@ -2,8 +2,9 @@
 //! controls.
 
 use annals::base::Timestamp;
-use annals::history::{OpenInterrupt, Snapshot, StepInfo, StepState, ThreadInfo, ThreadStatus};
+use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
 use annals::store::{LeaseRecord, ThreadQuery};
+use annals_runs::{OpenInterrupt, SnapshotRuns, StepInfo, StepState};
 use serde_json::{Value as Json, json};
 
 use super::threads;

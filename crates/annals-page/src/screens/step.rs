@@ -5,8 +5,9 @@
 //! bar.
 
 use annals::base::{TaskId, Timestamp, Value};
-use annals::history::{Snapshot, StepInfo};
+use annals::history::Snapshot;
 use annals::store::{Source, TaskKind, TaskRecord, WriteRecord};
+use annals_runs::{SnapshotRuns, StepInfo};
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};

@@ -3,6 +3,7 @@
 use annals::base::{CheckpointId, ThreadId, Timestamp, Value};
 use annals::history::{HistoryFilter, Snapshot, ThreadInfo, ThreadStatus, short_ids};
 use annals::store::{StatusKind, ThreadQuery, ThreadSize};
+use annals_runs::ThreadRuns;
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};

@@ -8,6 +8,7 @@ use annals::base::Encoded;
 use annals::store::batch::{Change, ChangeValue, Data};
 use annals::store::{Batch, NewCheckpoint, Parent, Payload, Source};
 use annals_page::PageServer;
+use annals_runs::ThreadRuns;
 
 use super::forms::asking;
 use super::screens::{calls, waiting};

@@ -5,6 +5,7 @@
 //! message that was cut off is kept by the next input. *Absent:* the rules of these changes, which are those of
 //! `history`.
 
+use annals_runs::ThreadRuns;
 use std::sync::Arc;
 
 use crate::drive::io::pool::unblock;

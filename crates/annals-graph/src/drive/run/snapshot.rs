@@ -1,6 +1,7 @@
 //! Looking at the state of a thread through its graph.
 
 use annals::store::LogExt;
+use annals_runs::ThreadRuns;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,6 +5,7 @@
 //! which the store makes in the transaction of each commit.
 
 use annals::store::LogExt;
+use annals_runs::{ControlOrder, StoreRuns};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::drive::run::host::RunHost;
 use crate::elapsed::ElapsedTime;
 use crate::error::Error;
 use crate::exec::RunStart;
-use crate::history::{ControlOrder, Thread};
+use crate::history::Thread;
 use crate::run::RunLease;
 use crate::store::{
     Batch, CheckpointRef, CommitChain, CommitHandle, LeaseGroup, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store,

@@ -1,5 +1,6 @@
 //! Queues with the types of their graphs, and the limits that a worker holds.
 
+use annals_runs::{Queue, Queued, StoreRuns};
 use std::time::Duration;
 
 use crate::drive::run::input::{Input, IntoInput};
@@ -7,7 +8,7 @@ use crate::drive::run::outcome::Outcome;
 use crate::error::Error;
 use crate::exec::{RunError, input_value};
 use crate::graph::{CompiledGraph, DEFAULT_NAME, NodeOutput};
-use crate::history::{Queue, Queued, Thread};
+use crate::history::Thread;
 use crate::state::erased::resolve;
 use crate::store::{LeaseGroup, StoreError};
 

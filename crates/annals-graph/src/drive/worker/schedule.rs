@@ -5,13 +5,13 @@
 //! processes enqueue it once. The time up to which a schedule has fired is an entry of its own, which only workers
 //! write. *Absent:* limits of the runs, which are those of the queue.
 
+use annals_runs::{Queue, StoreRuns};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::limits::{NAME_BYTES_MAX, SCHEDULE_LATE_MAX, SCHEDULE_RUNS_MAX};
 use crate::base::{Timestamp, Value};
-use crate::history::Queue;
 use crate::store::{Kv, KvItem, KvQuery, Store, StoreError};
 
 use super::wall_clock::{ClockChanges, WallClock};

@@ -9,6 +9,7 @@
 
 use annals::store::LogExt;
 use annals::store::log::{LogPosition, ThreadParts, ThreadRow, ThreadRows};
+use annals_runs::ThreadRuns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::poll_fn;
@@ -511,7 +512,7 @@ impl Worker {
             let page = self.store.backend().changes_after(position, None, WORKER_PAGE_ROWS)?;
             *position = page.position;
             let records: Vec<_> = page.records.into_iter().map(|(_, record)| record).collect();
-            for record in records.iter().filter(|record| Thread::is_mailbox(&record.point.namespace)) {
+            for record in records.iter().filter(|record| annals_runs::is_mailbox(&record.point.namespace)) {
                 deliver_to(&self.store.thread(&record.point.thread)?)?;
             }
             if is_first {

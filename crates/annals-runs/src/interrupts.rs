@@ -9,19 +9,11 @@ use std::sync::Arc;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Encoded, Map, NULL_TASK, Namespace, TaskId, Timestamp, Value};
-use crate::state::check_resume_value;
-use crate::store::threads::{ERROR, INTERRUPT};
-use crate::store::{
-    Batch, LogExt, NewTimer, NewWrite, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue,
-};
-
-use crate::history::read::snapshot::{Snapshot, write_value};
-use crate::history::thread::Thread;
-
-/// The channel and the index of the resume values.
-const GIVEN: (&str, i32) = ("__given__", -16);
-/// The index of the record that every stored call has.
-const CALL: i32 = -11;
+use crate::history::{Snapshot, Thread};
+use crate::resume_value::check_resume_value;
+use crate::signal;
+use crate::special::SpecialWrite;
+use crate::store::{Batch, LogExt, NewTimer, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue};
 
 /// An interrupt at which a task of a thread waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,13 +106,13 @@ impl WaitingTasks {
                 continue;
             }
             let left = if left.is_empty() { WriteValue::Null } else { one(&Value::List(left))? };
-            let write = NewWrite::new(INTERRUPT.1, INTERRUPT.0, left);
+            let write = SpecialWrite::Interrupt.write(left);
             batch.writes.push(NewWrites::new(self.head, task.task, Arc::clone(&task.path)).with(vec![write]));
             if !task.is_call {
                 batch.timers.push(NewTimer::new(self.head, task.task, Some(now)));
             }
         }
-        let write = NewWrite::new(GIVEN.1, GIVEN.0, one(&Value::Map(given))?);
+        let write = SpecialWrite::Given.write(one(&Value::Map(given))?);
         batch.writes.push(NewWrites::new(self.head, NULL_TASK, "").with(vec![write]));
         Ok(batch)
     }
@@ -129,11 +121,11 @@ impl WaitingTasks {
 /// Returns the tasks among stored writes that have open interrupts.
 fn waiting_tasks(writes: &[WriteRecord]) -> Result<Vec<WaitingTask>, StoreError> {
     // A task that failed went past its interrupts: a value for one would be lost.
-    let is_over = |write: &WriteRecord| write.index >= 0 || is_error(write);
+    let is_over = |write: &WriteRecord| write.index >= 0 || SpecialWrite::Error.is_set(write);
     let has_ended = |task: TaskId| writes.iter().any(|write| write.task == task && is_over(write));
     let mut tasks = Vec::new();
-    for write in writes.iter().filter(|write| write.task != NULL_TASK && write.index == INTERRUPT.1) {
-        if let Value::List(interrupts) = write_value(&write.value)?
+    for write in writes.iter().filter(|write| write.task != NULL_TASK && SpecialWrite::Interrupt.is(write)) {
+        if let Value::List(interrupts) = write.to_value()?
             && !has_ended(write.task)
         {
             let is_call = is_call(writes, write.task);
@@ -145,11 +137,7 @@ fn waiting_tasks(writes: &[WriteRecord]) -> Result<Vec<WaitingTask>, StoreError>
 
 /// Returns whether a task is called by another one.
 pub(crate) fn is_call(writes: &[WriteRecord], task: TaskId) -> bool {
-    writes.iter().any(|write| write.task == task && write.index == CALL)
-}
-
-fn is_error(write: &WriteRecord) -> bool {
-    write.index == ERROR.1 && write.value != WriteValue::Null
+    writes.iter().any(|write| write.task == task && SpecialWrite::Call.is(write))
 }
 
 fn open_of(tasks: &[WaitingTask]) -> Vec<OpenInterrupt> {
@@ -172,8 +160,8 @@ fn one(value: &Value) -> Result<WriteValue, StoreError> {
 /// Returns the resume values by the ids of their interrupts among the stored writes of a head.
 fn given_values(writes: &[WriteRecord]) -> Result<Map, StoreError> {
     let is_id = |name: &String| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match writes.iter().find(|write| write.task == NULL_TASK && write.index == GIVEN.1) {
-        Some(write) => match write_value(&write.value)? {
+    match writes.iter().find(|write| write.task == NULL_TASK && SpecialWrite::Given.is(write)) {
+        Some(write) => match write.to_value()? {
             Value::Map(given) if given.keys().all(is_id) => Ok(given),
             _ => Ok(Map::new()),
         },
@@ -181,93 +169,55 @@ fn given_values(writes: &[WriteRecord]) -> Result<Map, StoreError> {
     }
 }
 
-impl Snapshot {
-    /// Returns the interrupts at which tasks of the checkpoint wait, sleeps and receives included. One that has got a
-    /// resume value from outside is not among them.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
-    pub fn open_interrupts(&self) -> Result<Vec<OpenInterrupt>, StoreError> {
-        Ok(open_of(&waiting_tasks(&self.writes()?)?))
+pub(crate) fn resume_interrupt(thread: &Thread, id: &str, value: impl Into<Value>) -> Result<(), StoreError> {
+    let value = value.into();
+    let mut attempt = 1;
+    loop {
+        match resume_interrupt_once(thread, id, &value) {
+            Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
+                attempt += 1
+            }
+            done => return done,
+        }
     }
 }
 
-impl Thread {
-    /// Returns the interrupts at which tasks of the head wait, sleeps and receives included.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
-    pub fn open_interrupts(&self) -> Result<Vec<OpenInterrupt>, StoreError> {
-        Ok(WaitingTasks::read(self)?.map_or_else(Vec::new, |waiting| waiting.open()))
+fn resume_interrupt_once(thread: &Thread, id: &str, value: &Value) -> Result<(), StoreError> {
+    verify_not_ended(thread)?;
+    let missing = || StoreError::ThreadNotFound { id: thread.id().clone() };
+    let (mailbox, waiting) = signal::waiting(thread)?;
+    let waiting = waiting.ok_or_else(missing)?;
+    let open = waiting.open();
+    let Some(interrupt) = open.iter().find(|interrupt| interrupt.id == id && !waiting.is_given(id)) else {
+        let ids = open.into_iter().map(|interrupt| interrupt.id).filter(|id| !waiting.is_given(id)).collect();
+        return Err(StoreError::InterruptNotOpen { thread: thread.id().clone(), id: id.to_owned(), open: ids });
+    };
+    if let Some(schema) = &interrupt.response_schema {
+        let misfit = check_resume_value(schema, value, id).err();
+        misfit
+            .map_or(Ok(()), |misfit| Err(StoreError::Invalid { field: "resume value", reason: misfit.to_string() }))?;
     }
+    let values = Map::from_iter([(id.to_owned(), value.clone())]);
+    signal::store_resume_values(thread, &waiting, values, mailbox.as_ref(), &[])
+}
 
-    /// Stores the resume value of an open interrupt, by its id. The task is due from then on: a worker of the graph
-    /// continues the run, or the next run without an input. No graph and no types are needed, and the run may be in
-    /// another process. A second value for one interrupt is refused.
-    ///
-    /// # Errors
-    /// [`StoreError::ThreadNotFound`]; [`StoreError::ThreadEnded`] if the thread is done or cancelled;
-    /// [`StoreError::InterruptNotOpen`] if no interrupt with the id is open; [`StoreError::Invalid`] if the value does
-    /// not fit the schema of the interrupt; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](crate::store::Log::submit).
-    ///
-    /// # Example
-    /// ```
-    /// use annals::prelude::*;
-    /// use annals::store::StoreError;
-    ///
-    /// # fn main() -> Result<()> {
-    /// let store = Store::memory();
-    /// let thread = store.thread("order-17")?;
-    /// thread.append("messages", [Message::human("hi")])?;
-    /// assert!(thread.open_interrupts()?.is_empty());
-    /// let refused = thread.resume_interrupt("0123456789abcdef0123456789abcdef", "yes").unwrap_err();
-    /// assert!(matches!(refused, StoreError::ThreadEnded { status: "done", .. }));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias = "answer")]
-    pub fn resume_interrupt(&self, id: &str, value: impl Into<Value>) -> Result<(), StoreError> {
-        let value = value.into();
-        let mut attempt = 1;
-        loop {
-            match self.resume_interrupt_once(id, &value) {
-                Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
-                    attempt += 1
-                }
-                done => return done,
-            }
+/// Verifies that the thread has a task that is due, and is not cancelled.
+pub(crate) fn verify_not_ended(thread: &Thread) -> Result<(), StoreError> {
+    let info = thread.info()?;
+    match info.status() {
+        status @ (ThreadStatus::Done | ThreadStatus::Cancelled(_)) => {
+            Err(StoreError::ThreadEnded { thread: thread.id().clone(), status: status.as_str() })
         }
+        _ => Ok(()),
     }
+}
 
-    fn resume_interrupt_once(&self, id: &str, value: &Value) -> Result<(), StoreError> {
-        self.verify_not_ended()?;
-        let missing = || StoreError::ThreadNotFound { id: self.id().clone() };
-        let (mailbox, waiting) = self.waiting()?;
-        let waiting = waiting.ok_or_else(missing)?;
-        let open = waiting.open();
-        let Some(interrupt) = open.iter().find(|interrupt| interrupt.id == id && !waiting.is_given(id)) else {
-            let ids = open.into_iter().map(|interrupt| interrupt.id).filter(|id| !waiting.is_given(id)).collect();
-            return Err(StoreError::InterruptNotOpen { thread: self.id().clone(), id: id.to_owned(), open: ids });
-        };
-        if let Some(schema) = &interrupt.response_schema {
-            let misfit = check_resume_value(schema, value, id).err();
-            misfit.map_or(Ok(()), |misfit| {
-                Err(StoreError::Invalid { field: "resume value", reason: misfit.to_string() })
-            })?;
-        }
-        let values = Map::from_iter([(id.to_owned(), value.clone())]);
-        self.store_resume_values(&waiting, values, mailbox.as_ref(), &[])
-    }
+/// Returns the open interrupts of a checkpoint.
+pub(crate) fn of_snapshot(at: &Snapshot) -> Result<Vec<OpenInterrupt>, StoreError> {
+    Ok(open_of(&waiting_tasks(&at.writes()?)?))
+}
 
-    /// Verifies that the thread has a task that is due, and is not cancelled.
-    pub(crate) fn verify_not_ended(&self) -> Result<(), StoreError> {
-        let info = self.info()?;
-        match info.status() {
-            status @ (ThreadStatus::Done | ThreadStatus::Cancelled(_)) => {
-                Err(StoreError::ThreadEnded { thread: self.id().clone(), status: status.as_str() })
-            }
-            _ => Ok(()),
-        }
-    }
+/// Returns the open interrupts of the head of a thread.
+pub(crate) fn of_head(thread: &Thread) -> Result<Vec<OpenInterrupt>, StoreError> {
+    Ok(WaitingTasks::read(thread)?.map_or_else(Vec::new, |waiting| waiting.open()))
 }

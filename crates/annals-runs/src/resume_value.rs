@@ -62,7 +62,7 @@ pub fn check_resume_value(schema: &Value, answer: &Value, id: &str) -> Result<()
 /// # Example: the text `12` where a text is asked for
 /// ```
 /// use annals::base::Value;
-/// use annals::state::choose_resume_value;
+/// use annals_runs::choose_resume_value;
 /// use serde_json::json;
 ///
 /// let readings = || vec![Value::from(12), Value::from("12")];

@@ -13,25 +13,16 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::base::{CheckpointId, Map, NULL_TASK, TaskId, Timestamp, Value};
+use crate::history::{History, Snapshot, Thread};
+use crate::special::SpecialWrite;
 use crate::store::record::is_control;
-use crate::store::{CheckpointRef, LogExt, Source, StoreError, WriteRecord, WriteValue};
+use crate::store::{CheckpointRef, LogExt, Source, StoreError, TaskRecord, WriteRecord, WriteValue};
 
-use crate::history::read::snapshot::Snapshot;
-use crate::history::thread::{History, Thread};
-
-/// The indexes of special writes, as executors store them.
-const ERROR: i32 = -1;
-const INTERRUPT: i32 = -3;
-const ATTEMPT: i32 = -8;
-const CALL: i32 = -11;
-const RETRIES: i32 = -13;
-const CANCELLED: i32 = -14;
-const ENDED: i32 = -18;
 /// The channels of the result of a called task and of an entrypoint.
 const RETURN: &str = "__return__";
 const END: &str = "__end__";
 /// The channel that holds an input, and the name of the task that takes the input of a graph.
-pub(crate) const START: &str = "__start__";
+pub(crate) const START: &str = TaskRecord::INPUT;
 
 /// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,7 +120,7 @@ impl StepInfo {
     }
 }
 
-/// The steps of a thread, those of the newest superstep first. Returned by [`Thread::steps`].
+/// The steps of a thread, those of the newest superstep first. Returned by [`ThreadRuns::steps`].
 pub struct Steps {
     history: History,
     /// The head, whose tasks may still run.
@@ -140,46 +131,6 @@ pub struct Steps {
     /// The number of checkpoints in a row without a step, after which it ends.
     gap_max: Option<usize>,
     ended_early: bool,
-}
-
-impl Thread {
-    /// Returns the steps of the thread, in its namespace: the tasks of each superstep, the newest one first, each
-    /// followed by the calls that were made in that superstep. They are read checkpoint by checkpoint as the iterator
-    /// goes on.
-    ///
-    /// # Errors
-    /// [`StoreError::ThreadNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`], also of
-    /// each item.
-    ///
-    /// # Example
-    /// ```
-    /// use annals::prelude::*;
-    ///
-    /// #[derive(State, Clone, Default)]
-    /// struct Order { paid: bool }
-    ///
-    /// # fn main() -> Result<()> {
-    /// let thread = Store::memory().thread("order-17")?;
-    /// thread.update(Order::update().paid(true))?;
-    /// for step in thread.steps()? {
-    ///     let step = step?;
-    ///     println!("{:<12} {:<9} {:>2} attempts  {:?}  {}", step.name, step.state, step.attempts.len(), step.took(), step.error_text());
-    /// }
-    /// assert_eq!(thread.steps()?.count(), 0, "an update has no task");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn steps(&self) -> Result<Steps, StoreError> {
-        let head = self.head()?.map(|head| head.id());
-        Ok(Steps {
-            history: self.history()?,
-            head,
-            ended: HashMap::new(),
-            page: VecDeque::new(),
-            gap_max: None,
-            ended_early: false,
-        })
-    }
 }
 
 impl Iterator for Steps {
@@ -205,12 +156,25 @@ impl Iterator for Steps {
 }
 
 impl Steps {
+    /// Begins at the newest checkpoint of a thread.
+    pub(crate) fn of(thread: &Thread) -> Result<Self, StoreError> {
+        let head = thread.head()?.map(|head| head.id());
+        Ok(Self {
+            history: thread.history()?,
+            head,
+            ended: HashMap::new(),
+            page: VecDeque::new(),
+            gap_max: None,
+            ended_early: false,
+        })
+    }
+
     /// Ends the iterator after this number of checkpoints in a row without a step, so that a listing of a thread
     /// without tasks does not read its whole history. Default: no end before the first checkpoint.
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_runs::prelude::*;
     ///
     /// # fn main() -> Result<()> {
     /// let thread = Store::memory().thread("notes")?;
@@ -259,7 +223,7 @@ impl Superstep<'_> {
                 None => written.push(StepWrites::begin(write)?),
             }
         }
-        for task in record.tasks.iter().filter(|task| &*task.name != START) {
+        for task in record.tasks.iter().filter(|task| !task.takes_input()) {
             let index = written.iter().position(|of| of.task == task.id);
             let of = index.map_or_else(|| StepWrites::of(task.id), |index| written.remove(index));
             steps.push(self.step(of, Arc::clone(&task.name), false));
@@ -343,29 +307,37 @@ impl StepWrites {
 
     fn add(&mut self, write: WriteRecord) -> Result<(), StoreError> {
         let list = |value: &Value, at: usize| value.as_list().and_then(|list| list.get(at)).and_then(Value::as_int);
-        match write.index {
-            // A special write that was cleared, as the error of a task that is retried.
-            index if index < 0 && write.value == WriteValue::Null => {}
-            ERROR => self.error = Some(text(write.to_value()?)),
-            CANCELLED => self.cancelled = Some(text(write.to_value()?)),
-            INTERRUPT => self.add_interrupts(&write.to_value()?),
-            ATTEMPT => self.attempt = list(&write.to_value()?, 0),
-            CALL => {
+        if write.index >= 0 {
+            return self.add_result(write);
+        }
+        // A special write that was cleared, as the error of a task that is retried.
+        if write.value == WriteValue::Null {
+            return Ok(());
+        }
+        match SpecialWrite::of_index(write.index) {
+            Some(SpecialWrite::Error) => self.error = Some(text(write.to_value()?)),
+            Some(SpecialWrite::Cancelled) => self.cancelled = Some(text(write.to_value()?)),
+            Some(SpecialWrite::Interrupt) => self.add_interrupts(&write.to_value()?),
+            Some(SpecialWrite::Attempt) => self.attempt = list(&write.to_value()?, 0),
+            Some(SpecialWrite::Call) => {
                 let call = write.to_value()?;
                 self.started = list(&call, 1).map(Timestamp::from_micros);
                 self.took = list(&call, 2).unwrap_or(0);
             }
-            ENDED => self.ended = write.to_value()?.as_int().map(Timestamp::from_micros),
-            RETRIES => self.retries = serde_json::from_str(&text(write.to_value()?)).ok(),
-            index if index >= 0 => {
-                self.is_done = true;
-                if matches!(&*write.channel, RETURN | END) {
-                    self.returned = Some(write.to_value()?);
-                } else if !is_control(&write.channel) {
-                    self.add_channel(&write.channel, write.to_value()?);
-                }
-            }
+            Some(SpecialWrite::Ended) => self.ended = write.to_value()?.as_int().map(Timestamp::from_micros),
+            Some(SpecialWrite::Retries) => self.retries = serde_json::from_str(&text(write.to_value()?)).ok(),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds a write of the result.
+    fn add_result(&mut self, write: WriteRecord) -> Result<(), StoreError> {
+        self.is_done = true;
+        if matches!(&*write.channel, RETURN | END) {
+            self.returned = Some(write.to_value()?);
+        } else if !is_control(&write.channel) {
+            self.add_channel(&write.channel, write.to_value()?);
         }
         Ok(())
     }
@@ -501,65 +473,34 @@ fn text(value: Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-impl Snapshot {
-    /// Returns the steps of the superstep that was due here: its tasks, then the calls that were made in it. `next` is
-    /// the checkpoint that ended the superstep, which gives the time of its end; without it the superstep has not
-    /// ended.
-    ///
-    /// # Errors
-    /// As [`Thread::steps`].
-    ///
-    /// # Example
-    /// ```
-    /// use annals::prelude::*;
-    ///
-    /// # fn main() -> Result<()> {
-    /// let thread = Store::memory().thread("notes")?;
-    /// thread.set("n", 1)?;
-    /// assert!(thread.at("~0")?.steps(None)?.is_empty(), "an update has no task");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn steps(&self, next: Option<&Snapshot>) -> Result<Vec<StepInfo>, StoreError> {
-        let (ended, point) = (next.map(Snapshot::created_at), self.point());
-        let is_head = match ended {
-            Some(_) => false,
-            None => self.store().backend().head_id(&point.thread, &point.namespace)? == Some(self.id()),
-        };
-        Superstep { at: self, ended, is_head }.steps()
-    }
+pub(crate) fn steps(at: &Snapshot, next: Option<&Snapshot>) -> Result<Vec<StepInfo>, StoreError> {
+    let (ended, point) = (next.map(Snapshot::created_at), at.point());
+    let is_head = match ended {
+        Some(_) => false,
+        None => at.store().backend().head_id(&point.thread, &point.namespace)? == Some(at.id()),
+    };
+    Superstep { at: at, ended, is_head }.steps()
+}
 
-    /// Returns the input of the run that the checkpoint belongs to: of an entrypoint its argument, of a graph a map of
-    /// the channels that the input wrote. `None` if no run made the checkpoint. The checkpoints of the run are read
-    /// back to its first one; of an entrypoint, whose run is one superstep, at most two.
-    ///
-    /// # Errors
-    /// [`StoreError::CheckpointPruned`]; [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
-    pub fn input(&self) -> Result<Option<Value>, StoreError> {
-        let mut at = self.clone();
-        while at.source() != Source::Input {
-            let Some(parent) = at.parent()? else { return Ok(None) };
-            at = parent;
-        }
-        if let Some(input) = at.get(START)?.filter(|input| !input.is_null()) {
-            return Ok(Some(input));
-        }
-        let Some(task) = at.record().tasks.iter().find(|task| &*task.name == START).map(|task| task.id) else {
-            return Ok(None);
-        };
-        let mut of = StepWrites::of(task);
-        at.writes()?.into_iter().filter(|write| write.task == task).try_for_each(|write| of.add(write))?;
-        Ok(Some(Value::Map(of.channels)))
+pub(crate) fn input(at: &Snapshot) -> Result<Option<Value>, StoreError> {
+    let mut at = at.clone();
+    while at.source() != Source::Input {
+        let Some(parent) = at.parent()? else { return Ok(None) };
+        at = parent;
     }
+    if let Some(input) = at.get(START)?.filter(|input| !input.is_null()) {
+        return Ok(Some(input));
+    }
+    let Some(task) = at.record().tasks.iter().find(|task| task.takes_input()).map(|task| task.id) else {
+        return Ok(None);
+    };
+    let mut of = StepWrites::of(task);
+    at.writes()?.into_iter().filter(|write| write.task == task).try_for_each(|write| of.add(write))?;
+    Ok(Some(Value::Map(of.channels)))
+}
 
-    /// Returns the result of an entrypoint: the value that its run returned. `None` of a run that has not ended, and of
-    /// a graph, whose result is its state.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
-    pub fn result(&self) -> Result<Option<Value>, StoreError> {
-        if self.record().tasks.is_empty() { self.get(END) } else { Ok(None) }
-    }
+pub(crate) fn result(at: &Snapshot) -> Result<Option<Value>, StoreError> {
+    if at.record().tasks.is_empty() { at.get(END) } else { Ok(None) }
 }
 
 impl fmt::Debug for Steps {

@@ -7,23 +7,25 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::internal::hash::xxh3_128;
 use crate::base::limits::{NAME_BYTES_MAX, PRIORITY_MAX, RUN_KEY_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, Timestamp, Value};
+use crate::control::GRAPH;
+use crate::hash::xxh3_128;
+use crate::history::Thread;
+use crate::special::SpecialWrite;
+use crate::steps::START;
 use crate::store::batch::{Change, ChangeValue, Data};
-use crate::store::threads::{GRAPH, INTERRUPT, PRIORITY};
 use crate::store::{
-    Batch, LogExt, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, Store, StoreError, TaskKind,
+    Batch, LogExt, NewCheckpoint, NewLease, NewTimer, NewWrites, Parent, Source, Store, StoreError, TaskKind,
     TaskRecord, ThreadInfo, ThreadQuery, ThreadStatus, WriteValue,
 };
 
-use super::steps::START;
-use crate::history::thread::Thread;
-
+/// The member of the metadata of a checkpoint that holds the priority of its run.
+const PRIORITY: &str = "priority";
 /// The id of the interrupt by which the task of a delayed run sleeps. Those of tasks are hexadecimal digits.
 const DELAY: &str = "delay";
 
-/// The queue of a graph, with the options of the runs that are put into it. Made by [`Store::queue`]. It needs neither
+/// The queue of a graph, with the options of the runs that are put into it. Made by [`StoreRuns::queue`]. It needs neither
 /// the graph nor its types: any process that opens the store can use it. A worker of `annals-graph` with a graph of
 /// this name runs its entries.
 ///
@@ -32,8 +34,8 @@ const DELAY: &str = "delay";
 /// use std::time::Duration;
 ///
 /// use annals::base::Value;
-/// use annals::history::{ThreadQuery, ThreadStatus};
-/// use annals::prelude::*;
+/// use annals::history::ThreadQuery;
+/// use annals_runs::prelude::*;
 ///
 /// # fn main() -> Result<()> {
 /// let store = Store::memory();
@@ -99,15 +101,11 @@ enum QueuedInput {
     Update,
 }
 
-impl Store {
-    /// Returns the queue of a graph: see [`Queue`].
-    pub fn queue(&self, graph: impl Into<String>) -> Queue {
-        let (graph, metadata) = (graph.into(), Map::new());
-        Queue { store: self.clone(), graph, due: DueFrom::Now, priority: 0, key: None, metadata }
-    }
-}
-
 impl Queue {
+    pub(crate) fn new(store: Store, graph: String) -> Self {
+        Self { store, graph, due: DueFrom::Now, priority: 0, key: None, metadata: Map::new() }
+    }
+
     /// Returns the name of the graph.
     pub fn graph(&self) -> &str {
         &self.graph
@@ -155,7 +153,7 @@ impl Queue {
     /// [`StoreError::Id`] if `thread` cannot be the id of a thread; [`StoreError::Invalid`] if a run on the thread has
     /// not ended, if the priority is above 9, or if the key or the name of the graph is empty or too long;
     /// [`StoreError::Leased`] while a run with a lease is on the thread; and as
-    /// [`Log::submit`](crate::store::Log::submit).
+    /// [`Log::submit`](annals::store::Log::submit).
     pub fn enqueue(&self, thread: impl AsRef<str>, argument: impl Into<Value>) -> Result<Queued, StoreError> {
         self.put(thread.as_ref(), &argument.into(), QueuedInput::Argument)
     }
@@ -167,7 +165,7 @@ impl Queue {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_runs::prelude::*;
     ///
     /// # fn main() -> Result<()> {
     /// let store = Store::memory();
@@ -280,7 +278,7 @@ impl Queue {
         checkpoint.changes = vec![Change::new(START, before.version_max + 1, ChangeValue::Value(data))];
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), before.head);
         batch.checkpoints = vec![checkpoint];
-        batch.lease = Some(crate::store::NewLease::free(self.store.mint_owner(), now));
+        batch.lease = Some(NewLease::free(self.store.mint_owner(), now));
         let due_at = match self.due {
             DueFrom::Now => None,
             DueFrom::After(duration) => Some(now.saturating_add(duration)),
@@ -340,7 +338,7 @@ fn asleep(thread: &Thread, id: CheckpointId, task: &TaskRecord, due_at: Timestam
     let interrupt = [("value", Value::Null), ("id", DELAY.into()), ("wake_at", due_at.as_micros().into())];
     let interrupt = interrupt.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let value = WriteValue::One(Encoded::encode(&Value::List(vec![Value::Map(interrupt)]))?.into());
-    let writes = NewWrites::new(id, task.id, task.path()).with(vec![NewWrite::new(INTERRUPT.1, INTERRUPT.0, value)]);
+    let writes = NewWrites::new(id, task.id, task.path()).with(vec![SpecialWrite::Interrupt.write(value)]);
     let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(id));
     batch.writes = vec![writes];
     batch.timers = vec![NewTimer::new(id, task.id, Some(due_at))];

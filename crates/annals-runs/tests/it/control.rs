@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::ThreadId;
-use annals::history::ControlOrder;
-use annals::prelude::*;
 use annals::store::log::{HeadParts, Layer, Log, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
 use annals::store::{MemoryBackend, OpenOptions, StoreError, StoredHead};
+use annals_runs::ControlOrder;
+use annals_runs::prelude::*;
 
 /// Counts the calls that read heads and threads.
 #[derive(Debug)]

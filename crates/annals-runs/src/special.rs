@@ -1,0 +1,167 @@
+//! The special writes of a task: what an executor stores of a task besides its result.
+//!
+//! A special write has a negative index, and another one of the same task takes its place. Invariant: an index and a
+//! channel keep their meaning from one version to the next, because files hold them. *Absent:* what the log makes of a
+//! write, which its mark tells.
+
+use crate::history::PartialMessage;
+use crate::store::{NewWrite, WriteRecord, WriteValue};
+
+/// A special write of a task: its index and its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SpecialWrite {
+    /// The message of the error of a task that failed.
+    Error,
+    /// LangGraph's mark of a scheduled task. No executor of this workspace writes it.
+    Scheduled,
+    /// The interrupts at which a task waits or sleeps: a list of maps.
+    Interrupt,
+    /// The resume values of a command of a run.
+    Resume,
+    /// The node that failed, of a task whose failure another one handles.
+    ErrorSource,
+    /// The stored commands of runs with an idempotency key, and the interrupts that they resumed.
+    Keys,
+    /// The heads of the subgraphs that keep their state, as a task left them when it ended.
+    Left,
+    /// The attempt of a task that has called tasks: its number, from 0, and the number of calls before it.
+    Attempt,
+    /// The message of the node's own error, of a task whose failure another one handles.
+    ErrorMessage,
+    /// A message of a task as far as it was streamed, until the task has ended: [`PartialMessage`].
+    Partial,
+    /// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the attempt
+    /// of its caller, from 0.
+    Call,
+    /// The versions of parts of the program that a task began with: a map of their names.
+    Versions,
+    /// The failed attempts of a task that was retried: a JSON text with the number of failures in a row, the time of
+    /// the next attempt in microseconds, its number and the number of calls before it, and the begin, end and error of
+    /// each failed attempt.
+    Retries,
+    /// The message of the error of a task whose run was cancelled: the same as its error, until another one takes its
+    /// place.
+    Cancelled,
+    /// The error of an attempt of a task after which it was run again and waits, until it is made due from outside.
+    EarlierError,
+    /// The resume values that were stored from outside, without a task: a map by the ids of the interrupts.
+    Given,
+    /// The time in microseconds at which a task ended, of a run that records the ends of its tasks.
+    Ended,
+}
+
+impl SpecialWrite {
+    /// All of them, by descending index.
+    pub const ALL: [Self; 17] = [
+        Self::Error,
+        Self::Scheduled,
+        Self::Interrupt,
+        Self::Resume,
+        Self::ErrorSource,
+        Self::Keys,
+        Self::Left,
+        Self::Attempt,
+        Self::ErrorMessage,
+        Self::Partial,
+        Self::Call,
+        Self::Versions,
+        Self::Retries,
+        Self::Cancelled,
+        Self::EarlierError,
+        Self::Given,
+        Self::Ended,
+    ];
+
+    /// Returns the index.
+    pub const fn index(self) -> i32 {
+        match self {
+            Self::Error => -1,
+            Self::Scheduled => -2,
+            Self::Interrupt => -3,
+            Self::Resume => -4,
+            Self::ErrorSource => -5,
+            Self::Keys => -6,
+            Self::Left => -7,
+            Self::Attempt => -8,
+            Self::ErrorMessage => -9,
+            Self::Partial => PartialMessage::INDEX,
+            Self::Call => -11,
+            Self::Versions => -12,
+            Self::Retries => -13,
+            Self::Cancelled => -14,
+            Self::EarlierError => -15,
+            Self::Given => -16,
+            Self::Ended => -18,
+        }
+    }
+
+    /// Returns the name of the channel.
+    pub const fn channel(self) -> &'static str {
+        match self {
+            Self::Error => "__error__",
+            Self::Scheduled => "__scheduled__",
+            Self::Interrupt => "__interrupt__",
+            Self::Resume => "__resume__",
+            Self::ErrorSource => "__error_source_node__",
+            Self::Keys => "__keys__",
+            Self::Left => "__left__",
+            Self::Attempt => "__attempt__",
+            Self::ErrorMessage => "__error_message__",
+            Self::Partial => PartialMessage::CHANNEL,
+            Self::Call => "__call__",
+            Self::Versions => "__versions__",
+            Self::Retries => "__retries__",
+            Self::Cancelled => "__cancelled__",
+            Self::EarlierError => "__earlier_error__",
+            Self::Given => "__given__",
+            Self::Ended => "__ended__",
+        }
+    }
+
+    /// Returns the special write with an index; `None` for the index of a plain write, or of a newer version.
+    pub fn of_index(index: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|special| special.index() == index)
+    }
+
+    /// Returns the special write of a channel; `None` if the channel has none.
+    pub fn of_channel(channel: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|special| special.channel() == channel)
+    }
+
+    /// Returns whether a stored write is this one, with a value or cleared.
+    pub fn is(self, write: &WriteRecord) -> bool {
+        write.index == self.index()
+    }
+
+    /// Returns whether a stored write is this one and has a value.
+    pub fn is_set(self, write: &WriteRecord) -> bool {
+        self.is(write) && write.value != WriteValue::Null
+    }
+
+    /// Returns the write that stores a value.
+    pub fn write(self, value: WriteValue) -> NewWrite {
+        NewWrite::new(self.index(), self.channel(), value)
+    }
+
+    /// Returns the write that clears it.
+    pub fn clear(self) -> NewWrite {
+        self.write(WriteValue::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_and_a_channel_name_one_special_write() {
+        for special in SpecialWrite::ALL {
+            assert!(special.index() < 0);
+            assert_eq!(SpecialWrite::of_index(special.index()), Some(special));
+            assert_eq!(SpecialWrite::of_channel(special.channel()), Some(special));
+        }
+        assert_eq!(SpecialWrite::of_index(0), None);
+        assert_eq!(SpecialWrite::of_channel("messages"), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! The runs of a store, as methods of [`Store`].
+
+use annals::Error;
+
+use crate::base::{CheckpointId, ThreadId, Value};
+use crate::control::{self, ControlOrder};
+use crate::queue::Queue;
+use crate::sealed;
+use crate::store::{Store, StoreError};
+use crate::thread_runs::ThreadRuns;
+
+/// The runs of a store: queues, and control of a run by the id of its thread.
+pub trait StoreRuns: sealed::Sealed {
+    /// Cancels a thread: [`ThreadRuns::cancel`].
+    ///
+    /// # Errors
+    /// As [`ThreadRuns::cancel`]; [`StoreError::Id`].
+    fn cancel(&self, thread: impl AsRef<str>, reason: &str) -> Result<bool, StoreError>;
+
+    /// Pauses a thread: [`ThreadRuns::pause`].
+    ///
+    /// # Errors
+    /// As [`ThreadRuns::pause`]; [`StoreError::Id`].
+    fn pause(&self, thread: impl AsRef<str>) -> Result<(), StoreError>;
+
+    /// Ends the pause of a thread: [`ThreadRuns::resume`].
+    ///
+    /// # Errors
+    /// As [`ThreadRuns::pause`]; [`StoreError::Id`].
+    fn resume(&self, thread: impl AsRef<str>) -> Result<(), StoreError>;
+
+    /// Makes the failed tasks of a thread due again: [`ThreadRuns::retry`].
+    ///
+    /// # Errors
+    /// As [`ThreadRuns::retry`]; [`StoreError::Id`].
+    fn retry(&self, thread: impl AsRef<str>) -> Result<bool, StoreError>;
+
+    /// Returns the requests from outside to runs, in their order: a cancel since the run began on a head, or a pause.
+    /// Each run is given by its thread and that head. The log is read twice, however many runs there are: the records
+    /// of their heads, and their facts.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn control_orders(
+        &self,
+        runs: &[(&ThreadId, Option<CheckpointId>)],
+    ) -> Result<Vec<Option<ControlOrder>>, StoreError>;
+
+    /// Sends a signal to a thread: [`ThreadRuns::signal`].
+    ///
+    /// # Errors
+    /// As [`ThreadRuns::signal`]; [`StoreError::Id`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals_runs::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// store.signal("order-17", "review", true)?;
+    /// store.signal("order-17", "review", false)?;
+    /// let waiting = store.thread("order-17")?.signals()?;
+    /// let values: Vec<_> = waiting.iter().map(|signal| (signal.name.as_str(), signal.value.clone())).collect();
+    /// assert_eq!(values, [("review", true.into()), ("review", false.into())]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn signal(&self, thread: impl AsRef<str>, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error>;
+
+    /// Returns the queue of a graph: see [`Queue`].
+    fn queue(&self, graph: impl Into<String>) -> Queue;
+}
+
+impl StoreRuns for Store {
+    fn cancel(&self, thread: impl AsRef<str>, reason: &str) -> Result<bool, StoreError> {
+        self.thread(thread)?.cancel(reason)
+    }
+
+    fn pause(&self, thread: impl AsRef<str>) -> Result<(), StoreError> {
+        self.thread(thread)?.pause()
+    }
+
+    fn resume(&self, thread: impl AsRef<str>) -> Result<(), StoreError> {
+        self.thread(thread)?.resume()
+    }
+
+    fn retry(&self, thread: impl AsRef<str>) -> Result<bool, StoreError> {
+        self.thread(thread)?.retry()
+    }
+
+    fn control_orders(
+        &self,
+        runs: &[(&ThreadId, Option<CheckpointId>)],
+    ) -> Result<Vec<Option<ControlOrder>>, StoreError> {
+        control::control_orders(self, runs)
+    }
+
+    fn signal(&self, thread: impl AsRef<str>, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
+        self.thread(thread)?.signal(name, value)
+    }
+
+    fn queue(&self, graph: impl Into<String>) -> Queue {
+        Queue::new(self.clone(), graph.into())
+    }
+}

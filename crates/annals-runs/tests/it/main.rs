@@ -1,0 +1,3 @@
+//! The integration tests of runs, as one program.
+
+mod control;
