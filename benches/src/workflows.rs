@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use annals::history::{ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{ThreadInfo, ThreadQuery};
 use annals::store::{Store, Synchronous};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::{RunControl, Task};
 use annals_graph::{Durability, Worker};
 
@@ -157,7 +158,7 @@ fn wake(bench: &Bench, report: &mut FigureReport) -> Result<()> {
         let mut costs = Vec::new();
         for (since, thread) in expected {
             let thread = opened.store.thread(thread)?;
-            until(Duration::from_secs(20), || Ok(thread.info()?.status() == &ThreadStatus::Done))?;
+            until(Duration::from_secs(20), || Ok(ThreadStatus::of(&thread.info()?) == ThreadStatus::Done))?;
             let state = clock.get_state(&thread)?;
             let at = state.values.value().copied().ok_or("a run without a result")?;
             costs.push((at - since) as f64 / 1e3);

@@ -2,7 +2,8 @@
 
 use annals::base::Timestamp;
 use annals::history::{Blame, Operation, TextChange, ValueVersion};
-use annals::store::{CheckReport, SearchHit, Store, ThreadInfo, ThreadStatus};
+use annals::store::{CheckReport, SearchHit, Store, ThreadInfo};
+use annals_runs::ThreadStatus;
 use pyo3::prelude::*;
 
 use crate::errors::raise;
@@ -79,15 +80,15 @@ impl PyThreadInfo {
     /// `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `stuck`.
     #[getter]
     fn status(&self) -> &'static str {
-        self.0.status().as_str()
+        ThreadStatus::of(&self.0).as_str()
     }
 
     /// The message of a failed or stuck thread, the reason of a cancelled one.
     #[getter]
-    fn error(&self) -> Option<&str> {
-        match self.0.status() {
+    fn error(&self) -> Option<String> {
+        match ThreadStatus::of(&self.0) {
             ThreadStatus::Failed(message) | ThreadStatus::Stuck(message) => Some(message),
-            ThreadStatus::Cancelled(reason) => reason.as_deref(),
+            ThreadStatus::Cancelled(reason) => reason,
             _ => None,
         }
     }
@@ -95,11 +96,11 @@ impl PyThreadInfo {
     /// The values of its open interrupts.
     #[getter]
     fn interrupts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let values: &[_] = match self.0.status() {
+        let values = match ThreadStatus::of(&self.0) {
             ThreadStatus::Interrupted(values) => values,
-            _ => &[],
+            _ => Vec::new(),
         };
-        Ok(list(py, values)?.into_any())
+        Ok(list(py, &values)?.into_any())
     }
 
     /// The name of its graph.

@@ -175,9 +175,8 @@ impl PyStore {
         let mut query = ThreadQuery::new();
         if let Some(name) = status {
             let known = "done, running, interrupted, failed, sleeping, cancelled and stuck";
-            let status: annals::store::StatusKind =
-                name.parse().map_err(|_| invalid(format!("status: {name:?} is not one of {known}")))?;
-            query = query.status(status);
+            let status = annals_runs::status_named(name);
+            query = query.status(status.ok_or_else(|| invalid(format!("status: {name:?} is not one of {known}")))?);
         }
         query = project.into_iter().fold(query, ThreadQuery::project);
         query = label.into_iter().fold(query, ThreadQuery::label);

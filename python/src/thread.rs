@@ -420,7 +420,7 @@ impl PyThread {
         let messages = info.counts().map_or_else(String::new, |counts| counts.messages.to_string());
         let row = vec![
             info.title().unwrap_or_default().to_owned(),
-            info.status().as_str().to_owned(),
+            annals_runs::ThreadStatus::of(&info).as_str().to_owned(),
             info.record().step.to_string(),
             messages,
             minute(info.updated_at()),

@@ -154,6 +154,7 @@ CREATE TABLE write (
   child INTEGER,                   -- seq of the checkpoint that consumed and stored it, minus checkpoint; NULL if it was stored on its own
   path TEXT,                       -- path of the task, NULL if it is the one derived from the prepared task
   sum ANY,                         -- on the first row of a run: its sum and length, or its check if child is set
+  mark INTEGER,                    -- on the first row of a special slot: -1 failed, -2 given up, -3 waits, a moment at which the task wakes, -16 - moment if it waits until then; NULL if it says nothing of the status
   PRIMARY KEY (checkpoint, task, idx, part)
 ) STRICT, WITHOUT ROWID;
 
@@ -417,34 +418,15 @@ SELECT h.thread,
   (SELECT CASE
       WHEN json_valid(c.metadata) AND coalesce(json_type(c.metadata, '$.cancelled'), 'null') NOT IN ('null', 'false') THEN 'cancelled'
       WHEN c.tasks IS NULL THEN 'done'
-      WHEN EXISTS (SELECT 1 FROM write w JOIN write m ON m.checkpoint = w.checkpoint AND m.task = w.task AND m.idx = -17
-        WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)
-          AND CASE typeof(m.value) WHEN 'blob' THEN m.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = m.value AND p.form < 4) END = CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END) THEN 'stuck'
-      WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -1 AND w.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)) THEN 'failed'
-      ELSE coalesce((SELECT CASE min(coalesce((WITH RECURSIVE asked (x) AS (
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x)
-          WHERE instr(x, X'A26964D920') > 0
-        UNION ALL
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
-      SELECT min(coalesce(substr(x, 1, 8) = X'A777616B655F6174', 0)) FROM asked),
-          EXISTS (SELECT 1 FROM timer r WHERE r.namespace = c.namespace AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
-            AND r.checkpoint = c.seq))) WHEN 0 THEN 'interrupted' WHEN 1 THEN 'sleeping' END
-        FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3 AND w.value IS NOT NULL
+      ELSE coalesce((SELECT CASE min(CASE WHEN w.mark = -2 THEN 0 WHEN w.mark = -1 THEN 1 WHEN w.mark < 0 THEN 2 ELSE 3 END)
+          WHEN 0 THEN 'stuck' WHEN 1 THEN 'failed' WHEN 2 THEN 'interrupted' WHEN 3 THEN 'sleeping' END
+        FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.mark IS NOT NULL
           AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)), 'running') END
     FROM checkpoint c WHERE c.seq = h.head),
   (SELECT strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
-    FROM timer r CROSS JOIN checkpoint c ON c.seq = h.head CROSS JOIN write w ON w.checkpoint = c.seq AND w.task >= 0 AND w.idx = -3
-    WHERE r.namespace = h.root AND r.checkpoint = h.head AND r.task = substr(c.tasks, 4 + 16 * w.task, 16) AND w.value IS NOT NULL
-      AND (instr(CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END, X'A777616B655F6174') > 0
-        OR EXISTS (SELECT 1 FROM store_key k WHERE k.id = 0 AND k.cipher <> 'blake3')) ORDER BY r.wake_at LIMIT 1),
+    FROM timer r CROSS JOIN checkpoint c ON c.seq = h.head CROSS JOIN write w ON w.checkpoint = c.seq AND w.task >= 0
+    WHERE r.namespace = h.root AND r.checkpoint = h.head AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
+      AND (w.mark >= 0 OR w.mark <= -16) ORDER BY r.wake_at LIMIT 1),
   (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = h.head AND w.idx = -1 AND w.position >= 0 AND w.json IS NOT NULL AND NOT EXISTS
     (SELECT 1 FROM v_writes s WHERE s.seq = h.head AND s.task = w.task AND s.idx >= 0) LIMIT 1),
   (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'title'),
@@ -616,17 +598,8 @@ SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, CASE WHEN s.code >= 0
       ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
         FROM payload p WHERE p.id = w.value AND p.form < 4) END) THEN 'cancelled' ELSE 'failed' END
     WHEN s.code < 0 AND NOT s.is_head THEN 'abandoned'
-    ELSE coalesce((SELECT CASE coalesce((WITH RECURSIVE asked (x) AS (
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x)
-          WHERE instr(x, X'A26964D920') > 0
-        UNION ALL
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
-      SELECT min(coalesce(substr(x, 1, 8) = X'A777616B655F6174', 0)) FROM asked),
-          EXISTS (SELECT 1 FROM timer r WHERE s.code >= 0 AND r.namespace = s.place AND r.checkpoint = s.seq
-            AND r.task = substr(s.tasks, 4 + 16 * s.code, 16))) WHEN 1 THEN 'sleeping' ELSE 'interrupted' END
-      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -3 AND w.value IS NOT NULL), 'running') END,
+    ELSE coalesce((SELECT CASE WHEN min(w.mark) >= 0 THEN 'sleeping' WHEN min(w.mark) <= -3 THEN 'interrupted' END
+      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.mark IS NOT NULL), 'running') END,
   CASE WHEN s.call ->> 1 IS NULL THEN s.created_at ELSE strftime('%Y-%m-%dT%H:%M:%S', (s.call ->> 1) / 1000000, 'unixepoch') || printf('.%06dZ', (s.call ->> 1) % 1000000) END,
   CASE WHEN s.code >= 0 THEN strftime('%Y-%m-%dT%H:%M:%S', s.next_at / 1000000, 'unixepoch') || printf('.%06dZ', s.next_at % 1000000)
     WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND w.value IS NOT NULL) OR EXISTS (SELECT 1 FROM write w
@@ -653,20 +626,10 @@ SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, CASE WHEN s.code >= 0
   (SELECT strftime('%Y-%m-%dT%H:%M:%S', at / 1000000, 'unixepoch') || printf('.%06dZ', at % 1000000) FROM (SELECT CASE
     WHEN s.code >= 0 THEN (SELECT r.wake_at FROM timer r WHERE r.namespace = s.place AND r.checkpoint = s.seq
       AND r.task = substr(s.tasks, 4 + 16 * s.code, 16))
-    ELSE (WITH RECURSIVE asked (x) AS (
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
-            FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -3
-              AND NOT EXISTS (SELECT 1 FROM write o JOIN name f ON f.id = o.channel WHERE o.checkpoint = w.checkpoint AND o.task = w.task
-                AND (o.idx >= 0 AND f.text = '__return__' OR o.idx = -1 AND o.value IS NOT NULL)))
-          WHERE instr(x, X'A26964D920') > 0
-        UNION ALL
-        SELECT substr(x, instr(x, X'A26964D920') + 37) FROM asked WHERE instr(x, X'A26964D920') > 0)
-      SELECT min((WITH RECURSIVE byte (at, sum) AS (SELECT 10, 0 UNION ALL
-          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at - 1, 1)) - 1) * 16
-            + instr('0123456789ABCDEF', substr(hex(asked.x), 2 * at, 1)) - 1 FROM byte WHERE at < 18)
-        SELECT sum FROM byte WHERE at = 18)) FROM asked WHERE substr(x, 1, 9) = X'A777616B655F6174CF') END AS at)),
+    ELSE (SELECT min(CASE WHEN w.mark >= 0 THEN w.mark ELSE -16 - w.mark END) FROM write w
+      WHERE w.checkpoint = s.seq AND w.task = s.code AND (w.mark >= 0 OR w.mark <= -16)
+        AND NOT EXISTS (SELECT 1 FROM write o JOIN name f ON f.id = o.channel WHERE o.checkpoint = w.checkpoint AND o.task = w.task
+          AND (o.idx >= 0 AND f.text = '__return__' OR o.idx = -1 AND o.value IS NOT NULL))) END AS at)),
   (SELECT CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
       WHEN e.h = 'DB' THEN 6 END) AS TEXT) -> '$.attempts'
     FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value

@@ -16,7 +16,7 @@ mod thread;
 mod transfer;
 mod write;
 
-pub use crate::store::{PartialInfo, StatusKind, ThreadCounts, ThreadFacts, ThreadInfo, ThreadQuery, ThreadStatus};
+pub use crate::store::{PartialInfo, StatusKind, ThreadCounts, ThreadFacts, ThreadInfo, ThreadQuery};
 pub use compare::blame::{Blame, ChannelBlame};
 pub use compare::diff::{ChannelDiff, Diff, diff};
 pub use compare::evolution::{Evolution, ValueVersion};

@@ -21,6 +21,7 @@ pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
 pub use super::chain::CommitChain;
 use super::error::StoreError;
 use super::lease::NewLease;
+use super::mark::WriteMark;
 use super::operation::NewOperation;
 use super::record::{CheckpointRef, Source, TaskRecord};
 
@@ -217,15 +218,15 @@ pub struct NewWrites {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NewWrite {
-    /// Its position in the task; negative for the special indexes of the contract (`__error__` -1, `__interrupt__` -3,
-    /// `__resume__` -4) and those of this engine (`__error_source_node__` -5, `__keys__` -6, `__left__` -7,
-    /// `__attempt__` -8, `__error_message__` -9, `__partial__` -10), which replace the write that stood there. A
-    /// position that is taken retains its first write.
+    /// Its position in the task; negative for a special write of an executor, which replaces the one that stood there.
+    /// A position that is taken retains its first write.
     pub index: i32,
     /// The channel.
     pub channel: Arc<str>,
     /// The value.
     pub value: WriteValue,
+    /// The meaning of a special write for the status of the thread; `None` if it has none.
+    pub mark: Option<WriteMark>,
 }
 
 /// A node that ran, with the versions of its triggers that it has seen.
@@ -340,7 +341,13 @@ impl NewWrites {
 impl NewWrite {
     /// Makes a write of a task at a position.
     pub fn new(index: i32, channel: impl Into<Arc<str>>, value: WriteValue) -> Self {
-        Self { index, channel: channel.into(), value }
+        Self { index, channel: channel.into(), value, mark: None }
+    }
+
+    /// Marks a special write with its meaning for the status of the thread.
+    pub fn with_mark(mut self, mark: Option<WriteMark>) -> Self {
+        self.mark = mark;
+        self
     }
 }
 
@@ -595,11 +602,28 @@ impl Data {
     }
 }
 
+impl NewWrite {
+    fn validate_mark(&self) -> Result<(), StoreError> {
+        let Some(mark) = self.mark else { return Ok(()) };
+        if self.index >= 0 {
+            return invalid("write.mark", format!("{} is not a special index", self.index));
+        }
+        if self.value == WriteValue::Null {
+            return invalid("write.mark", "the write has no value".into());
+        }
+        if !mark.is_stored() {
+            return invalid("write.mark", "its timestamp is before 1970".into());
+        }
+        Ok(())
+    }
+}
+
 impl NewWrites {
     fn validate(&self) -> Result<(), StoreError> {
         at_most("task.writes", self.writes.len(), TASK_WRITES_MAX)?;
         for write in &self.writes {
             name("write.channel", &write.channel)?;
+            write.validate_mark()?;
             match &write.value {
                 WriteValue::Null => {}
                 WriteValue::One(payload) => payload_fits(payload)?,

@@ -25,6 +25,7 @@ mod heads;
 mod kv;
 mod lease;
 pub mod log;
+mod mark;
 mod memory;
 mod operation;
 mod options;
@@ -63,6 +64,7 @@ pub use kv::{
 };
 pub use lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};
 pub use log::{CommitHandle, CommitSettler, Erasure, Log, LogExt};
+pub use mark::{MarkedWrite, WriteMark};
 pub use memory::MemoryBackend;
 pub(crate) use operation::TRASHED;
 pub use operation::{
@@ -83,7 +85,7 @@ pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage
 pub use sqlite::{SqlTransaction, SqliteBackend};
 pub use stats::{CommitStats, Compaction, FormatMigration, RemadeObject, StoreStats};
 pub use status::{PartialInfo, StatusKind};
-pub use threads::{ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
+pub use threads::{ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 pub use watch::{LogProbe, LogSignal, LogWatch};
 
 pub use heads::{CachedHead, HeadCache, HeadKey};

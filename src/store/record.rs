@@ -15,6 +15,7 @@ use crate::base::PayloadRef;
 use super::batch::{ListRef, Payload, Seen, WriteValue};
 use super::error::StoreError;
 use super::lease::LeaseRecord;
+use super::mark::WriteMark;
 
 /// Returns whether a channel only triggers nodes, so that it is not part of the state.
 pub fn is_control(channel: &str) -> bool {
@@ -444,6 +445,8 @@ pub struct WriteRecord {
     pub channel: Arc<str>,
     /// The value.
     pub value: WriteValue,
+    /// The meaning of a special write for the status of the thread; `None` if it has none.
+    pub mark: Option<WriteMark>,
 }
 
 impl WriteRecord {
@@ -455,7 +458,13 @@ impl WriteRecord {
         channel: impl Into<Arc<str>>,
         value: WriteValue,
     ) -> Self {
-        Self { task, path: path.into(), index, channel: channel.into(), value }
+        Self { task, path: path.into(), index, channel: channel.into(), value, mark: None }
+    }
+
+    /// Sets the mark of a special write.
+    pub fn with_mark(mut self, mark: Option<WriteMark>) -> Self {
+        self.mark = mark;
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! The names of statuses, and the mark of a partial message.
 //!
-//! *Absent:* how a status follows from a head ([`ThreadStatus`]).
+//! *Absent:* how a status follows from a head, which [`mark`](super::mark) says, and the values that belong to it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,6 @@ use std::str::FromStr;
 use super::batch::WriteValue;
 use super::error::StoreError;
 use super::record::{WriteRecord, plain_value};
-use super::threads::ThreadStatus;
 use crate::base::{Timestamp, Value};
 
 /// The channel and the index of the special write that holds a partial message.
@@ -45,16 +44,16 @@ pub enum StatusKind {
     Sleeping,
     /// The thread was cancelled.
     Cancelled,
-    /// A worker has continued the run too often, and leaves it alone.
-    Stuck,
+    /// A task failed, and its run was given up: no worker continues it.
+    GivenUp,
 }
 
 impl StatusKind {
     /// All of them, in the order in which the file numbers them.
     pub const ALL: [Self; 7] =
-        [Self::Done, Self::Running, Self::Interrupted, Self::Failed, Self::Sleeping, Self::Cancelled, Self::Stuck];
+        [Self::Done, Self::Running, Self::Interrupted, Self::Failed, Self::Sleeping, Self::Cancelled, Self::GivenUp];
 
-    /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `stuck`.
+    /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `given_up`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -63,7 +62,7 @@ impl StatusKind {
             Self::Failed => "failed",
             Self::Sleeping => "sleeping",
             Self::Cancelled => "cancelled",
-            Self::Stuck => "stuck",
+            Self::GivenUp => "given_up",
         }
     }
 }
@@ -84,12 +83,6 @@ impl FromStr for StatusKind {
             .into_iter()
             .find(|kind| kind.as_str() == name)
             .ok_or_else(|| format!("{name:?} is not a status: {}", known()))
-    }
-}
-
-impl From<&ThreadStatus> for StatusKind {
-    fn from(status: &ThreadStatus) -> Self {
-        status.kind()
     }
 }
 

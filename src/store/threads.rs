@@ -1,19 +1,17 @@
 //! Threads as a list shows them: their facts, their status and their last activity.
 //!
-//! The facts are fields that operations set. The status follows from the tasks due at the head, from their stored
-//! writes, and from the metadata of the head. A listing is in the order of the last activity or of the ids. *Absent:*
+//! The facts are fields that operations set. The status follows from the tasks due at the head, from the marks of their
+//! stored writes, and from the metadata of the head. A listing is in the order of the last activity or of the ids. *Absent:*
 //! how a backend finds the threads.
 
-use std::fmt;
-
 use crate::base::limits::{PAGE_ROWS_MAX, PRIORITY_MAX, THREADS_LISTED_DEFAULT};
-use crate::base::{CheckpointId, TaskId, ThreadId, Timestamp, Value};
+use crate::base::{CheckpointId, ThreadId, Timestamp};
 
-use super::batch::{NewWrite, NewWrites, WriteValue};
 use super::counts::ThreadCounts;
 use super::error::StoreError;
+use super::mark::{MarkedWrite, marked};
 use super::operation::{OperationField, OperationValue, TRASHED, trashed_until};
-use super::record::{CheckpointRecord, WriteRecord, plain_value};
+use super::record::{CheckpointRecord, WriteRecord};
 use super::status::{PartialInfo, StatusKind};
 
 pub(crate) const TITLE: &str = "title";
@@ -29,12 +27,6 @@ pub(crate) const GRAPH: &str = "graph";
 pub(crate) const ACTOR: &str = "actor";
 /// The member of the metadata of a checkpoint that holds the priority of its run.
 pub(crate) const PRIORITY: &str = "priority";
-/// The channel and the index of the write of a task that failed.
-pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
-/// The channel and the index of the message of the error of a task whose run was continued too often.
-pub(crate) const STUCK: (&str, i32) = ("__stuck__", -17);
-/// The channel and the index of the write of a task that interrupted.
-pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 /// The member of the metadata of a checkpoint that cancels the thread: the reason, or true.
 pub(crate) const CANCELLED: &str = "cancelled";
 
@@ -89,158 +81,6 @@ pub(super) fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
     labels.map(|label| label.as_str().map(ToOwned::to_owned).ok_or_else(wrong)).collect()
 }
 
-/// The status of a thread, which follows from its head: from the tasks due there, their stored writes, and the
-/// metadata.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum ThreadStatus {
-    /// No task is due.
-    Done,
-    /// Tasks are due that have neither failed nor interrupted: a run is under way, or its process ended.
-    Running,
-    /// Tasks wait at interrupts: the value of each.
-    Interrupted(Vec<Value>),
-    /// A task failed: the message.
-    Failed(String),
-    /// All tasks that wait sleep: the first timestamp at which one can resume.
-    Sleeping(Timestamp),
-    /// The metadata of the head has the member `cancelled`: the reason, if it is a text.
-    Cancelled(Option<String>),
-    /// A worker has continued the run too often without an end, or cannot continue it, and leaves it alone: the
-    /// message. A retry takes it up again.
-    Stuck(String),
-}
-
-impl ThreadStatus {
-    /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `stuck`.
-    pub fn as_str(&self) -> &'static str {
-        self.kind().as_str()
-    }
-
-    /// Returns the status without its values.
-    pub fn kind(&self) -> StatusKind {
-        match self {
-            Self::Done => StatusKind::Done,
-            Self::Running => StatusKind::Running,
-            Self::Interrupted(_) => StatusKind::Interrupted,
-            Self::Failed(_) => StatusKind::Failed,
-            Self::Sleeping(_) => StatusKind::Sleeping,
-            Self::Cancelled(_) => StatusKind::Cancelled,
-            Self::Stuck(_) => StatusKind::Stuck,
-        }
-    }
-
-    /// Returns the number by which the file knows it.
-    pub(crate) fn number(&self) -> usize {
-        self.kind() as usize
-    }
-
-    /// Returns whether a thread whose status has a number keeps the name of its status, whatever else is stored, when
-    /// its tasks store these writes without a checkpoint. `false` if that depends on other writes.
-    pub(crate) fn remains(number: usize, writes: &[NewWrites]) -> bool {
-        let all = || writes.iter().flat_map(|task| &task.writes);
-        // The special writes of a task count until it has another one.
-        let ends = all().any(|write| write.index >= 0);
-        let is_error = |write: &NewWrite| write.index == ERROR.1 && &*write.channel == ERROR.0;
-        let is_interrupt = |write: &NewWrite| write.index == INTERRUPT.1 && &*write.channel == INTERRUPT.0;
-        let is_cleared = |write: &NewWrite| write.value == WriteValue::Null;
-        let sleeps = |write: &NewWrite| match special_value(&write.value) {
-            Value::List(interrupts) => interrupts.iter().all(|interrupt| wakes_at(interrupt).is_some()),
-            _ => false,
-        };
-        let decides = |write: &&NewWrite| {
-            let is_of_slot = [ERROR.1, INTERRUPT.1, STUCK.1].contains(&write.index);
-            write.index < 0 && (is_of_slot || [ERROR.0, INTERRUPT.0, STUCK.0].contains(&&*write.channel))
-        };
-        let mut deciding = all().filter(decides);
-        match number {
-            // No task is due, or the metadata decide.
-            0 | 5 => true,
-            1 => deciding.next().is_none(),
-            2 => !ends && deciding.all(|write| is_interrupt(write) && !is_cleared(write) && !sleeps(write)),
-            3 => !ends && deciding.all(|write| !is_cleared(write) && (is_error(write) || is_interrupt(write))),
-            4 => !ends && deciding.all(|write| is_interrupt(write) && sleeps(write)),
-            _ => false,
-        }
-    }
-
-    /// Derives the status from a head, its metadata and the stored writes of its tasks.
-    fn of(head: &CheckpointRecord, metadata: &serde_json::Value, writes: &[WriteRecord]) -> Self {
-        if let Some(reason) = cancel_in(metadata) {
-            return Self::Cancelled(reason.as_str().map(ToOwned::to_owned));
-        }
-        let (mut values, mut wake_at, mut failed, mut is_stuck) = (Vec::new(), None::<i64>, None, false);
-        for task in &head.tasks {
-            let of_task = || writes.iter().filter(|write| write.task == task.id);
-            if of_task().any(|write| write.index >= 0) {
-                continue;
-            }
-            for write in of_task().filter(|write| write.value != WriteValue::Null) {
-                match &*write.channel {
-                    channel if channel == ERROR.0 => {
-                        let error = special_value(&write.value);
-                        // The mark names the error that it stands for: another error takes its place.
-                        let mut marks = of_task().filter(|write| &*write.channel == STUCK.0);
-                        is_stuck |= marks.any(|mark| special_value(&mark.value) == error);
-                        failed = failed.or_else(|| Some(error.as_str().unwrap_or_default().to_owned()));
-                    }
-                    channel if channel == INTERRUPT.0 => match special_value(&write.value) {
-                        Value::List(interrupts) => {
-                            for interrupt in interrupts {
-                                match wakes_at(&interrupt) {
-                                    Some(at) => wake_at = Some(wake_at.map_or(at, |first| first.min(at))),
-                                    None => values.push(interrupt.get("value").cloned().unwrap_or_default()),
-                                }
-                            }
-                        }
-                        other => values.push(other),
-                    },
-                    _ => {}
-                }
-            }
-        }
-        match (failed, values.is_empty(), wake_at) {
-            (Some(message), ..) if is_stuck => Self::Stuck(message),
-            (Some(message), ..) => Self::Failed(message),
-            (None, false, _) => Self::Interrupted(values),
-            (None, true, Some(at)) => Self::Sleeping(Timestamp::from_micros(at)),
-            (None, true, None) if head.tasks.is_empty() => Self::Done,
-            (None, true, None) => Self::Running,
-        }
-    }
-}
-
-/// Returns the tasks of a head that sleep: they have not ended, and wait at an interrupt with a timestamp. Each comes
-/// with the first of its timestamps.
-pub fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(TaskId, Timestamp)> {
-    let wakes = |task: TaskId| {
-        let of_task = || writes.iter().filter(move |write| write.task == task);
-        if of_task().any(|write| write.index >= 0) {
-            return None;
-        }
-        let mut interrupts = of_task().filter(|write| &*write.channel == INTERRUPT.0);
-        let Value::List(interrupts) = special_value(&interrupts.next()?.value) else { return None };
-        let first = interrupts.iter().filter_map(wakes_at).min()?;
-        Some((task, Timestamp::from_micros(first)))
-    };
-    head.tasks.iter().filter_map(|task| wakes(task.id)).collect()
-}
-
-/// Returns the tasks of a head whose timers are missing: those that sleep, have not failed since, and are not found by
-/// `has_timer`.
-pub fn without_timer(
-    head: &CheckpointRecord,
-    writes: &[WriteRecord],
-    has_timer: impl Fn(TaskId) -> bool,
-) -> Vec<(TaskId, Timestamp)> {
-    // The interrupts of a task that slept stay when it fails; its error is cleared when it sleeps again.
-    let is_error = |write: &WriteRecord| write.index == ERROR.1 && write.value != WriteValue::Null;
-    let has_failed = |task: TaskId| writes.iter().any(|write| write.task == task && is_error(write));
-    let mut sleeping = sleeping(head, writes);
-    sleeping.retain(|(task, _)| !has_failed(*task) && !has_timer(*task));
-    sleeping
-}
-
 /// Returns the member of metadata that cancels a thread.
 fn cancel_in(metadata: &serde_json::Value) -> Option<&serde_json::Value> {
     let reason = metadata.get(CANCELLED)?;
@@ -257,29 +97,6 @@ impl CheckpointRecord {
     }
 }
 
-/// Returns the timestamp from which on an interrupt can resume, if it is of a task that sleeps.
-fn wakes_at(interrupt: &Value) -> Option<i64> {
-    interrupt.get("wake_at").and_then(Value::as_int)
-}
-
-/// Decodes the value of a special write. One that cannot be decoded counts as null: another program may have written
-/// it, and a listing shows its thread all the same.
-fn special_value(value: &WriteValue) -> Value {
-    match value {
-        WriteValue::One(payload) => plain_value(payload.as_ref()).unwrap_or_default(),
-        WriteValue::Items(items) => {
-            Value::List(items.iter().map(|item| plain_value(item.as_ref()).unwrap_or_default()).collect())
-        }
-        WriteValue::Null | WriteValue::Delta(_) => Value::Null,
-    }
-}
-
-impl fmt::Display for ThreadStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A thread as a list shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadInfo {
@@ -288,7 +105,8 @@ pub struct ThreadInfo {
     seq: u64,
     updated_at: Timestamp,
     facts: ThreadFacts,
-    status: ThreadStatus,
+    status: StatusKind,
+    marked: Vec<MarkedWrite>,
     graph: Option<String>,
     counts: Option<ThreadCounts>,
     priority: u8,
@@ -310,12 +128,13 @@ impl ThreadInfo {
     ) -> Result<Self, StoreError> {
         let metadata = head.metadata.as_deref().and_then(|text| serde_json::from_str(text).ok());
         let metadata = metadata.unwrap_or(serde_json::Value::Null);
-        let status = ThreadStatus::of(&head, &metadata, writes);
+        let marked = marked(&head, writes);
+        let status = StatusKind::of(&head, cancel_in(&metadata).is_some(), &marked);
         let graph = metadata.get(GRAPH).and_then(|name| name.as_str()).map(ToOwned::to_owned);
         let priority = metadata.get(PRIORITY).and_then(|priority| priority.as_u64()).unwrap_or(0);
         let priority = u8::try_from(priority).unwrap_or(PRIORITY_MAX).min(PRIORITY_MAX);
         let (facts, partial) = (ThreadFacts::of(fields)?, PartialInfo::of(writes));
-        Ok(Self { head, seq, updated_at, facts, status, graph, counts: None, priority, partial })
+        Ok(Self { head, seq, updated_at, facts, status, marked, graph, counts: None, priority, partial })
     }
 
     /// Sets the counts.
@@ -350,8 +169,14 @@ impl ThreadInfo {
     }
 
     /// Returns the status.
-    pub fn status(&self) -> &ThreadStatus {
-        &self.status
+    pub fn status(&self) -> StatusKind {
+        self.status
+    }
+
+    /// Returns the special writes from which the status follows, in the order of the tasks due at the head. An executor
+    /// decodes their values.
+    pub fn marked(&self) -> &[MarkedWrite] {
+        &self.marked
     }
 
     /// Returns the mark of the partial message at the head, if there is one: an answer that is streamed, or was cut
@@ -384,7 +209,7 @@ impl ThreadInfo {
 
     /// Returns whether its run waits for a runner: the status is `running`.
     pub fn is_queued(&self) -> bool {
-        self.status == ThreadStatus::Running
+        self.status == StatusKind::Running
     }
 
     /// Returns the place in the queue of its graph: the least is first.
@@ -552,7 +377,7 @@ impl ThreadQuery {
         self.project.as_ref().is_none_or(|project| facts.project.as_ref() == Some(project))
             && self.label.as_ref().is_none_or(|label| facts.labels.contains(label))
             && self.title_contains.as_ref().is_none_or(|text| title().contains(text))
-            && self.status.is_none_or(|status| status == info.status.kind())
+            && self.status.is_none_or(|status| status == info.status)
             && (!self.partial || info.partial.is_some())
             && self.graph.as_ref().is_none_or(|graph| info.graph.as_ref() == Some(graph))
             && self.archived == facts.is_archived

@@ -1,6 +1,6 @@
 //! Facts about threads, and listings by them, on both backends.
 
-use annals::history::{Operation, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{Operation, StatusKind, ThreadInfo, ThreadQuery};
 use annals::prelude::*;
 use annals::store::{Key, StoreError};
 
@@ -120,9 +120,9 @@ fn threads_are_listed_by_their_facts() {
         assert_eq!(ids(&store.threads_with(ThreadQuery::new().title_contains("tItLe 14")).unwrap()).len(), 8);
         let since = newest[1].updated_at();
         assert!(store.threads_with(ThreadQuery::new().since(since)).unwrap().len() >= 2);
-        assert!(store.threads_with(ThreadQuery::new().status(&ThreadStatus::Running)).unwrap().is_empty());
+        assert!(store.threads_with(ThreadQuery::new().status(StatusKind::Running)).unwrap().is_empty());
         assert!(store.threads_with(ThreadQuery::new().limit(0)).unwrap().is_empty());
-        assert_eq!(store.threads_with(ThreadQuery::new().status(&ThreadStatus::Done).limit(999)).unwrap().len(), 128);
+        assert_eq!(store.threads_with(ThreadQuery::new().status(StatusKind::Done).limit(999)).unwrap().len(), 128);
         let same = store.threads_with(ThreadQuery::new().limit(1)).unwrap().remove(0);
         assert_eq!(store.thread("t003").unwrap().info().unwrap(), same);
     });

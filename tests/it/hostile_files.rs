@@ -257,7 +257,6 @@ fn read_snapshot(view: &mut View, at: &Snapshot) {
     view.note("values", at.values());
     view.note("blame", at.blames());
     view.note("writes", at.writes());
-    view.note("interrupts", at.interrupts());
     view.note("parent", at.parent().map(|parent| parent.is_some()));
     let channels = view.note("channels", at.channels()).unwrap_or_default();
     for channel in channels.iter().map(|channel| &**channel).chain(["messages", "log"]).take(8) {

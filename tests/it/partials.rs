@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, Timestamp, Value};
-use annals::history::{MessageWriter, ModelUsage, PartialMessage, ThreadStatus, UsageQuery};
+use annals::history::{MessageWriter, ModelUsage, PartialMessage, StatusKind, UsageQuery};
 use annals::prelude::*;
 use annals::store::{ItemRange, LogExt, OpenOptions, SearchQuery, StoreError, ThreadQuery};
 
@@ -264,7 +264,7 @@ fn half_an_answer_is_listed_and_found() {
             let found = store.threads_with(partial()).unwrap();
             let [info] = &found[..] else { panic!("one thread: {found:?}") };
             let mark = info.partial().unwrap();
-            assert_eq!((info.id().as_str(), info.status()), ("chat", &ThreadStatus::Done));
+            assert_eq!((info.id().as_str(), info.status()), ("chat", StatusKind::Done));
             assert_eq!((mark.channel.as_str(), mark.words), ("messages", 4));
             assert_eq!(mark.to_string(), "half an answer, 4 words");
         }

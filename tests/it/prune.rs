@@ -3,6 +3,7 @@
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, Value};
 use annals::history::{ModelUsage, PrunePolicy, ThreadQuery, UsageQuery};
 use annals::prelude::*;
+use annals::store::WriteMark;
 use annals::store::{
     Batch, CheckpointRef, ListDelta, ListRef, LogExt, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source,
     StoreError, TaskKind, TaskRecord, WriteValue,
@@ -192,7 +193,7 @@ fn interrupted_checkpoints_are_kept_when_a_policy_says_so() {
         let asks = TaskRecord::new(TaskId::from_bytes([7; 16]), "asks", TaskKind::Push { index: 0 });
         let (first, waits) = (run(&thread, 1, vec![asks.clone()]), run(&thread, 1, vec![asks.clone()]));
         let value = Encoded::encode(&Value::from(serde_json::json!([{ "value": "which?" }]))).unwrap();
-        let write = NewWrite::new(-3, "__interrupt__", WriteValue::One(value.into()));
+        let write = NewWrite::new(-3, "__interrupt__", WriteValue::One(value.into())).with_mark(Some(WriteMark::Waits));
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(waits));
         let mut writes = NewWrites::new(waits, asks.id, "");
         writes.writes.push(write);

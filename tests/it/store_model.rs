@@ -4,6 +4,7 @@
 //! `branch`) may differ, but must agree on their order, and on the checkpoints that share a branch.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use annals::store::WriteMark;
 use std::sync::Arc;
 
 use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
@@ -131,7 +132,16 @@ impl<'a> Pair<'a> {
             -3 => "__interrupt__",
             _ => "w",
         };
-        NewWrite::new(spec.index, channel, value)
+        let mark = match spec.index {
+            ..0 if value == WriteValue::Null => None,
+            -1 => Some(WriteMark::Failed),
+            -3 if spec.len.is_multiple_of(2) => {
+                Some(WriteMark::WaitsUntil(Timestamp::from_micros(i64::from(spec.len))))
+            }
+            -3 => Some(WriteMark::Waits),
+            _ => None,
+        };
+        NewWrite::new(spec.index, channel, value).with_mark(mark)
     }
 
     fn writes(&mut self, checkpoint: CheckpointId, task: u8, specs: &[WriteSpec]) -> NewWrites {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use annals::history::{ThreadQuery, ThreadStatus};
+use annals::history::{StatusKind, ThreadQuery};
 use annals::prelude::*;
 use annals::store::{KvOrder, KvQuery, SearchOptions, SearchQuery, StoreError};
 use proptest::prelude::*;
@@ -231,8 +231,8 @@ fn listings() -> Vec<ThreadQuery> {
         query().archived(true),
         query().pinned(true),
         query().trashed(true),
-        query().status(&ThreadStatus::Done),
-        query().status(&ThreadStatus::Running).label("all"),
+        query().status(StatusKind::Done),
+        query().status(StatusKind::Running).label("all"),
     ]
 }
 

@@ -6,6 +6,7 @@ use annals::message::Usage;
 use annals::prelude::*;
 use annals::rusqlite::Connection;
 use annals::rusqlite::types::ValueRef;
+use annals::store::WriteMark;
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use annals::store::{
     Batch, ItemIndex, Key, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Source, TaskKind, TaskRecord,
@@ -229,7 +230,8 @@ fn steps_are_shown_with_their_attempts() {
         store.backend().commit(&batch).unwrap();
         let mut batch = Batch::new(batch.thread, Namespace::root(), Some(id));
         let special = |index: i32, channel: &str, value: Value| {
-            NewWrite::new(index, channel, WriteValue::One(Encoded::encode(&value).unwrap().into()))
+            let mark = (index == -1).then_some(WriteMark::Failed);
+            NewWrite::new(index, channel, WriteValue::One(Encoded::encode(&value).unwrap().into())).with_mark(mark)
         };
         let attempt = |number: i64| special(-8, "__attempt__", Value::List(vec![number.into(), 1.into()]));
         let writes = |n: u8, writes| NewWrites::new(id, task(n), format!("~__pregel_pull, node {n}")).with(writes);

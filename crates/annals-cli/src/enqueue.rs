@@ -6,7 +6,7 @@
 use annals::base::{Map, Value};
 use annals::store::{OpenOptions, Store};
 use annals_flow::Flow;
-use annals_runs::{Queue, Queued, StoreRuns};
+use annals_runs::{Queue, Queued, StoreRuns, ThreadStatus};
 use serde_json::json;
 
 use crate::args::EnqueueArgs;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &EnqueueArgs, store: NamedStore<'_>, out: &mut Printer) 
     };
     let (thread, is_new) = (queued.thread().id().as_str(), queued.is_new());
     if out.is_json() {
-        let status = queued.thread().info()?.status().as_str();
+        let status = ThreadStatus::of(&queued.thread().info()?).as_str();
         let document = json!({ "schema": 1, "thread": thread, "queue": name, "new": is_new, "status": status });
         out.json(&document)?;
         return Ok(0);

@@ -5,6 +5,7 @@
 //! on several threads is undone in all of them.
 
 use annals::store::Store;
+use annals_runs::ThreadStatus;
 use serde_json::json;
 
 use crate::args;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
             "archived": facts.is_archived,
             "pinned": facts.is_pinned,
             "paused": facts.is_paused,
-            "status": info.status().as_str(),
+            "status": ThreadStatus::of(&info).as_str(),
             "graph": info.graph(),
             "last_activity": info.updated_at().to_string(),
         }))?;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
         ("labels", escape(&facts.labels.join(", ")).into_owned()),
         ("flags", flags.join(", ")),
         ("graph", escape(info.graph().unwrap_or_default()).into_owned()),
-        ("status", info.status().to_string()),
+        ("status", ThreadStatus::of(&info).to_string()),
         ("active", output::ago(store.now(), info.updated_at())),
     ];
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());

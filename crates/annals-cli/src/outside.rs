@@ -7,9 +7,9 @@
 //! are changed with `--yes`; without it they are listed, and `changed` says which ones would change. *Absent:* running
 //! anything, which a worker does.
 
-use annals::history::{Thread, ThreadInfo, ThreadStatus};
+use annals::history::{Thread, ThreadInfo};
 use annals::store::{Store, StoreError};
-use annals_runs::{ThreadRuns, choose_resume_value};
+use annals_runs::{ThreadRuns, ThreadStatus, choose_resume_value};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -96,10 +96,10 @@ impl ControlVerb<'_> {
     /// Returns whether the verb changes a thread.
     fn changes(self, info: &ThreadInfo) -> bool {
         match self {
-            Self::Cancel { .. } => !matches!(info.status(), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
+            Self::Cancel { .. } => !matches!(ThreadStatus::of(&info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
             Self::Pause => !info.facts().is_paused,
             Self::Resume => info.facts().is_paused,
-            Self::Retry => matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
+            Self::Retry => matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }
 
@@ -202,7 +202,7 @@ fn visit(
 fn print(rows: &[ChosenRow], is_dry_run: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     if out.is_json() {
         let row = |row: &ChosenRow| {
-            let (id, status) = (row.info.id().as_str(), row.info.status().as_str());
+            let (id, status) = (row.info.id().as_str(), ThreadStatus::of(&row.info).as_str());
             json!({ "thread": id, "changed": row.is_changed, "status": status, "paused": row.info.facts().is_paused })
         };
         let threads: Vec<Json> = rows.iter().map(row).collect();
@@ -210,7 +210,7 @@ fn print(rows: &[ChosenRow], is_dry_run: bool, out: &mut Printer) -> Result<(), 
         return Ok(());
     }
     for row in rows {
-        let (id, status) = (escape(row.info.id().as_str()), row.info.status().as_str());
+        let (id, status) = (escape(row.info.id().as_str()), ThreadStatus::of(&row.info).as_str());
         let paused = if row.info.facts().is_paused { ", paused" } else { "" };
         let note = match (row.is_changed, is_dry_run) {
             (false, _) => " (unchanged)",

@@ -5,9 +5,9 @@
 //! have are null. `interrupt` is the id with which `annals answer --id` names it. An interrupt that has a resume value
 //! is absent: its task is due.
 
-use annals::history::{Snapshot, StatusKind, ThreadInfo, ThreadQuery, ThreadStatus};
+use annals::history::{Snapshot, StatusKind, ThreadInfo, ThreadQuery};
 use annals::store::{Store, StoreError, WriteRecord, WriteValue};
-use annals_runs::{OpenInterrupt, SnapshotRuns};
+use annals_runs::{OpenInterrupt, SnapshotRuns, ThreadStatus};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -22,7 +22,7 @@ const PAGE: usize = 500;
 pub(crate) fn run(args: &args::LimitArg, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let most = args.most();
     let mut rows = Vec::new();
-    for status in [StatusKind::Interrupted, StatusKind::Failed, StatusKind::Stuck] {
+    for status in [StatusKind::Interrupted, StatusKind::Failed, StatusKind::GivenUp] {
         of_status(store, status, most, &mut rows)?;
     }
     for timer in store.timers(None)? {
@@ -72,8 +72,9 @@ fn of_status(store: &Store, status: StatusKind, most: usize, rows: &mut Vec<Json
         let page = store.threads_with(last.as_ref().map_or(query.clone(), |last| query.after(last)))?;
         for info in &page {
             let at = store.thread(info.id().as_str())?.at(info.head())?;
-            match info.status() {
-                status @ (ThreadStatus::Failed(error) | ThreadStatus::Stuck(error)) => {
+            let status = ThreadStatus::of(info);
+            match &status {
+                ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => {
                     failed(&at, status.as_str(), error, rows)?;
                 }
                 _ => interrupts(&at, rows)?,

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::{Blame, Snapshot, ThreadStatus};
+use annals::history::{Blame, Snapshot};
 use annals::store::{ChannelValue, Source, Store};
-use annals_runs::SnapshotRuns;
+use annals_runs::{SnapshotRuns, ThreadStatus};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;

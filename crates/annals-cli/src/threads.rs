@@ -10,9 +10,9 @@
 //! those of a thread without a title.
 
 use annals::base::Value;
-use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
+use annals::history::{Snapshot, ThreadInfo};
 use annals::store::{Store, ThreadSize};
-use annals_runs::ThreadRuns;
+use annals_runs::{ThreadRuns, ThreadStatus};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -152,8 +152,8 @@ impl Row {
     }
 
     fn document(&self) -> Json {
-        let (facts, status, counts) = (self.info.facts(), self.info.status(), self.info.counts());
-        let (error, wake_at) = match status {
+        let (facts, status, counts) = (self.info.facts(), ThreadStatus::of(&self.info), self.info.counts());
+        let (error, wake_at) = match &status {
             ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
             ThreadStatus::Cancelled(reason) => (reason.clone(), None),
             ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::{PartialInfo, Snapshot, ThreadInfo, ThreadStatus};
+use annals::history::{PartialInfo, Snapshot, ThreadInfo};
 use annals::store::{Source, StoreError};
 use annals_graph::graph::START;
+use annals_runs::ThreadStatus;
 use serde_json::{Value as Json, json};
 
 use crate::errors::CommandFailure;
@@ -85,7 +86,7 @@ impl Waits {
     }
 
     pub(crate) fn new<'a>(info: &ThreadInfo, due: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { status: info.status().clone(), partial: info.partial().cloned(), due: tally(due) }
+        Self { status: ThreadStatus::of(&info), partial: info.partial().cloned(), due: tally(due) }
     }
 
     /// Returns whether nothing is left to say of the state.

@@ -8,7 +8,7 @@ use annals_graph::annals::base::{Clock, Map, Namespace, SystemClock, Value};
 use annals_graph::annals::history::Thread;
 use annals_graph::annals::state::DynState;
 use annals_graph::graph::{Command, CompiledGraph, Drawing};
-use annals_graph::runs::{Queue, Queued, choose_resume_value};
+use annals_graph::runs::{Queue, Queued, SnapshotRuns, choose_resume_value};
 use annals_graph::task::{Interrupt, RunControl, TaskInfo};
 use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, StreamMode, TaskStart};
 

@@ -19,6 +19,7 @@ use annals_graph::Worker;
 use annals_graph::annals::store::StoreError;
 use annals_graph::graph::{Entry, Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::Task;
 use axum::Router;
 use axum::extract::{Path, State};
@@ -111,7 +112,7 @@ async fn status(State(service): State<Service>, Path(id): Path<String>) -> Resul
     let thread = service.store.thread(&id)?;
     let info = thread.unblock(|thread| thread.wait_for_end(Duration::from_secs(3))).await?;
     let state = service.orders.aget_state(&thread).await?;
-    let status = info.map_or("runs", |info| info.status().as_str());
+    let status = info.map_or("runs", |info| ThreadStatus::of(&info).as_str());
     Ok(format!("{status}: {}", state.values.value().map_or("", String::as_str)))
 }
 

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use annals::store::batch::{NewWrite, NewWrites, WriteRef, WriteValue};
-use annals::store::{Payload, WriteRecord};
+use annals::store::{Payload, WriteMark, WriteRecord};
 use annals_base::{CheckpointId, NULL_TASK};
+use annals_runs::SpecialWrite;
 
 use crate::change::{WritePlace, WrittenValues};
 use crate::place::{Tasks, admits_anonymous, split_anonymous, task_text, with_anonymous};
 use crate::typed::{anonymous, array_items, digest, is_anonymous, is_list, item_payload, joined, payload, typed};
 use crate::{Result, SaverError, SaverWrite, StoredValue, Typed};
 
-/// The channels whose writes are replaced, with their indexes.
-const SPECIAL: [(&str, i32); 4] = [("__error__", -1), ("__scheduled__", -2), ("__interrupt__", -3), ("__resume__", -4)];
+/// The channels of LangGraph whose writes are replaced.
+const SPECIAL: [SpecialWrite; 4] =
+    [SpecialWrite::Error, SpecialWrite::Scheduled, SpecialWrite::Interrupt, SpecialWrite::Resume];
 
 /// The writes of one call, which wait to be stored.
 #[derive(Clone, Debug)]
@@ -36,8 +38,8 @@ impl TaskWrites {
         writes: Vec<(String, Typed)>,
     ) -> Result<Self> {
         let indexed = writes.into_iter().enumerate().map(|(at, (channel, value))| {
-            let special = SPECIAL.iter().find(|(name, _)| *name == channel);
-            let index = special.map_or(i32::try_from(at).unwrap_or(i32::MAX), |(_, index)| *index);
+            let special = SPECIAL.iter().find(|special| special.channel() == channel);
+            let index = special.map_or(i32::try_from(at).unwrap_or(i32::MAX), |special| special.index());
             (index, channel.into(), value)
         });
         Self::indexed(namespace, checkpoint, task, path, indexed)
@@ -54,6 +56,8 @@ impl TaskWrites {
         let mut new: Vec<NewWrite> = Vec::new();
         for (index, channel, value) in writes {
             let write = NewWrite::new(index, channel, write_value(&value)?);
+            let mark = mark_of(&write);
+            let write = write.with_mark(mark);
             // Two writes to one special channel have the same index: the last one counts.
             match new.iter_mut().find(|other| other.index == index) {
                 Some(other) => *other = write,
@@ -68,6 +72,15 @@ impl TaskWrites {
     fn of(&self, checkpoint: CheckpointId, tasks: &mut Tasks) -> NewWrites {
         let (task, path) = tasks.place(&self.task, &self.path);
         NewWrites::new(checkpoint, task, path).with(self.writes.clone())
+    }
+}
+
+/// Returns the mark of a write: LangGraph's interrupts all wait for a value.
+fn mark_of(write: &NewWrite) -> Option<WriteMark> {
+    match SpecialWrite::of_index(write.index).filter(|_| write.value != WriteValue::Null)? {
+        SpecialWrite::Error => Some(WriteMark::Failed),
+        SpecialWrite::Interrupt => Some(WriteMark::Waits),
+        _ => None,
     }
 }
 
@@ -100,7 +113,7 @@ pub(crate) fn are_missing(writes: &[TaskWrites], checkpoint: &str, mut stored: V
 /// Returns stored writes as writes of another checkpoint.
 pub(crate) fn moved(records: Vec<WriteRecord>, checkpoint: CheckpointId) -> Vec<NewWrites> {
     let of = |record: WriteRecord| {
-        let write = NewWrite::new(record.index, record.channel, record.value);
+        let write = NewWrite::new(record.index, record.channel, record.value).with_mark(record.mark);
         NewWrites::new(checkpoint, record.task, record.path).with(vec![write])
     };
     records.into_iter().map(of).collect()

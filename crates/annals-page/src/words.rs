@@ -1,8 +1,9 @@
 //! Texts for the facts of a history: ages, sizes, numbers, statuses, values on one line.
 
 use annals::base::{Timestamp, Value};
-use annals::history::{PartialInfo, Snapshot, ThreadInfo, ThreadStatus};
+use annals::history::{PartialInfo, Snapshot, ThreadInfo};
 use annals::store::{Source, StoreError};
+use annals_runs::ThreadStatus;
 use serde_json::{Value as Json, json};
 
 use crate::limits::BRIEF_CHARS_MAX;
@@ -160,7 +161,7 @@ pub(crate) fn status(at: &Snapshot) -> Result<(ThreadStatus, Option<PartialInfo>
     let writes = at.writes()?;
     let (seq, created_at) = (head.seq, head.created_at);
     let info = ThreadInfo::new(head, seq, created_at, Vec::new(), &writes)?;
-    Ok((info.status().clone(), info.partial().cloned()))
+    Ok((ThreadStatus::of(&info), info.partial().cloned()))
 }
 
 /// Returns the mark of half an answer as JSON.

@@ -13,8 +13,8 @@ use crate::interrupts::is_call;
 use crate::special::SpecialWrite;
 use crate::store::log::{HeadParts, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
 use crate::store::{
-    Batch, CheckpointRecord, LogExt, NewCheckpoint, NewTimer, NewWrites, Parent, Source, Store, StoreError, StoredHead,
-    ThreadFacts, ThreadInfo, ThreadStatus, WriteRecord,
+    Batch, CheckpointRecord, LogExt, NewCheckpoint, NewTimer, NewWrites, Parent, Source, StatusKind, Store, StoreError,
+    StoredHead, ThreadFacts, ThreadInfo, WriteRecord,
 };
 
 /// The members of the metadata of a checkpoint that name its graph, and that cancel its thread.
@@ -53,7 +53,7 @@ pub(crate) fn cancel(thread: &Thread, reason: &str) -> Result<bool, StoreError> 
     let mut attempt = 1;
     loop {
         let info = thread.info()?;
-        if matches!(info.status(), ThreadStatus::Done | ThreadStatus::Cancelled(_)) {
+        if matches!(info.status(), StatusKind::Done | StatusKind::Cancelled) {
             return Ok(false);
         }
         let mut metadata = serde_json::Map::new();
@@ -164,7 +164,7 @@ pub(crate) fn wait_for_end(thread: &Thread, timeout: Duration) -> Result<Option<
     loop {
         let seen = signals.signal.count();
         if let Some(info) = store.backend().thread_info(thread.id())?
-            && !matches!(info.status(), ThreadStatus::Running | ThreadStatus::Sleeping(_))
+            && !matches!(info.status(), StatusKind::Running | StatusKind::Sleeping)
             && !store.backend().lease(thread.id())?.is_some_and(|lease| lease.is_live(store.now()))
         {
             return Ok(Some(info));

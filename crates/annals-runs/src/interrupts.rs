@@ -12,8 +12,9 @@ use crate::base::{CheckpointId, Encoded, Map, NULL_TASK, Namespace, TaskId, Time
 use crate::history::{Snapshot, Thread};
 use crate::resume_value::check_resume_value;
 use crate::signal;
-use crate::special::SpecialWrite;
-use crate::store::{Batch, LogExt, NewTimer, NewWrites, StoreError, StoredHead, ThreadStatus, WriteRecord, WriteValue};
+use crate::special::{SpecialWrite, interrupts_write};
+use crate::status::interrupt_wakes_at;
+use crate::store::{Batch, LogExt, NewTimer, NewWrites, StatusKind, StoreError, StoredHead, WriteRecord, WriteValue};
 
 /// An interrupt at which a task of a thread waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +41,7 @@ impl OpenInterrupt {
             id: text("id").unwrap_or_default(),
             task,
             value: stored.get("value").cloned().unwrap_or_default(),
-            wake_at: stored.get("wake_at").and_then(Value::as_int).map(Timestamp::from_micros),
+            wake_at: interrupt_wakes_at(stored),
             signal: text("signal"),
             response_schema: stored.get("response_schema").cloned(),
         }
@@ -105,8 +106,7 @@ impl WaitingTasks {
             if left.len() == task.interrupts.len() {
                 continue;
             }
-            let left = if left.is_empty() { WriteValue::Null } else { one(&Value::List(left))? };
-            let write = SpecialWrite::Interrupt.write(left);
+            let write = interrupts_write(left)?;
             batch.writes.push(NewWrites::new(self.head, task.task, Arc::clone(&task.path)).with(vec![write]));
             if !task.is_call {
                 batch.timers.push(NewTimer::new(self.head, task.task, Some(now)));
@@ -203,9 +203,8 @@ fn resume_interrupt_once(thread: &Thread, id: &str, value: &Value) -> Result<(),
 
 /// Verifies that the thread has a task that is due, and is not cancelled.
 pub(crate) fn verify_not_ended(thread: &Thread) -> Result<(), StoreError> {
-    let info = thread.info()?;
-    match info.status() {
-        status @ (ThreadStatus::Done | ThreadStatus::Cancelled(_)) => {
+    match thread.info()?.status() {
+        status @ (StatusKind::Done | StatusKind::Cancelled) => {
             Err(StoreError::ThreadEnded { thread: thread.id().clone(), status: status.as_str() })
         }
         _ => Ok(()),
@@ -220,4 +219,17 @@ pub(crate) fn of_snapshot(at: &Snapshot) -> Result<Vec<OpenInterrupt>, StoreErro
 /// Returns the open interrupts of the head of a thread.
 pub(crate) fn of_head(thread: &Thread) -> Result<Vec<OpenInterrupt>, StoreError> {
     Ok(WaitingTasks::read(thread)?.map_or_else(Vec::new, |waiting| waiting.open()))
+}
+
+/// Returns the stored interrupts of the tasks of a checkpoint that have not ended.
+pub(crate) fn stored_of(at: &Snapshot) -> Result<Vec<(TaskId, Value)>, StoreError> {
+    let writes = at.writes()?;
+    let has_ended = |task| writes.iter().any(|write| write.task == task && write.index >= 0);
+    let mut stored = Vec::new();
+    for write in writes.iter().filter(|write| SpecialWrite::Interrupt.is(write) && !has_ended(write.task)) {
+        for interrupt in write.to_value()?.as_list().unwrap_or_default() {
+            stored.push((write.task, interrupt.get("value").cloned().unwrap_or_default()));
+        }
+    }
+    Ok(stored)
 }

@@ -12,12 +12,13 @@ use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, Timestam
 use crate::control::GRAPH;
 use crate::hash::xxh3_128;
 use crate::history::Thread;
-use crate::special::SpecialWrite;
+use crate::special::interrupts_write;
+use crate::status::status_name;
 use crate::steps::START;
 use crate::store::batch::{Change, ChangeValue, Data};
 use crate::store::{
-    Batch, LogExt, NewCheckpoint, NewLease, NewTimer, NewWrites, Parent, Source, Store, StoreError, TaskKind,
-    TaskRecord, ThreadInfo, ThreadQuery, ThreadStatus, WriteValue,
+    Batch, LogExt, NewCheckpoint, NewLease, NewTimer, NewWrites, Parent, Source, StatusKind, Store, StoreError,
+    TaskKind, TaskRecord, ThreadInfo, ThreadQuery,
 };
 
 /// The member of the metadata of a checkpoint that holds the priority of its run.
@@ -35,6 +36,7 @@ const DELAY: &str = "delay";
 ///
 /// use annals::base::Value;
 /// use annals::history::ThreadQuery;
+/// use annals_runs::ThreadStatus;
 /// use annals_runs::prelude::*;
 ///
 /// # fn main() -> Result<()> {
@@ -46,7 +48,7 @@ const DELAY: &str = "delay";
 ///
 /// let next: Vec<_> = store.threads_with(ThreadQuery::new().queue("book"))?;
 /// assert_eq!(next.iter().map(|run| run.id().as_str()).collect::<Vec<_>>(), ["order-18", "order-17"]);
-/// assert!(matches!(store.thread("order-19")?.info()?.status(), ThreadStatus::Sleeping(_)));
+/// assert!(matches!(ThreadStatus::of(&store.thread("order-19")?.info()?), ThreadStatus::Sleeping(_)));
 ///
 /// let once = book.dedup("mail-4711");
 /// assert!(once.enqueue("order-20", 20)?.is_new());
@@ -323,8 +325,9 @@ impl EnqueuedOn {
         let Some(info) = backend.thread_info(thread.id())? else {
             return Ok(Self { head: None, step: -2, version_max: 0 });
         };
-        if *info.status() != ThreadStatus::Done {
-            let reason = format!("the run of {} has not ended: its status is {}", thread.id(), info.status());
+        if info.status() != StatusKind::Done {
+            let reason =
+                format!("the run of {} has not ended: its status is {}", thread.id(), status_name(info.status()));
             return Err(StoreError::Invalid { field: "thread", reason });
         }
         let state = backend.state(&info.record().point)?;
@@ -337,8 +340,8 @@ impl EnqueuedOn {
 fn asleep(thread: &Thread, id: CheckpointId, task: &TaskRecord, due_at: Timestamp) -> Result<Batch, StoreError> {
     let interrupt = [("value", Value::Null), ("id", DELAY.into()), ("wake_at", due_at.as_micros().into())];
     let interrupt = interrupt.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let value = WriteValue::One(Encoded::encode(&Value::List(vec![Value::Map(interrupt)]))?.into());
-    let writes = NewWrites::new(id, task.id, task.path()).with(vec![SpecialWrite::Interrupt.write(value)]);
+    let write = interrupts_write(vec![Value::Map(interrupt)])?;
+    let writes = NewWrites::new(id, task.id, task.path()).with(vec![write]);
     let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(id));
     batch.writes = vec![writes];
     batch.timers = vec![NewTimer::new(id, task.id, Some(due_at))];

@@ -1,6 +1,6 @@
 //! The run that a checkpoint belongs to, as methods of [`Snapshot`].
 
-use crate::base::Value;
+use crate::base::{TaskId, Value};
 use crate::history::Snapshot;
 use crate::interrupts::{self, OpenInterrupt};
 use crate::sealed;
@@ -50,6 +50,13 @@ pub trait SnapshotRuns: sealed::Sealed {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
     fn open_interrupts(&self) -> Result<Vec<OpenInterrupt>, StoreError>;
+
+    /// Returns the stored interrupts of the tasks that have not ended: the task and the value of each, also of one that
+    /// has failed since.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    fn interrupts(&self) -> Result<Vec<(TaskId, Value)>, StoreError>;
 }
 
 impl SnapshotRuns for Snapshot {
@@ -67,5 +74,9 @@ impl SnapshotRuns for Snapshot {
 
     fn open_interrupts(&self) -> Result<Vec<OpenInterrupt>, StoreError> {
         interrupts::of_snapshot(self)
+    }
+
+    fn interrupts(&self) -> Result<Vec<(TaskId, Value)>, StoreError> {
+        interrupts::stored_of(self)
     }
 }

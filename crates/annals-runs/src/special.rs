@@ -4,8 +4,10 @@
 //! channel keep their meaning from one version to the next, because files hold them. *Absent:* what the log makes of a
 //! write, which its mark tells.
 
+use crate::base::{Encoded, Value};
 use crate::history::PartialMessage;
-use crate::store::{NewWrite, WriteRecord, WriteValue};
+use crate::status::interrupt_wakes_at;
+use crate::store::{NewWrite, StoreError, WriteMark, WriteRecord, WriteValue};
 
 /// A special write of a task: its index and its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,15 +141,30 @@ impl SpecialWrite {
         self.is(write) && write.value != WriteValue::Null
     }
 
-    /// Returns the write that stores a value.
+    /// Returns the write that stores a value. An error is marked as one; what an interrupt waits for is marked by
+    /// [`interrupts_write`].
     pub fn write(self, value: WriteValue) -> NewWrite {
-        NewWrite::new(self.index(), self.channel(), value)
+        let is_error = self == Self::Error && value != WriteValue::Null;
+        NewWrite::new(self.index(), self.channel(), value).with_mark(is_error.then_some(WriteMark::Failed))
     }
 
     /// Returns the write that clears it.
     pub fn clear(self) -> NewWrite {
         self.write(WriteValue::Null)
     }
+}
+
+/// Returns the write that stores the interrupts of a task, marked with what they wait for; without interrupts the one
+/// that clears them. An interrupt is a map with the members `id` and `value`, and `wake_at` if it goes on by itself.
+///
+/// # Errors
+/// [`StoreError::Codec`] if a value is beyond the limits.
+pub fn interrupts_write(interrupts: Vec<Value>) -> Result<NewWrite, StoreError> {
+    let Some(mark) = WriteMark::waiting(interrupts.iter().map(interrupt_wakes_at)) else {
+        return Ok(SpecialWrite::Interrupt.clear());
+    };
+    let value = WriteValue::One(Encoded::encode(&Value::List(interrupts))?.into());
+    Ok(SpecialWrite::Interrupt.write(value).with_mark(Some(mark)))
 }
 
 #[cfg(test)]

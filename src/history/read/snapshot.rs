@@ -4,13 +4,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, ListDelta, Map, Payload, PayloadRef, Timestamp, Value, WriteValue};
 use crate::message::Message;
 use crate::store::backend::is_pruned;
 use crate::store::record::{is_control, plain_value};
 use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, LogExt, Source, StatePart,
-    StateRecord, Store, StoreError, VersionRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, LogExt, MarkedWrite, Source,
+    StatePart, StateRecord, Store, StoreError, VersionRecord, WriteRecord,
 };
 
 use super::entries::ShapedItems;
@@ -222,22 +222,6 @@ impl Snapshot {
         self.store.backend().writes(self.point())
     }
 
-    /// Returns the open interrupts: the task and the value of each.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
-    pub fn interrupts(&self) -> Result<Vec<(TaskId, Value)>, StoreError> {
-        let writes = self.writes()?;
-        let finished = |task| writes.iter().any(|write| write.task == task && write.index >= 0);
-        let mut open = Vec::new();
-        for write in writes.iter().filter(|write| &*write.channel == "__interrupt__" && !finished(write.task)) {
-            for question in write_value(&write.value)?.as_list().unwrap_or_default() {
-                open.push((write.task, question.get("value").cloned().unwrap_or_default()));
-            }
-        }
-        Ok(open)
-    }
-
     /// Starts a new thread with the state of this checkpoint, in O(1): nothing is copied, nothing is overwritten. The
     /// state that subgraphs retain for as long as their thread is taken along when they are called in the new one.
     ///
@@ -365,6 +349,16 @@ impl WriteRecord {
     /// Returns the written value as a dynamic value. Of a list that is told by what differs from a stored one, it is a
     /// map with the member `$delta`: the list, the ranges of positions that are gone, and the items that are new, by
     /// position.
+    ///
+    /// # Errors
+    /// [`StoreError::Codec`], [`StoreError::Corrupt`].
+    pub fn to_value(&self) -> Result<Value, StoreError> {
+        write_value(&self.value)
+    }
+}
+
+impl MarkedWrite {
+    /// Returns the written value as a dynamic value: [`WriteRecord::to_value`].
     ///
     /// # Errors
     /// [`StoreError::Codec`], [`StoreError::Corrupt`].

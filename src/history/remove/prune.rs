@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
 use crate::store::{
-    CheckpointRecord, CheckpointRef, Log, LogExt, PruneSpan, Pruned, Store, StoreError, ThreadInfo, ThreadQuery,
-    ThreadStatus,
+    CheckpointRecord, CheckpointRef, Log, LogExt, PruneSpan, Pruned, StatusKind, Store, StoreError, ThreadInfo,
+    ThreadQuery,
 };
 
 use super::prune_candidates::PruneCandidates;
@@ -79,7 +79,7 @@ impl PrunePolicy {
         }
         let writes = backend.writes(&record.point)?;
         let info = ThreadInfo::new(record.clone(), record.seq, record.created_at, Vec::new(), &writes)?;
-        Ok(matches!(info.status(), ThreadStatus::Interrupted(_) | ThreadStatus::Sleeping(_)))
+        Ok(matches!(info.status(), StatusKind::Interrupted | StatusKind::Sleeping))
     }
 
     /// Returns whether a checkpoint goes that has `newer` newer ones on its branch.

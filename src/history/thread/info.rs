@@ -1,7 +1,7 @@
 //! Threads as a list shows them, and the threads that were forked from one.
 //!
 //! *Absent:* the changes of facts ([`facts`](super::facts)), and the rules of the status
-//! ([`ThreadStatus`](crate::store::ThreadStatus)).
+//! ([`WriteMark`](crate::store::WriteMark)).
 
 use crate::base::ThreadId;
 use crate::base::limits::WORKER_PAGE_ROWS;

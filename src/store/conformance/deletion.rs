@@ -27,11 +27,10 @@ fn fill(backend: &dyn Log, place: &CasePlace) {
     let first =
         CheckpointDraft::root(1).tasks(&["a", "b"]).value("x", 1, &large).items("list", 1, vec![put(0, &large)]);
     place.add(backend, None, first);
-    let pending =
-        vec![write(0, "x", &large), write_items(1, "list", &["one", &large]), write(-4, "__resume__", &large)];
+    let pending = vec![write(0, "x", &large), write_items(1, "list", &["one", &large]), write(-4, "given", &large)];
     commit(backend, &place.pending(1, writes(1, task(1), "p", pending)));
-    commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "__resume__", "own text ".repeat(9))])));
-    commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "__resume__", "another text, too")])));
+    commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "given", "own text ".repeat(9))])));
+    commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "given", "another text, too")])));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).value_of("x", 2, task(1), 0).seen("a", &[("x", 1)]));
     place.add(backend, Some(2), CheckpointDraft::on(3, 1).items("list", 2, vec![put(1, "sibling")]));
     let inside = place.inside("a:1");

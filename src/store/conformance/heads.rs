@@ -70,10 +70,10 @@ pub(super) fn none_expected(backend: &dyn Log) {
 pub(super) fn pending(backend: &dyn Log) {
     let place = root_of("pending");
     place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
-    let resume = place.pending(1, writes(1, task(1), "p", vec![write(-4, "__resume__", "yes")]));
+    let resume = place.pending(1, writes(1, task(1), "p", vec![write(-4, "given", "yes")]));
     commit(backend, &resume);
     place.add(backend, Some(1), CheckpointDraft::on(2, 1));
-    let other = place.pending(1, writes(1, task(1), "p", vec![write(-4, "__resume__", "no")]));
+    let other = place.pending(1, writes(1, task(1), "p", vec![write(-4, "given", "no")]));
     conflicts(backend, &other, Some(2), &other.expect[0]);
     assert_eq!(place.writes(backend, 1).len(), 1);
     assert_eq!(place.writes(backend, 1)[0].value, resume.writes[0].writes[0].value);
@@ -228,7 +228,7 @@ fn all_of(place: &CasePlace, root: Option<u64>, last: u64) -> Batch {
         child.batch(None, [CheckpointDraft::root(11).value("x", 1, "one").tasks(&["node"])]),
         child.pending(11, writes(11, task(1), "p", vec![write(0, "x", "of the node")])),
         child.batch(Some(11), [CheckpointDraft::on(12, 11).value_of("x", 2, task(1), 0).tasks(&["node"])]),
-        child.pending(12, writes(12, task(1), "p", vec![write(-3, "__interrupt__", "go on?")])),
+        child.pending(12, writes(12, task(1), "p", vec![write(-3, "waits", "go on?")])),
     ];
     let turns = turns.map(|mut turn| {
         turn.expect.push(on_root.clone());
@@ -236,7 +236,7 @@ fn all_of(place: &CasePlace, root: Option<u64>, last: u64) -> Batch {
     });
     let own = root.map_or_else(|| CheckpointDraft::root(last), |root| CheckpointDraft::on(last, root));
     let own = place.batch(root, [own.value("y", last, "own").tasks(&["node"])]);
-    let asked = place.pending(last, writes(last, task(1), "p", vec![write(-4, "__resume__", "yes")]));
+    let asked = place.pending(last, writes(last, task(1), "p", vec![write(-4, "given", "yes")]));
     Batch::of_all(turns.into_iter().chain([own, asked])).expect("there are some")
 }
 

@@ -329,7 +329,7 @@ pub(super) fn timers(backend: &dyn Log) {
     let place = root_of("a");
     place.add(backend, None, CheckpointDraft::root(1));
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
-    let interrupt = writes(2, task(1), "p", vec![write(-3, "__interrupt__", "an interrupt")]);
+    let interrupt = writes(2, task(1), "p", vec![write(-3, "waits", "an interrupt")]);
     let timer = NewTimer::new(id(2), task(1), Some(moment(5)));
     commit(backend, &Batch { timers: vec![timer], ..place.pending(2, interrupt) });
     let sleeping = || {

@@ -96,7 +96,7 @@ fn fill(backend: &dyn Log, place: &CasePlace, numbers: std::ops::RangeInclusive<
             draft = draft.items("short", at + 1, vec![put(at % 23, format!("short {at}"))]);
         }
         place.add(backend, None.or((n > first).then(|| n - 1)), draft);
-        let pending = vec![write(-4, "__resume__", format!("resume value of {at}")), write(7, "late", format!("{at}"))];
+        let pending = vec![write(-4, "given", format!("resume value of {at}")), write(7, "late", format!("{at}"))];
         commit(backend, &place.pending(n, writes(n, task(1), "p", pending)));
     }
 }

@@ -1,16 +1,18 @@
 //! Listings of threads by their facts and their status.
 
 use super::build::{
-    CasePlace, CheckpointDraft, bytes, clean, commit, id, moment, put, put_payload, root_of, task, writes,
+    CasePlace, CheckpointDraft, bytes, clean, commit, id, moment, put, put_payload, root_of, task, write, writes,
 };
 use super::operations::{moves, operate};
-use crate::base::{Encoded, Map, ThreadId, Timestamp, Value};
-use crate::store::batch::{Batch, ItemChange, ItemIndex, NewTimer, NewWrite, Payload, WriteValue};
+use crate::base::{ThreadId, Timestamp};
+use crate::store::batch::{Batch, ItemChange, ItemIndex, NewTimer, NewWrite, WriteValue};
 use crate::store::counts::ThreadCounts;
 use crate::store::log::{Log, LogExt};
+use crate::store::mark::WriteMark;
 use crate::store::operation::{OperationChange, OperationField, OperationValue};
 use crate::store::prune::PruneSpan;
-use crate::store::threads::{ThreadQuery, ThreadStatus};
+use crate::store::status::StatusKind;
+use crate::store::threads::ThreadQuery;
 
 /// More checkpoints than a table of threads lags behind.
 const MANY: u64 = 300;
@@ -42,27 +44,18 @@ fn fact(place: &CasePlace, name: &str, after: &str) -> OperationChange {
     )
 }
 
-fn encoded(value: &Value) -> WriteValue {
-    let encoded = Encoded::encode(value).expect("a value is encoded");
-    WriteValue::One(Payload::new(encoded.bytes.to_vec()).with_codec(encoded.codec))
-}
-
-/// Writes a special value of a task of checkpoint `n`, on its own.
-fn special(backend: &dyn Log, place: &CasePlace, n: u64, index: i32, channel: &str, value: &Value) {
-    let write = NewWrite::new(index, channel, encoded(value));
+/// Writes a marked special write of a task of checkpoint `n`, on its own.
+fn marked(backend: &dyn Log, place: &CasePlace, n: u64, index: i32, mark: WriteMark) {
+    let write = write(index, "special", "a value").with_mark(Some(mark));
     commit(backend, &place.pending(n, writes(n, task(1), "p", vec![write])));
 }
 
 /// Lets a task sleep at checkpoint 1.
 fn sleeps(backend: &dyn Log, place: &CasePlace, wake_at: i64) {
-    let write = NewWrite::new(-3, "__interrupt__", encoded(&interrupt(&[("wake_at", wake_at.into())])));
-    let timer = NewTimer::new(id(1), task(1), Some(Timestamp::from_micros(wake_at)));
+    let wake_at = Timestamp::from_micros(wake_at);
+    let write = write(-3, "special", "a value").with_mark(Some(WriteMark::WakesAt(wake_at)));
+    let timer = NewTimer::new(id(1), task(1), Some(wake_at));
     commit(backend, &Batch { timers: vec![timer], ..place.pending(1, writes(1, task(1), "p", vec![write])) });
-}
-
-fn interrupt(members: &[(&str, Value)]) -> Value {
-    let map: Map = members.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    Value::List(vec![Value::Map(map)])
 }
 
 /// Adds a thread with many checkpoints, so that a table of threads follows those before.
@@ -119,56 +112,56 @@ pub(super) fn by_status(backend: &dyn Log) {
     follow(backend);
     let status = |name: &str| {
         let thread = ThreadId::new(name).expect("a name of a thread");
-        backend.thread_info(&thread).expect("a thread is read").expect("the thread exists").status().clone()
+        backend.thread_info(&thread).expect("a thread is read").expect("the thread exists").status()
     };
-    let by = |status: ThreadStatus| listed(backend, &ThreadQuery::new().status(&status));
-    assert_eq!(by(ThreadStatus::Running), ["sleeps", "fails", "asks", "runs"]);
-    special(backend, &places[2], 1, -3, "__interrupt__", &interrupt(&[("value", "which?".into())]));
-    special(backend, &places[3], 1, -1, "__error__", &"no model".into());
+    let by = |status: StatusKind| listed(backend, &ThreadQuery::new().status(status));
+    assert_eq!(by(StatusKind::Running), ["sleeps", "fails", "asks", "runs"]);
+    marked(backend, &places[2], 1, -3, WriteMark::Waits);
+    marked(backend, &places[3], 1, -1, WriteMark::Failed);
     sleeps(backend, &places[4], 7);
-    assert_eq!(status("asks"), ThreadStatus::Interrupted(vec!["which?".into()]));
-    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
-    assert_eq!(status("fails"), ThreadStatus::Failed("no model".into()));
-    assert_eq!(by(ThreadStatus::Failed(String::new())), ["fails"]);
-    // The mark of a stuck run names the error that it stands for.
-    special(backend, &places[3], 1, -17, "__stuck__", &"no model".into());
-    assert_eq!(status("fails"), ThreadStatus::Stuck("no model".into()));
-    assert_eq!(by(ThreadStatus::Stuck(String::new())), ["fails"]);
-    assert_eq!(by(ThreadStatus::Failed(String::new())), Vec::<String>::new());
-    special(backend, &places[3], 1, -1, "__error__", &"no network".into());
-    assert_eq!(status("fails"), ThreadStatus::Failed("no network".into()));
-    assert_eq!(by(ThreadStatus::Failed(String::new())), ["fails"]);
-    assert_eq!(status("sleeps"), ThreadStatus::Sleeping(Timestamp::from_micros(7)));
-    assert_eq!(by(ThreadStatus::Sleeping(moment(1))), ["sleeps"]);
-    assert_eq!(status("stops"), ThreadStatus::Cancelled(Some("too late".into())));
-    assert_eq!(by(ThreadStatus::Cancelled(None)), ["stops"]);
-    assert_eq!(by(ThreadStatus::Running), ["runs"]);
+    assert_eq!(status("asks"), StatusKind::Interrupted);
+    assert_eq!(by(StatusKind::Interrupted), ["asks"]);
+    assert_eq!(status("fails"), StatusKind::Failed);
+    assert_eq!(by(StatusKind::Failed), ["fails"]);
+    // A run is given up with the error of its task, and another error takes its place.
+    marked(backend, &places[3], 1, -1, WriteMark::GivenUp);
+    assert_eq!(status("fails"), StatusKind::GivenUp);
+    assert_eq!(by(StatusKind::GivenUp), ["fails"]);
+    assert_eq!(by(StatusKind::Failed), Vec::<String>::new());
+    marked(backend, &places[3], 1, -1, WriteMark::Failed);
+    assert_eq!(status("fails"), StatusKind::Failed);
+    assert_eq!(by(StatusKind::Failed), ["fails"]);
+    assert_eq!(status("sleeps"), StatusKind::Sleeping);
+    assert_eq!(by(StatusKind::Sleeping), ["sleeps"]);
+    assert_eq!(status("stops"), StatusKind::Cancelled);
+    assert_eq!(by(StatusKind::Cancelled), ["stops"]);
+    assert_eq!(by(StatusKind::Running), ["runs"]);
     assert_eq!(listed(backend, &ThreadQuery::new().graph("book")), ["stops"]);
     operate(backend, 400, vec![fact(&places[6], "project", "home"), fact(&places[6], "labels", r#"["a","ü"]"#)]);
     operate(backend, 401, vec![fact(&places[0], "archived", "true"), fact(&places[0], "pinned", "true")]);
     assert_eq!(listed(backend, &ThreadQuery::new().project("home").label("ü")), ["stated"]);
     assert_eq!(listed(backend, &ThreadQuery::new().archived(true).pinned(true)), ["ends"]);
-    assert_eq!(by(ThreadStatus::Done), ["busy", "stated"], "archived threads are passed over");
+    assert_eq!(by(StatusKind::Done), ["busy", "stated"], "archived threads are passed over");
     // The interrupt is answered by a superstep, and the head moves back to it.
     places[2].add(backend, Some(1), CheckpointDraft::on(2, 1));
-    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), Vec::<String>::new());
+    assert_eq!(by(StatusKind::Interrupted), Vec::<String>::new());
     assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["asks"], "the newest activity");
     follow(backend);
     operate(backend, 402, vec![moves(&places[2], Some(2), Some(1))]);
-    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
+    assert_eq!(by(StatusKind::Interrupted), ["asks"]);
     assert_eq!(listed(backend, &ThreadQuery::new().limit(2)), ["busy", "asks"], "a move of a head is not an activity");
     backend.rebuild_threads().expect("the table is made anew");
-    assert_eq!(by(ThreadStatus::Interrupted(Vec::new())), ["asks"]);
+    assert_eq!(by(StatusKind::Interrupted), ["asks"]);
     assert_eq!(listed(backend, &ThreadQuery::new().project("home")), ["stated"]);
     // An error, an interrupt and a sleep that are cleared leave their tasks due.
-    for (place, index, channel) in [(2, -3, "__interrupt__"), (3, -1, "__error__"), (4, -3, "__interrupt__")] {
-        let clear = NewWrite::new(index, channel, WriteValue::Null);
+    for (place, index) in [(2, -3), (3, -1), (4, -3)] {
+        let clear = NewWrite::new(index, "special", WriteValue::Null);
         commit(backend, &places[place].pending(1, writes(1, task(1), "p", vec![clear])));
     }
     for name in ["asks", "fails", "sleeps"] {
-        assert_eq!(status(name), ThreadStatus::Running, "{name}");
+        assert_eq!(status(name), StatusKind::Running, "{name}");
     }
-    let mut running = by(ThreadStatus::Running);
+    let mut running = by(StatusKind::Running);
     running.sort_unstable();
     assert_eq!(running, ["asks", "fails", "runs", "sleeps"]);
     clean(backend);
@@ -302,7 +295,7 @@ pub(super) fn queue(backend: &dyn Log) {
         // The table of threads follows, and agrees with the log.
         follow(backend);
     }
-    special(backend, &root_of("b"), 2, -1, "__error__", &Value::from("no"));
+    marked(backend, &root_of("b"), 2, -1, WriteMark::Failed);
     enqueue("late", 20, &work(7), &["x"]);
     let expected = ["d", "late", "e", "a", "c", "plain"];
     assert_eq!(listed(backend, &query), expected, "one that failed waits for nothing");

@@ -1,15 +1,16 @@
 //! Tasks that sleep: listed by the timestamp at which they resume, until they have.
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, refused_for, root_of, task, write, writes};
-use crate::base::{Encoded, TaskId, Value};
-use crate::store::batch::{Batch, NewTimer, NewWrite, WriteValue};
+use crate::base::{TaskId, Timestamp};
+use crate::store::batch::{Batch, NewTimer};
 use crate::store::check::Invariant;
 use crate::store::error::StoreError;
 use crate::store::log::{Log, LogExt};
+use crate::store::mark::WriteMark;
 
 /// Returns a batch in which a task writes, and begins to sleep or does no longer.
 fn timed(place: &CasePlace, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
-    let interrupt = writes(head, task, "p", vec![write(-3, "__interrupt__", "an interrupt")]);
+    let interrupt = writes(head, task, "p", vec![write(-3, "waits", "an interrupt")]);
     let timer = NewTimer::new(id(head), task, wake_at.map(moment));
     Batch { timers: vec![timer], ..place.pending(head, interrupt) }
 }
@@ -128,10 +129,8 @@ pub(super) fn missed(backend: &dyn Log) {
         place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y"]));
     }
     let interrupts = |n: u64, of: u8, wake_at: Option<i64>| {
-        let members = wake_at.map(|at| ("wake_at".to_owned(), Value::from(at)));
-        let value = Encoded::encode(&Value::List(vec![Value::Map(members.into_iter().collect())]));
-        let value = WriteValue::One(value.expect("a value is encoded").into());
-        writes(n, task(of), "p", vec![NewWrite::new(-3, "__interrupt__", value)])
+        let mark = WriteMark::waiting([wake_at.map(Timestamp::from_micros)]);
+        writes(n, task(of), "p", vec![write(-3, "waits", "for something").with_mark(mark)])
     };
     let missing = || {
         let problems = backend.check().expect("a check").problems;
@@ -150,7 +149,10 @@ pub(super) fn missed(backend: &dyn Log) {
     commit(backend, &Batch { timers: vec![timer(None)], ..place.pending(1, interrupts(1, 1, Some(5))) });
     assert_eq!(missing(), 2);
     commit(backend, &place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "")])));
-    commit(backend, &place.pending(1, writes(1, task(2), "p", vec![write(-1, "__error__", "")])));
+    commit(
+        backend,
+        &place.pending(1, writes(1, task(2), "p", vec![write(-1, "error", "").with_mark(Some(WriteMark::Failed))])),
+    );
     assert_eq!(missing(), 0, "one has ended, the other has failed");
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
     commit(backend, &place.pending(2, interrupts(2, 1, Some(9))));

@@ -49,16 +49,15 @@ pub(super) fn order(backend: &dyn Log) {
 pub(super) fn special_indexes(backend: &dyn Log) {
     let place = started(backend);
     let add = |new| commit(backend, &place.pending(1, of(1, task(1), "p", new)));
-    add(vec![write(-1, "__error__", "e1"), write(0, "x", "first"), write(-4, "__resume__", "r1")]);
-    add(vec![write(-4, "__resume__", "r2"), write(0, "x", "second"), write(1, "x", "third")]);
-    let null = NewWrite::new(-1, "__error__", WriteValue::Null);
-    add(vec![null, write(1, "y", "other channel"), write(-4, "__resume__", "r3")]);
-    let expected = "p/1/-4 __resume__=r3; p/1/-1 __error__=null; p/1/0 x=first; p/1/1 x=third";
+    add(vec![write(-1, "error", "e1"), write(0, "x", "first"), write(-4, "given", "r1")]);
+    add(vec![write(-4, "given", "r2"), write(0, "x", "second"), write(1, "x", "third")]);
+    let null = NewWrite::new(-1, "error", WriteValue::Null);
+    add(vec![null, write(1, "y", "other channel"), write(-4, "given", "r3")]);
+    let expected = "p/1/-4 given=r3; p/1/-1 error=null; p/1/0 x=first; p/1/1 x=third";
     assert_eq!(shown(backend, &place, 1), expected);
-    let consumed =
-        of(1, task(1), "p", vec![write(0, "x", "late"), write(-4, "__resume__", "r4"), write(2, "z", "new")]);
+    let consumed = of(1, task(1), "p", vec![write(0, "x", "late"), write(-4, "given", "r4"), write(2, "z", "new")]);
     place.add(backend, Some(1), CheckpointDraft::on(2, 1).consumed(consumed).value_of("x", 1, task(1), 0));
-    let expected = "p/1/-4 __resume__=r4; p/1/-1 __error__=null; p/1/0 x=first; p/1/1 x=third; p/1/2 z=new";
+    let expected = "p/1/-4 given=r4; p/1/-1 error=null; p/1/0 x=first; p/1/1 x=third; p/1/2 z=new";
     assert_eq!(shown(backend, &place, 1), expected, "writes that are consumed follow the same rule");
     assert_eq!(place.text(backend, 2, "x").as_deref(), Some("first"), "what was taken over is what is stored");
     clean(backend);

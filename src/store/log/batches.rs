@@ -17,9 +17,9 @@ use crate::store::batch::{
     Parent, Payload, Seen, WriteRef, WriteValue,
 };
 use crate::store::error::StoreError;
+use crate::store::mark::sleeping;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
-use crate::store::threads::sleeping;
 
 /// An item of a list: position, ordinal, task and content.
 type CopiedItem = (u64, u64, Option<u32>, Payload);
@@ -357,7 +357,7 @@ fn deleted(before: &Items, after: &Items, task: Option<u32>) -> Vec<ItemChange> 
 fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrites> {
     let mut all: Vec<NewWrites> = Vec::new();
     for write in writes {
-        let new = NewWrite::new(write.index, write.channel, write.value);
+        let new = NewWrite::new(write.index, write.channel, write.value).with_mark(write.mark);
         match all.last_mut() {
             Some(last) if last.task == write.task && last.path == write.path => last.writes.push(new),
             _ => all.push(NewWrites::new(checkpoint, write.task, write.path).with(vec![new])),

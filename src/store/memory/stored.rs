@@ -12,7 +12,7 @@ use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::backend::is_pruned;
 use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
-use crate::store::{LeaseRecord, OperationField, OperationRecord, OperationValue, StoreError};
+use crate::store::{LeaseRecord, OperationField, OperationRecord, OperationValue, StoreError, WriteMark};
 
 /// All threads, and the counters of the file.
 #[derive(Debug, Default)]
@@ -181,6 +181,7 @@ pub(super) struct Write {
     pub(super) index: i32,
     pub(super) channel: Arc<str>,
     pub(super) value: WrittenValue,
+    pub(super) mark: Option<WriteMark>,
 }
 
 /// The value of a write.
@@ -353,7 +354,7 @@ impl Write {
                 }
             };
             let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
-            Arc::new(Self { task: new.task, path, index: write.index, channel, value })
+            Arc::new(Self { task: new.task, path, index: write.index, channel, value, mark: write.mark })
         })
     }
 
@@ -378,6 +379,7 @@ impl Write {
             }
         };
         WriteRecord::new(self.task, Arc::clone(&self.path), self.index, Arc::clone(&self.channel), value)
+            .with_mark(self.mark)
     }
 }
 

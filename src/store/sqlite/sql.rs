@@ -410,12 +410,12 @@ pub(crate) const HAS_RANGE_ROW: &str =
 pub(crate) const DELETED_RANGES: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
 /// The child that consumed the write is given by its `seq`; the column holds the distance.
 pub(crate) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
-     sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 - ?1, ?8, ?9)";
+     sum, mark) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 - ?1, ?8, ?9, ?10)";
 pub(crate) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3";
 pub(crate) const WRITES_TAKEN: &str = "SELECT idx, checkpoint + child FROM write WHERE checkpoint = ?1 AND task = ?2";
-pub(crate) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
+pub(crate) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum, mark FROM write \
      WHERE checkpoint = ?1 AND task = ?2 ORDER BY idx, part";
-pub(crate) const WRITES: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
+pub(crate) const WRITES: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum, mark FROM write \
      WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
 /// The place of the value of a special write that is about to be replaced.
@@ -430,9 +430,9 @@ pub(crate) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
 pub(crate) const HAS_TIMERS: &str = "SELECT EXISTS (SELECT 1 FROM timer)";
 /// The timers that a superstep passes. Those of other branches stay: their heads may move back.
 pub(crate) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
-/// The root namespaces of the threads in which a task interrupted, index -3.
+/// The root namespaces of the threads in which a task sleeps, by the marks of its writes.
 pub(crate) const CHECK_SLEEPERS: &str = "SELECT DISTINCT n.id, t.public_id FROM write w JOIN checkpoint c ON c.seq = w.checkpoint \
-     JOIN namespace n ON n.id = c.namespace AND n.path = '' JOIN thread t ON t.id = n.thread WHERE w.idx = -3";
+     JOIN namespace n ON n.id = c.namespace AND n.path = '' JOIN thread t ON t.id = n.thread WHERE w.mark >= 0 OR w.mark <= -16";
 
 /// Lets rows of the log go: those of deleted threads, and the value of a special write that is replaced.
 pub(crate) const ERASE_BEGIN: &str = "INSERT INTO tombstone (thread, state) VALUES (0, 2)";
@@ -617,7 +617,7 @@ macro_rules! checked {
     };
     (write) => {
         "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.checkpoint + w.child, w.path, \
-         w.sum, c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child "
+         w.sum, w.mark, c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child "
     };
 }
 pub(crate) const CHECK_VERSIONS: &str =
@@ -630,7 +630,7 @@ pub(crate) const CHECK_ITEMS_AT: &str = concat!(
     checked!(item),
     "WHERE branch = ?1 AND channel = ?2 AND ordinal = ?3 AND slot BETWEEN ?4 AND ?5 ORDER BY slot"
 );
-pub(crate) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
+pub(crate) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum, mark FROM write \
      WHERE checkpoint = ?1 AND child = ?2 - ?1 AND idx >= 0";
 pub(crate) const CHECK_WRITES: &str = concat!(
     checked!(write),

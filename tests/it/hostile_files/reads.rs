@@ -108,6 +108,7 @@ pub(super) fn of_snapshot(view: &mut View, at: &Snapshot) {
     for channel in ["messages", "log", "topic"] {
         view.walk("evolution", Ok::<_, StoreError>(at.evolution(channel)));
     }
+    view.note("interrupts", at.interrupts());
     view.note("input", at.input());
     view.note("result", at.result());
     view.note("pickaxe", at.pickaxe("boats"));

@@ -257,7 +257,7 @@ impl StatusName {
             Self::Failed => StatusKind::Failed,
             Self::Sleeping => StatusKind::Sleeping,
             Self::Cancelled => StatusKind::Cancelled,
-            Self::Stuck => StatusKind::Stuck,
+            Self::Stuck => StatusKind::GivenUp,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! interrupt of its own. Invariant: the number of failures counts from the last attempt that a policy did not retry.
 //! *Absent:* policies.
 
+use annals_runs::SpecialWrite;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::base::{Timestamp, Value};
 use crate::store::NewWrite;
 use crate::task::{Attempt, AttemptFailure, Attempts, Interrupt, interrupt_id};
 
-use super::head::{PendingWrites, RETRIES};
+use super::head::PendingWrites;
 use super::load::special_of;
 use super::save::special;
 
@@ -62,12 +63,12 @@ pub(super) fn take_write(attempts: &mut Attempts) -> Option<NewWrite> {
         return None;
     }
     let text = serde_json::to_string(attempts).ok()?;
-    Some(special(RETRIES, text.as_str()))
+    Some(special(SpecialWrite::Retries, text.as_str()))
 }
 
 /// Returns the stored attempts of a task.
 pub(super) fn attempts_of(pending: &PendingWrites) -> Attempts {
-    let stored = special_of(pending, RETRIES);
+    let stored = special_of(pending, SpecialWrite::Retries);
     stored.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 

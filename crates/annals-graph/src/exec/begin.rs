@@ -1,6 +1,6 @@
 //! Begins a run: takes an input, a command or a resume value, or continues an earlier run.
 
-use annals_runs::check_resume_value;
+use annals_runs::{SpecialWrite, check_resume_value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::NULL_TASK;
@@ -9,7 +9,7 @@ use crate::graph::{Command, NodeOutput};
 use crate::panicking::panic_text;
 use crate::state::Writes;
 use crate::state::erased::resolve;
-use crate::store::{NewWrite, NewWrites, Source};
+use crate::store::{NewWrites, Source};
 use crate::task::Interrupt;
 
 use super::apply::{abandon, apply_untasked, see_all};
@@ -17,7 +17,7 @@ use super::before::Before;
 use super::effect::{RunStart, Status};
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
-use super::head::{PendingWrites, RESUME};
+use super::head::PendingWrites;
 use super::load::{asleep_of, interrupts_of};
 use super::machine::Machine;
 use super::plan::{Order, plan};
@@ -319,7 +319,7 @@ impl Machine {
         let mut saved = new_writes(&self.graph, writes);
         if let Some(value) = resume.filter(|value| resume_values_by_id(value).is_none()) {
             let value = WriteValue::One(Encoded::encode(value)?.into());
-            saved.push(NewWrite::new(RESUME.1, RESUME.0, value));
+            saved.push(SpecialWrite::Resume.write(value));
         }
         saved.extend(self.key_write());
         if !saved.is_empty() {

@@ -1,6 +1,7 @@
 //! Calls of tasks: their identity, their stored results, their ends, and their writes to the channels of their caller's
 //! graph.
 
+use annals_runs::SpecialWrite;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +24,7 @@ use super::attempts::{attempt_interrupt, attempts_of, end, follow, is_long, note
 use super::cache::{kept_writes, known_writes};
 use super::call_id::{CallAt, arguments_hash, call_at, call_write, changed_arguments, record_of};
 use super::error::RunError;
-use super::head::{ATTEMPT, ERROR, Head, RESUME, VERSIONS};
+use super::head::Head;
 use super::load::{asleep_of, attempt_of, interrupts_of, left_by, resume_values_of, special_of, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
@@ -137,7 +138,7 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
                 attempts: attempts_of(pending),
                 interrupts: interrupts_of(pending).into_iter().map(|interrupt| interrupt.id).collect(),
                 has_error: pending.has_error(),
-                versions: versions_in(special_of(pending, VERSIONS)),
+                versions: versions_in(special_of(pending, SpecialWrite::Versions)),
                 begun: Vec::new(),
             }
         })
@@ -160,7 +161,7 @@ pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
     if !calls.unnoted.swap(false, Ordering::Relaxed) {
         return None;
     }
-    let write = special(ATTEMPT, &[calls.attempt.number, calls.attempt.calls][..]);
+    let write = special(SpecialWrite::Attempt, &[calls.attempt.number, calls.attempt.calls][..]);
     let path = calls.path.text(&outer.node);
     Some(NewWrites::new(outer.checkpoint?, outer.task, path).with(vec![write]))
 }
@@ -170,7 +171,7 @@ pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
 pub(crate) fn versions_write(context: &Context, versions: Map) -> Option<NewWrites> {
     let parts = context.parts();
     let path = parts.calls.path.text(&parts.node);
-    let write = special(VERSIONS, &Value::Map(versions));
+    let write = special(SpecialWrite::Versions, &Value::Map(versions));
     Some(NewWrites::new(parts.checkpoint?, parts.task, path).with(vec![write]))
 }
 
@@ -411,7 +412,7 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
         }
         (Err(error), _) => {
             end(&mut job.attempts, &error, job.record.began, now);
-            writes.push(special(ERROR, &Value::from(call_failed(job, &error))));
+            writes.push(special(SpecialWrite::Error, &Value::from(call_failed(job, &error))));
             CallOutcome::Failed(error)
         }
     };
@@ -420,7 +421,7 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
         _ => &asked.resume_values,
     };
     if asked.took && !values.is_empty() {
-        writes.push(special(RESUME, &Value::List(values.to_vec())));
+        writes.push(special(SpecialWrite::Resume, &Value::List(values.to_vec())));
     }
     writes.extend(take_write(&mut job.attempts));
     let first_index = job.first_index + (pushed.len() + usize::from(result_kept.is_some())) as i32;
@@ -541,7 +542,7 @@ pub(crate) fn shown_result(stored: &Payload) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::head::{PARTIAL, PendingWrite, PendingWrites, RETRIES};
+    use crate::exec::head::{PendingWrite, PendingWrites};
     use crate::exec::save::cleared_interrupts;
     use crate::graph::{NodeResult, START, StateGraph};
     use crate::state::{DynSchema, DynState};
@@ -576,13 +577,13 @@ mod tests {
 
     #[test]
     fn a_call_is_known_by_what_the_next_run_needs_of_it() {
-        assert!(known(vec![special(PARTIAL, "half a sen"), cleared_interrupts()]).is_none());
-        let attempt = known(vec![special(ATTEMPT, &[1_u32, 2][..])]).unwrap().attempt;
+        assert!(known(vec![special(SpecialWrite::Partial, "half a sen"), cleared_interrupts()]).is_none());
+        let attempt = known(vec![special(SpecialWrite::Attempt, &[1_u32, 2][..])]).unwrap().attempt;
         assert_eq!(attempt, Attempt { number: 1, calls: 2 });
         let mut attempts = Attempts::default();
         note(&mut attempts, &"busy", Timestamp::from_micros(1), Timestamp::from_micros(2));
         let stored = serde_json::to_string(&attempts).unwrap();
-        assert_eq!(known(vec![special(RETRIES, stored.as_str())]).unwrap().attempts.failed, 1);
+        assert_eq!(known(vec![special(SpecialWrite::Retries, stored.as_str())]).unwrap().attempts.failed, 1);
         let result = NewWrite::new(0, RETURN, WriteValue::One(Encoded::encode(&5).unwrap().into()));
         let done = known(vec![result]).unwrap();
         assert!(done.result.is_some() && done.first_index == 1);

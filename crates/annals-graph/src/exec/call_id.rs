@@ -4,6 +4,7 @@
 //! Invariant: the id of a call does not depend on calls of other tasks, so that a call added in front of it changes
 //! nothing. A call that a version before this rule stored is found under the id that it had then.
 
+use annals_runs::SpecialWrite;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::store::NewWrite;
 use crate::task::{CallError, CallRecord, Context, StoredCall, TaskPath};
 
 use super::call::CallJob;
-use super::head::{CALL, PendingWrites};
+use super::head::PendingWrites;
 use super::load::special_of;
 use super::save::special;
 
@@ -116,12 +117,12 @@ pub(super) fn changed_arguments(known: &StoredCall, arguments: u32, name: &str, 
 /// Returns the record of a call, to be stored with its end.
 pub(super) fn call_write(job: &CallJob, now: Timestamp) -> NewWrite {
     let took = now.as_micros().saturating_sub(job.record.began.as_micros()).max(0);
-    special(CALL, &(job.record.arguments, job.record.began.as_micros(), took, job.record.caller_attempt))
+    special(SpecialWrite::Call, &(job.record.arguments, job.record.began.as_micros(), took, job.record.caller_attempt))
 }
 
 /// Returns the stored record of a call; `None` of a task that was not called, or by a version that stored none.
 pub(super) fn record_of(pending: &PendingWrites) -> Option<CallRecord> {
-    let Some(Value::List(stored)) = special_of(pending, CALL) else { return None };
+    let Some(Value::List(stored)) = special_of(pending, SpecialWrite::Call) else { return None };
     let part = |at: usize| stored.get(at).and_then(Value::as_int);
     Some(CallRecord {
         arguments: u32::try_from(part(0)?).ok()?,

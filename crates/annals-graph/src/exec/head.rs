@@ -1,5 +1,6 @@
 //! The decoded state of a namespace: a run works on it, and a handle retains it for the next run.
 
+use annals_runs::SpecialWrite;
 use std::fmt;
 use std::sync::Arc;
 
@@ -111,43 +112,6 @@ impl fmt::Debug for DeltaBase {
     }
 }
 
-/// The names of the special channels of the contract, with their indexes.
-pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
-pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
-pub(crate) const RESUME: (&str, i32) = ("__resume__", -4);
-/// The node that failed, of a task whose failure another one handles.
-pub(crate) const ERROR_SOURCE: (&str, i32) = ("__error_source_node__", -5);
-/// The stored commands of runs with an idempotency key, and the interrupts that they resumed.
-pub(crate) const KEYS: (&str, i32) = ("__keys__", -6);
-/// The heads of the subgraphs that keep their state, as a task left them when it ended.
-pub(crate) const LEFT: (&str, i32) = ("__left__", -7);
-/// The attempt of a task that has called tasks: its number, from 0, and the number of calls before it.
-pub(crate) const ATTEMPT: (&str, i32) = ("__attempt__", -8);
-/// The message of the node's own error, of a task whose failure another one handles.
-pub(crate) const ERROR_MESSAGE: (&str, i32) = ("__error_message__", -9);
-/// A message of a task as far as it was streamed, until the task has ended.
-pub(crate) const PARTIAL: (&str, i32) = ("__partial__", -10);
-/// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the attempt of
-/// its caller, from 0.
-pub(crate) const CALL: (&str, i32) = ("__call__", -11);
-/// The versions of parts of the program that a task began with: a map of their names.
-pub(crate) const VERSIONS: (&str, i32) = ("__versions__", -12);
-/// The failed attempts of a task that was retried: a JSON text with the number of failures in a row, the time of the
-/// next attempt in microseconds, its number and the number of calls before it, and the begin, end and error of each
-/// failed attempt.
-pub(crate) const RETRIES: (&str, i32) = ("__retries__", -13);
-/// The message of the error of a task whose run was cancelled: the same as its error, until another one takes its
-/// place.
-pub(crate) const CANCELLED: (&str, i32) = ("__cancelled__", -14);
-/// The error of an attempt of a task after which it was run again and waits, until it is made due from outside.
-pub(crate) const EARLIER_ERROR: (&str, i32) = ("__earlier_error__", -15);
-/// The resume values that were stored from outside, without a task: a map by the ids of the interrupts.
-pub(crate) const GIVEN: (&str, i32) = ("__given__", -16);
-/// The message of the error of a task whose run was continued too often: the same as its error, until another one takes
-/// its place.
-pub(crate) const STUCK: (&str, i32) = ("__stuck__", -17);
-/// The time in microseconds at which a task ended, of a run that records the ends of its tasks.
-pub(crate) const ENDED: (&str, i32) = ("__ended__", -18);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.
@@ -261,13 +225,15 @@ impl PendingWrites {
 
     /// Returns whether an error of the task is stored that was not cleared.
     pub(crate) fn has_error(&self) -> bool {
-        self.writes.iter().any(|write| write.index == ERROR.1 && write.value != WriteValue::Null)
+        self.writes.iter().any(|write| write.index == SpecialWrite::Error.index() && write.value != WriteValue::Null)
     }
 
     /// Returns whether the task was made due from outside: its error or its interrupts were cleared.
     pub(crate) fn is_woken(&self) -> bool {
         let is_cleared = |write: &PendingWrite| write.value == WriteValue::Null;
-        self.writes.iter().any(|write| [ERROR.1, INTERRUPT.1].contains(&write.index) && is_cleared(write))
+        self.writes.iter().any(|write| {
+            [SpecialWrite::Error.index(), SpecialWrite::Interrupt.index()].contains(&write.index) && is_cleared(write)
+        })
     }
 }
 

@@ -7,10 +7,11 @@ use crate::base::NULL_TASK;
 use crate::base::{Map, RunId, Value};
 use crate::graph::Command;
 use crate::store::NewWrite;
+use annals_runs::SpecialWrite;
 
 use super::begin::resume_values_by_id;
 use super::effect::RunStart;
-use super::head::{Head, KEYS};
+use super::head::Head;
 use super::load::special_of;
 use super::machine::Machine;
 use super::save::special;
@@ -46,7 +47,7 @@ impl RunStart {
 impl Head {
     /// Returns the stored commands with a key: by the ids of their runs, the interrupts that they resumed.
     fn keys(&self) -> Map {
-        match self.pending_of(NULL_TASK).and_then(|pending| special_of(pending, KEYS)) {
+        match self.pending_of(NULL_TASK).and_then(|pending| special_of(pending, SpecialWrite::Keys)) {
             Some(Value::Map(keys)) => keys,
             _ => Map::new(),
         }
@@ -67,6 +68,6 @@ impl Machine {
         if !self.planning.repeats {
             keys.insert(run.to_string(), self.head.asking().map(Value::from).unwrap_or_default());
         }
-        Some(special(KEYS, &Value::Map(keys)))
+        Some(special(SpecialWrite::Keys, &Value::Map(keys)))
     }
 }

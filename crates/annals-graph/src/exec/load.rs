@@ -1,5 +1,6 @@
 //! Decodes the stored records of a checkpoint into a head.
 
+use annals_runs::SpecialWrite;
 use std::sync::Arc;
 
 use crate::base::NULL_TASK;
@@ -12,10 +13,7 @@ use crate::task::{Attempt, Interrupt};
 
 use super::begin::resume_values_by_id;
 use super::error::RunError;
-use super::head::{
-    ATTEMPT, DeltaBase, GIVEN, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, LostJoin, PendingWrite,
-    PendingWrites, RESUME,
-};
+use super::head::{DeltaBase, Head, HeadCheckpoint, INTERRUPT_SEEN, LostJoin, PendingWrite, PendingWrites};
 use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
 
@@ -311,7 +309,7 @@ pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<
 
 /// Returns the interrupts stored for a task.
 pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
-    let stored = special_of(pending, INTERRUPT);
+    let stored = special_of(pending, SpecialWrite::Interrupt);
     let interrupts = stored.as_ref().and_then(Value::as_list).unwrap_or_default().iter().map(|interrupt| Interrupt {
         value: interrupt.get("value").cloned().unwrap_or_default(),
         id: interrupt.get("id").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -329,20 +327,20 @@ pub(super) fn asleep_of(pending: &PendingWrites) -> Vec<(String, Timestamp)> {
 
 /// Returns the heads at which a task has left the subgraphs that keep their state.
 pub(super) fn left_by(pending: &PendingWrites) -> Vec<(String, CheckpointId)> {
-    let Some(Value::Map(left)) = special_of(pending, LEFT) else { return Vec::new() };
+    let Some(Value::Map(left)) = special_of(pending, SpecialWrite::Left) else { return Vec::new() };
     left.into_iter().filter_map(|(namespace, head)| Some((namespace, head.as_str()?.parse().ok()?))).collect()
 }
 
 /// Returns the attempt of a task that has called others.
 pub(super) fn attempt_of(pending: &PendingWrites) -> Attempt {
-    let Some(Value::List(stored)) = special_of(pending, ATTEMPT) else { return Attempt::default() };
+    let Some(Value::List(stored)) = special_of(pending, SpecialWrite::Attempt) else { return Attempt::default() };
     let part = |at: usize| stored.get(at).and_then(Value::as_int).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
     Attempt { number: part(0), calls: part(1) }
 }
 
 /// Returns the resume values stored for a task, or the one stored for the first task that interrupts.
 pub(super) fn resume_values_of(pending: &PendingWrites) -> Vec<Value> {
-    match special_of(pending, RESUME) {
+    match special_of(pending, SpecialWrite::Resume) {
         Some(value) if pending.task == NULL_TASK => vec![value],
         Some(Value::List(resume_values)) => resume_values,
         _ => Vec::new(),
@@ -351,12 +349,12 @@ pub(super) fn resume_values_of(pending: &PendingWrites) -> Vec<Value> {
 
 /// Returns the resume values that were stored from outside for the tasks of a head, by the ids of their interrupts.
 pub(crate) fn given_of(head: &Head) -> Option<Map> {
-    let given = special_of(head.pending_of(NULL_TASK)?, GIVEN)?;
+    let given = special_of(head.pending_of(NULL_TASK)?, SpecialWrite::Given)?;
     resume_values_by_id(&given).filter(|given| !given.is_empty()).cloned()
 }
 
-pub(super) fn special_of(pending: &PendingWrites, (_, index): (&str, i32)) -> Option<Value> {
-    let write = pending.writes.iter().find(|write| write.index == index)?;
+pub(super) fn special_of(pending: &PendingWrites, of: SpecialWrite) -> Option<Value> {
+    let write = pending.writes.iter().find(|write| write.index == of.index())?;
     match &write.value {
         WriteValue::One(payload) => decode_bytes(payload.codec, &payload.data).ok(),
         _ => None,
@@ -394,23 +392,23 @@ fn shown_writes<'a>(graph: &'a Graph, writes: &[TaskWrite]) -> Result<Vec<(&'a A
 
 /// Returns the message of the error stored for a task.
 pub(super) fn error_of(pending: &PendingWrites) -> Option<String> {
-    special_of(pending, super::head::ERROR).and_then(|error| error.as_str().map(str::to_owned))
+    special_of(pending, SpecialWrite::Error).and_then(|error| error.as_str().map(str::to_owned))
 }
 
 /// Returns the message of the error that a snapshot shows for a task: its own, or that of the attempt before it waited.
 pub(crate) fn shown_error_of(pending: &PendingWrites) -> Option<String> {
-    let earlier = || special_of(pending, super::head::EARLIER_ERROR)?.as_str().map(str::to_owned);
+    let earlier = || special_of(pending, SpecialWrite::EarlierError)?.as_str().map(str::to_owned);
     error_of(pending).or_else(earlier)
 }
 
 /// Returns the message of the node's own error stored for a task whose failure another one handles. A file that an
 /// earlier version wrote has the whole message alone.
 pub(super) fn error_message_of(pending: &PendingWrites) -> Option<String> {
-    let own = special_of(pending, super::head::ERROR_MESSAGE).and_then(|own| own.as_str().map(str::to_owned));
+    let own = special_of(pending, SpecialWrite::ErrorMessage).and_then(|own| own.as_str().map(str::to_owned));
     own.or_else(|| error_of(pending))
 }
 
 /// Returns the name of the node stored for a task whose failure another one handles.
 pub(super) fn error_source_of(pending: &PendingWrites) -> Option<Value> {
-    special_of(pending, super::head::ERROR_SOURCE)
+    special_of(pending, SpecialWrite::ErrorSource)
 }

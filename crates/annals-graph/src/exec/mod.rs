@@ -59,7 +59,7 @@ pub(crate) use due::{verify_due, verify_joins};
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, RunStart, Status};
 pub(crate) use exit::Saving;
-pub(crate) use head::{DeltaBase, ERROR, Head, LEFT, PendingWrites, STUCK};
+pub(crate) use head::{DeltaBase, Head, PendingWrites};
 pub(crate) use input::input_value;
 pub(crate) use leave::{Closing, PathResult, close};
 pub(crate) use limits::{begin, begin_limited, handle_timeout, overdue, poll_timeout};

@@ -1,5 +1,6 @@
 //! Builds the batches of a run: checkpoints and the writes of tasks.
 
+use annals_runs::{SpecialWrite, interrupts_write};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,10 +14,7 @@ use crate::task::Interrupt;
 use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
-use super::head::{
-    CANCELLED, EARLIER_ERROR, ENDED, ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, PARTIAL,
-    PendingWrites, RESUME,
-};
+use super::head::{HeadCheckpoint, NO_WRITES, PendingWrites};
 use super::input::input_value;
 use super::load::{asleep_of, given_of, special_of};
 use super::machine::Machine;
@@ -119,7 +117,9 @@ impl Machine {
             let mut unsaved = std::mem::take(&mut self.commits.unsaved);
             if !self.env.scope.resume.lock().is_set() {
                 // The resume value was taken, and is stored with the task that took it.
-                unsaved.iter_mut().for_each(|task| task.writes.retain(|write| write.index != RESUME.1));
+                unsaved
+                    .iter_mut()
+                    .for_each(|task| task.writes.retain(|write| write.index != SpecialWrite::Resume.index()));
                 unsaved.retain(|task| !task.writes.is_empty());
             }
             if !unsaved.is_empty() {
@@ -298,19 +298,19 @@ impl Machine {
             }
             TaskStatus::Failed(error, writes) => {
                 let mut stored = new_writes(&self.graph, writes);
-                stored.push(special(ERROR, &Value::from(error.to_string())));
+                stored.push(special(SpecialWrite::Error, &Value::from(error.to_string())));
                 stored
             }
             TaskStatus::Handled { message, own, writes } => {
                 let mut stored = new_writes(&self.graph, writes);
-                stored.push(special(ERROR, &Value::from(message.as_str())));
-                stored.push(special(ERROR_SOURCE, &Value::from(name)));
-                stored.push(special(ERROR_MESSAGE, &Value::from(own.as_str())));
+                stored.push(special(SpecialWrite::Error, &Value::from(message.as_str())));
+                stored.push(special(SpecialWrite::ErrorSource, &Value::from(name)));
+                stored.push(special(SpecialWrite::ErrorMessage, &Value::from(own.as_str())));
                 stored
             }
             TaskStatus::Cancelled { reason, ran: true } => {
                 let error = Value::from(format!("the run was cancelled: {reason}"));
-                vec![special(ERROR, &error), special(CANCELLED, &error)]
+                vec![special(SpecialWrite::Error, &error), special(SpecialWrite::Cancelled, &error)]
             }
             TaskStatus::Left(_) | TaskStatus::Drained(_) | TaskStatus::Cancelled { .. } => Vec::new(),
             TaskStatus::Due | TaskStatus::Running => return None,
@@ -318,7 +318,7 @@ impl Machine {
         // The resume values of a cancelled task are not stored: it interrupts again.
         let keeps_values = !task.restored && !matches!(task.status, TaskStatus::Cancelled { .. });
         if !task.resume_values.is_empty() && keeps_values {
-            writes.push(special(RESUME, task.resume_values.as_slice()));
+            writes.push(special(SpecialWrite::Resume, task.resume_values.as_slice()));
         }
         task.saved = true;
         writes.extend(task.attempts_write());
@@ -326,11 +326,11 @@ impl Machine {
             matches!(task.status, TaskStatus::Done(_) | TaskStatus::Failed(..) | TaskStatus::Handled { .. });
         if has_ended && !writes.is_empty() {
             // The end of an earlier attempt is not that of this one.
-            let is_stored = |pending: &PendingWrites| special_of(pending, ENDED).is_some();
+            let is_stored = |pending: &PendingWrites| special_of(pending, SpecialWrite::Ended).is_some();
             match task.ended {
-                Some(ended) => writes.push(special(ENDED, &ended.as_micros())),
+                Some(ended) => writes.push(special(SpecialWrite::Ended, &ended.as_micros())),
                 None if self.head.pending_of(task.id).is_some_and(is_stored) => {
-                    writes.push(NewWrite::new(ENDED.1, ENDED.0, WriteValue::Null));
+                    writes.push(SpecialWrite::Ended.clear());
                 }
                 None => {}
             }
@@ -345,38 +345,42 @@ impl Machine {
 
 /// Returns the write that clears a message which was persisted while it was streamed.
 pub(super) fn cleared_partial() -> NewWrite {
-    NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::Null)
+    SpecialWrite::Partial.clear()
 }
 
 /// Returns the write that clears the interrupts of a task.
 pub(super) fn cleared_interrupts() -> NewWrite {
-    NewWrite::new(INTERRUPT.1, INTERRUPT.0, WriteValue::Null)
+    SpecialWrite::Interrupt.clear()
 }
 
 /// Returns the writes that keep the error of an earlier attempt as such, if one is stored: snapshots still show it, but
 /// what the task waits for decides its status.
 pub(super) fn earlier_error(pending: &PendingWrites) -> Vec<NewWrite> {
-    match pending.writes.iter().find(|write| write.index == ERROR.1 && write.value != WriteValue::Null) {
-        Some(error) => vec![cleared_error(), NewWrite::new(EARLIER_ERROR.1, EARLIER_ERROR.0, error.value.clone())],
+    match pending
+        .writes
+        .iter()
+        .find(|write| write.index == SpecialWrite::Error.index() && write.value != WriteValue::Null)
+    {
+        Some(error) => vec![cleared_error(), SpecialWrite::EarlierError.write(error.value.clone())],
         None => Vec::new(),
     }
 }
 
 /// Returns the write that clears the error of an earlier attempt.
 pub(super) fn cleared_error() -> NewWrite {
-    NewWrite::new(ERROR.1, ERROR.0, WriteValue::Null)
+    SpecialWrite::Error.clear()
 }
 
 /// Encodes interrupts for the store: maps of value and id, and of their further fields.
 pub(super) fn stored_interrupts(interrupts: &[Interrupt]) -> NewWrite {
-    let interrupts: Vec<Value> = interrupts.iter().map(|asked| Value::Map(asked.to_map())).collect();
-    special(INTERRUPT, interrupts.as_slice())
+    let interrupts = interrupts.iter().map(|asked| Value::Map(asked.to_map())).collect();
+    // As in `special`.
+    interrupts_write(interrupts).unwrap_or_else(|_| SpecialWrite::Interrupt.clear())
 }
 
-pub(crate) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {
+pub(crate) fn special<T: serde::Serialize + ?Sized>(of: SpecialWrite, value: &T) -> NewWrite {
     // Dynamic values always encode; null stands in if one is beyond the limits.
-    let value = Encoded::encode(value).map_or(WriteValue::Null, |encoded| WriteValue::One(encoded.into()));
-    NewWrite::new(index, channel, value)
+    of.write(Encoded::encode(value).map_or(WriteValue::Null, |encoded| WriteValue::One(encoded.into())))
 }
 
 /// Takes the bytes of writes out, to be stored.

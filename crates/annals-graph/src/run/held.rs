@@ -125,7 +125,8 @@ pub(crate) fn merged_writes(mut stored: Vec<WriteRecord>, held: Vec<NewWrites>) 
 /// Adds writes: a special write is replaced, any other position keeps its first write.
 fn add_writes(writes: &mut Vec<WriteRecord>, new: NewWrites) {
     for write in new.writes {
-        let record = WriteRecord::new(new.task, Arc::clone(&new.path), write.index, write.channel, write.value);
+        let record = WriteRecord::new(new.task, Arc::clone(&new.path), write.index, write.channel, write.value)
+            .with_mark(write.mark);
         match writes.iter_mut().find(|old| old.task == record.task && old.index == record.index) {
             Some(old) if record.index < 0 => *old = record,
             Some(_) => {}

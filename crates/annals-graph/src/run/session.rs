@@ -1,10 +1,11 @@
 //! The session: the state that all graphs of a run share.
 
+use annals_runs::SpecialWrite;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Value};
-use crate::exec::{CallLeft, ERROR, Head, LEFT, Machine, RunError, Saving, Status, special};
+use crate::exec::{CallLeft, Head, Machine, RunError, Saving, Status, special};
 use crate::graph::{Graph, Persistence};
 use crate::state::StateRef;
 use crate::store::batch::{CommitChain, Expect};
@@ -398,13 +399,16 @@ impl Session {
     /// its superstep begins them anew, though they stand where they stood.
     fn note_left(&self, writes: &mut NewWrites) {
         let has = |index: i32| writes.writes.iter().any(|write| write.index == index);
-        if writes.writes.iter().all(|write| write.index < 0) || has(ERROR.1) || has(LEFT.1) {
+        if writes.writes.iter().all(|write| write.index < 0)
+            || has(SpecialWrite::Error.index())
+            || has(SpecialWrite::Left.index())
+        {
             return;
         }
         let left = self.left.iter().filter(|left| left.keeps && left.tasks.contains(&writes.task));
         let mut left = left.map(|left| (left.namespace.to_string(), Value::from(left.head.to_string()))).peekable();
         if left.peek().is_some() {
-            writes.writes.push(special(LEFT, &Value::Map(left.collect())));
+            writes.writes.push(special(SpecialWrite::Left, &Value::Map(left.collect())));
         }
     }
 }
@@ -469,7 +473,7 @@ mod tests {
         session.left.push(left("a", 2, &[1]));
         let mut ended = writes(1, &[0]);
         session.note_left(&mut ended);
-        assert_eq!(indexes(&ended), [0, LEFT.1]);
+        assert_eq!(indexes(&ended), [0, SpecialWrite::Left.index()]);
         // Another task begins the subgraph anew, and the first one is handed out after that.
         session.started(&path("a"));
         session.left.push(left("b", 3, &[1]));
@@ -482,7 +486,7 @@ mod tests {
     fn a_task_that_has_not_ended_notes_no_subgraph() {
         let mut session = session(false);
         session.left.push(left("a", 2, &[1]));
-        for not_ended in [writes(1, &[-1, -2]), writes(1, &[0, ERROR.1]), writes(2, &[0])] {
+        for not_ended in [writes(1, &[-1, -2]), writes(1, &[0, SpecialWrite::Error.index()]), writes(2, &[0])] {
             let mut noted = not_ended.clone();
             session.note_left(&mut noted);
             assert_eq!(noted, not_ended);

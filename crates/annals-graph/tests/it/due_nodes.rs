@@ -1,10 +1,10 @@
 //! Tests that a node which is due and which the graph lacks is an error that names it: in runs, in workers, and in
 //! subgraphs.
 
-use annals::history::ThreadStatus;
 use annals::state::DynState;
 use annals_graph::graph::SendTo;
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::{Error, RunError, RunEventKind, Worker};
 use macro_rules_attribute::apply;
 
@@ -61,7 +61,7 @@ fn a_due_node_that_the_graph_lacks_is_named_and_the_answer_stays_possible() {
         assert_eq!(missing(new.run(&thread).allow_changed_graph(true).invoke(Command::resume(true))), ["ask"]);
         assert_eq!(missing(new.invoke(head.as_ref().unwrap(), Input::Continue)), ["ask"]);
         assert_eq!(thread.head().unwrap(), head);
-        assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Interrupted(vec!["ok?".into()]));
+        assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Interrupted(vec!["ok?".into()]));
         let message = new.invoke(&thread, Input::Continue).unwrap_err().to_string();
         assert!(message.contains("node \"ask\" is due") && message.contains("[\"approve\", \"pay\"]"), "{message}");
         let done = old.invoke(&thread, Command::resume(true)).unwrap();
@@ -87,9 +87,9 @@ fn a_failed_node_that_was_renamed_is_named_also_beside_others() {
             .unwrap()
     };
     flow("charge", true).invoke(&thread, DynUpdate::new().set("n", 1)).unwrap_err();
-    let status = thread.info().unwrap().status().clone();
+    let status = ThreadStatus::of(&thread.info().unwrap());
     assert_eq!(missing(flow("bill", false).invoke(&thread, Input::Continue)), ["charge"]);
-    assert_eq!(thread.info().unwrap().status(), &status);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), status);
     flow("charge", false).invoke(&thread, Input::Continue).unwrap();
     let done = flow("charge", false).invoke(&thread, Command::resume(true)).unwrap();
     assert_eq!((done.interrupts(), log.take()), (&[][..], vec!["ship".to_owned()]));
@@ -189,7 +189,7 @@ fn a_worker_stops_claiming_a_run_whose_due_node_its_graph_lacks_and_says_why() {
     let report = worker.run_until_idle().unwrap();
     assert_eq!((report.continued, report.stuck), (0, 2), "{report:?}");
     for thread in [&answered, &failed] {
-        let ThreadStatus::Stuck(message) = thread.info().unwrap().status().clone() else { panic!("{thread:?}") };
+        let ThreadStatus::Stuck(message) = ThreadStatus::of(&thread.info().unwrap()) else { panic!("{thread:?}") };
         assert!(message.starts_with("the run was continued 4 times and did not end: node \"ask\" is due"), "{message}");
     }
     let events = std::mem::take(&mut *events.lock());
@@ -200,7 +200,7 @@ fn a_worker_stops_claiming_a_run_whose_due_node_its_graph_lacks_and_says_why() {
     // The answer was not swallowed: the node is back, and takes it.
     assert!(answered.retry().unwrap());
     assert_eq!(Worker::new(&store).register(&old).run_until_idle().unwrap().continued, 1);
-    assert_eq!((answered.info().unwrap().status(), log.take()), (&ThreadStatus::Done, vec!["pay".to_owned()]));
+    assert_eq!((ThreadStatus::of(&answered.info().unwrap()), log.take()), (ThreadStatus::Done, vec!["pay".to_owned()]));
 }
 
 /// A graph whose node `last` joins one that has ended and `b`, which follows an interrupt.

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, SystemClock, Timestamp};
-use annals::history::ThreadStatus;
 use annals::store::{OpenOptions, StoreError};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::RunControl;
 use annals_graph::{Durability, Worker};
 use macro_rules_attribute::apply;
@@ -77,7 +77,7 @@ fn a_signal_that_came_before_the_run_is_received_by_it() {
     let done = graph.invoke(&thread, 0).unwrap();
     assert_eq!(done.value(), Some(&vec![Some(1), Some(3), Some(2)]), "by name, in the order in which they were sent");
     assert_eq!(thread.signals().unwrap(), [], "each is received once");
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Done);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Done);
     assert!(store.timers(None).unwrap().is_empty());
 }
 
@@ -89,7 +89,7 @@ fn a_run_that_waits_for_a_signal_sleeps_until_its_timeout() {
     let asleep = graph.invoke(&thread, 0).unwrap();
     let wake_at = Timestamp::from_micros(0).saturating_add(DAY);
     assert_eq!(asleep.wake_at(), Some(wake_at));
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Sleeping(wake_at));
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Sleeping(wake_at));
     let open = thread.open_interrupts().unwrap();
     assert_eq!((open.len(), open[0].signal.as_deref(), open[0].wake_at), (1, Some("x"), Some(wake_at)));
 
@@ -114,13 +114,13 @@ fn a_worker_continues_a_thread_as_soon_as_its_signal_comes() {
     let (graph, thread) = (listener(&["x", "x"]), store.thread("a").unwrap());
     graph.enqueue(&thread, 0).unwrap();
     beside(&Worker::new(&store).register(&graph), || {
-        until("it waits", || matches!(thread.info().unwrap().status(), ThreadStatus::Sleeping(_)));
+        until("it waits", || matches!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Sleeping(_)));
         store.signal("a", "x", 7).unwrap();
         until("it waits again", || {
             thread.signals().unwrap().is_empty() && thread.open_interrupts().unwrap().len() == 1
         });
         store.signal("a", "x", 8).unwrap();
-        until("it ends", || thread.info().unwrap().status() == &ThreadStatus::Done);
+        until("it ends", || ThreadStatus::of(&thread.info().unwrap()) == ThreadStatus::Done);
     });
     assert_eq!(received(&graph, &thread), Some(vec![Some(7), Some(8)]));
 }
@@ -173,12 +173,12 @@ fn a_task_that_fails_after_it_received_gets_the_same_signal_again() {
     store.signal("a", "x", 1).unwrap();
     graph.invoke(&thread, 0).unwrap_err();
     store.signal("a", "x", 2).unwrap();
-    assert!(matches!(thread.info().unwrap().status(), ThreadStatus::Failed(_)));
+    assert!(matches!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Failed(_)));
 
     let worker = Worker::new(&store).register(&graph);
     assert_eq!(worker.run_until_idle().unwrap().continued, 0);
     assert!(store.retry("a").unwrap());
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
     assert!(!store.retry("a").unwrap(), "nothing has failed any more");
     assert_eq!(worker.run_until_idle().unwrap().continued, 1);
     assert_eq!(received(&graph, &thread), Some(Some(1)));
@@ -318,9 +318,9 @@ fn a_task_that_failed_and_sleeps_now_has_not_failed() {
     };
     let (graph, thread) = (Entrypoint::new("late", body).compile().unwrap(), store.thread("a").unwrap());
     graph.invoke(&thread, 0).unwrap_err();
-    assert!(matches!(thread.info().unwrap().status(), ThreadStatus::Failed(_)));
+    assert!(matches!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Failed(_)));
     assert!(graph.invoke(&thread, Input::Continue).unwrap().wake_at().is_some());
-    assert!(matches!(thread.info().unwrap().status(), ThreadStatus::Sleeping(_)));
+    assert!(matches!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Sleeping(_)));
     assert!(store.check().unwrap().problems.is_empty());
     store.signal("a", "x", 1).unwrap();
     assert_eq!(Worker::new(&store).register(&graph).run_until_idle().unwrap().continued, 1);
@@ -386,7 +386,7 @@ fn interrupts_get_their_resume_values_from_outside() {
     let misfit = thread.resume_interrupt(&first.id, "many").unwrap_err();
     assert!(matches!(misfit, StoreError::Invalid { field: "resume value", .. }), "{misfit}");
     thread.resume_interrupt(&first.id, 3).unwrap();
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
     let twice = thread.resume_interrupt(&first.id, 4).unwrap_err();
     assert!(matches!(twice, StoreError::InterruptNotOpen { .. }), "{twice}");
 
@@ -409,7 +409,7 @@ fn a_cancelled_thread_is_left_alone_until_the_cancel_is_undone() {
     assert!(!store.cancel("a", "again").unwrap());
     let cancelled = ThreadStatus::Cancelled(Some("the customer asked".into()));
     let info = thread.info().unwrap();
-    assert_eq!((info.status(), info.graph()), (&cancelled, Some("asking")));
+    assert_eq!((ThreadStatus::of(&info), info.graph()), (cancelled, Some("asking")));
     let worker = Worker::new(&store).register(&graph);
     assert_eq!(worker.run_until_idle().unwrap().continued, 0);
     for refused in [graph.invoke(&thread, Input::Continue), graph.invoke(&thread, Command::resume(1))] {
@@ -417,7 +417,7 @@ fn a_cancelled_thread_is_left_alone_until_the_cancel_is_undone() {
         assert!(matches!(refused.as_store(), Some(StoreError::ThreadEnded { status: "cancelled", .. })), "{refused}");
     }
     thread.undo().unwrap().expect("the cancel is undone");
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
     assert_eq!(worker.run_until_idle().unwrap().continued, 1);
     assert_eq!(thread.open_interrupts().unwrap().len(), 1);
 
@@ -438,7 +438,7 @@ fn a_run_under_way_ends_as_cancelled() {
     let thread = store.thread("a").unwrap();
     let ended = graph.run(&thread).lease(LEASE).invoke(0).unwrap();
     assert!(matches!(&ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{ended:?}");
-    assert_eq!(thread.info().unwrap().status().as_str(), "cancelled");
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()).as_str(), "cancelled");
     assert_eq!(thread.last_lease().unwrap().unwrap().expires_at, None, "the lease is released");
 }
 
@@ -477,10 +477,10 @@ fn a_paused_thread_is_passed_over_until_it_is_resumed() {
     store.pause("a").unwrap();
     beside(&Worker::new(&store).register(&graph), || {
         std::thread::sleep(Duration::from_millis(150));
-        assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+        assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
         store.resume("a").unwrap();
         let ended = thread.wait_for_end(GUARD).unwrap().expect("a worker hears of it");
-        assert_eq!(ended.status(), &ThreadStatus::Done);
+        assert_eq!(ThreadStatus::of(&ended), ThreadStatus::Done);
     });
     assert_eq!(received(&graph, &thread), Some(Vec::new()));
 }
@@ -532,7 +532,7 @@ fn a_thread_is_restarted_from_an_older_checkpoint() {
     assert!(matches!(refused, StoreError::Invalid { field: "snapshot", .. }), "{refused}");
 
     thread.restart_from(&due_b).unwrap();
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
     assert_eq!(Worker::new(&store).register(&graph).run_until_idle().unwrap().continued, 1);
     let got: Vec<i64> = graph.get_state(&thread).unwrap().values.got.iter().copied().collect();
     assert_eq!(got, [1, 11]);
@@ -583,13 +583,13 @@ fn the_end_of_a_run_is_waited_for() {
     assert!(thread.wait_for_end(Duration::from_millis(5)).unwrap().is_none(), "no worker runs it");
     beside(&Worker::new(&store).register(&graph), || {
         let asks = thread.wait_for_end(GUARD).unwrap().expect("it waits for a resume value");
-        assert_eq!(asks.status(), &ThreadStatus::Interrupted(vec!["how many?".into()]));
+        assert_eq!(ThreadStatus::of(&asks), ThreadStatus::Interrupted(vec!["how many?".into()]));
         thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, 2).unwrap();
         let asks = thread.wait_for_end(GUARD).unwrap().expect("it waits for another one");
-        assert_eq!(asks.status(), &ThreadStatus::Interrupted(vec!["sure?".into()]));
+        assert_eq!(ThreadStatus::of(&asks), ThreadStatus::Interrupted(vec!["sure?".into()]));
         thread.resume_interrupt(&thread.open_interrupts().unwrap()[0].id, "yes").unwrap();
         let done = thread.wait_for_end(GUARD).unwrap().expect("it ends");
-        assert_eq!(done.status(), &ThreadStatus::Done);
+        assert_eq!(ThreadStatus::of(&done), ThreadStatus::Done);
     });
     let result = graph.result(&thread, GUARD).unwrap().expect("it has ended");
     assert!(result.values.value().is_some() && result.next.is_empty());
@@ -617,7 +617,7 @@ fn a_worker_hears_of_the_signals_of_another_handle_of_the_file() {
             other.signal("a", "x", value).unwrap();
             until("it goes on", || {
                 let thread = other.thread("a").unwrap();
-                let is_done = thread.info().unwrap().status() == &ThreadStatus::Done;
+                let is_done = ThreadStatus::of(&thread.info().unwrap()) == ThreadStatus::Done;
                 thread.signals().unwrap().is_empty() && is_done == (value == 3)
             });
         }
@@ -647,5 +647,5 @@ fn an_asynchronous_node_is_dropped_where_it_waits_and_a_stream_ends() {
     assert!(stream.all(|part| part.is_ok()), "a cancel does not fail the stream");
     let ended = stream.outcome().expect("the stream has ended");
     assert!(matches!(ended, Outcome::Cancelled { reason, .. } if reason == "stop it"), "{ended:?}");
-    assert_eq!(thread.info().unwrap().status().as_str(), "cancelled");
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()).as_str(), "cancelled");
 }

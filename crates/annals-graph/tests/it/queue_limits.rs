@@ -7,9 +7,10 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use annals::base::{Clock, SystemClock};
-use annals::history::{ThreadQuery, ThreadStatus};
+use annals::history::ThreadQuery;
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::RunControl;
 use annals_graph::{QueueLimit, Worker};
 

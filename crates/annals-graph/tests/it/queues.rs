@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, Timestamp, Value};
-use annals::history::{ThreadQuery, ThreadStatus};
+use annals::history::ThreadQuery;
 use annals::store::{LogExt, OpenOptions, StoreError, TaskRecord};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::{QueueLimit, Worker};
 use macro_rules_attribute::apply;
 use parking_lot::Mutex;
@@ -112,7 +113,7 @@ fn an_input_of_the_wrong_kind_fails_with_a_message() {
     let report = Worker::new(&store).register(&sums()).register(&doubles()).run_until_idle().unwrap();
     assert_eq!((report.continued, report.stuck), (0, 2));
     for thread in ["a", "b"] {
-        match store.thread(thread).unwrap().info().unwrap().status() {
+        match ThreadStatus::of(&store.thread(thread).unwrap().info().unwrap()) {
             ThreadStatus::Stuck(message) => assert!(message.contains("entrypoint"), "{message}"),
             other => panic!("{other:?}"),
         }
@@ -127,7 +128,7 @@ fn a_delayed_run_sleeps_until_it_is_due() {
     store.queue("double").delay(Duration::from_secs(100)).enqueue("later", 4).unwrap();
     store.queue("sum").at(Timestamp::from_micros(50_000_000)).enqueue_update("update", [("n", 4)]).unwrap();
     let info = store.thread("later").unwrap().info().unwrap();
-    assert_eq!(info.status(), &ThreadStatus::Sleeping(Timestamp::from_micros(100_000_000)));
+    assert_eq!(ThreadStatus::of(&info), ThreadStatus::Sleeping(Timestamp::from_micros(100_000_000)));
     assert_eq!(store.timers(None).unwrap().len(), 2);
     let worker = Worker::new(&store).register(&graph).register(&other);
     for (second, continued) in [(49, 0), (50, 1), (99, 0), (100, 1)] {
@@ -152,7 +153,7 @@ fn a_delayed_run_that_sleeps_and_fails_has_the_state_of_its_own() {
     for n in 0..2 {
         store.queue("nap").delay(Duration::from_secs(5)).enqueue(format!("t{n}"), n).unwrap();
     }
-    let status = |n: i64| store.thread(format!("t{n}")).unwrap().info().unwrap().status().clone();
+    let status = |n: i64| ThreadStatus::of(&store.thread(format!("t{n}")).unwrap().info().unwrap());
     let worker = Worker::new(&store).register(&graph);
     hands.0.store(5, Ordering::SeqCst);
     assert_eq!(worker.run_until_idle().unwrap().continued, 2);

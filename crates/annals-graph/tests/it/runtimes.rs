@@ -4,9 +4,9 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use annals::history::ThreadStatus;
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::{AsyncTask, Task};
 use annals_graph::{RunError, Worker, block_on};
 use macro_rules_attribute::apply;
@@ -166,7 +166,7 @@ fn a_worker_with_async_nodes_outside_a_runtime_says_so_before_it_claims_a_run() 
     let error = block_on(worker.arun_until(std::future::pending())).unwrap_err();
     assert!(error.to_string().contains("arun_until") && error.to_string().contains("without_runtime"), "{error}");
     assert!(thread.last_lease().unwrap().is_none());
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
 
     let report = worker.without_runtime().run_until_idle().unwrap();
     assert_eq!((report.continued, next.get_state(&thread).unwrap().values.value()), (1, Some(&2)));
@@ -191,6 +191,6 @@ fn a_task_that_needs_a_runtime_and_has_none_names_the_remedy() {
     let thread = store.thread("t").unwrap();
     waits.enqueue(&thread, 1).unwrap();
     assert_eq!(Worker::new(&store).register(&waits).run_until_idle().unwrap().failed, 1);
-    let ThreadStatus::Failed(message) = thread.info().unwrap().status().clone() else { panic!("it has failed") };
+    let ThreadStatus::Failed(message) = ThreadStatus::of(&thread.info().unwrap()) else { panic!("it has failed") };
     assert!(message.contains("runtime.enter()"), "{message}");
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use annals::base::{Clock, Timestamp};
-use annals::history::{ThreadQuery, ThreadStatus};
+use annals::history::ThreadQuery;
 use annals::store::{OpenOptions, StoreError};
 use annals_graph::graph::Entrypoint;
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::{ClockChanges, MissedRuns, Schedule, Schedules, Worker};
 use macro_rules_attribute::apply;
 
@@ -40,7 +41,7 @@ impl Hands {
 /// Returns the times of the runs of a schedule.
 fn runs(store: &Store, schedule: &str) -> Vec<String> {
     let runs = store.threads_with(ThreadQuery::new().graph("report").by_id()).unwrap();
-    assert!(runs.iter().all(|run| run.status() == &ThreadStatus::Done));
+    assert!(runs.iter().all(|run| ThreadStatus::of(run) == ThreadStatus::Done));
     let of = runs.iter().filter_map(|run| run.id().as_str().strip_prefix(schedule)?.strip_prefix('/'));
     of.map(|at| at.trim_end_matches(".000000Z").to_owned()).collect()
 }

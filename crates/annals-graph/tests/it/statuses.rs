@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals::history::ThreadStatus;
 use annals::rusqlite::Connection;
 use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
-use annals_graph::runs::StepState;
+use annals_graph::runs::{StepState, ThreadStatus};
 use annals_graph::task::Task;
 use annals_graph::{Worker, block_on};
 use macro_rules_attribute::apply;
@@ -67,10 +66,10 @@ fn a_task_that_failed_and_sleeps_since_has_the_status_sleeping() {
         let (hands, store) = timed();
         let (graph, thread) = (node(way), store.thread(name).unwrap());
         graph.invoke(&thread, line("begin")).unwrap_err();
-        assert!(matches!(thread.info().unwrap().status(), ThreadStatus::Failed(_)));
+        assert!(matches!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Failed(_)));
         assert_eq!(graph.invoke(&thread, Input::Continue).unwrap().wake_at(), Some(at(0).saturating_add(DAY)));
         let wake_at = at(0).saturating_add(DAY);
-        assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Sleeping(wake_at));
+        assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Sleeping(wake_at));
         assert_eq!(states(&thread), [("charge".to_owned(), StepState::Sleeping)]);
         assert!(store.check().unwrap().problems.is_empty());
 
@@ -80,7 +79,7 @@ fn a_task_that_failed_and_sleeps_since_has_the_status_sleeping() {
             1,
             "a worker continues it"
         );
-        assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Done);
+        assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Done);
         assert!(store.timers(None).unwrap().is_empty());
     }
 }
@@ -91,12 +90,12 @@ fn a_task_that_failed_and_asks_since_has_the_status_interrupted() {
     let (graph, thread) = (node(Second::Asks), store.thread("a").unwrap());
     graph.invoke(&thread, line("begin")).unwrap_err();
     block_on(graph.ainvoke(&thread, Input::Continue)).unwrap();
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Interrupted(vec!["which card?".into()]));
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Interrupted(vec!["which card?".into()]));
     let open = thread.open_interrupts().unwrap();
     thread.resume_interrupt(&open[0].id, "the other one").unwrap();
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
     assert_eq!(Worker::new(&store).register(&graph).run_until_idle().unwrap().continued, 1, "a worker continues it");
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Done);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Done);
 }
 
 #[apply(each_backend)]
@@ -114,7 +113,7 @@ fn a_called_task_that_failed_and_sleeps_since_is_shown_as_sleeping() {
         assert_eq!(states(&thread), both(StepState::Failed));
         graph.invoke(&thread, Input::Continue).unwrap();
         assert_eq!(states(&thread), both(StepState::Sleeping));
-        assert_eq!(thread.info().unwrap().status().as_str(), "sleeping");
+        assert_eq!(ThreadStatus::of(&thread.info().unwrap()).as_str(), "sleeping");
     }
 }
 
@@ -203,7 +202,7 @@ fn a_task_with_one_of_two_resume_values_is_shown_as_interrupted() {
                 thread.resume_interrupt(&interrupt.id, "yes").unwrap();
             }
             let expected = if name == "both" { "running" } else { "interrupted" };
-            assert_eq!(thread.info().unwrap().status().as_str(), expected, "{name}");
+            assert_eq!(ThreadStatus::of(&thread.info().unwrap()).as_str(), expected, "{name}");
         }
     });
     assert_eq!(

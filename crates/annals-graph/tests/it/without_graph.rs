@@ -1,9 +1,10 @@
 //! Updates without a graph and runs of a graph go on from each other.
 
 use annals::base::Map;
-use annals::history::{ThreadQuery, ThreadStatus};
+use annals::history::ThreadQuery;
 use annals_graph::UpdateAs;
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::Task;
 
 #[derive(State, Clone, Default)]
@@ -304,7 +305,7 @@ fn run_titles(store: &Store) -> CompiledGraph<Chat> {
 fn the_status_of_a_thread_follows_from_its_log() {
     on_both(|store| {
         let graph = run_titles(store);
-        let status = |id: &str| store.thread(id).unwrap().info().unwrap().status().clone();
+        let status = |id: &str| ThreadStatus::of(&store.thread(id).unwrap().info().unwrap());
         assert_eq!(status("asks"), ThreadStatus::Interrupted(vec!["which?".into()]));
         assert!(matches!(status("sleeps"), ThreadStatus::Sleeping(at) if at > store.now()));
         assert!(matches!(status("fails"), ThreadStatus::Failed(message) if message.contains("no model")));

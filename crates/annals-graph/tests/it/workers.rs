@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, SystemClock, Timestamp};
-use annals::history::{ThreadQuery, ThreadStatus};
+use annals::history::ThreadQuery;
 use annals::store::OpenOptions;
 use annals_graph::Worker;
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::{RunControl, Task};
 use macro_rules_attribute::apply;
 
@@ -98,7 +99,7 @@ fn a_worker_runs_what_was_enqueued() {
         assert_eq!((lease.epoch, lease.expires_at), (1, None));
     }
     let rest = store.thread("other").unwrap().info().unwrap();
-    assert_eq!(rest.status(), &ThreadStatus::Running, "its graph is not registered");
+    assert_eq!(ThreadStatus::of(&rest), ThreadStatus::Running, "its graph is not registered");
     assert_eq!(Worker::new(&store).register(&flow).run_until_idle().unwrap().continued, 0);
 }
 
@@ -160,13 +161,13 @@ fn a_run_that_was_continued_too_often_is_stuck_until_a_person_continues_it() {
     let stuck = ThreadStatus::Stuck("the run was continued 3 times and did not end".into());
     let listed = || {
         let found = store.threads_with(ThreadQuery::new().status(&ThreadStatus::Stuck(String::new()))).unwrap();
-        found.iter().map(|info| info.status().clone()).collect::<Vec<_>>()
+        found.iter().map(|info| ThreadStatus::of(&info)).collect::<Vec<_>>()
     };
-    assert_eq!(thread.info().unwrap().status(), &stuck);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), stuck);
     assert_eq!(listed(), [stuck]);
     assert_eq!(worker.run_until_idle().unwrap(), annals_graph::WorkerReport::default());
     assert!(thread.retry().unwrap());
-    assert_eq!(thread.info().unwrap().status(), &ThreadStatus::Running);
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
     assert_eq!(listed(), []);
     assert_eq!(worker.run_until_idle().unwrap().continued, 1, "its recoveries are counted anew");
     assert_eq!(value(&flow, &store, 1), Some(result(1)));
@@ -181,7 +182,7 @@ fn a_run_that_fails_is_left_as_it_is() {
     graph.enqueue(&thread(&store, 1), 1).unwrap();
     let worker = Worker::new(&store).register(&graph);
     assert_eq!(worker.run_until_idle().unwrap().failed, 1);
-    assert!(matches!(thread(&store, 1).info().unwrap().status(), ThreadStatus::Failed(_)));
+    assert!(matches!(ThreadStatus::of(&thread(&store, 1).info().unwrap()), ThreadStatus::Failed(_)));
     assert_eq!(worker.run_until_idle().unwrap().failed, 0);
 }
 
@@ -316,12 +317,12 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
     while done() < kills {
         let left = || {
             let all = store.threads_with(ThreadQuery::new().limit(10_000)).unwrap();
-            all.into_iter().filter(|info| info.status() != &ThreadStatus::Done).map(|info| {
+            all.into_iter().filter(|info| ThreadStatus::of(&info) != ThreadStatus::Done).map(|info| {
                 let thread = store.thread(info.id()).unwrap();
                 format!(
                     "{} {:?} {:?} {:?}",
                     info.id(),
-                    info.status(),
+                    ThreadStatus::of(&info),
                     thread.last_lease().unwrap(),
                     thread.timers().unwrap()
                 )

@@ -8,6 +8,7 @@ use annals_base::{Map, Value};
 use annals_langgraph::{
     Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverWrite, StoredValue, Tuple, Typed,
 };
+use annals_runs::SnapshotRuns;
 use rusqlite::{Connection, OpenFlags};
 
 /// A row of the table `checkpoints`, with its writes in their order.

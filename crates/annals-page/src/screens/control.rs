@@ -3,8 +3,8 @@
 //! The writes are those of [`Thread::cancel`](annals::history::Thread::cancel), `pause`, `resume` and `retry`: a run
 //! under way, also in another process, follows them. *Absent:* running the graph.
 
-use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
-use annals_runs::ThreadRuns;
+use annals::history::{Snapshot, ThreadInfo};
+use annals_runs::{ThreadRuns, ThreadStatus};
 
 use super::{Screen, Shown};
 use crate::address;
@@ -36,10 +36,10 @@ impl ControlKind {
     /// Returns whether the control changes a thread.
     fn fits(self, info: &ThreadInfo) -> bool {
         match self {
-            Self::Cancel => !matches!(info.status(), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
+            Self::Cancel => !matches!(ThreadStatus::of(&info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
             Self::Pause => !info.facts().is_paused,
             Self::Resume => info.facts().is_paused,
-            Self::Retry => matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
+            Self::Retry => matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }
 }

@@ -2,9 +2,9 @@
 //! controls.
 
 use annals::base::Timestamp;
-use annals::history::{Snapshot, ThreadInfo, ThreadStatus};
+use annals::history::{Snapshot, ThreadInfo};
 use annals::store::{LeaseRecord, ThreadQuery};
-use annals_runs::{OpenInterrupt, SnapshotRuns, StepInfo, StepState};
+use annals_runs::{OpenInterrupt, SnapshotRuns, StepInfo, StepState, ThreadStatus};
 use serde_json::{Value as Json, json};
 
 use super::threads;
@@ -118,9 +118,12 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
             html.literal(" ").classed("span", "tag", "paused");
         }
     });
-    let class =
-        if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
-    html.classed("p", class, &status_text(info.status(), &tally(head.next())));
+    let class = if matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
+        "error"
+    } else {
+        "open"
+    };
+    html.classed("p", class, &status_text(&ThreadStatus::of(info), &tally(head.next())));
     lease(html, run, now);
     tasks(html, run, now);
     resume::forms(screen, html, head, &run.open);
@@ -153,7 +156,7 @@ fn lease(html: &mut Html, run: &OpenRun, now: Timestamp) {
             };
             html.element("p", &[], &format!("lease of {owner}, {end}"));
         }
-        _ if *run.info.status() == ThreadStatus::Running => {
+        _ if ThreadStatus::of(&run.info) == ThreadStatus::Running => {
             html.classed("p", "dim", "no lease: due for a worker, or for a run without a lease");
         }
         _ => {}
@@ -188,7 +191,7 @@ fn document(screen: &Screen<'_>, run: &OpenRun) -> Result<Json, Refusal> {
     let now = screen.store.now();
     let OpenRun { info, head, .. } = run;
     let interrupts = head.interrupts()?;
-    let (error, wake_at) = match info.status() {
+    let (error, wake_at) = match ThreadStatus::of(&info) {
         ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
         ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
         _ => (None, None),
@@ -226,7 +229,7 @@ fn document(screen: &Screen<'_>, run: &OpenRun) -> Result<Json, Refusal> {
         "checkpoint": head.id().to_string(),
         "step": head.step(),
         "since": head.created_at().to_string(),
-        "status": info.status().as_str(),
+        "status": ThreadStatus::of(&info).as_str(),
         "error": error,
         "wake_at": wake_at,
         "paused": info.facts().is_paused,

@@ -7,6 +7,7 @@ use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use annals::base::{Map, Value};
 use annals::history::{Blame, Damaged, ListItem, Snapshot};
 use annals::store::{ChannelRecord, ChannelValue, ItemRange};
+use annals_runs::SnapshotRuns;
 use serde_json::{Value as Json, json};
 
 use super::evolution;

@@ -1,8 +1,9 @@
 //! The screen of a thread at a point: the tree of branches, the timeline of steps, the state.
 
 use annals::base::{CheckpointId, NULL_TASK, Value};
-use annals::history::{PartialInfo, Snapshot, Thread, ThreadInfo, ThreadStatus, short_ids};
+use annals::history::{PartialInfo, Snapshot, Thread, ThreadInfo, short_ids};
 use annals::store::{Source, WriteRecord};
+use annals_runs::ThreadStatus;
 use serde_json::{Value as Json, json};
 
 use super::tree::BranchTree;
@@ -203,12 +204,12 @@ pub(super) fn heading(
             html.text(" · ").link(&format!("/?project={}", encode(project)), &shortened(project, 40));
         }
         html.text(" · ");
-        let class = if matches!(info.status(), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
+        let class = if matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
             "error"
         } else {
-            info.status().as_str()
+            ThreadStatus::of(&info).as_str()
         };
-        html.classed("span", class, &status_text(info.status(), "a run"));
+        html.classed("span", class, &status_text(&ThreadStatus::of(info), "a run"));
         if let Some(partial) = info.partial() {
             html.text(" · ").classed("span", "open", &partial.to_string());
         }

@@ -1,9 +1,9 @@
 //! The screen of all threads, the last active first.
 
 use annals::base::{CheckpointId, ThreadId, Timestamp, Value};
-use annals::history::{HistoryFilter, Snapshot, ThreadInfo, ThreadStatus, short_ids};
+use annals::history::{HistoryFilter, Snapshot, ThreadInfo, short_ids};
 use annals::store::{StatusKind, ThreadQuery, ThreadSize};
-use annals_runs::ThreadRuns;
+use annals_runs::{ThreadRuns, ThreadStatus, status_name, status_named};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -22,7 +22,7 @@ const SPARKS: usize = 12;
 const STATUSES: [StatusKind; 7] = [
     StatusKind::Interrupted,
     StatusKind::Failed,
-    StatusKind::Stuck,
+    StatusKind::GivenUp,
     StatusKind::Running,
     StatusKind::Sleeping,
     StatusKind::Done,
@@ -75,8 +75,8 @@ fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
         query = query.title_contains(text);
     }
     if let Some(name) = fields.get("status") {
-        let names = || STATUSES.map(StatusKind::as_str).join(", ");
-        query.status = name.parse().ok();
+        let names = || STATUSES.map(status_name).join(", ");
+        query.status = status_named(name);
         if query.status.is_none() {
             return Err(Refusal::usage(format!("{name} is not a status: {}", names())));
         }
@@ -121,7 +121,7 @@ fn facets(screen: &Screen<'_>, html: &mut Html) {
         html.within("label", &[], |html| {
             html.literal("status ").open("select", &[("name", "status")]);
             html.element("option", &[("value", "")], "any");
-            for status in STATUSES.map(StatusKind::as_str) {
+            for status in STATUSES.map(status_name) {
                 let mut attributes = vec![("value", status)];
                 attributes.extend((screen.query.get("status") == Some(status)).then_some(("selected", "")));
                 html.element("option", &attributes, status);
@@ -189,10 +189,10 @@ fn table(screen: &Screen<'_>, rows: &[ThreadEntry], html: &mut Html) {
         }
         html.close("td");
         let due = tally(row.info.record().tasks.iter().map(|task| &*task.name));
-        let status = row.info.status();
+        let status = ThreadStatus::of(&row.info);
         let class =
             if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { status.as_str() };
-        html.classed("td", class, &shortened(&status_text(status, &due), 60));
+        html.classed("td", class, &shortened(&status_text(&status, &due), 60));
         html.within("td", &[], |html| {
             plot::sparkline(
                 html,
@@ -229,14 +229,14 @@ fn sparks(times: &[Timestamp]) -> [usize; SPARKS] {
 
 /// Returns the document of a thread, as `annals threads --json` has it.
 fn document(row: &ThreadEntry) -> Json {
-    let (facts, status, counts) = (row.info.facts(), row.info.status(), row.info.counts());
-    let (error, wake_at) = match status {
+    let (facts, status, counts) = (row.info.facts(), ThreadStatus::of(&row.info), row.info.counts());
+    let (error, wake_at) = match &status {
         ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
         ThreadStatus::Cancelled(reason) => (reason.clone(), None),
         ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
         _ => (None, None),
     };
-    let open: &[Value] = if let ThreadStatus::Interrupted(values) = status { values } else { &[] };
+    let open: &[Value] = if let ThreadStatus::Interrupted(values) = &status { values } else { &[] };
     json!({
         "thread": row.info.id().as_str(),
         "title": facts.title,

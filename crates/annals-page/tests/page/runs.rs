@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use annals::base::{Clock, Timestamp};
 use annals::state::DynState;
-use annals::store::{MemoryBackend, ThreadStatus};
+use annals::store::MemoryBackend;
 use annals_graph::graph::{NodeOptions, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::{Sleep, Timer, Worker};
+use annals_runs::ThreadStatus;
 
 use super::screens::waiting;
 use super::writes::{form_token, post, writing};
@@ -216,7 +217,7 @@ fn runs_are_controlled_by_forms() {
 
     assert_eq!(send("booking", "control=cancel&reason=+no+trip+"), (303, "/?status=cancelled".into()));
     let cancelled = store.thread("booking").unwrap().info().unwrap();
-    assert_eq!(cancelled.status(), &ThreadStatus::Cancelled(Some("no trip".into())));
+    assert_eq!(ThreadStatus::of(&cancelled), ThreadStatus::Cancelled(Some("no trip".into())));
     assert_eq!(send("booking", "control=cancel").0, 409, "it is cancelled");
     assert_eq!(send("booking", "control=drop").0, 400);
     assert_eq!(send("nothing", "control=pause").0, 404);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use annals::store::ThreadStatus;
 use annals_graph::graph::{Entrypoint, NodeResult, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
+use annals_runs::ThreadStatus;
 
 use super::*;
 
@@ -395,7 +395,7 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     assert!(health.contains("0 problems") && health.contains("annals undo"), "{health}");
     assert_eq!(document(&page, "/health.json?check=1")["check"]["problems"], json!([]));
     let info = store.thread("booking").unwrap().info().unwrap();
-    assert!(matches!(info.status(), ThreadStatus::Interrupted(_)));
+    assert!(matches!(ThreadStatus::of(&info), ThreadStatus::Interrupted(_)));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Damage in the log, each found by itself and with its invariant.
 
 use super::*;
-use crate::base::{Encoded, IdSource, Timestamp, Value};
+use crate::base::{Encoded, IdSource, Timestamp};
+use crate::store::WriteMark;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent,
     WriteValue,
@@ -212,9 +213,8 @@ fn a_move_of_a_head_from_or_to_what_is_not_stored_is_damage() {
 fn a_timer_that_a_sleeping_task_lost_is_missing() {
     let backend = MemoryBackend::new();
     add(&backend, "t", 1, None, vec![]);
-    let asleep = Value::Map([("wake_at".to_owned(), Value::from(5_i64))].into_iter().collect());
-    let asleep = Encoded::encode(&Value::List(vec![asleep])).unwrap();
-    let interrupt = NewWrite::new(-3, "__interrupt__", WriteValue::One(asleep.into()));
+    let mark = WriteMark::WakesAt(Timestamp::from_micros(5));
+    let interrupt = write(-3, WriteValue::One(Encoded::null().into())).with_mark(Some(mark));
     let writes = NewWrites::new(id(1), task(1), "p").with(vec![interrupt]);
     let timers = vec![NewTimer::new(id(1), task(1), Some(Timestamp::from_micros(5)))];
     backend.commit(&Batch { timers, ..batch("t", &Namespace::root(), Some(1), vec![writes]) }).unwrap();

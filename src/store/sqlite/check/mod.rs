@@ -377,7 +377,7 @@ impl Checker<'_> {
         Ok(consumed)
     }
 
-    /// Returns a row of `write`, whose columns from task to path start at `first`, as a checksum covers it.
+    /// Returns a row of `write`, whose columns from task to mark start at `first`, as a checksum covers it.
     pub(crate) fn write_checksum(
         &mut self,
         tasks: &[TaskRecord],
@@ -390,7 +390,7 @@ impl Checker<'_> {
         let place = || format!("write (checkpoint {of}, task {code}, idx {index}, part {part})");
         let value = self.hash(row.get_ref(first + 4)?, &place)?;
         let channel = self.view.names.text(self.view.conn, Kind::Channel, row.get(first + 3)?)?;
-        Ok(WriteChecksum { task, path, index, part, channel, value })
+        Ok(WriteChecksum { task, path, index, part, channel, value, mark: row.get(first + 8)? })
     }
 
     /// Returns the hash of the content of a `value` column.

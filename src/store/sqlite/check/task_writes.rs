@@ -41,7 +41,7 @@ impl Checker<'_> {
 
     fn write(&mut self, parent: &ParentFields, checkpoint: i64, row: &Row<'_>, runs: &mut WriteRuns<'_>) -> Res<()> {
         let write = WriteRow::read(row, 1)?;
-        if write.child.is_some() && row.get::<_, Option<i64>>(9)? != Some(checkpoint) {
+        if write.child.is_some() && row.get::<_, Option<i64>>(10)? != Some(checkpoint) {
             return Err(corrupt(write.place(checkpoint), "its consumer is not a child of its checkpoint"));
         }
         let checksum = self.write_checksum(&parent.tasks, checkpoint, row, 1)?;

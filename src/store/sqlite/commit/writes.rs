@@ -10,6 +10,7 @@ use super::payloads::store;
 use super::{references, replaced};
 use crate::base::TaskId;
 use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
+use crate::store::mark::WriteMark;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::list_reference;
@@ -72,6 +73,7 @@ impl Tx<'_> {
                     child,
                     path,
                     sum: ValueRef::Null,
+                    mark: row.checksum.mark,
                 })
             };
             let mut sum = Some(match child.filter(|_| !special) {
@@ -85,7 +87,8 @@ impl Tx<'_> {
             for row in columns() {
                 let value = ToSqlOutput::Borrowed(row.value);
                 let sum = sum.take();
-                insert.execute(params![of.seq, task, row.index, row.part, row.channel, value, child, path, sum])?;
+                let WriteRow { index, part, channel, mark, .. } = row;
+                insert.execute(params![of.seq, task, index, part, channel, value, child, path, sum, mark])?;
             }
             self.note_written(of, &rows, &stored);
             if child.is_some() && !special {
@@ -179,6 +182,7 @@ pub(crate) fn write_ref(task: TaskId, index: i64, part: i64) -> Option<WriteRef>
 /// Returns the rows of a write: part 0 for null or one value, 1, 2, ... for items, 1 without a value for an empty list,
 /// -1 before the items of a delta.
 fn rows<'b>(keys: &Keys, new: &NewWrites, write: &'b NewWrite, room: &mut Vec<u8>) -> Vec<NewRow<'b>> {
+    let mut mark = write.mark.map(WriteMark::number);
     let mut row = |part: i64, payload: Option<Cow<'b, Payload>>| {
         let digests = payload.as_deref().map(|payload| Digests::of(keys, payload.as_ref(), room));
         let checksum = WriteChecksum {
@@ -188,6 +192,7 @@ fn rows<'b>(keys: &Keys, new: &NewWrites, write: &'b NewWrite, room: &mut Vec<u8
             part,
             channel: Arc::clone(&write.channel),
             value: digests.map(|digests| digests.hash),
+            mark: mark.take(),
         };
         NewRow { payload: payload.zip(digests.map(|digests| digests.check)), checksum }
     };

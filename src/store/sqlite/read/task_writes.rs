@@ -8,6 +8,7 @@ use super::payloads::Payloads;
 use crate::base::PayloadRef;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{Payload, WriteValue};
+use crate::store::mark::WriteMark;
 use crate::store::record::{TaskRecord, WriteRecord};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::keys::Keys;
@@ -24,7 +25,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Row, params};
 use std::sync::Arc;
 
-/// The columns of `write` from `task` to `sum`, in the order of the queries.
+/// The columns of `write` from `task` to `mark`, in the order of the queries.
 pub(crate) struct WriteRow<'r> {
     pub(crate) task: i64,
     pub(crate) index: i64,
@@ -34,6 +35,7 @@ pub(crate) struct WriteRow<'r> {
     pub(crate) child: Option<i64>,
     pub(crate) path: Option<&'r str>,
     pub(crate) sum: ValueRef<'r>,
+    pub(crate) mark: Option<i64>,
 }
 
 impl<'r> WriteRow<'r> {
@@ -48,6 +50,7 @@ impl<'r> WriteRow<'r> {
             child: row.get(first + 5)?,
             path: row.get_ref(first + 6)?.as_str_or_null().map_err(|e| corrupt("write", e.to_string()))?,
             sum: row.get_ref(first + 7)?,
+            mark: row.get(first + 8)?,
         })
     }
 
@@ -122,6 +125,8 @@ fn begin_check(checkpoint: i64, task: i64) -> RowCheck {
 
 fn add_to_check(check: &mut RowCheck, row: &WriteRow<'_>) {
     check.int(row.index).int(row.part).int(row.channel).value(row.value).maybe_int(row.child).maybe_text(row.path);
+    // Few rows have a mark, and none of a run that a checkpoint consumed.
+    row.mark.into_iter().for_each(|mark| _ = check.int(mark));
 }
 
 /// The column `sum` of a run that is stored on its own: its checksum and the number of its positions.
@@ -226,7 +231,7 @@ impl ReadView<'_> {
         let (payload, value) = read.unzip();
         let (task, path) = self.task_of(tasks, row.task, row.path.map(Arc::from))?;
         let channel = self.names.text(self.conn, Kind::Channel, row.channel)?;
-        let write = WriteChecksum { task, path, index: row.index, part: row.part, channel, value };
+        let write = WriteChecksum { task, path, index: row.index, part: row.part, channel, value, mark: row.mark };
         Ok(ReadWrite { row, write, stored, payload })
     }
 
@@ -308,6 +313,10 @@ fn add_part(writes: &mut Vec<WriteRecord>, read: &mut ReadWrite<'_>) -> Option<(
         _ => return None,
     };
     let (path, channel) = (Arc::clone(&write.path), Arc::clone(&write.channel));
-    writes.push(WriteRecord { task: write.task, path, index, channel, value });
+    let mark = match write.mark {
+        Some(number) => Some(WriteMark::of_number(number).filter(|_| index < 0)?),
+        None => None,
+    };
+    writes.push(WriteRecord { task: write.task, path, index, channel, value, mark });
     Some(())
 }

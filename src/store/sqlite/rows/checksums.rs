@@ -270,6 +270,8 @@ pub(crate) struct WriteChecksum {
     pub(crate) part: i64,
     pub(crate) channel: Arc<str>,
     pub(crate) value: Option<Checksum>,
+    /// The number of its mark, on the first row of a special write that has one.
+    pub(crate) mark: Option<i64>,
 }
 
 /// A change as a checksum covers it.
@@ -391,6 +393,8 @@ pub(crate) fn writes_checksum(keys: &Keys, checkpoint: &Checksum, writes: &[Writ
     let mut checksum = keys.builder();
     checksum.bytes(checkpoint).int(writes.len() as i64);
     writes.iter().for_each(|write| write.add_to_checksum(&mut checksum));
+    // Behind the rows, whose number is known: few writes have a mark.
+    writes.iter().filter_map(|write| write.mark).for_each(|mark| _ = checksum.int(mark));
     checksum.finish()
 }
 

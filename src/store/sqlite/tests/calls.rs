@@ -1,10 +1,11 @@
 //! Calls of the backend: stored rows, results, and work that is left to the background.
 
 use super::*;
+use crate::base::Encoded;
 use crate::base::limits::{NAME_USERS_MAX, SEARCH_TAIL_MAX, WRITER_CACHE_MAX};
-use crate::base::{Encoded, Map, Value};
 use crate::store::NewTimer;
 use crate::store::beside::{Beside, CacheChange, CacheKey};
+use crate::store::mark::WriteMark;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED};
 use crate::store::prune::PruneSpan;
 use crate::store::search::SearchOptions;
@@ -273,10 +274,10 @@ fn a_timer_that_was_set_after_others_passed_goes_with_the_next_checkpoint() {
     let parent = Some(Parent::Local(first));
     batch.checkpoints.push(NewCheckpoint { tasks: vec![a.clone()], parent, ..checkpoint(id) });
     bench.store.commit(&batch).unwrap();
-    let interrupt = Map::from_iter([("wake_at".to_owned(), Value::from(7))]);
-    let interrupt = Encoded::encode(&Value::List(vec![Value::Map(interrupt)])).unwrap();
+    let mark = WriteMark::WakesAt(Timestamp::from_micros(7));
+    let asleep = write(-3, "waits", WriteValue::One(plain(&[1]))).with_mark(Some(mark));
     let mut batch = Batch::new(t.clone(), Namespace::root(), Some(id));
-    batch.writes.push(writes(id, &a, vec![write(-3, "__interrupt__", WriteValue::One(interrupt.into()))]));
+    batch.writes.push(writes(id, &a, vec![asleep]));
     batch.timers.push(NewTimer::new(id, a.id, Some(Timestamp::from_micros(7))));
     bench.store.commit(&batch).unwrap();
     assert_eq!(number(&bench.path(), "SELECT count(*) FROM timer"), 1);

@@ -28,7 +28,7 @@ fn item(op: i64, position: u64, task: Option<u32>) -> ItemChecksum {
 
 fn written(index: i64) -> WriteChecksum {
     let (task, path, channel) = (TaskId::from_bytes([3; 16]), "p".into(), "x".into());
-    WriteChecksum { task, path, index, part: 0, channel, value: None }
+    WriteChecksum { task, path, index, part: 0, channel, value: None, mark: None }
 }
 
 #[test]

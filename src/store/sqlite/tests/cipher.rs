@@ -524,7 +524,7 @@ fn a_forged_resume_value_is_found_where_it_is_read_if_the_checksums_have_a_key()
             batch.checkpoints.push(NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(id) });
             bench.store.commit(&batch).unwrap();
             let mut batch = Batch::new(thread("a"), Namespace::root(), Some(id));
-            batch.writes = vec![writes(id, &a, vec![write(-4, "__resume__", WriteValue::One(plain(&[approval])))])];
+            batch.writes = vec![writes(id, &a, vec![write(-4, "given", WriteValue::One(plain(&[approval])))])];
             bench.store.commit(&batch).unwrap();
             at(&thread("a"), id)
         };

@@ -27,7 +27,7 @@ fn marked(bench: &mut Bench, t: &ThreadId, marker: &str) -> NewCheckpoint {
     bench.store.commit(&batch).unwrap();
     for _ in 0..2 {
         let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
-        let answer = write(-4, "__resume__", WriteValue::One(large.clone()));
+        let answer = write(-4, "given", WriteValue::One(large.clone()));
         batch.writes = vec![writes(first.id, &a, vec![answer, write(0, "z", WriteValue::One(large.clone()))])];
         let wake_at = Some(Timestamp::from_micros(7));
         batch.timers = vec![NewTimer { checkpoint: first.id, task: a.id, wake_at }];
@@ -242,7 +242,7 @@ fn a_replaced_answer_leaves_nothing_behind() {
     let first = marked(&mut bench, &t, "text-");
     for text in ["first answer ", "second answer ", "third answer "] {
         let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
-        let answer = write(-4, "__resume__", WriteValue::One(plain(text.repeat(300).as_bytes())));
+        let answer = write(-4, "given", WriteValue::One(plain(text.repeat(300).as_bytes())));
         batch.writes = vec![writes(first.id, &task(1, "a"), vec![answer])];
         bench.store.commit(&batch).unwrap();
     }

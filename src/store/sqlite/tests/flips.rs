@@ -1,8 +1,9 @@
 //! Flipped bytes of indexes and of rows that no index finds: a read gives the same data or an error.
 
 use super::*;
-use crate::base::{Encoded, ListRef, Map, Value};
+use crate::base::{Encoded, ListRef};
 use crate::store::beside::{Beside, KvChange, KvNamespace};
+use crate::store::mark::WriteMark;
 use crate::store::query::CheckpointQuery;
 use crate::store::{NewTimer, StoreError};
 use std::fs::{File, OpenOptions as FileOptions};
@@ -50,7 +51,7 @@ fn stored() -> Bench {
             let mut batch = Batch::new(thread(name), namespace, Some(id));
             batch.writes = vec![
                 writes(id, &of, vec![write(0, "y", WriteValue::One(plain(&[9]))), write(1, "z", WriteValue::Null)]),
-                writes(id, &task(2, node), vec![write(-3, "__interrupt__", WriteValue::Null)]),
+                writes(id, &task(2, node), vec![write(-3, "waits", WriteValue::Null)]),
             ];
             bench.store.commit(&batch).unwrap();
         }
@@ -105,9 +106,9 @@ fn timers() -> Bench {
         batch.checkpoints.push(NewCheckpoint { tasks: vec![of.clone()], ..checkpoint(id) });
         bench.store.commit(&batch).unwrap();
         let mut batch = Batch::new(thread(name), Namespace::root(), Some(id));
-        let interrupt = Map::from_iter([("wake_at".to_owned(), Value::from(wake_at))]);
-        let interrupt = Encoded::encode(&Value::List(vec![Value::Map(interrupt)])).unwrap();
-        batch.writes.push(writes(id, &of, vec![write(-3, "__interrupt__", WriteValue::One(interrupt.into()))]));
+        let mark = WriteMark::WakesAt(Timestamp::from_micros(wake_at));
+        let asleep = write(-3, "waits", WriteValue::One(plain(&[1]))).with_mark(Some(mark));
+        batch.writes.push(writes(id, &of, vec![asleep]));
         batch.timers.push(NewTimer::new(id, of.id, Some(Timestamp::from_micros(wake_at))));
         bench.store.commit(&batch).unwrap();
     }

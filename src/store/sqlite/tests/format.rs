@@ -75,7 +75,7 @@ fn views_show_what_was_stored() {
             &a,
             vec![
                 write(0, "messages", WriteValue::Items(vec![message("01234567-89ab-4def-8123-456789abcdef", "hello")])),
-                write(-1, "__error__", WriteValue::One(plain(&[0xa1, b'e']))),
+                write(-1, "error", WriteValue::One(plain(&[0xa1, b'e']))),
             ],
         )],
         changes: vec![list(3, vec![ItemChange { position: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) }])],

@@ -223,7 +223,7 @@ pub(super) fn delete_range(position: u64, end: u64) -> ItemChange {
 }
 
 pub(super) fn write(index: i32, channel: &str, value: WriteValue) -> NewWrite {
-    NewWrite { index, channel: channel.into(), value }
+    NewWrite::new(index, channel, value)
 }
 
 pub(super) fn of_write(task: TaskId, index: i32, part: u32) -> Data {

@@ -3,8 +3,9 @@
 use super::cipher::{bench as with_options, encrypted, key};
 use super::*;
 use crate::base::limits::{SCAN_FAILURES_MAX, SCAN_ROWS};
-use crate::base::{Codec, Encoded, Map, RunId, Value};
+use crate::base::{Codec, RunId};
 use crate::store::batch::{ListDelta, ListRef, NewTimer};
+use crate::store::mark::WriteMark;
 use crate::store::operation::{
     NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget, OperationValue,
 };
@@ -145,10 +146,10 @@ fn fill(bench: &mut Bench) -> u64 {
         ..checkpoint(four)
     });
     bench.store.commit(&batch).unwrap();
-    let interrupt = Map::from_iter([("wake_at".to_owned(), Value::from(7))]);
-    let value = Encoded::encode(&Value::List(vec![Value::Map(interrupt)])).unwrap();
+    let mark = WriteMark::WakesAt(Timestamp::from_micros(7));
+    let asleep = write(-3, "waits", WriteValue::One(plain(&[1]))).with_mark(Some(mark));
     let mut batch = Batch::new(t.clone(), Namespace::root(), Some(four));
-    batch.writes = vec![writes(four, &tasks[0], vec![write(-3, "__interrupt__", WriteValue::One(value.into()))])];
+    batch.writes = vec![writes(four, &tasks[0], vec![asleep])];
     batch.timers = vec![NewTimer::new(four, tasks[0].id, Some(Timestamp::from_micros(7)))];
     bench.store.commit(&batch).unwrap();
     8

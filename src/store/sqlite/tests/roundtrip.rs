@@ -115,6 +115,7 @@ fn a_checkpoint_with_everything_comes_back() {
                 index: write.index,
                 channel: write.channel.clone(),
                 value: write.value.clone(),
+                mark: write.mark,
             })
         })
         .collect();
@@ -185,7 +186,7 @@ fn special_slots_are_replaced_and_others_keep_their_first_write() {
         checkpoint: first.id,
         task: NULL_TASK,
         path: "".into(),
-        writes: vec![write(-4, "__resume__", WriteValue::One(plain(&[n])))],
+        writes: vec![write(-4, "given", WriteValue::One(plain(&[n])))],
     };
     for n in 1..=3 {
         let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
@@ -195,7 +196,7 @@ fn special_slots_are_replaced_and_others_keep_their_first_write() {
                 first.id,
                 &a,
                 vec![
-                    write(-1, "__error__", WriteValue::Items(vec![plain(&[n]), plain(&[n; 50])])),
+                    write(-1, "error", WriteValue::Items(vec![plain(&[n]), plain(&[n; 50])])),
                     write(0, "x", WriteValue::One(plain(&[n]))),
                     write(i32::from(n) * 2, "y", WriteValue::Null),
                 ],

@@ -1,9 +1,9 @@
 //! The rows of threads and of timers: the moments at which the table of threads follows, and the entries of listings.
 
 use super::*;
-use crate::base::{Encoded, Map, Value};
 use crate::store::NewTimer;
 use crate::store::error::StoreError;
+use crate::store::mark::WriteMark;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::sqlite::index::follow;
 use crate::store::sqlite::index::projection::ProjectionStep;
@@ -44,10 +44,8 @@ fn label(bench: &Bench, name: &str, label: &str) {
     bench.store.operate(&operation).unwrap();
 }
 
-fn interrupt(member: &str) -> NewWrite {
-    let map = Map::from_iter([(member.to_owned(), Value::from(7))]);
-    let value = Encoded::encode(&Value::List(vec![Value::Map(map)])).unwrap();
-    write(-3, "__interrupt__", WriteValue::One(value.into()))
+fn waiting(mark: WriteMark) -> NewWrite {
+    write(-3, "waits", WriteValue::One(plain(&[7]))).with_mark(Some(mark))
 }
 
 /// Adds a checkpoint with a task to a namespace of a thread.
@@ -93,7 +91,7 @@ fn the_thread_of_the_marked_checkpoint_is_renewed_when_it_changes() {
     label(&bench, "a", "x");
     assert_eq!(listed(&bench, &ThreadQuery::new().label("x")), ["a"]);
     assert_eq!(bench.check(), Vec::<String>::new());
-    write_to(&bench, "a", &root, id, &ask, interrupt("value"));
+    write_to(&bench, "a", &root, id, &ask, waiting(WriteMark::Waits));
     let info = bench.store.thread_info(&thread("a")).unwrap().unwrap();
     assert_eq!(info.status().as_str(), "interrupted");
     assert_eq!(listed(&bench, &ThreadQuery::new().status(info.status())), ["a"]);
@@ -109,7 +107,7 @@ fn writes_in_a_subgraph_leave_the_row_of_their_thread_as_it_is() {
     grow_root(&mut bench, "b", 126);
     let row = "SELECT newest FROM thread_state WHERE thread = 1";
     assert_eq!(number(&bench, row), 1);
-    write_to(&bench, "a", &sub, id, &ask, interrupt("value"));
+    write_to(&bench, "a", &sub, id, &ask, waiting(WriteMark::Waits));
     assert_eq!(number(&bench, row), 1);
     assert_eq!(listed(&bench, &ThreadQuery::new()), ["b", "a"]);
     assert_eq!(bench.check(), Vec::<String>::new());
@@ -228,7 +226,7 @@ fn asleep(bench: &mut Bench, name: &str) -> CheckpointId {
     bench.store.commit(&batch).unwrap();
     for by in &tasks {
         let mut batch = Batch::new(of.clone(), Namespace::root(), Some(id));
-        batch.writes.push(writes(id, by, vec![interrupt("wake_at")]));
+        batch.writes.push(writes(id, by, vec![waiting(WriteMark::WakesAt(Timestamp::from_micros(7)))]));
         batch.timers.push(NewTimer::new(id, by.id, Some(Timestamp::from_micros(7))));
         bench.store.commit(&batch).unwrap();
     }
@@ -270,7 +268,7 @@ fn an_entry_of_the_index_that_is_out_of_its_order_hides_no_timer() {
         let by = task(1, "sleeps");
         let id = with_task(&mut bench, name, &Namespace::root(), &by);
         let mut batch = Batch::new(thread(name), Namespace::root(), Some(id));
-        batch.writes.push(writes(id, &by, vec![interrupt("wake_at")]));
+        batch.writes.push(writes(id, &by, vec![waiting(WriteMark::WakesAt(Timestamp::from_micros(7)))]));
         batch.timers.push(NewTimer::new(id, by.id, Some(Timestamp::from_micros(wake_at))));
         bench.store.commit(&batch).unwrap();
     }

@@ -112,16 +112,16 @@ fn a_listing_reads_the_entries_of_its_rarest_facet_alone() {
         let query = || query_of(place);
         let cases = [
             (query().label("x"), 3, "x", "runs"),
-            (query().label("y").project("p").pinned(true).graph("g").status(&running), 3, "y", "runs"),
+            (query().label("y").project("p").pinned(true).graph("g").status(running), 3, "y", "runs"),
             (query().project("p"), 2, "p", "runs"),
-            (query().project("p").pinned(true).graph("g").status(&running), 2, "p", "runs"),
+            (query().project("p").pinned(true).graph("g").status(running), 2, "p", "runs"),
             (query().pinned(true), 5, "", "runs"),
-            (query().pinned(true).graph("g").status(&running), 5, "", "runs"),
-            (query().graph("g").status(&running), 1, "running", "runs"),
-            (query().graph("g").status(&done), 4, "g", "ends"),
+            (query().pinned(true).graph("g").status(running), 5, "", "runs"),
+            (query().graph("g").status(running), 1, "running", "runs"),
+            (query().graph("g").status(done), 4, "g", "ends"),
             (query().graph("g").pinned(false), 4, "g", "ends"),
-            (query().status(&done), 1, "done", "ends"),
-            (query().status(&running), 1, "running", "runs"),
+            (query().status(done), 1, "done", "ends"),
+            (query().status(running), 1, "running", "runs"),
             (query().pinned(false), 0, "", "ends"),
             (query().queue("g"), 16 + 3, "g", "runs"),
         ];

@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::check::Invariant;
 use crate::store::error::StoreError;
+use crate::store::mark::WriteMark;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::sqlite::index::projection::Projection as _;
 use crate::store::sqlite::index::threads::ThreadStates;
@@ -153,24 +154,23 @@ fn the_status_follows_each_write_that_decides_it() {
     batch.checkpoints.push(NewCheckpoint { tasks: tasks.to_vec(), ..checkpoint(id) });
     bench.store.commit(&batch).unwrap();
     chain(&mut bench, "busy", 200);
-    let interrupt = |member: (&str, i64)| {
-        let map = crate::base::Map::from_iter([(member.0.to_owned(), crate::base::Value::from(member.1))]);
-        let value = crate::base::Value::List(vec![crate::base::Value::Map(map)]);
-        let encoded = crate::base::Encoded::encode(&value).unwrap();
-        write(-3, "__interrupt__", WriteValue::One(encoded.into()))
+    let sleeps = |until| {
+        let mark = WriteMark::WakesAt(Timestamp::from_micros(until));
+        write(-3, "waits", WriteValue::One(plain(&[1]))).with_mark(Some(mark))
     };
+    let waits = || write(-3, "waits", WriteValue::One(plain(&[2]))).with_mark(Some(WriteMark::Waits));
     let result = || write(0, "x", WriteValue::One(plain(&[1])));
-    let error = || write(-1, "__error__", WriteValue::One(crate::base::Encoded::encode("no").unwrap().into()));
-    let resume = || write(-4, "__resume__", WriteValue::Null);
+    let error = || write(-1, "error", WriteValue::One(plain(&[3]))).with_mark(Some(WriteMark::Failed));
+    let resume = || write(-4, "given", WriteValue::Null);
     let steps = [
         (0, resume(), "running"),
-        (0, interrupt(("wake_at", 7)), "sleeping"),
-        (1, interrupt(("wake_at", 8)), "sleeping"),
-        (0, interrupt(("value", 1)), "interrupted"),
-        (0, interrupt(("wake_at", 9)), "sleeping"),
-        (1, interrupt(("value", 2)), "interrupted"),
+        (0, sleeps(7), "sleeping"),
+        (1, sleeps(8), "sleeping"),
+        (0, waits(), "interrupted"),
+        (0, sleeps(9), "sleeping"),
+        (1, waits(), "interrupted"),
         (0, error(), "failed"),
-        (1, interrupt(("value", 3)), "failed"),
+        (1, waits(), "failed"),
         (0, result(), "interrupted"),
         (1, result(), "running"),
         (1, error(), "running"),

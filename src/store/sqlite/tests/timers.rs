@@ -1,8 +1,8 @@
 //! Timers whose rows are damaged or gone: noticed where they are read, by a check, and made anew by a recovery.
 
 use super::*;
-use crate::base::{Encoded, Map, Value};
 use crate::store::check::{Finding, Invariant};
+use crate::store::mark::WriteMark;
 use crate::store::record::TimerRecord;
 use crate::store::{NewTimer, Store, StoreError};
 
@@ -15,10 +15,10 @@ fn asleep() -> (TempDir, PathBuf, Vec<TimerRecord>) {
     batch.checkpoints.push(NewCheckpoint { tasks: tasks.to_vec(), ..checkpoint(id) });
     bench.store.commit(&batch).unwrap();
     for (wake_at, task) in (1..).zip(&tasks) {
-        let interrupt = Map::from_iter([("wake_at".to_owned(), Value::from(wake_at))]);
-        let value = Encoded::encode(&Value::List(vec![Value::Map(interrupt)])).unwrap();
+        let mark = WriteMark::WakesAt(Timestamp::from_micros(wake_at));
+        let asleep = write(-3, "waits", WriteValue::One(plain(&[1]))).with_mark(Some(mark));
         let mut batch = Batch::new(of.clone(), Namespace::root(), Some(id));
-        batch.writes.push(writes(id, task, vec![write(-3, "__interrupt__", WriteValue::One(value.into()))]));
+        batch.writes.push(writes(id, task, vec![asleep]));
         batch.timers.push(NewTimer::new(id, task.id, Some(Timestamp::from_micros(wake_at))));
         bench.store.commit(&batch).unwrap();
     }

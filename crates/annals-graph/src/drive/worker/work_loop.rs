@@ -9,7 +9,7 @@
 
 use annals::store::LogExt;
 use annals::store::log::{LogPosition, ThreadParts, ThreadRow, ThreadRows};
-use annals_runs::ThreadRuns;
+use annals_runs::{SpecialWrite, ThreadRuns, ThreadStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::poll_fn;
@@ -30,11 +30,12 @@ use crate::drive::run::events::{Listener, RunEvent, RunEventKind, both, tell};
 use crate::drive::run::input::Input;
 use crate::elapsed::ElapsedTime;
 use crate::error::Error;
-use crate::exec::{ERROR, RunError, STUCK, special};
+use crate::exec::{RunError, special};
 use crate::graph::{CompiledGraph, START};
-use crate::history::{Thread, ThreadInfo, ThreadQuery, ThreadStatus};
+use crate::history::{Thread, ThreadInfo, ThreadQuery};
 use crate::store::{
-    Batch, LeaseGroup, LogWatch, NewLease, NewWrites, OperationQuery, Source, Store, StoreError, validate_lease,
+    Batch, LeaseGroup, LogWatch, NewLease, NewWrites, OperationQuery, Source, StatusKind, Store, StoreError, WriteMark,
+    validate_lease,
 };
 use crate::task::RunControl;
 
@@ -352,8 +353,8 @@ impl Worker {
         let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL);
         let (position, operations) = (self.store.backend().position(0)?, self.last_operation()?);
         let mut followed = Followed { position, operations, signals: None };
-        for status in [ThreadStatus::Sleeping(self.store.now()), ThreadStatus::Interrupted(Vec::new())] {
-            self.deliver(&ThreadQuery::new().status(&status))?;
+        for status in [StatusKind::Sleeping, StatusKind::Interrupted] {
+            self.deliver(&ThreadQuery::new().status(status))?;
         }
         let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), ElapsedTime::start());
         let (mut scan_at, mut ask_at, mut fire_at) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
@@ -615,9 +616,9 @@ impl Worker {
 
     /// Returns the graph of a thread that is due and not paused.
     fn due(&self, info: &ThreadInfo, woken: bool) -> Option<&WorkedGraph> {
-        let is_due = match info.status() {
+        let is_due = match ThreadStatus::of(info) {
             ThreadStatus::Running => true,
-            ThreadStatus::Sleeping(until) => woken || *until <= self.store.now(),
+            ThreadStatus::Sleeping(until) => woken || until <= self.store.now(),
             // One of several interrupts has a resume value from outside.
             ThreadStatus::Interrupted(_) => woken,
             _ => false,
@@ -666,9 +667,9 @@ impl Worker {
         if lease.as_ref().is_some_and(|lease| lease.is_live(self.store.now())) {
             return Ok(None);
         }
-        let woken = match info.status() {
+        let woken = match ThreadStatus::of(&info) {
             ThreadStatus::Interrupted(_) => self.is_woken(&thread)?,
-            ThreadStatus::Sleeping(until) if *until > self.store.now() => self.is_woken(&thread)?,
+            ThreadStatus::Sleeping(until) if until > self.store.now() => self.is_woken(&thread)?,
             _ => false,
         };
         let Some(graph) = self.due(&info, woken) else { return Ok(None) };
@@ -730,14 +731,14 @@ impl Worker {
         Ok(first.is_some_and(|timer| timer.wake_at <= self.store.now()))
     }
 
-    /// Stores an error with the first task that is due, and that the thread is stuck with it. Returns `false` if
+    /// Stores an error with the first task that is due, as one with which the run is given up. Returns `false` if
     /// another worker has claimed the thread meanwhile, or the head has moved.
     fn mark_stuck(&self, thread: &Thread, message: &str) -> Result<bool, Error> {
         let Some(head) = thread.head()? else { return Ok(false) };
         let record = head.record();
         let Some(task) = record.tasks.first() else { return Ok(false) };
         let writes = NewWrites::new(record.point.checkpoint, task.id, task.path())
-            .with(vec![special(ERROR, message), special(STUCK, message)]);
+            .with(vec![special(SpecialWrite::Error, message).with_mark(Some(WriteMark::GivenUp))]);
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(record.point.checkpoint));
         batch.writes = vec![writes];
         let (owner, now) = (self.store.mint_owner(), self.store.now());

@@ -16,26 +16,28 @@ fn pending(writes: &[(i32, bool)]) -> PendingWrites {
 
 #[test]
 fn a_task_has_an_error_until_that_is_cleared() {
-    assert!(pending(&[(RESUME.1, true), (ERROR.1, true)]).has_error());
-    assert!(!pending(&[(ERROR.1, false)]).has_error());
-    assert!(!pending(&[(INTERRUPT.1, true), (EARLIER_ERROR.1, true)]).has_error());
+    assert!(pending(&[(SpecialWrite::Resume.index(), true), (SpecialWrite::Error.index(), true)]).has_error());
+    assert!(!pending(&[(SpecialWrite::Error.index(), false)]).has_error());
+    assert!(
+        !pending(&[(SpecialWrite::Interrupt.index(), true), (SpecialWrite::EarlierError.index(), true)]).has_error()
+    );
     assert!(!pending(&[]).has_error());
 }
 
 #[test]
 fn a_task_is_woken_when_its_error_or_its_interrupts_are_cleared() {
-    assert!(pending(&[(ERROR.1, false)]).is_woken());
-    assert!(pending(&[(ERROR.1, true), (INTERRUPT.1, false)]).is_woken());
-    assert!(!pending(&[(ERROR.1, true), (INTERRUPT.1, true)]).is_woken());
-    assert!(!pending(&[(0, false), (PARTIAL.1, false)]).is_woken());
+    assert!(pending(&[(SpecialWrite::Error.index(), false)]).is_woken());
+    assert!(pending(&[(SpecialWrite::Error.index(), true), (SpecialWrite::Interrupt.index(), false)]).is_woken());
+    assert!(!pending(&[(SpecialWrite::Error.index(), true), (SpecialWrite::Interrupt.index(), true)]).is_woken());
+    assert!(!pending(&[(0, false), (SpecialWrite::Partial.index(), false)]).is_woken());
     assert!(!pending(&[]).is_woken());
 }
 
 #[test]
 fn a_task_has_ended_with_a_write_that_is_not_a_special_one() {
     assert!(pending(&[(0, false)]).is_finished());
-    assert!(pending(&[(ERROR.1, true), (2, true)]).is_finished());
-    assert!(!pending(&[(ERROR.1, true), (RESUME.1, true)]).is_finished());
+    assert!(pending(&[(SpecialWrite::Error.index(), true), (2, true)]).is_finished());
+    assert!(!pending(&[(SpecialWrite::Error.index(), true), (SpecialWrite::Resume.index(), true)]).is_finished());
 }
 
 #[test]

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annals::history::ThreadStatus;
 use annals::store::{LeaseOwner, Log, LogExt, OpenOptions, StoreError, Synchronous};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
+use annals_graph::runs::ThreadStatus;
 use annals_graph::task::{RunControl, Task};
 use annals_graph::{Error, QueueLimit, Worker};
 
@@ -421,7 +421,7 @@ impl WorkerSim {
     }
 
     fn status(&self, run: &Thread) -> ThreadStatus {
-        run.info().unwrap().status().clone()
+        ThreadStatus::of(&run.info().unwrap())
     }
 
     /// Verifies the end, and returns the counts.

@@ -35,8 +35,8 @@ use crate::store::sqlite::index::projection::Projection;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
-use crate::store::status::PARTIAL;
-use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery, ThreadStatus};
+use crate::store::status::{PARTIAL, StatusKind};
+use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, HashSet};
 
@@ -175,8 +175,9 @@ pub(crate) fn after_writes(
         conn.prepare_cached(crate::store::sqlite::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
     let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
     let has_partial = row.as_ref().is_some_and(|row| row.is_partial(&caches.keys));
-    match row.and_then(|row| row.status).map(usize::try_from) {
-        Some(Ok(status)) if ThreadStatus::remains(status, writes) && !changes_partial(writes, has_partial) => Ok(()),
+    let of_number = |number: i64| usize::try_from(number).ok().and_then(|number| StatusKind::ALL.get(number));
+    match row.and_then(|row| row.status).and_then(of_number) {
+        Some(status) if status.remains(writes) && !changes_partial(writes, has_partial) => Ok(()),
         _ => undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ()),
     }
 }

@@ -117,7 +117,7 @@ impl StateRow {
             return Self { thread, newest, status: None, facets: vec![damaged_facet(keys)], counts: None };
         };
         let facts = info.facts();
-        let mut facets = vec![Facet::All, Facet::Status(info.status().kind())];
+        let mut facets = vec![Facet::All, Facet::Status(info.status())];
         facets.extend(facts.project.as_deref().map(Facet::Project));
         facets.extend(facts.labels.iter().map(|label| Facet::Label(label)));
         facets.extend(info.graph().map(Facet::Graph));
@@ -131,7 +131,7 @@ impl StateRow {
         facets.dedup();
         debug_assert!(facets.len() >= 2, "a thread has a status");
         let counts = info.counts().copied();
-        Self { thread, newest, status: Some(info.status().number() as i64), facets, counts }
+        Self { thread, newest, status: Some(info.status() as i64), facets, counts }
     }
 
     /// Returns whether the head of the thread has a partial message.

@@ -258,7 +258,7 @@ const SHAPES: [TableShape; 19] = [
     TableShape { name: "payload", key: 0, types: "iiiAATATTII" },
     TableShape { name: "blob", key: 0, types: "ibA" },
     TableShape { name: "item", key: 4, types: "iiiiiIVi" },
-    TableShape { name: "write", key: 4, types: "iiiiiVITA" },
+    TableShape { name: "write", key: 4, types: "iiiiiVITAI" },
     TableShape { name: "timer", key: 2, types: "ibiii" },
     TableShape { name: "operation", key: 0, types: "iiiiTAii" },
     TableShape { name: "operation_change", key: 4, types: "iitiiAAi" },

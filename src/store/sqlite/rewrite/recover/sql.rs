@@ -36,7 +36,7 @@ pub(super) const TABLES: [(&str, &str); 19] = [
     ),
     (
         "write",
-        "CREATE TABLE write (checkpoint, task, idx, part, channel, value, child, path, sum, \
+        "CREATE TABLE write (checkpoint, task, idx, part, channel, value, child, path, sum, mark, \
          PRIMARY KEY (checkpoint, task, idx, part)) WITHOUT ROWID",
     ),
     (

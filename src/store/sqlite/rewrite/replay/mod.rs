@@ -24,6 +24,7 @@ use crate::store::batch::{
     Parent, Payload, Seen, WriteRef, WriteValue,
 };
 use crate::store::error::StoreError;
+use crate::store::mark::WriteMark;
 use crate::store::operation::NewOperation;
 use crate::store::record::{CheckpointRef, TaskRecord};
 use crate::store::recovery::{Lost, LostKind, Recovery};
@@ -417,7 +418,9 @@ impl<'c> LogReplay<'c> {
             let mut writes = NewWrites::new(of, self.rows.task(tasks, first.task)?, path);
             for parts in same_task.chunk_by(|a, b| a.index == b.index) {
                 let channel = self.rows.name(Kind::Channel, parts[0].channel)?;
-                writes.writes.push(NewWrite { index: parts[0].index, channel, value: self.write_value(parts)? });
+                let wrong = || corrupt(format!("write (task {})", first.task), "its mark does not match the format");
+                let mark = parts[0].mark.map(|number| WriteMark::of_number(number).ok_or_else(wrong)).transpose()?;
+                writes.writes.push(NewWrite { index: parts[0].index, channel, value: self.write_value(parts)?, mark });
             }
             found.push(writes);
         }

@@ -85,6 +85,7 @@ pub(super) struct OldWrite {
     pub(super) child: Option<i64>,
     pub(super) path: Option<String>,
     pub(super) sum: Value,
+    pub(super) mark: Option<i64>,
 }
 
 /// A row of `timer`.
@@ -318,7 +319,8 @@ impl<'c> OldRows<'c> {
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(&self, seq: i64) -> Res<Vec<OldWrite>> {
         let consumer = |column: i64| if self.has_distances() { seq.wrapping_add(column) } else { column };
-        let mut statement = self.conn.prepare_cached(sql::WRITES)?;
+        let writes = if self.format > 1 { sql::WRITES } else { sql::WRITES_1 };
+        let mut statement = self.conn.prepare_cached(writes)?;
         let writes = statement.query_map([seq], |row| {
             Ok(OldWrite {
                 task: row.get(0)?,
@@ -329,6 +331,7 @@ impl<'c> OldRows<'c> {
                 child: row.get::<_, Option<i64>>(5)?.map(consumer),
                 path: row.get(6)?,
                 sum: row.get(7)?,
+                mark: row.get(8)?,
             })
         })?;
         Ok(writes.collect::<rusqlite::Result<_>>()?)

@@ -8,6 +8,7 @@ mod sql;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
+use crate::store::mark::without_timer;
 use crate::store::record::{CheckpointRef, TimerRecord};
 use crate::store::sqlite::commit::batch::Tx;
 use crate::store::sqlite::fault::{Res, corrupt};
@@ -16,7 +17,6 @@ use crate::store::sqlite::rows::checksums::timer_check;
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
-use crate::store::threads::without_timer;
 use rusqlite::{Row, params};
 pub(crate) use sql::CHECK_TIMERS;
 use std::collections::HashSet;
