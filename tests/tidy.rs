@@ -127,6 +127,11 @@ fn dependencies_go_down() {
 }
 
 #[test]
+fn the_engine_does_not_know_runs() {
+    none(crates::run_words(repository()));
+}
+
+#[test]
 fn clients_use_the_public_interface() {
     none(sources(EVERYTHING).into_iter().flat_map(crates::internals));
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
+use annals_runs::SnapshotRuns;
 use annals::base::Value;
 use annals::history::{ChannelBlame, ExportOptions, Framing, MessageQuery, Snapshot, diff};
 use annals::message::{LangChainFormat, OpenAiFormat};

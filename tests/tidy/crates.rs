@@ -23,7 +23,8 @@ pub(crate) const LIBRARIES: &[Crate] = &[
     Crate { name: "annals-messages", src: "crates/annals-messages/src/", may_use: &["annals-base"] },
     Crate { name: "annals-derive", src: "crates/annals-derive/src/", may_use: &[] },
     Crate { name: "annals", src: "src/", may_use: &["annals-base", "annals-messages", "annals-derive"] },
-    Crate { name: "annals-graph", src: "crates/annals-graph/src/", may_use: &["annals"] },
+    Crate { name: "annals-runs", src: "crates/annals-runs/src/", may_use: &["annals"] },
+    Crate { name: "annals-graph", src: "crates/annals-graph/src/", may_use: &["annals", "annals-runs"] },
     Crate {
         name: "annals-pydantic-ai",
         src: "crates/annals-pydantic-ai/src/",
@@ -37,9 +38,9 @@ pub(crate) const LIBRARIES: &[Crate] = &[
     Crate {
         name: "annals-langgraph",
         src: "crates/annals-langgraph/src/",
-        may_use: &["annals-base", "annals-messages", "annals", "annals-import"],
+        may_use: &["annals-base", "annals-messages", "annals", "annals-import", "annals-runs"],
     },
-    Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals"] },
+    Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals", "annals-runs"] },
     Crate { name: "annals-flow", src: "crates/annals-flow/src/", may_use: &["annals", "annals-graph"] },
 ];
 
@@ -88,6 +89,33 @@ pub(crate) fn floors(files: &Files, sources: &[&Source], libraries: &[Crate]) ->
         }
     }
     violations
+}
+
+/// The file that names the special writes of executors.
+const SPECIAL_WRITES: &str = "crates/annals-runs/src/special.rs";
+
+/// Words of runs that the engine does not know, besides the channels of special writes.
+const RUN_WORDS: &[&str] = &["branch:to:", "signals:mailbox", "stuck"];
+
+/// The engine is a log: it does not know the words of the runs that are stored on it.
+pub(crate) fn run_words(files: &Files) -> Vec<Violation> {
+    let specials = files.iter().find(|(path, _)| path.as_str() == SPECIAL_WRITES).map_or("", |(_, text)| text.as_str());
+    let channels: Vec<String> = specials
+        .split('"')
+        .filter(|text| text.starts_with("__") && text.ends_with("__"))
+        .map(|channel| channel.to_owned())
+        .collect();
+    let words = || RUN_WORDS.iter().copied().chain(channels.iter().map(String::as_str));
+    let mut found = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| path.starts_with("src/") && path.ends_with(".rs")) {
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.to_lowercase();
+            found.extend(words().filter(|word| text.contains(word)).map(|word| {
+                Violation::of(path, line, format!("`{word}` is a word of runs, which `annals-runs` owns"))
+            }));
+        }
+    }
+    found
 }
 
 /// The places of crates that share the modules `internal` of `annals-base` and `annals-messages`, and of the programs
@@ -324,6 +352,20 @@ mod tests {
             [planted_crate(), Crate { name: "annals-messages", src: "crates/annals-messages/src/", ..planted_crate() }];
         let places = [("crates/annals-graph/Cargo.toml", 5), ("crates/annals-graph/src/a.rs", 2)];
         assert_eq!(found(&floors(&planted, &[&source], &libraries)), places);
+    }
+
+    #[test]
+    fn words_of_runs_in_the_engine_are_found() {
+        let files: Files = [
+            (SPECIAL_WRITES, "Self::Error => \"__error__\","),
+            ("src/store/a.rs", "fine\nlet a = \"branch:to:b\";\n// a Stuck run\nlet b = \"__error__\";"),
+            ("crates/annals-graph/src/b.rs", "__error__"),
+        ]
+        .map(|(path, text)| (path.to_owned(), text.to_owned()))
+        .into_iter()
+        .collect();
+        let lines: Vec<usize> = run_words(&files).iter().map(|violation| violation.line).collect();
+        assert_eq!(lines, [2, 3, 4]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use annals::history::{Snapshot, StatusKind, ThreadInfo, ThreadQuery};
 use annals::store::{Store, StoreError, WriteRecord, WriteValue};
-use annals_runs::{OpenInterrupt, SnapshotRuns, ThreadStatus};
+use annals_runs::{OpenInterrupt, SnapshotRuns, SpecialWrite, ThreadStatus};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -102,7 +102,7 @@ fn interrupts(at: &Snapshot, rows: &mut Vec<Json>) -> Result<(), StoreError> {
 
 fn failed(at: &Snapshot, kind: &str, error: &str, rows: &mut Vec<Json>) -> Result<(), StoreError> {
     let writes = at.writes()?;
-    let is_error = |write: &&WriteRecord| &*write.channel == "__error__" && write.value != WriteValue::Null;
+    let is_error = |write: &&WriteRecord| SpecialWrite::Error.is_set(write);
     let task = writes.iter().find(is_error).map(|write| write.task.to_string());
     let node = task.as_deref().and_then(|task| node_of(at, task));
     let mut row = document(kind, at, task.unwrap_or_default(), node);

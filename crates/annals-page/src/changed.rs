@@ -7,6 +7,7 @@ use std::sync::Arc;
 use annals::base::limits::MAP_POSITION_MIN;
 use annals::base::{Namespace, ThreadId};
 use annals::history::Snapshot;
+use annals::store::record::is_control;
 use annals::store::{ChannelValue, ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
@@ -30,7 +31,7 @@ pub(crate) struct ChannelStep {
 
 /// Returns whether a channel belongs to the state.
 pub(crate) fn is_state(channel: &str) -> bool {
-    !(channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__"))
+    !is_control(channel)
 }
 
 /// The changes of a checkpoint before the items of its lists are read.

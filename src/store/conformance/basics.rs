@@ -39,7 +39,7 @@ pub(super) fn first(backend: &dyn Log) {
     assert_eq!((record.step, record.source, record.created_at), (-1, Source::Loop, moment(1)));
     assert_eq!((record.run, record.metadata), (None::<RunId>, None));
     assert_eq!((record.tasks[0].id, &*record.tasks[0].name), (task(1), "answer"));
-    let triggers = vec!["branch:to:answer".into(), "input".into()];
+    let triggers = vec!["trigger:of:answer".into(), "input".into()];
     assert_eq!(record.tasks[0].kind, TaskKind::Pull { triggers });
     let state = backend.state(&place.point(1)).expect("reads");
     assert_eq!(state.checkpoint, place.record(backend, 1));

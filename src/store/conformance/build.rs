@@ -144,7 +144,7 @@ impl CheckpointDraft {
         let tasks = (1..).zip(nodes).map(|(n, node)| TaskRecord {
             id: task(n),
             name: (*node).into(),
-            kind: TaskKind::Pull { triggers: vec![format!("branch:to:{node}").into(), "input".into()] },
+            kind: TaskKind::Pull { triggers: vec![format!("trigger:of:{node}").into(), "input".into()] },
         });
         self.0.tasks = tasks.collect();
         self

@@ -250,7 +250,7 @@ pub(super) fn channels(backend: &dyn Log) {
         .by(0)
         .items("files", 1, vec![entry(5, "word.txt", "abc"), entry(900, "b.txt", "words")])
         .items("plain", 1, vec![put_payload(0, plain("one word")), put_payload(1, plain(1))])
-        .change("branch:to:x", 1, value(plain("word")))
+        .change("trigger:of:x", 1, value(plain("word")))
         .change("__start__", 1, value(plain("word")));
     place.add(backend, Some(1), draft);
     let hits = page(backend, &SearchQuery::new("word")).hits;

@@ -17,7 +17,7 @@ use super::context::{Context, Interrupt, Interrupted, Signal, interrupt_id};
 
 impl Context {
     /// Receives a signal: a value that was sent to the thread under a name
-    /// ([`Store::signal`](crate::store::Store::signal)), from any process, before the task reaches this call or while
+    /// ([`signal`](annals_runs::StoreRuns::signal)), from any process, before the task reaches this call or while
     /// it waits. Returns `None` if none has come when the timeout has passed, counted from the first time that the task
     /// reaches this call.
     ///

@@ -1,6 +1,6 @@
 //! The control of a run from outside: cancel, pause, resume and retry, as commands, as a form, and as its write.
 //!
-//! The writes are those of [`Thread::cancel`](annals::history::Thread::cancel), `pause`, `resume` and `retry`: a run
+//! The writes are those of [`Thread::cancel`](annals_runs::ThreadRuns::cancel), `pause`, `resume` and `retry`: a run
 //! under way, also in another process, follows them. *Absent:* running the graph.
 
 use annals::history::{Snapshot, ThreadInfo};

@@ -1,6 +1,6 @@
 //! Resume values for open interrupts: a form for each, and its write.
 //!
-//! The value is stored by [`Thread::resume_interrupt`](annals::history::Thread::resume_interrupt): a worker, or the
+//! The value is stored by [`Thread::resume_interrupt`](annals_runs::ThreadRuns::resume_interrupt): a worker, or the
 //! next run that goes on from the head, takes it. *Absent:* running the graph.
 
 use annals::base::Value;

@@ -6,8 +6,9 @@
 
 use annals::base::{TaskId, Timestamp, Value};
 use annals::history::Snapshot;
+use annals::store::record::is_control;
 use annals::store::{Source, TaskKind, TaskRecord, WriteRecord};
-use annals_runs::{SnapshotRuns, StepInfo};
+use annals_runs::{SnapshotRuns, SpecialWrite, StepInfo};
 use serde_json::{Value as Json, json};
 
 use super::thread::{heading, name, tabs};
@@ -220,8 +221,9 @@ fn lane_document(step: &StepInfo, spans: &[StepSpan]) -> Json {
 /// Returns whether a channel is one of the executor: a trigger, or a value beside the state. Errors, interrupts and
 /// results are those of the user.
 fn is_internal(channel: &str) -> bool {
-    let is_of_user = ["__error__", "__interrupt__", "__return__", "__end__"].contains(&channel);
-    channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__") && !is_of_user
+    let shown = [SpecialWrite::Error, SpecialWrite::Interrupt].map(SpecialWrite::channel);
+    let is_of_user = shown.contains(&channel) || ["__return__", "__end__"].contains(&channel);
+    is_control(channel) && !is_of_user
 }
 
 /// Adds a link to the screen with the internal channels, or without them.

@@ -1,3 +1,6 @@
 //! The integration tests of runs, as one program.
 
+#![allow(clippy::unwrap_used, missing_docs)]
+
 mod control;
+mod statuses;

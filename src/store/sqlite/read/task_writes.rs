@@ -314,7 +314,7 @@ fn add_part(writes: &mut Vec<WriteRecord>, read: &mut ReadWrite<'_>) -> Option<(
     };
     let (path, channel) = (Arc::clone(&write.path), Arc::clone(&write.channel));
     let mark = match write.mark {
-        Some(number) => Some(WriteMark::of_number(number).filter(|_| index < 0)?),
+        Some(number) => Some(WriteMark::of_number(number)?),
         None => None,
     };
     writes.push(WriteRecord { task: write.task, path, index, channel, value, mark });

@@ -153,6 +153,7 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE write SET part = 1 WHERE idx = 1",
         "UPDATE write SET path = 'p' WHERE idx = 1",
         "UPDATE write SET child = 1 WHERE idx = 1",
+        "UPDATE write SET mark = -3 WHERE idx = 1",
         "UPDATE write SET sum = NULL",
         "UPDATE write SET value = NULL WHERE idx = 0",
         "DELETE FROM write WHERE idx = 0",

@@ -79,7 +79,7 @@ fn views_show_what_was_stored() {
             ],
         )],
         changes: vec![list(3, vec![ItemChange { position: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) }])],
-        seen: vec![seen("answer", "branch:to:answer", 1)],
+        seen: vec![seen("answer", "trigger:of:answer", 1)],
         ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
     };
     let mut batch = Batch::new(t.clone(), Namespace::root(), None);

@@ -184,7 +184,7 @@ pub(super) fn checkpoint(id: CheckpointId) -> NewCheckpoint {
 }
 
 pub(super) fn task(byte: u8, node: &str) -> TaskRecord {
-    let kind = TaskKind::Pull { triggers: vec![format!("branch:to:{node}").into()] };
+    let kind = TaskKind::Pull { triggers: vec![format!("trigger:of:{node}").into()] };
     TaskRecord { id: TaskId::from_bytes([byte; 16]), name: node.into(), kind }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::NULL_TASK;
 use crate::base::{Codec, RunId};
+use crate::store::mark::WriteMark;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::ThreadSize;
 use crate::store::record::{ChannelValue, WriteRecord};
@@ -42,7 +43,7 @@ fn a_checkpoint_with_everything_comes_back() {
             &a,
             vec![
                 write(0, "messages", WriteValue::Items(items.clone())),
-                write(1, "branch:to:tool", WriteValue::Null),
+                write(1, "trigger:of:tool", WriteValue::Null),
                 write(2, "topic", WriteValue::One(plain(&[0xa1, b'x']))),
                 write(3, "messages", WriteValue::Items(Vec::new())),
             ],
@@ -70,7 +71,7 @@ fn a_checkpoint_with_everything_comes_back() {
             },
             empty("__start__", 2),
         ],
-        seen: vec![seen("answer", "branch:to:answer", 7)],
+        seen: vec![seen("answer", "trigger:of:answer", 7)],
         ..checkpoint(bench.ids.checkpoint(Timestamp::from_micros(1), 0, Some(&first.id)))
     };
     let mut batch = Batch::new(t.clone(), Namespace::root(), None);
@@ -196,7 +197,8 @@ fn special_slots_are_replaced_and_others_keep_their_first_write() {
                 first.id,
                 &a,
                 vec![
-                    write(-1, "error", WriteValue::Items(vec![plain(&[n]), plain(&[n; 50])])),
+                    write(-1, "error", WriteValue::Items(vec![plain(&[n]), plain(&[n; 50])]))
+                        .with_mark(Some(WriteMark::GivenUp)),
                     write(0, "x", WriteValue::One(plain(&[n]))),
                     write(i32::from(n) * 2, "y", WriteValue::Null),
                 ],

@@ -83,6 +83,7 @@ fn a_changed_column_of_a_run_is_damage_of_the_run() {
             "UPDATE write SET channel = (SELECT channel FROM write WHERE idx = 1) WHERE task = 0 AND idx = 0",
             "UPDATE write SET value = X'0109' WHERE task = 0 AND idx = 0",
             "UPDATE write SET path = 'p' WHERE task = 0 AND idx = 0",
+            "UPDATE write SET mark = -1 WHERE task = 0 AND idx = 0",
             "DELETE FROM write WHERE task = 0 AND part = 2",
         ] {
             let (place, reason) = damage(is_consumed, harm);

@@ -79,7 +79,7 @@ pub enum RunEventKind {
         /// The message of the error of a run that failed.
         error: Option<Arc<str>>,
     },
-    /// A worker does not continue it any more: [`ThreadStatus::Stuck`](crate::history::ThreadStatus::Stuck).
+    /// A worker does not continue it any more: [`ThreadStatus::Stuck`](annals_runs::ThreadStatus::Stuck).
     Stuck {
         /// The reason.
         error: Arc<str>,

@@ -96,7 +96,7 @@ impl TaskState {
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// Returns the state of a thread, or at one of its checkpoints (`&Thread` or `&Snapshot`). Its tasks are the nodes
     /// that are due; the interrupts of the tasks that these have started are in
-    /// [`Thread::open_interrupts`](crate::history::Thread::open_interrupts).
+    /// [`Thread::open_interrupts`](annals_runs::ThreadRuns::open_interrupts).
     ///
     /// # Errors
     /// [`RunError::NoThread`] without a thread; the store's errors; [`RunError::State`] if a stored value does not fit.
@@ -128,7 +128,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// timeout has passed.
     ///
     /// # Errors
-    /// As [`Thread::wait_for_end`] and [`CompiledGraph::get_state`].
+    /// As [`wait_for_end`](annals_runs::ThreadRuns::wait_for_end) and [`CompiledGraph::get_state`].
     ///
     /// # Example
     /// ```
