@@ -19,7 +19,7 @@
 
 pub use super::batch::validate_deleted;
 pub use super::counts::pruned_metadata;
-pub use super::mark::{sleeping, without_timer};
+pub use super::marked::{sleeping, without_timer};
 pub use super::operation::sort_changes;
 pub use super::prune::is_pruned;
 pub use super::search::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};

@@ -26,6 +26,7 @@ mod kv;
 mod lease;
 pub mod log;
 mod mark;
+mod marked;
 mod memory;
 mod operation;
 mod options;
@@ -64,13 +65,14 @@ pub use kv::{
 };
 pub use lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};
 pub use log::{CommitHandle, CommitSettler, Erasure, Log, LogExt};
-pub use mark::{MarkedWrite, WriteMark};
+pub use mark::WriteMark;
+pub use marked::MarkedWrite;
 pub use memory::MemoryBackend;
-pub(crate) use operation::TRASHED;
 pub use operation::{
     BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
     OperationRecord, OperationTarget, OperationValue,
 };
+pub(crate) use operation::{LABELS, TRASHED};
 pub use options::{OpenOptions, Synchronous};
 pub use prune::{PruneSpan, Pruned};
 pub use query::{CheckpointQuery, ItemRange};

@@ -8,7 +8,9 @@ use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 
 use super::error::StoreError;
 use super::record::CheckpointRecord;
-use super::threads::{LABELS, labels_of};
+
+/// The fact that holds the labels of a thread: a JSON list of texts.
+pub(crate) const LABELS: &str = "labels";
 
 /// The fact of a thread in the trash: the timestamp in microseconds, in decimal digits, from which on it is to be
 /// deleted.
@@ -391,4 +393,12 @@ pub fn sort_changes(changes: &mut [OperationChange]) {
 
 fn invalid(field: &'static str, reason: String) -> Result<(), StoreError> {
     Err(StoreError::Invalid { field, reason })
+}
+
+/// Decodes the labels of a thread.
+pub(super) fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
+    let wrong = || StoreError::Corrupt { place: "fact labels".into(), reason: "it is not a list of texts".into() };
+    let parsed: serde_json::Value = serde_json::from_str(text).map_err(|_| wrong())?;
+    let labels = parsed.as_array().ok_or_else(wrong)?.iter();
+    labels.map(|label| label.as_str().map(ToOwned::to_owned).ok_or_else(wrong)).collect()
 }

@@ -17,8 +17,8 @@ use super::error::StoreError;
 use super::lease::LeaseRecord;
 use super::mark::WriteMark;
 
-/// Returns whether a channel is one of an executor, so that it is not part of the state. Executors reserve the names that
-/// begin with two underscores, and those with two colons.
+/// Returns whether a channel is one of an executor, so that it is not part of the state. Executors reserve the names
+/// that begin with two underscores, and those with two colons.
 pub fn is_control(channel: &str) -> bool {
     channel.starts_with("__") || channel.bytes().filter(|byte| *byte == b':').nth(1).is_some()
 }

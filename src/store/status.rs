@@ -1,6 +1,6 @@
 //! The names of statuses, and the mark of a partial message.
 //!
-//! *Absent:* how a status follows from a head, which [`mark`](super::mark) says, and the values that belong to it.
+//! *Absent:* how a status follows from a head, which [`marked`](super::marked) says, and the values that belong to it.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,22 +1,21 @@
 //! Threads as a list shows them: their facts, their status and their last activity.
 //!
-//! The facts are fields that operations set. The status follows from the tasks due at the head, from the marks of their
-//! stored writes, and from the metadata of the head. A listing is in the order of the last activity or of the ids. *Absent:*
-//! how a backend finds the threads.
+//! The facts are fields that operations set. The status follows from the tasks due at the head, from the marks of
+//! their stored writes, and from the metadata of the head. A listing is in the order of the last activity or of the
+//! ids. *Absent:* how a backend finds the threads.
 
 use crate::base::limits::{PAGE_ROWS_MAX, PRIORITY_MAX, THREADS_LISTED_DEFAULT};
 use crate::base::{CheckpointId, ThreadId, Timestamp};
 
 use super::counts::ThreadCounts;
 use super::error::StoreError;
-use super::mark::{MarkedWrite, marked};
-use super::operation::{OperationField, OperationValue, TRASHED, trashed_until};
+use super::marked::{MarkedWrite, marked};
+use super::operation::{LABELS, OperationField, OperationValue, TRASHED, labels_of, trashed_until};
 use super::record::{CheckpointRecord, WriteRecord};
 use super::status::{PartialInfo, StatusKind};
 
 pub(crate) const TITLE: &str = "title";
 pub(crate) const PROJECT: &str = "project";
-pub(crate) const LABELS: &str = "labels";
 pub(crate) const ARCHIVED: &str = "archived";
 pub(crate) const PINNED: &str = "pinned";
 pub(crate) const PAUSED: &str = "paused";
@@ -72,13 +71,6 @@ impl ThreadFacts {
         }
         Ok(facts)
     }
-}
-
-pub(super) fn labels_of(text: &str) -> Result<Vec<String>, StoreError> {
-    let wrong = || StoreError::Corrupt { place: "fact labels".into(), reason: "it is not a list of texts".into() };
-    let parsed: serde_json::Value = serde_json::from_str(text).map_err(|_| wrong())?;
-    let labels = parsed.as_array().ok_or_else(wrong)?.iter();
-    labels.map(|label| label.as_str().map(ToOwned::to_owned).ok_or_else(wrong)).collect()
 }
 
 /// Returns the member of metadata that cancels a thread.

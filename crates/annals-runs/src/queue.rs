@@ -23,12 +23,13 @@ use crate::store::{
 
 /// The member of the metadata of a checkpoint that holds the priority of its run.
 const PRIORITY: &str = "priority";
+
 /// The id of the interrupt by which the task of a delayed run sleeps. Those of tasks are hexadecimal digits.
 const DELAY: &str = "delay";
 
-/// The queue of a graph, with the options of the runs that are put into it. Made by [`StoreRuns::queue`]. It needs neither
-/// the graph nor its types: any process that opens the store can use it. A worker of `annals-graph` with a graph of
-/// this name runs its entries.
+/// The queue of a graph, with the options of the runs that are put into it. Made by
+/// [`StoreRuns::queue`](crate::StoreRuns::queue). It needs neither the graph nor its types: any process that opens the
+/// store can use it. A worker of `annals-graph` with a graph of this name runs its entries.
 ///
 /// # Example
 /// ```

@@ -120,7 +120,8 @@ impl StepInfo {
     }
 }
 
-/// The steps of a thread, those of the newest superstep first. Returned by [`ThreadRuns::steps`].
+/// The steps of a thread, those of the newest superstep first. Returned by
+/// [`ThreadRuns::steps`](crate::ThreadRuns::steps).
 pub struct Steps {
     history: History,
     /// The head, whose tasks may still run.

@@ -6,7 +6,8 @@
 
 use crate::base::limits::{FACT_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{Namespace, ThreadId};
-use crate::store::threads::{ARCHIVED, LABELS, PAUSED, PINNED, PROJECT, TITLE};
+use crate::store::LABELS;
+use crate::store::threads::{ARCHIVED, PAUSED, PINNED, PROJECT, TITLE};
 use crate::store::{
     LogExt, NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError,
     ThreadFacts,

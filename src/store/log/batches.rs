@@ -17,7 +17,7 @@ use crate::store::batch::{
     Parent, Payload, Seen, WriteRef, WriteValue,
 };
 use crate::store::error::StoreError;
-use crate::store::mark::sleeping;
+use crate::store::marked::sleeping;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
 

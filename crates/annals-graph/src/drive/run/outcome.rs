@@ -68,8 +68,8 @@ impl<S> Outcome<S> {
     /// Returns the open interrupts; none if the run has ended or stopped at a breakpoint.
     ///
     /// A node that has started several tasks waits for one of them, and the interrupt of that one alone is returned, as
-    /// in the reference. [`Thread::open_interrupts`](annals_runs::ThreadRuns::open_interrupts) lists those of all tasks;
-    /// one command can resume them by id.
+    /// in the reference. [`open_interrupts`](annals_runs::ThreadRuns::open_interrupts) of the thread lists those of all
+    /// tasks; one command can resume them by id.
     pub fn interrupts(&self) -> &[Interrupt] {
         match self {
             Self::Done(_) | Self::Drained { .. } | Self::Cancelled { .. } => &[],

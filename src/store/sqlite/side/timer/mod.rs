@@ -8,7 +8,7 @@ mod sql;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
-use crate::store::mark::without_timer;
+use crate::store::marked::without_timer;
 use crate::store::record::{CheckpointRef, TimerRecord};
 use crate::store::sqlite::commit::batch::Tx;
 use crate::store::sqlite::fault::{Res, corrupt};
