@@ -14,7 +14,7 @@ fn due(tasks: u8) -> Thread {
     let mut checkpoint = NewCheckpoint::new(id, None, 0, Source::Loop, store.now());
     let kind = |n| TaskKind::Push { index: n };
     checkpoint.tasks =
-        (0..tasks).map(|n| TaskRecord::new(TaskId::from_bytes([n; 16]), format!("n{n}"), kind(n.into()))).collect();
+        (0..tasks).map(|n| TaskRecord::new(TaskId::from_bytes([n + 1; 16]), format!("n{n}"), kind(n.into()))).collect();
     let mut batch = Batch::new(thread.id().clone(), Namespace::root(), None);
     batch.checkpoints.push(checkpoint);
     store.commit(&batch).unwrap();
@@ -24,7 +24,7 @@ fn due(tasks: u8) -> Thread {
 fn write(thread: &Thread, task: u8, write: NewWrite) {
     let head = thread.head().unwrap().unwrap().id();
     let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(head));
-    batch.writes.push(NewWrites::new(head, TaskId::from_bytes([task; 16]), "p").with(vec![write]));
+    batch.writes.push(NewWrites::new(head, TaskId::from_bytes([task + 1; 16]), "p").with(vec![write]));
     thread.store().commit(&batch).unwrap();
 }
 
@@ -96,7 +96,7 @@ fn a_mark_needs_a_special_write_with_a_value() {
     ] {
         let refused = if refused.mark.is_some() { refused } else { refused.with_mark(Some(WriteMark::Failed)) };
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(head));
-        batch.writes.push(NewWrites::new(head, TaskId::from_bytes([0; 16]), "p").with(vec![refused]));
+        batch.writes.push(NewWrites::new(head, TaskId::from_bytes([1; 16]), "p").with(vec![refused]));
         let error = thread.store().commit(&batch).unwrap_err();
         assert!(error.to_string().contains("write.mark"), "{error}");
     }
