@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use annals_runs::SnapshotRuns;
 use annals::base::Value;
 use annals::history::{ChannelBlame, ExportOptions, Framing, MessageQuery, Snapshot, diff};
 use annals::message::{LangChainFormat, OpenAiFormat};
 use annals::store::{ItemRange, StoreError};
 use annals_page::{markdown_heading, markdown_message};
 use annals_pydantic_ai::PydanticAiFormat;
+use annals_runs::SnapshotRuns;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
