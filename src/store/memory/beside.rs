@@ -1,4 +1,4 @@
-//! The key-value memory and the cache in memory: maps whose order is that of the first put.
+//! The key-value memory and the cache in memory: tables of rows that may expire.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,282 +8,212 @@ use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
 use crate::store::{CacheChange, CacheKey, CheckReport, Finding, Invariant, KvChange, KvNamespace, KvRecord, KvVector};
 
-/// The number of a namespace, and that of a key: each in the order of the first put.
+/// Rows, and the ends of those that expire.
+#[derive(Debug)]
+struct ExpiringRows<K, V> {
+    rows: BTreeMap<K, (V, Option<Timestamp>)>,
+    ends: BTreeSet<(Timestamp, K)>,
+}
+
+impl<K: Ord + Clone, V> ExpiringRows<K, V> {
+    const EMPTY: Self = Self { rows: BTreeMap::new(), ends: BTreeSet::new() };
+
+    fn put(&mut self, key: K, value: V, expires_at: Option<Timestamp>) {
+        self.remove(&key);
+        self.ends.extend(expires_at.map(|at| (at, key.clone())));
+        self.rows.insert(key, (value, expires_at));
+    }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        let (value, expires_at) = self.rows.remove(key)?;
+        expires_at.map(|at| self.ends.remove(&(at, key.clone())));
+        Some(value)
+    }
+
+    /// Returns the keys of rows that have expired, the earliest first.
+    fn expired(&self, now: Timestamp) -> impl Iterator<Item = &K> {
+        self.ends.iter().take_while(move |(at, _)| *at <= now).map(|(_, key)| key)
+    }
+
+    /// Returns the rows from a key on that have not expired.
+    fn live(&self, from: &K, now: Timestamp) -> impl Iterator<Item = (&K, &V)> {
+        let is_live = move |at: &Option<Timestamp>| at.is_none_or(|at| at > now);
+        self.rows.range(from..).filter(move |(_, (_, at))| is_live(at)).map(|(key, (value, _))| (key, value))
+    }
+
+    fn get(&self, key: &K, now: Timestamp) -> Option<&V> {
+        self.live(key, now).next().filter(|(found, _)| *found == key).map(|(_, value)| value)
+    }
+
+    fn check(&self, place: &str, report: &mut CheckReport) {
+        report.entries += self.rows.len() as u64;
+        let ends = self.rows.iter().filter_map(|(key, (_, at))| at.map(|at| (at, key.clone())));
+        if ends.collect::<BTreeSet<_>>() != self.ends {
+            report.note(Finding::new(Invariant::Entries, place, "rows and their ends do not match"));
+        }
+    }
+}
+
+/// The number of a namespace, and that of a key in it: each in the order of the first put.
 type EntryNumbers = (u64, u64);
 
+/// An entry of the key-value memory.
+#[derive(Clone, Debug)]
+pub(super) struct KvEntry {
+    pub(super) record: KvRecord,
+    pub(super) vectors: Vec<KvVector>,
+    lifetime: Option<Duration>,
+}
+
 /// The key-value memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MemoryKv {
     last: u64,
-    numbers: HashMap<KvNamespace, u64>,
-    namespaces: BTreeMap<u64, KvSpace>,
-    expiring: BTreeSet<(Timestamp, EntryNumbers)>,
-    vectors: HashMap<EntryNumbers, Arc<[KvVector]>>,
-    lifetimes: HashMap<EntryNumbers, Duration>,
+    namespaces: HashMap<KvNamespace, u64>,
+    keys: HashMap<(KvNamespace, String), EntryNumbers>,
+    entries: ExpiringRows<EntryNumbers, Arc<KvEntry>>,
 }
 
-#[derive(Debug)]
-struct KvSpace {
-    name: KvNamespace,
-    keys: HashMap<String, u64>,
-    entries: BTreeMap<u64, Arc<KvRecord>>,
-}
-
-fn is_live(expires_at: Option<Timestamp>, now: Timestamp) -> bool {
-    expires_at.is_none_or(|expires_at| expires_at > now)
+impl Default for MemoryKv {
+    fn default() -> Self {
+        Self { last: 0, namespaces: HashMap::new(), keys: HashMap::new(), entries: ExpiringRows::EMPTY }
+    }
 }
 
 impl MemoryKv {
-    /// Makes a change.
     pub(super) fn change(&mut self, change: &KvChange) {
+        let at = |kv: &Self, key: &String| kv.place(change.namespace(), key);
         match change {
             KvChange::Put { namespace, key, value, now, expires_at } => {
-                self.remove_expired(*now);
-                if let Some((place, _)) = self.place(namespace, key) {
-                    self.vectors.remove(&place);
-                    self.lifetimes.remove(&place);
-                }
-                let created_at = match self.place(namespace, key) {
-                    Some((place, entry)) if is_live(entry.expires_at, *now) => {
-                        let created_at = entry.created_at;
-                        let expires_at = entry.expires_at;
-                        expires_at.map(|expires_at| self.expiring.remove(&(expires_at, place)));
-                        created_at
-                    }
-                    Some((place, _)) => {
-                        self.remove(place);
-                        *now
-                    }
-                    None => *now,
-                };
+                let expired: Vec<_> = self.entries.expired(*now).take(KV_EXPIRED_MAX as usize).copied().collect();
+                expired.iter().for_each(|at| self.remove(at));
+                self.remove_expired(at(self, key), *now);
+                let created_at = self.entry(namespace, key, *now).map_or(*now, |before| before.record.created_at);
                 let mut record = KvRecord::new(namespace.clone(), key.clone(), value.clone(), created_at);
                 (record.updated_at, record.expires_at) = (*now, *expires_at);
-                self.put(record);
+                self.put(KvEntry { record, vectors: Vec::new(), lifetime: None });
             }
-            KvChange::Delete { namespace, key } => {
-                if let Some((place, _)) = self.place(namespace, key) {
-                    self.remove(place);
+            KvChange::Delete { key, .. } => at(self, key).iter().for_each(|at| self.remove(at)),
+            KvChange::DeleteExpired { key, now, .. } => self.remove_expired(at(self, key), *now),
+            KvChange::SetVectors { key, vectors, .. } => {
+                if let Some((entry, _)) = at(self, key).and_then(|at| self.entries.rows.get_mut(&at)) {
+                    Arc::make_mut(entry).vectors.clone_from(vectors);
                 }
             }
-            KvChange::DeleteExpired { namespace, key, now } => {
-                if let Some((place, entry)) = self.place(namespace, key)
-                    && !is_live(entry.expires_at, *now)
-                {
-                    self.remove(place);
+            KvChange::SetLifetime { key, lifetime, .. } => {
+                if let Some((entry, _)) = at(self, key).and_then(|at| self.entries.rows.get_mut(&at)) {
+                    Arc::make_mut(entry).lifetime = Some(*lifetime);
                 }
             }
-            KvChange::SetVectors { namespace, key, vectors } => {
-                if let Some((place, _)) = self.place(namespace, key) {
-                    self.vectors.remove(&place);
-                    if !vectors.is_empty() {
-                        self.vectors.insert(place, vectors.as_slice().into());
-                    }
+            KvChange::Prolong { key, now, .. } => {
+                let entry = at(self, key).and_then(|at| self.entries.rows.get(&at)).map(|(entry, _)| entry);
+                if let Some(mut entry) = entry.filter(|entry| entry.lifetime.is_some()).map(|of| KvEntry::clone(of)) {
+                    entry.record.expires_at = entry.lifetime.map(|lifetime| now.saturating_add(lifetime));
+                    self.put(entry);
                 }
             }
-            KvChange::SetLifetime { namespace, key, lifetime } => {
-                if let Some((place, _)) = self.place(namespace, key) {
-                    self.lifetimes.insert(place, *lifetime);
-                }
-            }
-            KvChange::Prolong { namespace, key, now } => self.prolong(namespace, key, *now),
         }
     }
 
-    fn prolong(&mut self, namespace: &KvNamespace, key: &str, now: Timestamp) {
-        let Some((place, entry)) = self.place(namespace, key) else { return };
-        let Some(lifetime) = self.lifetimes.get(&place) else { return };
-        let expires_at = now.saturating_add(*lifetime);
-        let mut record = KvRecord::clone(entry);
-        if let Some(expires_at) = record.expires_at.replace(expires_at) {
-            self.expiring.remove(&(expires_at, place));
-        }
-        self.put(record);
+    fn place(&self, namespace: &KvNamespace, key: &str) -> Option<EntryNumbers> {
+        self.keys.get(&(namespace.clone(), key.to_owned())).copied()
     }
 
-    fn put(&mut self, record: KvRecord) {
-        let number = *self.numbers.entry(record.namespace.clone()).or_insert_with(|| {
+    /// Puts an entry at the place of the one before it, or else at the end.
+    fn put(&mut self, entry: KvEntry) {
+        let mut next = || {
             self.last += 1;
             self.last
-        });
-        let space = self.namespaces.entry(number).or_insert_with(|| KvSpace {
-            name: record.namespace.clone(),
-            keys: HashMap::new(),
-            entries: BTreeMap::new(),
-        });
-        let at = *space.keys.entry(record.key.clone()).or_insert_with(|| {
-            self.last += 1;
-            self.last
-        });
-        if let Some(expires_at) = record.expires_at {
-            self.expiring.insert((expires_at, (number, at)));
-        }
-        space.entries.insert(at, Arc::new(record));
+        };
+        let record = &entry.record;
+        let number = *self.namespaces.entry(record.namespace.clone()).or_insert_with(&mut next);
+        let key = (record.namespace.clone(), record.key.clone());
+        let at = *self.keys.entry(key).or_insert_with(|| (number, next()));
+        let expires_at = record.expires_at;
+        self.entries.put(at, Arc::new(entry), expires_at);
     }
 
-    fn remove(&mut self, place: EntryNumbers) {
-        self.vectors.remove(&place);
-        self.lifetimes.remove(&place);
-        let Some(space) = self.namespaces.get_mut(&place.0) else { return };
-        if let Some(entry) = space.entries.remove(&place.1) {
-            space.keys.remove(&entry.key);
-            if let Some(expires_at) = entry.expires_at {
-                self.expiring.remove(&(expires_at, place));
-            }
+    fn remove(&mut self, at: &EntryNumbers) {
+        let Some(entry) = self.entries.remove(at) else { return };
+        if self.entries.rows.range((at.0, 0)..(at.0 + 1, 0)).next().is_none() {
+            self.namespaces.remove(&entry.record.namespace);
         }
-        if space.entries.is_empty() {
-            self.numbers.remove(&space.name);
-            self.namespaces.remove(&place.0);
-        }
+        self.keys.remove(&(entry.record.namespace.clone(), entry.record.key.clone()));
     }
 
-    fn remove_expired(&mut self, now: Timestamp) {
-        for _ in 0..KV_EXPIRED_MAX {
-            match self.expiring.first() {
-                Some(&(expires_at, place)) if expires_at <= now => self.remove(place),
-                _ => return,
-            }
-        }
-    }
-
-    fn place(&self, namespace: &KvNamespace, key: &str) -> Option<(EntryNumbers, &Arc<KvRecord>)> {
-        let number = *self.numbers.get(namespace)?;
-        let space = self.namespaces.get(&number)?;
-        let at = *space.keys.get(key)?;
-        Some(((number, at), space.entries.get(&at)?))
+    fn remove_expired(&mut self, at: Option<EntryNumbers>, now: Timestamp) {
+        at.filter(|at| self.entries.get(at, now).is_none()).iter().for_each(|at| self.remove(at));
     }
 
     /// Returns an entry that has not expired.
-    pub(super) fn entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Option<Arc<KvRecord>> {
-        let (_, entry) = self.place(namespace, key)?;
-        is_live(entry.expires_at, now).then(|| Arc::clone(entry))
+    pub(super) fn entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Option<&Arc<KvEntry>> {
+        self.entries.get(&self.place(namespace, key)?, now)
     }
 
     /// Returns the entries of the namespaces under one, or of all, in their order.
-    pub(super) fn entries(&self, under: Option<&KvNamespace>, now: Timestamp) -> Vec<Arc<KvRecord>> {
-        let spaces = self.namespaces.values().filter(|space| under.is_none_or(|under| space.name.is_in(under)));
-        spaces.flat_map(|space| space.entries.values()).filter(|e| is_live(e.expires_at, now)).cloned().collect()
-    }
-
-    /// Returns the entries that have vectors, with these, as [`MemoryKv::entries`].
-    pub(super) fn indexed(&self, under: Option<&KvNamespace>, now: Timestamp) -> Vec<(Arc<KvRecord>, Arc<[KvVector]>)> {
-        let mut found = Vec::new();
-        for (number, space) in &self.namespaces {
-            if under.is_some_and(|under| !space.name.is_in(under)) {
-                continue;
-            }
-            let live = space.entries.iter().filter(|(_, entry)| is_live(entry.expires_at, now));
-            found.extend(live.filter_map(|(at, entry)| {
-                self.vectors.get(&(*number, *at)).map(|vectors| (Arc::clone(entry), Arc::clone(vectors)))
-            }));
-        }
-        found
+    pub(super) fn entries(&self, under: Option<&KvNamespace>, now: Timestamp) -> impl Iterator<Item = &Arc<KvEntry>> {
+        let live = self.entries.live(&(0, 0), now).map(|(_, entry)| entry);
+        live.filter(move |entry| under.is_none_or(|under| entry.record.namespace.is_in(under)))
     }
 
     /// Returns the names of expired entries, the earliest first.
     pub(super) fn expired(&self, now: Timestamp, limit: usize) -> Vec<(KvNamespace, String)> {
-        let expired = self.expiring.iter().take_while(|(expires_at, _)| *expires_at <= now).take(limit);
-        let entry = |(_, (number, at)): &(Timestamp, EntryNumbers)| self.namespaces.get(number)?.entries.get(at);
-        expired.filter_map(entry).map(|entry| (entry.namespace.clone(), entry.key.clone())).collect()
-    }
-
-    /// Returns the namespaces that hold something, under one or all.
-    pub(super) fn namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Vec<KvNamespace> {
-        let live = |space: &&KvSpace| {
-            under.is_none_or(|under| space.name.is_in(under))
-                && space.entries.values().any(|entry| is_live(entry.expires_at, now))
-        };
-        self.namespaces.values().filter(live).map(|space| space.name.clone()).collect()
+        let expired = self.entries.expired(now).take(limit).map(|at| &self.entries.rows[at].0.record);
+        expired.map(|record| (record.namespace.clone(), record.key.clone())).collect()
     }
 
     /// Adds the counts and problems to a report.
     pub(super) fn check(&self, report: &mut CheckReport) {
-        for (number, space) in &self.namespaces {
-            report.entries += space.entries.len() as u64;
-            let sound = self.numbers.get(&space.name) == Some(number)
-                && !space.entries.is_empty()
-                && space.keys.len() == space.entries.len()
-                && space.entries.iter().all(|(at, entry)| space.keys.get(&entry.key) == Some(at));
-            if !sound {
-                let place = format!("kv {:?}", space.name);
-                report.note(Finding::new(Invariant::Entries, place, "keys and entries do not match"));
-            }
-        }
-        let exists = |(number, at): &EntryNumbers| {
-            self.namespaces.get(number).is_some_and(|space| space.entries.contains_key(at))
+        self.entries.check("kv", report);
+        let is_named = |(at, (entry, _)): (&EntryNumbers, &(Arc<KvEntry>, _))| {
+            let KvRecord { namespace, key, .. } = &entry.record;
+            self.place(namespace, key) == Some(*at) && self.namespaces.get(namespace) == Some(&at.0)
         };
-        if !self.vectors.keys().chain(self.lifetimes.keys()).all(exists) {
-            let place = "kv vectors and lifetimes";
-            report.note(Finding::new(Invariant::Ownership, place, "one belongs to an entry that does not exist"));
+        if !self.entries.rows.iter().all(is_named) || self.keys.len() != self.entries.rows.len() {
+            report.note(Finding::new(Invariant::Entries, "kv", "keys and entries do not match"));
         }
     }
 }
 
 /// The cache.
-#[derive(Debug, Default)]
-pub(super) struct MemoryCache {
-    values: BTreeMap<CacheKey, (Encoded, Option<Timestamp>)>,
-    expiring: BTreeSet<(Timestamp, CacheKey)>,
+#[derive(Debug)]
+pub(super) struct MemoryCache(ExpiringRows<CacheKey, Encoded>);
+
+impl Default for MemoryCache {
+    fn default() -> Self {
+        Self(ExpiringRows::EMPTY)
+    }
 }
 
 impl MemoryCache {
-    /// Makes a change.
     pub(super) fn change(&mut self, change: CacheChange) {
         match change {
             CacheChange::Put { key, value, now, expires_at } => {
-                self.remove_expired(now);
-                self.remove(&key);
-                if let Some(expires_at) = expires_at {
-                    self.expiring.insert((expires_at, key.clone()));
-                }
-                self.values.insert(key, (value, expires_at));
+                let expired: Vec<_> = self.0.expired(now).take(KV_EXPIRED_MAX as usize).cloned().collect();
+                expired.iter().for_each(|key| _ = self.0.remove(key));
+                self.0.put(key, value, expires_at);
             }
-            CacheChange::Clear { namespace } => {
-                let from = CacheKey::new(namespace.iter().cloned(), "");
-                let under = self.values.range(from..).map(|(key, _)| key);
-                let cleared: Vec<CacheKey> =
-                    under.take_while(|key| key.namespace.starts_with(&namespace)).cloned().collect();
-                cleared.iter().for_each(|key| self.remove(key));
-            }
-            CacheChange::ClearNamespace { namespace } => {
-                let from = CacheKey::new(namespace.iter().cloned(), "");
-                let inside = self.values.range(from..).map(|(key, _)| key);
-                let cleared: Vec<CacheKey> = inside.take_while(|key| key.namespace == namespace).cloned().collect();
-                cleared.iter().for_each(|key| self.remove(key));
-            }
+            CacheChange::Clear { namespace } => self.clear(&namespace, |of| of.starts_with(&namespace)),
+            CacheChange::ClearNamespace { namespace } => self.clear(&namespace, |of| *of == namespace),
         }
     }
 
-    fn remove(&mut self, key: &CacheKey) {
-        if let Some((_, Some(expires_at))) = self.values.remove(key) {
-            self.expiring.remove(&(expires_at, key.clone()));
-        }
-    }
-
-    fn remove_expired(&mut self, now: Timestamp) {
-        for _ in 0..KV_EXPIRED_MAX {
-            match self.expiring.first() {
-                Some((expires_at, key)) if *expires_at <= now => {
-                    let key = key.clone();
-                    self.remove(&key);
-                }
-                _ => return,
-            }
-        }
+    /// Clears the namespaces from one on, as long as they go.
+    fn clear(&mut self, from: &[String], goes: impl Fn(&[String]) -> bool) {
+        let from = CacheKey::new(from.iter().cloned(), "");
+        let keys = self.0.rows.range(from..).map(|(key, _)| key);
+        let cleared: Vec<CacheKey> = keys.take_while(|key| goes(&key.namespace)).cloned().collect();
+        cleared.iter().for_each(|key| _ = self.0.remove(key));
     }
 
     /// Returns the value under a key, unless it has expired.
     pub(super) fn value(&self, key: &CacheKey, now: Timestamp) -> Option<Encoded> {
-        let (value, expires_at) = self.values.get(key)?;
-        is_live(*expires_at, now).then(|| value.clone())
+        self.0.get(key, now).cloned()
     }
 
     /// Adds the counts and problems to a report.
     pub(super) fn check(&self, report: &mut CheckReport) {
-        report.entries += self.values.len() as u64;
-        let expiring = self.values.values().filter(|(_, expires_at)| expires_at.is_some()).count();
-        if expiring != self.expiring.len() {
-            report.note(Finding::new(Invariant::Entries, "cache", "values and their ends do not match"));
-        }
+        self.0.check("cache", report);
     }
 }
 

@@ -1,489 +1,370 @@
-//! The one way in: checks a batch against the log, makes its additions to the namespace, and applies them.
+//! The one way in: compares a batch with a version of the log, and adds it to that version.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::operation::operate;
 use super::stored::{
-    Changed, ChangedItem, ChangedOp, ChangedValue, CheckpointState, CheckpointWrites, Delta, EnteredGroup, MemoryLog,
-    NamespaceVersion, StoredCheckpoint, StoredList, StoredThread, Write, WrittenValue, add_writes, invalid,
+    ChannelContent, ChannelVersion, CheckpointState, EnteredGroup, HeldPayload, Item, ListOrigin, MemoryLog,
+    StoredCheckpoint, StoredList, StoredNamespace, StoredThread, invalid, not_found,
 };
 use crate::base::CheckpointId;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::batch::{
-    Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
+    Batch, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, WriteValue,
 };
-use crate::store::record::{CheckpointRecord, CheckpointRef};
+use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
 use crate::store::{LeaseRecord, NewLease, StoreError};
 
-/// Commits a batch with those that go along: entirely, or not at all.
+/// Adds a batch with those that go along. The version of the log is of no use after an error.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     batch.validate()?;
-    let lease = leased(log, batch)?;
+    let is_stored = |part: &Batch| Part::of(log, part).holds_last();
+    let repeats = batch.parts().any(is_stored);
+    let lease = match leased(log, batch) {
+        // The batch was accepted before, when the lease was its own.
+        Err(_) if repeats => None,
+        lease => lease?,
+    };
     if batch.is_lease_alone() {
-        if !log.threads.contains_key(&batch.thread) {
-            return Err(StoreError::ThreadNotFound { id: batch.thread.clone() });
-        }
+        log.threads.get(&batch.thread).ok_or_else(|| StoreError::ThreadNotFound { id: batch.thread.clone() })?;
     } else {
-        commit_parts(log, batch)?;
+        // Writes on their own went in with the checkpoints, and may not fit any more.
+        for part in batch.parts().filter(|part| !repeats || !part.checkpoints.is_empty()) {
+            commit_part(log, part)?;
+        }
+        if let Some(operation) = batch.operation.as_ref().filter(|_| !repeats) {
+            operate(log, operation)?;
+        }
     }
-    if let (Some(lease), Some(thread)) = (lease, log.threads.get_mut(&batch.thread)) {
-        let is_released = lease.expires_at.is_none();
-        let is_claim = lease.is_claim(thread.lease.as_ref());
-        thread.lease = Some(lease);
-        if is_released || is_claim {
-            // A claim that counts for a rate does so until its time has passed.
-            thread.lease_groups.retain(|group| group.rated_until.is_some());
-            thread.lease_groups.iter_mut().for_each(|group| group.is_current = false);
-        }
-        let entered = batch.lease.as_ref().and_then(NewLease::entered);
-        if let Some((now, groups)) = entered.filter(|_| is_claim && !is_released) {
-            thread.lease_groups.retain(|before| groups.iter().all(|group| group.name != before.name));
-            thread.lease_groups.extend(groups.iter().map(|group| EnteredGroup {
-                name: group.name.clone(),
-                rated_until: group.rated_until(now),
-                is_current: true,
-            }));
-        }
+    if let Some(lease) = lease {
+        log.change_thread(&batch.thread, |thread| set_lease(thread, lease, batch.lease.as_ref()));
     }
     Ok(())
 }
 
-/// Compares a claim with the limits of its groups.
-fn admit(log: &MemoryLog, batch: &Batch) -> Result<(), StoreError> {
-    let Some((now, groups)) = batch.lease.as_ref().and_then(NewLease::entered) else { return Ok(()) };
-    for group in groups {
-        let others = log.threads.iter().filter(|(id, _)| **id != batch.thread);
-        let members = others.filter_map(|(_, thread)| {
-            let entered = thread.lease_groups.iter().find(|entered| entered.name == group.name)?;
-            let is_live = entered.is_current && thread.lease.as_ref().is_some_and(|lease| lease.is_live(now));
-            Some((is_live, entered.rated_until))
-        });
-        group.admit(now, members)?;
-    }
-    Ok(())
-}
-
-/// Compares the lease that a batch names with the stored one. Returns the lease to be stored, if that changes.
+/// Compares the lease that a batch names with the stored one, and a claim with the limits of its groups. Returns the
+/// lease to be stored, if that changes.
 fn leased(log: &MemoryLog, batch: &Batch) -> Result<Option<LeaseRecord>, StoreError> {
     let Some(new) = &batch.lease else { return Ok(None) };
     let stored = log.threads.get(&batch.thread).and_then(|thread| thread.lease.as_ref());
-    let admitted = new.apply(&batch.thread, stored).and_then(|changed| {
-        let is_claim = changed.as_ref().is_some_and(|lease| lease.is_claim(stored));
-        if is_claim { admit(log, batch).map(|()| changed) } else { Ok(changed) }
-    });
-    match admitted {
-        // The batch was accepted before, when the lease was its own.
-        Err(_) if batch.parts().any(|part| is_stored(log, part)) => Ok(None),
-        applied => applied,
-    }
-}
-
-fn commit_parts(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
-    if batch.then.is_empty() && batch.operation.is_none() {
-        return commit_part(log, batch);
-    }
-    // Writes on their own went in with the checkpoints, and may not fit any more.
-    let repeats = batch.parts().any(|part| is_stored(log, part));
-    let numbers = (log.seq, log.branch);
-    let mut undo = Vec::new();
-    for part in batch.parts().filter(|part| !repeats || !part.checkpoints.is_empty()) {
-        let was = log.threads.get(&part.thread).map(|thread| thread.spaces.get(&part.namespace).cloned());
-        if let Err(error) = commit_part(log, part) {
-            undo.into_iter().rev().for_each(|(part, was)| put_back(log, part, was));
-            (log.seq, log.branch) = numbers;
-            return Err(error);
-        }
-        undo.push((part, was));
-    }
-    if let Some(operation) = batch.operation.as_ref().filter(|_| !repeats)
-        && let Err(error) = operate(log, operation)
+    let changed = new.apply(&batch.thread, stored)?;
+    let is_claim = changed.as_ref().is_some_and(|lease| lease.is_claim(stored));
+    for (now, group) in new.entered().filter(|_| is_claim).iter().flat_map(|(now, all)| all.iter().map(|of| (*now, of)))
     {
-        undo.into_iter().rev().for_each(|(part, was)| put_back(log, part, was));
-        (log.seq, log.branch) = numbers;
-        return Err(error);
+        let others = log.threads.iter().filter(|(id, _)| *id != batch.thread);
+        group.admit(
+            now,
+            others.filter_map(|(_, thread)| {
+                let entered = thread.groups.iter().find(|entered| entered.name == group.name)?;
+                let is_live = entered.is_current && thread.lease.as_ref().is_some_and(|lease| lease.is_live(now));
+                Some((is_live, entered.rated_until))
+            }),
+        )?;
     }
-    Ok(())
+    Ok(changed)
 }
 
-/// Restores a namespace, or removes it if it, or its thread, did not exist.
-fn put_back(log: &mut MemoryLog, part: &Batch, was: Option<Option<NamespaceVersion>>) {
-    let Some(was) = was else {
-        log.threads.remove(&part.thread);
-        return;
-    };
-    if let Some(thread) = log.threads.get_mut(&part.thread) {
-        match was {
-            Some(space) => _ = thread.spaces.insert(part.namespace.clone(), space),
-            None => _ = thread.spaces.remove(&part.namespace),
-        }
+fn set_lease(thread: &mut StoredThread, lease: LeaseRecord, new: Option<&NewLease>) {
+    let is_claim = lease.is_claim(thread.lease.as_ref());
+    let is_released = lease.expires_at.is_none();
+    if is_released || is_claim {
+        // A claim that counts for a rate does so until its time has passed.
+        thread.groups.retain(|group| group.rated_until.is_some());
+        thread.groups.iter_mut().for_each(|group| group.is_current = false);
     }
-}
-
-fn is_stored(log: &MemoryLog, part: &Batch) -> bool {
-    let space = log.space(&part.thread, &part.namespace);
-    let last = part.checkpoints.last();
-    last.zip(space).is_some_and(|(last, space)| space.checkpoints.get(&last.id).is_some())
+    if let Some((now, groups)) = new.and_then(NewLease::entered).filter(|_| is_claim && !is_released) {
+        thread.groups.retain(|before| groups.iter().all(|group| group.name != before.name));
+        thread.groups.extend(groups.iter().map(|group| EnteredGroup {
+            name: group.name.clone(),
+            rated_until: group.rated_until(now),
+            is_current: true,
+        }));
+    }
+    thread.lease = Some(lease);
 }
 
 fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
-    if is_stored(log, batch) {
-        return repeat(log, batch);
+    let mut part = Part::of(log, batch);
+    if part.holds_last() {
+        return batch.checkpoints.iter().try_for_each(|new| part.repeat(new));
     }
     for expect in &batch.expect {
-        let found = log.space(&batch.thread, &expect.namespace).and_then(NamespaceVersion::head_id);
+        let found = log.space(&batch.thread, &expect.namespace).and_then(StoredNamespace::head_id);
         if found != expect.head {
-            return Err(StoreError::Conflict {
-                thread: batch.thread.clone(),
-                namespace: expect.namespace.clone(),
-                expected: expect.head,
-                found,
-            });
+            let (thread, namespace) = (batch.thread.clone(), expect.namespace.clone());
+            return Err(StoreError::Conflict { thread, namespace, expected: expect.head, found });
         }
     }
-    let mut next = Next::of(log, batch);
-    next.add_writes()?;
-    batch.checkpoints.iter().try_for_each(|checkpoint| next.add(checkpoint))?;
-    debug_assert!(batch.checkpoints.is_empty() || next.newest_id() == batch.head_after());
-    debug_assert_eq!(next.seq, log.seq + batch.checkpoints.len() as u64);
-    let Next { added, writes, seq, branch, .. } = next;
-    let branches = branch - log.branch;
+    batch.writes.iter().try_for_each(|new| part.add_writes(new).map(|_| ()))?;
+    for timer in &batch.timers {
+        match timer.wake_at {
+            Some(wake_at) => _ = part.space.timers.insert(timer.task, (timer.checkpoint, wake_at)),
+            None => _ = part.space.timers.remove(&timer.task),
+        }
+    }
+    batch.checkpoints.iter().try_for_each(|new| part.add(new))?;
+    let Part { space, seq, branch, .. } = part;
     (log.seq, log.branch) = (seq, branch);
-    let Some(first) = batch.checkpoints.first() else {
-        let thread = log.threads.get_mut(&batch.thread);
-        if let Some(space) = thread.and_then(|thread| thread.spaces.get_mut(&batch.namespace)) {
-            space.add(batch, added, writes, branches);
-        }
-        return Ok(());
-    };
-    if !log.threads.contains_key(&batch.thread) {
-        let thread = StoredThread {
-            created_at: first.created_at,
-            spaces: Default::default(),
-            fields: Default::default(),
-            lease: None,
-            lease_groups: Vec::new(),
-        };
-        log.threads.insert(batch.thread.clone(), thread);
+    if let Some(first) = batch.checkpoints.first().filter(|_| log.threads.get(&batch.thread).is_none()) {
+        log.threads.put(batch.thread.clone(), Arc::new(StoredThread::new(first.created_at)));
     }
-    if let Some(thread) = log.threads.get_mut(&batch.thread) {
-        if let Some(space) = thread.spaces.get_mut(&batch.namespace) {
-            space.add(batch, added, writes, branches);
-        } else {
-            thread.spaces.entry(batch.namespace.clone()).or_default().add(batch, added, writes, branches);
-        }
-    }
+    log.change_thread(&batch.thread, |thread| thread.spaces.put(batch.namespace.clone(), Arc::new(space)));
     Ok(())
 }
 
-impl NamespaceVersion {
-    /// Applies the additions of a batch. It cannot fail, so a batch is committed entirely or not at all.
-    fn add(
-        &mut self,
-        batch: &Batch,
-        added: Vec<Arc<StoredCheckpoint>>,
-        writes: Vec<(CheckpointId, CheckpointWrites)>,
-        branches: u64,
-    ) {
-        for timer in &batch.timers {
-            match timer.wake_at {
-                Some(wake_at) => _ = self.timers.insert(timer.task, (timer.checkpoint, wake_at)),
-                None => _ = self.timers.remove(&timer.task),
-            }
-        }
-        if let Some(NewCheckpoint { parent: Some(Parent::Local(passed)), .. }) = batch.checkpoints.first() {
-            self.timers.retain(|_, (checkpoint, _)| checkpoint != passed);
-        }
-        writes.into_iter().for_each(|(checkpoint, writes)| self.writes.put(checkpoint, writes));
-        added.into_iter().for_each(|stored| self.checkpoints.put(stored.record.point.checkpoint, stored));
-        self.branches += branches;
-    }
-}
-
-/// Compares a batch whose last checkpoint is stored with the stored checkpoints.
-fn repeat(log: &MemoryLog, batch: &Batch) -> Result<(), StoreError> {
-    let next = Next::of(log, batch);
-    for new in &batch.checkpoints {
-        let duplicate = || StoreError::Duplicate { id: new.id };
-        let stored = next.checkpoint(&new.id).ok_or_else(duplicate)?;
-        stored.must_be_kept()?;
-        // A batch with a dangling reference was never accepted, so it differs from the stored one.
-        let builds_on = BuildsOn::find(&next, new).map_err(|_| duplicate())?;
-        let delta = builds_on.resolve(new, consumed(new), &next).map_err(|_| duplicate())?;
-        let old = &stored.record;
-        let same = old.parent == builds_on.local()
-            && old.forked_from == builds_on.fork()
-            && old.step == new.step
-            && old.source == new.source
-            && old.created_at == new.created_at
-            && old.run == new.run
-            && old.metadata == new.metadata
-            && old.parents == new.parents
-            && old.tasks == new.tasks
-            && stored.delta == delta;
-        if !same {
-            return Err(duplicate());
-        }
-    }
-    Ok(())
-}
-
-fn consumed(new: &NewCheckpoint) -> Vec<Arc<Write>> {
-    new.consumed.iter().flat_map(Write::all_of).collect()
-}
-
-/// The namespace of a batch after the batch: the stored one, and the additions.
-struct Next<'a> {
+/// The namespace of a batch, to which the batch is added.
+struct Part<'a> {
     log: &'a MemoryLog,
     batch: &'a Batch,
-    space: Option<&'a NamespaceVersion>,
-    /// The checkpoints of the batch, oldest first.
-    added: Vec<Arc<StoredCheckpoint>>,
-    /// The writes of each checkpoint to which the batch adds some, those that are stored included.
-    writes: Vec<(CheckpointId, CheckpointWrites)>,
+    space: StoredNamespace,
     seq: u64,
     branch: u64,
 }
 
-impl<'a> Next<'a> {
-    /// Makes the namespace without additions.
+impl<'a> Part<'a> {
     fn of(log: &'a MemoryLog, batch: &'a Batch) -> Self {
-        let (space, added) = (log.space(&batch.thread, &batch.namespace), Vec::with_capacity(batch.checkpoints.len()));
-        Self { log, batch, space, added, writes: Vec::new(), seq: log.seq, branch: log.branch }
+        let space = log.space(&batch.thread, &batch.namespace).cloned().unwrap_or_default();
+        Self { log, batch, space, seq: log.seq, branch: log.branch }
     }
 
-    fn newest_id(&self) -> Option<CheckpointId> {
-        let stored = || self.space.and_then(NamespaceVersion::newest_id);
-        self.added.last().map(|stored| stored.record.point.checkpoint).or_else(stored)
+    /// Returns whether the last checkpoint of the batch is stored.
+    fn holds_last(&self) -> bool {
+        self.batch.checkpoints.last().is_some_and(|last| self.space.checkpoints.get(&last.id).is_some())
     }
 
-    fn checkpoint(&self, id: &CheckpointId) -> Option<&Arc<StoredCheckpoint>> {
-        let added = self.added.iter().find(|stored| stored.record.point.checkpoint == *id);
-        added.or_else(|| self.space?.checkpoints.get(id))
+    /// Compares a checkpoint of a batch that is stored with the stored one.
+    fn repeat(&self, new: &NewCheckpoint) -> Result<(), StoreError> {
+        let duplicate = || StoreError::Duplicate { id: new.id };
+        let old = self.space.checkpoints.get(&new.id).ok_or_else(duplicate)?.kept()?;
+        // A batch with a dangling reference was never accepted, so it differs from the stored one.
+        let parent = self.parent(new).map_err(|_| duplicate())?;
+        let mut record = self.record(new, parent.as_ref());
+        (record.seq, record.branch) = (old.record.seq, old.record.branch);
+        // The state of a pruned parent is not stored.
+        let has_state = parent.as_ref().is_none_or(|parent| !parent.record.pruned);
+        let state = self.state_after(parent.as_ref(), new, (record.ordinal, record.seq));
+        let is_same =
+            record == *old.record && new.consumed.iter().flat_map(records_of).eq(old.consumed.iter().cloned());
+        if is_same && (!has_state || state.map_err(|_| duplicate())? == *old.state) { Ok(()) } else { Err(duplicate()) }
     }
 
-    fn writes_of(&self, checkpoint: &CheckpointId) -> CheckpointWrites {
-        match self.writes.iter().find(|(known, _)| known == checkpoint) {
-            Some((_, writes)) => writes.clone(),
-            None => self.space.map(|space| space.writes_of(checkpoint)).unwrap_or_default(),
-        }
-    }
-
-    fn add_writes_to(&mut self, checkpoint: CheckpointId, new: &[Arc<Write>]) {
-        if new.is_empty() {
-            return;
-        }
-        let at = self.writes.iter().position(|(known, _)| *known == checkpoint).unwrap_or_else(|| {
-            self.writes.reserve_exact(1);
-            self.writes.push((checkpoint, self.space.map(|space| space.writes_of(&checkpoint)).unwrap_or_default()));
-            self.writes.len() - 1
-        });
-        add_writes(&mut self.writes[at].1, new);
-    }
-
-    /// Returns the items of a list that the batch references.
-    fn list(&self, of: &ListRef) -> Result<StoredList, StoreError> {
-        let stored = match of.namespace == self.batch.namespace {
-            true => self.checkpoint(&of.checkpoint),
-            false => self
-                .log
-                .space(&self.batch.thread, &of.namespace)
-                .and_then(|space| space.checkpoints.get(&of.checkpoint)),
+    /// Adds writes to those of a checkpoint: special indexes replace, any other position retains its first write.
+    fn add_writes(&mut self, new: &NewWrites) -> Result<Vec<Arc<WriteRecord>>, StoreError> {
+        let Some(mut stored) = self.space.checkpoints.get(&new.checkpoint).cloned() else {
+            return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
         };
-        let Some(stored) = stored else {
-            let (thread, id) = (self.batch.thread.clone(), of.checkpoint.to_string());
-            return Err(StoreError::CheckpointNotFound { thread, id });
-        };
-        stored.must_be_kept()?;
-        let channel = stored.state.channels.get(&*of.channel);
-        let items = channel.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
-        if items.reference.as_ref().is_some_and(|reference| reference.depth >= LIST_REFERENCES_MAX) {
-            return invalid("list.of", format!("more than {LIST_REFERENCES_MAX} references in a row"));
+        stored.kept()?;
+        let added: Vec<_> = records_of(new).collect();
+        for write in &added {
+            if let WriteValue::Delta(delta) = &write.value {
+                self.list(&delta.of)?;
+            }
+            let key = (write.task, write.index);
+            if write.index < 0 || stored.writes.get(&key).is_none() {
+                stored.writes.put(key, Arc::clone(write));
+            }
         }
-        Ok(items)
-    }
-
-    fn check_deltas(&self, new: &NewWrites) -> Result<(), StoreError> {
-        new.writes.iter().try_for_each(|write| match &write.value {
-            WriteValue::Delta(delta) => self.list(&delta.of).map(|_| ()),
-            _ => Ok(()),
-        })
-    }
-
-    fn add_writes(&mut self) -> Result<(), StoreError> {
-        for new in &self.batch.writes {
-            let Some(stored) = self.checkpoint(&new.checkpoint) else {
-                return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
-            };
-            stored.must_be_kept()?;
-            self.check_deltas(new)?;
-            self.add_writes_to(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
-        }
-        Ok(())
+        self.space.checkpoints.put(new.checkpoint, stored);
+        Ok(added)
     }
 
     fn add(&mut self, new: &NewCheckpoint) -> Result<(), StoreError> {
-        let newest = self.newest_id();
-        if let Some(newest) = newest
-            && new.id <= newest
-        {
-            return match self.checkpoint(&new.id) {
-                Some(_) => Err(StoreError::Duplicate { id: new.id }),
-                None => {
-                    let (thread, namespace) = (self.batch.thread.clone(), self.batch.namespace.clone());
-                    Err(StoreError::StaleId { thread, namespace, id: new.id, newest })
-                }
-            };
+        let newest = self.space.newest_id();
+        if let Some(newest) = newest.filter(|newest| new.id <= *newest) {
+            let (thread, namespace) = (self.batch.thread.clone(), self.batch.namespace.clone());
+            let is_taken = self.space.checkpoints.get(&new.id).is_some();
+            let stale = StoreError::StaleId { thread, namespace, id: new.id, newest };
+            return Err(if is_taken { StoreError::Duplicate { id: new.id } } else { stale });
         }
-        let mut builds_on = BuildsOn::find(self, new)?;
-        builds_on.parent.as_ref().map_or(Ok(()), |parent| parent.must_be_kept())?;
-        let consumed = consumed(new);
-        if let Some(parent) = builds_on.consumes(new)? {
-            // Changed in place, as no other version shares them.
-            builds_on.writes = CheckpointWrites::default();
-            self.add_writes_to(parent, &consumed);
-            builds_on.writes = self.writes_of(&parent);
+        self.parent(new)?.map_or(Ok(()), |parent| parent.kept().map(|_| ()))?;
+        let (local, mut consumed) = (local(new), Vec::new());
+        for writes in &new.consumed {
+            if Some(writes.checkpoint) != local {
+                let id = writes.checkpoint;
+                return invalid(
+                    "consumed.checkpoint",
+                    format!("{id} is not the parent of {} in this namespace", new.id),
+                );
+            }
+            consumed.extend(self.add_writes(writes)?);
         }
-        new.consumed.iter().try_for_each(|writes| self.check_deltas(writes))?;
-        let delta = builds_on.resolve(new, consumed, self)?;
-        let ordinal = builds_on.ordinal();
-        debug_assert!(builds_on.parent.as_ref().is_none_or(|parent| parent.record.seq <= self.seq));
-        let nothing = CheckpointState::default();
-        let state =
-            builds_on.parent.as_ref().map_or(&nothing, |parent| &parent.state).after(&delta, ordinal, self.seq + 1)?;
+        // With the writes that were consumed.
+        let parent = self.parent(new)?;
+        let mut record = self.record(new, parent.as_ref());
         self.seq += 1;
-        let branch = match &builds_on.parent {
-            Some(parent) if builds_on.local().is_some() && builds_on.local() == newest => parent.record.branch,
+        record.seq = self.seq;
+        record.branch = match &parent {
+            Some(parent) if local.is_some() && local == newest => parent.record.branch,
             _ => {
                 self.branch += 1;
                 self.branch
             }
         };
-        let point = CheckpointRef::new(self.batch.thread.clone(), self.batch.namespace.clone(), new.id);
-        let mut record = CheckpointRecord::new(point, self.seq, new.step, new.source, new.created_at);
-        (record.parent, record.forked_from) = (builds_on.local(), builds_on.fork());
-        (record.branch, record.ordinal, record.run) = (branch, ordinal, new.run);
-        (record.metadata, record.tasks) = (new.metadata.clone(), new.tasks.clone());
-        record.parents = Arc::clone(&new.parents);
-        self.added.push(Arc::new(StoredCheckpoint { record, delta, state }));
+        let state = Arc::new(self.state_after(parent.as_ref(), new, (record.ordinal, self.seq))?);
+        let (record, consumed) = (Arc::new(record), consumed.into());
+        let stored = StoredCheckpoint { record, state, consumed, writes: Default::default() };
+        self.space.checkpoints.put(new.id, stored);
+        self.space.timers.retain(|_, (checkpoint, _)| Some(*checkpoint) != local);
         Ok(())
     }
-}
 
-/// The parent of a checkpoint, with the writes that its changes may refer to.
-struct BuildsOn {
-    parent: Option<Arc<StoredCheckpoint>>,
-    is_fork: bool,
-    writes: CheckpointWrites,
-}
+    /// Returns the record of a new checkpoint, but for its places in the log.
+    fn record(&self, new: &NewCheckpoint, parent: Option<&StoredCheckpoint>) -> CheckpointRecord {
+        let point = CheckpointRef::new(self.batch.thread.clone(), self.batch.namespace.clone(), new.id);
+        let mut record = CheckpointRecord::new(point, 0, new.step, new.source, new.created_at);
+        record.parent = local(new);
+        record.forked_from = if let Some(Parent::Fork(at)) = &new.parent { Some(at.clone()) } else { None };
+        record.ordinal = parent.map_or(0, |parent| parent.record.ordinal + 1);
+        (record.run, record.metadata, record.tasks) = (new.run, new.metadata.clone(), new.tasks.clone());
+        record.parents = Arc::clone(&new.parents);
+        record
+    }
 
-impl BuildsOn {
-    fn find(next: &Next<'_>, new: &NewCheckpoint) -> Result<Self, StoreError> {
-        let (log, batch) = (next.log, next.batch);
-        let (stored, writes, is_fork) = match &new.parent {
-            None => return Ok(Self { parent: None, is_fork: false, writes: CheckpointWrites::default() }),
+    fn parent(&self, new: &NewCheckpoint) -> Result<Option<StoredCheckpoint>, StoreError> {
+        let found = match &new.parent {
+            None => return Ok(None),
             Some(Parent::Local(id)) if *id >= new.id => {
                 return invalid("checkpoint.parent", format!("{id} is not below its child {}", new.id));
             }
-            Some(Parent::Local(id)) => (next.checkpoint(id), next.writes_of(id), false),
-            Some(Parent::Fork(at)) if at.thread == batch.thread && at.namespace == batch.namespace => {
+            Some(Parent::Local(id)) => self.space.checkpoints.get(id),
+            Some(Parent::Fork(at)) if at.thread == self.batch.thread && at.namespace == self.batch.namespace => {
                 return invalid("checkpoint.parent", format!("{} is in this namespace: not a fork", at.checkpoint));
             }
-            Some(Parent::Fork(at)) => {
-                let space = log.space(&at.thread, &at.namespace);
-                let writes = space.map(|space| space.writes_of(&at.checkpoint)).unwrap_or_default();
-                (log.stored(at), writes, true)
-            }
+            Some(Parent::Fork(at)) => self.log.stored(at),
         };
-        let Some(stored) = stored else {
-            return invalid("checkpoint.parent", format!("the parent of {} is not stored", new.id));
-        };
-        Ok(Self { parent: Some(Arc::clone(stored)), is_fork, writes })
+        let missing = || invalid("checkpoint.parent", format!("the parent of {} is not stored", new.id));
+        found.map_or_else(missing, |found| Ok(Some(found.clone())))
     }
 
-    fn ordinal(&self) -> u64 {
-        self.parent.as_ref().map_or(0, |parent| parent.record.ordinal + 1)
-    }
-
-    fn local(&self) -> Option<CheckpointId> {
-        self.parent.as_ref().filter(|_| !self.is_fork).map(|parent| parent.record.point.checkpoint)
-    }
-
-    fn fork(&self) -> Option<CheckpointRef> {
-        self.parent.as_ref().filter(|_| self.is_fork).map(|parent| parent.record.point.clone())
-    }
-
-    /// Returns the parent whose writes are consumed, if any are. A fork must not write to its source.
-    fn consumes(&self, new: &NewCheckpoint) -> Result<Option<CheckpointId>, StoreError> {
-        let parent = self.local();
-        match new.consumed.iter().find(|writes| Some(writes.checkpoint) != parent) {
-            Some(writes) => {
-                let id = writes.checkpoint;
-                invalid("consumed.checkpoint", format!("{id} is not the parent of {} in this namespace", new.id))
-            }
-            None => Ok(parent.filter(|_| !new.consumed.is_empty())),
+    /// Returns a list that the batch references.
+    fn list(&self, of: &ListRef) -> Result<StoredList, StoreError> {
+        let at = CheckpointRef::new(self.batch.thread.clone(), of.namespace.clone(), of.checkpoint);
+        let is_own = of.namespace == self.batch.namespace;
+        let stored = if is_own { self.space.checkpoints.get(&of.checkpoint) } else { self.log.stored(&at) };
+        let list = stored.ok_or_else(|| not_found(&at))?.kept()?.list(&of.channel).cloned().unwrap_or_default();
+        if list.reference.as_ref().is_some_and(|reference| reference.depth >= LIST_REFERENCES_MAX) {
+            return invalid("list.of", format!("more than {LIST_REFERENCES_MAX} references in a row"));
         }
+        Ok(list)
     }
 
-    /// Finds the bytes of every change, and checks the references of the changes.
-    fn resolve(&self, new: &NewCheckpoint, consumed: Vec<Arc<Write>>, next: &Next<'_>) -> Result<Delta, StoreError> {
+    /// Returns the state of a checkpoint that comes at `(ordinal, seq)`: that of its parent with its changes.
+    fn state_after(
+        &self,
+        parent: Option<&StoredCheckpoint>,
+        new: &NewCheckpoint,
+        at: (u64, u64),
+    ) -> Result<CheckpointState, StoreError> {
+        let mut state = parent.map(|parent| CheckpointState::clone(&parent.state)).unwrap_or_default();
         let mut nodes = HashSet::new();
-        if let Some(twice) = new.seen.iter().find(|seen| new.seen.len() > 1 && !nodes.insert(&seen.node)) {
-            return invalid("checkpoint.seen", format!("node {:?} comes twice", twice.node));
-        }
-        let changes = new.changes.iter().map(|change| self.change(change, next)).collect::<Result<_, _>>()?;
-        Ok(Delta { consumed, changes, seen: new.seen.clone() })
-    }
-
-    fn change(&self, change: &Change, next: &Next<'_>) -> Result<Changed, StoreError> {
-        self.task("change.task", change.task)?;
-        let value = match &change.value {
-            ChangeValue::Empty => ChangedValue::Empty,
-            ChangeValue::Value(data) => ChangedValue::Value(self.bytes(data)?),
-            ChangeValue::Items(items) => {
-                let mut positions = HashSet::new();
-                let changed = items.iter().map(|item| {
-                    self.task("item.task", item.task)?;
-                    if item.op.is_of_position() && items.len() > 1 && !positions.insert(item.position) {
-                        return invalid("item.position", format!("position {} changes twice", item.position));
-                    }
-                    let op = match &item.op {
-                        ItemOp::Put(data) => ChangedOp::Put(self.bytes(data)?),
-                        ItemOp::Delete => ChangedOp::Delete,
-                        ItemOp::DeleteRange { end } => ChangedOp::DeleteRange(*end),
-                        ItemOp::Reference(of) => ChangedOp::Reference(of.clone(), next.list(of)?),
-                    };
-                    Ok(ChangedItem { position: item.position, task: item.task, op })
-                });
-                ChangedValue::Items(changed.collect::<Result<_, _>>()?)
+        for seen in &new.seen {
+            if !nodes.insert(&seen.node) {
+                return invalid("checkpoint.seen", format!("node {:?} comes twice", seen.node));
             }
-        };
-        Ok(Changed { channel: Arc::clone(&change.channel), version: change.version, task: change.task, value })
-    }
-
-    fn task(&self, field: &'static str, task: Option<u32>) -> Result<(), StoreError> {
-        let tasks = self.parent.as_ref().map_or(0, |parent| parent.record.tasks.len());
-        match task {
-            Some(task) if task as usize >= tasks => {
-                invalid(field, format!("{task} is not an index into the {tasks} tasks of the parent"))
+            state.seen.put(Arc::clone(&seen.node), seen.versions.clone());
+        }
+        for change in &new.changes {
+            task("change.task", change.task, parent)?;
+            let before = state.channels.get(&*change.channel);
+            if let Some(old) = before.map(|before| before.version).filter(|old| change.version <= *old) {
+                let (channel, new) = (&change.channel, change.version);
+                return invalid("change.version", format!("{new} of channel {channel:?} is not above {old}"));
             }
-            _ => Ok(()),
+            let value = match &change.value {
+                ChangeValue::Empty => ChannelContent::Empty,
+                ChangeValue::Value(data) => ChannelContent::Value(held(data, parent)?),
+                ChangeValue::Items(items) => {
+                    let list = before.and_then(|before| before.value.items()).cloned().unwrap_or_default();
+                    ChannelContent::Items(Arc::new(self.list_after(list, items, parent, at)?))
+                }
+            };
+            let channel = ChannelVersion { version: change.version, ordinal: at.0, task: change.task, value };
+            state.channels.put(Arc::clone(&change.channel), channel);
         }
+        Ok(state)
     }
 
-    fn bytes(&self, data: &Data) -> Result<Arc<Payload>, StoreError> {
-        let wanted = match data {
-            Data::New(payload) => return Ok(Arc::new(payload.clone())),
-            Data::OfWrite(wanted) => wanted,
-        };
-        let place = || format!("write {} of task {}", wanted.index, wanted.task);
-        let Some(write) = self.writes.get(&(wanted.task, wanted.index)) else {
-            return invalid("data.of_write", format!("{} is not among the writes of the parent", place()));
-        };
-        match write.payloads().get(wanted.part as usize) {
-            Some(payload) => Ok(Arc::clone(payload)),
-            None if write.value == WrittenValue::Null => invalid("data.of_write", format!("{} is null", place())),
-            None => invalid("data.of_write", format!("{} has no part {}", place(), wanted.part)),
+    /// Returns a list after some operations: those on more than a position first, then each other position once.
+    fn list_after(
+        &self,
+        mut list: StoredList,
+        items: &[ItemChange],
+        parent: Option<&StoredCheckpoint>,
+        (ordinal, seq): (u64, u64),
+    ) -> Result<StoredList, StoreError> {
+        let (mut taken, mut written) = (HashSet::new(), None);
+        for item in items {
+            task("item.task", item.task, parent)?;
+            let range = match &item.op {
+                ItemOp::DeleteRange { end } => {
+                    list.positions.delete_range(&item.position, end);
+                    item.position..*end
+                }
+                ItemOp::Reference(of) => {
+                    let found = self.list(of)?;
+                    let depth = found.reference.map_or(0, |reference| reference.depth) + 1;
+                    // Everything it holds was put before this checkpoint.
+                    let origin = ListOrigin { of: of.clone(), depth, seq: seq - 1, written: (ordinal, item.task) };
+                    list = StoredList { positions: found.positions, written: 0..0, reference: Some(origin) };
+                    0..u64::MAX
+                }
+                ItemOp::Put(_) | ItemOp::Delete if !taken.insert(item.position) => {
+                    return invalid("item.position", format!("position {} changes twice", item.position));
+                }
+                ItemOp::Put(_) | ItemOp::Delete => item.position..item.position + 1,
+            };
+            let all = written.get_or_insert(range.clone());
+            (all.start, all.end) = (all.start.min(range.start), all.end.max(range.end));
         }
+        list.written = written.unwrap_or(0..0);
+        for item in items {
+            match &item.op {
+                ItemOp::Put(data) => {
+                    let payload = held(data, parent)?;
+                    list.positions.put(item.position, Item { seq, written: (ordinal, item.task), payload });
+                }
+                ItemOp::Delete if list.positions.delete_range(&item.position, &(item.position + 1)) == 0 => {
+                    return invalid("item.remove", format!("position {} holds nothing", item.position));
+                }
+                ItemOp::Delete | ItemOp::DeleteRange { .. } | ItemOp::Reference(_) => {}
+            }
+        }
+        Ok(list)
+    }
+}
+
+fn local(new: &NewCheckpoint) -> Option<CheckpointId> {
+    if let Some(Parent::Local(id)) = &new.parent { Some(*id) } else { None }
+}
+
+fn records_of(new: &NewWrites) -> impl Iterator<Item = Arc<WriteRecord>> + '_ {
+    new.writes.iter().map(|write| {
+        let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
+        Arc::new(WriteRecord::new(new.task, path, write.index, channel, write.value.clone()).with_mark(write.mark))
+    })
+}
+
+fn task(field: &'static str, task: Option<u32>, parent: Option<&StoredCheckpoint>) -> Result<(), StoreError> {
+    let tasks = parent.map_or(0, |parent| parent.record.tasks.len());
+    match task {
+        Some(task) if task as usize >= tasks => {
+            invalid(field, format!("{task} is not an index into the {tasks} tasks of the parent"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the bytes of a value: its own, or those of a write of a task of the parent.
+fn held(data: &Data, parent: Option<&StoredCheckpoint>) -> Result<HeldPayload, StoreError> {
+    let wanted = match data {
+        Data::New(payload) => return Ok(HeldPayload::Own(Arc::new(payload.clone()))),
+        Data::OfWrite(wanted) => wanted,
+    };
+    let part = wanted.part as usize;
+    let write = parent.and_then(|parent| parent.writes.get(&(wanted.task, wanted.index)));
+    match write.filter(|write| write.value.payload(part).is_some()) {
+        Some(write) => Ok(HeldPayload::OfWrite(Arc::clone(write), part)),
+        None => invalid("data.of_write", format!("{wanted:?} is not among the writes of the parent")),
     }
 }

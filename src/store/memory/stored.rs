@@ -1,48 +1,47 @@
-//! The stored data: the log, and for every checkpoint its record, its changes and its whole state.
+//! The stored data: the log, and for every checkpoint its record and its whole state.
 //!
-//! State is held in shared versions of a map, so the cost of a checkpoint is that of its changes, a fork is free, and
-//! no checkpoint can see the writes of another one.
+//! All of it is held in versions of maps that share what did not change. A commit works on a version of the log of its
+//! own, which takes the place of the last one when nothing was refused. A reader has a version too, and needs no lock.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::operation::MovedHead;
-use super::tree::VersionMap;
+use super::map::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::backend::is_pruned;
-use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
+use crate::store::batch::{ListRef, Payload};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
-use crate::store::{LeaseRecord, OperationField, OperationRecord, OperationValue, StoreError, WriteMark};
+use crate::store::{LeaseRecord, OperationField, OperationRecord, OperationValue, Pruned, StoreError};
 
-/// All threads, and the counters of the file.
-#[derive(Debug, Default)]
+/// A version of the log.
+#[derive(Clone, Debug, Default)]
 pub(super) struct MemoryLog {
-    pub(super) threads: BTreeMap<ThreadId, StoredThread>,
+    pub(super) threads: VersionMap<ThreadId, Arc<StoredThread>>,
     /// The `seq` of the newest checkpoint.
     pub(super) seq: u64,
     /// The number of the newest branch.
     pub(super) branch: u64,
-    /// The operations in their order.
-    pub(super) operations: Vec<OperationRecord>,
+    pub(super) operations: VersionMap<u64, Arc<OperationRecord>>,
     /// The number of the newest operation.
     pub(super) operation: u64,
 }
 
 /// A thread with at least one checkpoint.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StoredThread {
     pub(super) created_at: Timestamp,
-    pub(super) spaces: BTreeMap<Namespace, NamespaceVersion>,
+    pub(super) spaces: VersionMap<Namespace, Arc<StoredNamespace>>,
     /// The fields that operations set, but for heads.
     pub(super) fields: BTreeMap<OperationField, OperationValue>,
     /// The last lease, also a released one.
     pub(super) lease: Option<LeaseRecord>,
     /// The groups that its claims entered: those of the last one, and those of others that count for a rate.
-    pub(super) lease_groups: Vec<EnteredGroup>,
+    pub(super) groups: Vec<EnteredGroup>,
 }
 
 /// A group that a claim of a thread entered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct EnteredGroup {
     pub(super) name: String,
     /// The timestamp until which the claim counts for the rate; `None` without a rate.
@@ -51,36 +50,25 @@ pub(super) struct EnteredGroup {
     pub(super) is_current: bool,
 }
 
-/// A namespace. A clone is a version of it that no later commit changes, so readers need no lock while they read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NamespaceVersion {
-    pub(super) checkpoints: VersionMap<CheckpointId, Arc<StoredCheckpoint>>,
-    /// The writes of the tasks of each checkpoint.
-    pub(super) writes: VersionMap<CheckpointId, CheckpointWrites>,
-    pub(super) branches: u64,
-    /// The last move of the head, which a newer checkpoint ends.
-    pub(super) moved: Option<MovedHead>,
+pub(super) struct StoredNamespace {
+    pub(super) checkpoints: VersionMap<CheckpointId, StoredCheckpoint>,
+    /// The last move of the head: the newest checkpoint at that time, with which the move ends, and the head.
+    pub(super) moved: Option<(CheckpointId, Option<CheckpointId>)>,
     /// The tasks that sleep: their checkpoints, and when they can go on.
     pub(super) timers: BTreeMap<TaskId, (CheckpointId, Timestamp)>,
 }
 
-/// The writes of the tasks of one checkpoint, by task and index.
-pub(super) type CheckpointWrites = VersionMap<(TaskId, i32), Arc<Write>>;
-
-/// A checkpoint with its state.
-#[derive(Debug)]
+/// A checkpoint. A clone shares everything.
+#[derive(Clone, Debug)]
 pub(super) struct StoredCheckpoint {
-    pub(super) record: CheckpointRecord,
-    pub(super) delta: Delta,
-    pub(super) state: CheckpointState,
-}
-
-/// The changes of a checkpoint. A repeated batch is compared with them.
-#[derive(Debug, PartialEq)]
-pub(super) struct Delta {
-    pub(super) consumed: Vec<Arc<Write>>,
-    pub(super) changes: Vec<Changed>,
-    pub(super) seen: Vec<Seen>,
+    pub(super) record: Arc<CheckpointRecord>,
+    /// The state; of a pruned checkpoint, what it wrote and a later one of its branch shows.
+    pub(super) state: Arc<CheckpointState>,
+    /// The writes that it consumed, with which a repeated batch is compared.
+    pub(super) consumed: Arc<[Arc<WriteRecord>]>,
+    /// The writes of its tasks.
+    pub(super) writes: VersionMap<(TaskId, i32), Arc<WriteRecord>>,
 }
 
 /// The state at a checkpoint.
@@ -99,18 +87,18 @@ pub(super) struct ChannelVersion {
     pub(super) value: ChannelContent,
 }
 
-/// The content of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ChannelContent {
     Empty,
-    Value(Arc<Payload>),
+    Value(HeldPayload),
     Items(Arc<StoredList>),
 }
 
-/// A list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct StoredList {
     pub(super) positions: VersionMap<u64, Item>,
+    /// A range that holds the positions which this version put or deleted.
+    pub(super) written: Range<u64>,
     /// The list it references, if any.
     pub(super) reference: Option<ListOrigin>,
 }
@@ -121,188 +109,206 @@ pub(super) struct ListOrigin {
     pub(super) of: ListRef,
     /// The length of the row of references, each list referencing the next.
     pub(super) depth: usize,
-    /// The items of which counters are not above this are those of the other list.
-    seq: u64,
+    /// The items whose `seq` is not above this are those of the other list.
+    pub(super) seq: u64,
     /// When and by which task it began: so the items are shown.
-    ordinal: u64,
-    task: Option<u32>,
+    pub(super) written: (u64, Option<u32>),
 }
 
-/// An item of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Item {
     /// The `seq` of the checkpoint that put it.
     pub(super) seq: u64,
-    pub(super) ordinal: u64,
+    /// The ordinal of that checkpoint, and the task.
+    pub(super) written: (u64, Option<u32>),
+    pub(super) payload: HeldPayload,
+}
+
+/// Bytes, held once: by a value or an item, or by the write of a task that it took over.
+#[derive(Clone, Debug)]
+pub(super) enum HeldPayload {
+    Own(Arc<Payload>),
+    OfWrite(Arc<WriteRecord>, usize),
+}
+
+/// A value or an item that a checkpoint put.
+pub(super) struct PutEntry<'a> {
+    pub(super) channel: &'a Arc<str>,
+    pub(super) position: Option<u64>,
     pub(super) task: Option<u32>,
-    pub(super) payload: Arc<Payload>,
+    pub(super) payload: &'a Payload,
 }
 
-/// A `Change` whose bytes were found.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Changed {
-    pub(super) channel: Arc<str>,
-    pub(super) version: u64,
-    pub(super) task: Option<u32>,
-    pub(super) value: ChangedValue,
+impl HeldPayload {
+    pub(super) fn get(&self) -> &Payload {
+        match self {
+            Self::Own(payload) => payload,
+            Self::OfWrite(write, part) => write.value.payload(*part).unwrap_or_else(|| unreachable!("it was found")),
+        }
+    }
 }
 
-/// A `ChangeValue` whose bytes were found.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum ChangedValue {
-    Empty,
-    Value(Arc<Payload>),
-    Items(Vec<ChangedItem>),
-}
-
-/// An `ItemChange` whose bytes were found.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ChangedItem {
-    pub(super) position: u64,
-    pub(super) task: Option<u32>,
-    pub(super) op: ChangedOp,
-}
-
-/// An `ItemOp` whose bytes were found.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum ChangedOp {
-    Put(Arc<Payload>),
-    Delete,
-    DeleteRange(u64),
-    /// The list is another one, as it was found.
-    Reference(ListRef, StoredList),
-}
-
-/// A write of a task. Its payloads are shared with the channels that took them over.
-#[derive(Debug, PartialEq)]
-pub(super) struct Write {
-    pub(super) task: TaskId,
-    pub(super) path: Arc<str>,
-    pub(super) index: i32,
-    pub(super) channel: Arc<str>,
-    pub(super) value: WrittenValue,
-    pub(super) mark: Option<WriteMark>,
-}
-
-/// The value of a write.
-#[derive(Debug, PartialEq)]
-pub(super) enum WrittenValue {
-    Null,
-    One(Arc<Payload>),
-    Items(Vec<Arc<Payload>>),
-    /// A delta without its items, which are shared, and they.
-    Delta(Box<ListDelta>, Vec<Arc<Payload>>),
+impl PartialEq for HeldPayload {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
 }
 
 impl MemoryLog {
-    pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&NamespaceVersion> {
-        self.threads.get(thread)?.spaces.get(namespace)
+    pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&StoredNamespace> {
+        self.threads.get(thread)?.spaces.get(namespace).map(|space| &**space)
     }
 
-    pub(super) fn stored(&self, at: &CheckpointRef) -> Option<&Arc<StoredCheckpoint>> {
+    pub(super) fn stored(&self, at: &CheckpointRef) -> Option<&StoredCheckpoint> {
         self.space(&at.thread, &at.namespace)?.checkpoints.get(&at.checkpoint)
+    }
+
+    pub(super) fn parent(&self, record: &CheckpointRecord) -> Option<&StoredCheckpoint> {
+        self.stored(&record.parent_ref()?)
+    }
+
+    /// Returns a checkpoint whose state is stored.
+    pub(super) fn kept(&self, at: &CheckpointRef) -> Result<&StoredCheckpoint, StoreError> {
+        self.stored(at).ok_or_else(|| not_found(at))?.kept()
+    }
+
+    /// Returns the namespaces of a thread, or of all.
+    pub(super) fn spaces(
+        &self,
+        thread: Option<&ThreadId>,
+    ) -> impl Iterator<Item = (&ThreadId, &Namespace, &StoredNamespace)> {
+        let threads = self.threads.from(thread).take_while(move |(id, _)| thread.is_none_or(|thread| id == thread));
+        threads.flat_map(|(id, of)| of.spaces.iter().map(move |(namespace, space)| (id, namespace, &**space)))
+    }
+
+    /// Changes a thread, if it exists.
+    pub(super) fn change_thread(&mut self, thread: &ThreadId, change: impl FnOnce(&mut StoredThread)) {
+        if let Some(mut of) = self.threads.get(thread).cloned() {
+            change(Arc::make_mut(&mut of));
+            self.threads.put(thread.clone(), of);
+        }
     }
 }
 
 impl StoredCheckpoint {
-    /// Returns an error for a checkpoint that was pruned.
-    pub(super) fn must_be_kept(&self) -> Result<(), StoreError> {
+    /// Returns itself, and an error if it was pruned.
+    pub(super) fn kept(&self) -> Result<&Self, StoreError> {
         let point = &self.record.point;
-        if self.record.pruned { Err(is_pruned(&point.thread, &point.checkpoint)) } else { Ok(()) }
+        if self.record.pruned { Err(is_pruned(&point.thread, &point.checkpoint)) } else { Ok(self) }
+    }
+
+    pub(super) fn list(&self, channel: &str) -> Option<&StoredList> {
+        self.state.channels.get(channel)?.value.items()
+    }
+
+    /// Returns branch and ordinal.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.record.branch, self.record.ordinal)
+    }
+
+    /// Returns the channels that it wrote.
+    pub(super) fn written(&self) -> impl Iterator<Item = &(Arc<str>, ChannelVersion)> {
+        self.state.channels.iter().filter(|(_, channel)| channel.ordinal == self.record.ordinal)
+    }
+
+    /// Returns the values and items that it put.
+    pub(super) fn puts(&self) -> impl Iterator<Item = PutEntry<'_>> {
+        self.written().flat_map(|(channel, of)| {
+            let value = match &of.value {
+                ChannelContent::Value(held) => {
+                    Some(PutEntry { channel, position: None, task: of.task, payload: held.get() })
+                }
+                ChannelContent::Empty | ChannelContent::Items(_) => None,
+            };
+            let items = of.value.items().into_iter().flat_map(|list| list.put_by(self.record.seq));
+            value.into_iter().chain(items.map(move |(position, item)| PutEntry {
+                channel,
+                position: Some(*position),
+                task: item.written.1,
+                payload: item.payload.get(),
+            }))
+        })
+    }
+
+    /// Returns the number and the bytes of the values that it put, and of the writes of its tasks.
+    pub(super) fn content(&self) -> Pruned {
+        let mut sum = Pruned::default();
+        let written = self.writes.iter().flat_map(|(_, write)| (0..).map_while(|part| write.value.payload(part)));
+        for payload in self.puts().map(|put| put.payload).chain(written) {
+            sum.values += 1;
+            sum.bytes += payload.len() as u64;
+        }
+        sum
+    }
+
+    /// Returns the writes of its tasks, in the order of (path, task, index).
+    pub(super) fn sorted_writes(&self) -> Vec<WriteRecord> {
+        let mut writes: Vec<_> = self.writes.iter().map(|(_, write)| write).collect();
+        writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
+        writes.into_iter().map(|write| WriteRecord::clone(write)).collect()
     }
 }
 
-impl NamespaceVersion {
-    /// Returns the head: the newest checkpoint, unless an operation moved the head since.
-    pub(super) fn head_id(&self) -> Option<CheckpointId> {
-        let newest = self.newest_id()?;
-        match self.moved.filter(|moved| moved.newest == newest) {
-            Some(moved) => moved.head,
-            None => Some(newest),
-        }
+impl StoredThread {
+    pub(super) fn new(created_at: Timestamp) -> Self {
+        let (spaces, fields) = (VersionMap::default(), BTreeMap::new());
+        Self { created_at, spaces, fields, lease: None, groups: Vec::new() }
     }
 
-    pub(super) fn head(&self) -> Option<&Arc<StoredCheckpoint>> {
-        self.checkpoints.get(&self.head_id()?)
+    pub(super) fn root(&self) -> Option<&StoredNamespace> {
+        self.spaces.get(&Namespace::root()).map(|space| &**space)
     }
+}
 
-    /// Returns whether a checkpoint of the namespace is a child of one.
-    pub(super) fn is_continued(&self, id: &CheckpointId) -> bool {
-        let is_parent = |(_, stored): (_, &Arc<StoredCheckpoint>)| stored.record.parent == Some(*id);
-        self.newest_id() != Some(*id) && self.checkpoints.walk_down(None).any(is_parent)
+impl StoredNamespace {
+    pub(super) fn newest(&self) -> Option<&StoredCheckpoint> {
+        self.checkpoints.last().map(|(_, stored)| stored)
     }
 
     pub(super) fn newest_id(&self) -> Option<CheckpointId> {
         self.checkpoints.last().map(|(id, _)| *id)
     }
 
-    pub(super) fn writes_of(&self, checkpoint: &CheckpointId) -> CheckpointWrites {
-        self.writes.get(checkpoint).cloned().unwrap_or_default()
-    }
-}
-
-/// Adds writes to those of a checkpoint: special indexes replace, any other position retains its first write.
-pub(super) fn add_writes(writes: &mut CheckpointWrites, new: &[Arc<Write>]) {
-    for write in new {
-        let key = (write.task, write.index);
-        if write.index < 0 || writes.get(&key).is_none() {
-            writes.put(key, Arc::clone(write));
-        }
-    }
-}
-
-impl CheckpointState {
-    /// Returns the state after `delta`, which came at `ordinal` as the checkpoint `seq` of the log.
-    pub(super) fn after(&self, delta: &Delta, ordinal: u64, seq: u64) -> Result<Self, StoreError> {
-        let mut next = self.clone();
-        for change in &delta.changes {
-            let before = self.channels.get(&*change.channel);
-            if let Some(before) = before
-                && change.version <= before.version
-            {
-                let (channel, new, old) = (&change.channel, change.version, before.version);
-                return invalid("change.version", format!("{new} of channel {channel:?} is not above {old}"));
-            }
-            let value = match &change.value {
-                ChangedValue::Empty => ChannelContent::Empty,
-                ChangedValue::Value(payload) => ChannelContent::Value(Arc::clone(payload)),
-                ChangedValue::Items(items) => {
-                    let list = before.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
-                    ChannelContent::Items(Arc::new(list_after(list, items, ordinal, seq)?))
-                }
-            };
-            let channel = ChannelVersion { version: change.version, ordinal, task: change.task, value };
-            next.channels.put(Arc::clone(&change.channel), channel);
-        }
-        for seen in &delta.seen {
-            next.seen.put(Arc::clone(&seen.node), seen.versions.clone());
-        }
-        Ok(next)
+    /// Returns the head: the newest checkpoint, unless an operation moved the head since.
+    pub(super) fn head_id(&self) -> Option<CheckpointId> {
+        let newest = self.newest_id()?;
+        self.moved.filter(|(moved_at, _)| *moved_at == newest).map_or(Some(newest), |(_, head)| head)
     }
 
-    /// Returns whether every map is in order.
-    pub(super) fn is_sound(&self) -> bool {
-        let mut lists = self.channels.walk_up(None).filter_map(|(_, channel)| channel.value.items());
-        self.channels.is_sound() && self.seen.is_sound() && lists.all(|list| list.positions.is_sound())
+    pub(super) fn head(&self) -> Option<&StoredCheckpoint> {
+        self.checkpoints.get(&self.head_id()?)
+    }
+
+    /// Returns the checkpoints, the oldest first.
+    pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
+        self.checkpoints.iter().map(|(_, stored)| stored)
+    }
+
+    /// Returns whether a checkpoint of the namespace is a child of one.
+    pub(super) fn is_continued(&self, id: &CheckpointId) -> bool {
+        self.newest_id() != Some(*id) && self.all().rev().any(|stored| stored.record.parent == Some(*id))
     }
 }
 
 impl ChannelContent {
     pub(super) fn items(&self) -> Option<&StoredList> {
-        match self {
-            Self::Items(items) => Some(items),
-            _ => None,
-        }
+        if let Self::Items(items) = self { Some(items) } else { None }
     }
 }
 
 impl StoredList {
-    /// Returns when an item was put, and by which task.
-    pub(super) fn written(&self, item: &Item) -> (u64, Option<u32>) {
-        match &self.reference {
-            Some(reference) if self.is_shared(item) => (reference.ordinal, reference.task),
-            _ => (item.ordinal, item.task),
-        }
+    /// Returns the items that the checkpoint with a `seq` put.
+    pub(super) fn put_by(&self, seq: u64) -> impl Iterator<Item = &(u64, Item)> {
+        self.in_range(&self.written).filter(move |(_, item)| item.seq == seq)
+    }
+
+    pub(super) fn in_range(&self, range: &Range<u64>) -> impl Iterator<Item = &(u64, Item)> {
+        self.positions.from(Some(&range.start)).take_while(move |(position, _)| *position < range.end)
+    }
+
+    /// Returns the ordinal at which an item was put, and the task.
+    pub(super) fn written_by(&self, item: &Item) -> (u64, Option<u32>) {
+        self.reference.as_ref().filter(|_| self.is_shared(item)).map_or(item.written, |of| of.written)
     }
 
     /// Returns whether an item is one of the list that this one references.
@@ -311,78 +317,10 @@ impl StoredList {
     }
 }
 
-/// Returns the list after some operations: those on more than a position first, then each other position once.
-fn list_after(mut list: StoredList, items: &[ChangedItem], ordinal: u64, seq: u64) -> Result<StoredList, StoreError> {
-    for item in items {
-        match &item.op {
-            ChangedOp::DeleteRange(end) => _ = list.positions.delete_range(&item.position, end),
-            ChangedOp::Reference(of, found) => {
-                // Everything it holds was put before this checkpoint.
-                let depth = found.reference.as_ref().map_or(0, |reference| reference.depth) + 1;
-                let reference = ListOrigin { of: of.clone(), depth, seq: seq - 1, ordinal, task: item.task };
-                list = StoredList { positions: found.positions.clone(), reference: Some(reference) };
-            }
-            ChangedOp::Put(_) | ChangedOp::Delete => {}
-        }
-    }
-    for item in items {
-        match &item.op {
-            ChangedOp::Put(payload) => {
-                list.positions.put(item.position, Item { seq, ordinal, task: item.task, payload: Arc::clone(payload) });
-            }
-            ChangedOp::Delete if list.positions.delete_range(&item.position, &(item.position + 1)) == 0 => {
-                return invalid("item.remove", format!("position {} holds nothing", item.position));
-            }
-            ChangedOp::Delete | ChangedOp::DeleteRange(_) | ChangedOp::Reference(..) => {}
-        }
-    }
-    Ok(list)
-}
-
-impl Write {
-    /// Copies the writes of a task out of a batch: the only time their bytes are copied.
-    pub(super) fn all_of(new: &NewWrites) -> impl Iterator<Item = Arc<Self>> + '_ {
-        new.writes.iter().map(|write| {
-            let value = match &write.value {
-                WriteValue::Null => WrittenValue::Null,
-                WriteValue::One(payload) => WrittenValue::One(Arc::new(payload.clone())),
-                WriteValue::Items(items) => WrittenValue::Items(items.iter().cloned().map(Arc::new).collect()),
-                WriteValue::Delta(delta) => {
-                    let mut bare = ListDelta::new(delta.of.clone());
-                    (bare.removed, bare.positions) = (delta.removed.clone(), delta.positions.clone());
-                    WrittenValue::Delta(Box::new(bare), delta.items.iter().cloned().map(Arc::new).collect())
-                }
-            };
-            let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
-            Arc::new(Self { task: new.task, path, index: write.index, channel, value, mark: write.mark })
-        })
-    }
-
-    pub(super) fn payloads(&self) -> &[Arc<Payload>] {
-        match &self.value {
-            WrittenValue::Null => &[],
-            WrittenValue::One(payload) => std::slice::from_ref(payload),
-            WrittenValue::Items(items) | WrittenValue::Delta(_, items) => items,
-        }
-    }
-
-    pub(super) fn to_record(&self) -> WriteRecord {
-        let all = |items: &[Arc<Payload>]| items.iter().map(|item| Payload::clone(item)).collect();
-        let value = match &self.value {
-            WrittenValue::Null => WriteValue::Null,
-            WrittenValue::One(payload) => WriteValue::One(Payload::clone(payload)),
-            WrittenValue::Items(items) => WriteValue::Items(all(items)),
-            WrittenValue::Delta(delta, items) => {
-                let mut delta = ListDelta::clone(delta);
-                delta.items = all(items);
-                WriteValue::Delta(Box::new(delta))
-            }
-        };
-        WriteRecord::new(self.task, Arc::clone(&self.path), self.index, Arc::clone(&self.channel), value)
-            .with_mark(self.mark)
-    }
-}
-
 pub(super) fn invalid<T>(field: &'static str, reason: String) -> Result<T, StoreError> {
     Err(StoreError::Invalid { field, reason })
+}
+
+pub(super) fn not_found(at: &CheckpointRef) -> StoreError {
+    StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }
 }

@@ -1,147 +1,147 @@
-//! Listings of threads: each is derived from its namespace when it is listed.
+//! Threads with their parts: each is derived from its checkpoints when it is read.
 
 use std::collections::HashSet;
 
-use super::operation;
-use super::read;
-use super::stored::{Changed, ChangedOp, ChangedValue, MemoryLog, StoredThread};
+use super::stored::{MemoryLog, StoredThread};
 use crate::base::{Namespace, ThreadId};
-use crate::store::batch::Payload;
 use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
-use crate::store::record::{CheckpointRef, ThreadRecord};
-use crate::store::{StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
+use crate::store::record::{CheckpointRecord, CheckpointRef, ThreadRecord, ThreadSize};
+use crate::store::{BranchRecord, StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 
-/// Returns the page of a listing.
 /// Returns the rows of a query with the parts that are wanted.
 pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
-    let with_parts = |id: &ThreadId, mut row: ThreadRow| {
-        let thread = log.threads.get(id);
-        if parts.info && row.info.is_none() {
-            row.info = thread.and_then(info).transpose()?;
-        }
-        row.size = if parts.size { read::thread_size(log, id) } else { row.size };
-        row.fields = thread.filter(|_| parts.fields).map(operation::fields).unwrap_or_default();
-        row.lease = thread.filter(|_| parts.lease).and_then(|thread| thread.lease.clone());
-        row.namespaces =
-            thread.filter(|_| parts.namespaces).map_or_else(Vec::new, |of| of.spaces.keys().cloned().collect());
-        row.forks = if parts.forks { read::forks(log, id) } else { Vec::new() };
-        row.forked_from = thread.filter(|_| parts.forked_from).and_then(|of| forked_from(id, of));
-        row.branches = parts.branches.map_or_else(Vec::new, |namespace| operation::branches(log, id, namespace));
-        Ok(row)
-    };
     match of {
-        ThreadRows::Ids(ids) => ids.iter().map(|id| with_parts(id, ThreadRow::default())).collect(),
+        ThreadRows::Ids(ids) => ids.iter().map(|id| row(log, id, parts)).collect(),
         ThreadRows::After(after, limit) => {
-            let of_record = |record: ThreadRecord| {
-                let id = record.id.clone();
-                let mut row = ThreadRow::default();
+            let records = log.threads.from(*after).filter(|(id, _)| Some(id) != *after).filter_map(|(id, thread)| {
+                let head = CheckpointRecord::clone(&thread.root()?.head()?.record);
+                Some(ThreadRecord::new(id.clone(), thread.created_at, head))
+            });
+            let with_parts = |record: ThreadRecord| {
+                let mut row = row(log, &record.id, parts)?;
                 row.record = Some(record);
-                with_parts(&id, row)
+                Ok(row)
             };
-            read::threads(log, *after, *limit).into_iter().map(of_record).collect()
+            records.take(*limit).map(with_parts).collect()
         }
         ThreadRows::Listed(query) => {
-            let of_info = |info: ThreadInfo| {
-                let id = info.id().clone();
-                let mut row = ThreadRow::default();
-                row.info = Some(info);
-                with_parts(&id, row)
-            };
-            list(log, query)?.into_iter().map(of_info).collect()
+            let mut parts = parts;
+            parts.info = true;
+            list(log, query)?.into_iter().map(|info| row(log, info.id(), parts)).collect()
         }
     }
 }
 
-/// Returns the checkpoint of another thread from which a thread was forked.
-fn forked_from(id: &ThreadId, thread: &StoredThread) -> Option<CheckpointRef> {
-    let (_, first) = thread.spaces.get(&Namespace::root())?.checkpoints.walk_up(None).next()?;
-    first.record.forked_from.clone().filter(|from| from.thread != *id)
+fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> Result<ThreadRow, StoreError> {
+    let mut row = ThreadRow::default();
+    let Some(thread) = log.threads.get(id) else {
+        row.forks = if parts.forks { forks(log, id) } else { Vec::new() };
+        return Ok(row);
+    };
+    if parts.info {
+        row.info = info(thread).transpose()?.map(|info| info.with_counts(Some(counts(thread))));
+    }
+    if parts.size {
+        let all = || thread.spaces.iter().flat_map(|(_, space)| space.all());
+        let branches: HashSet<u64> = all().map(|stored| stored.record.branch).collect();
+        let kept = all().filter(|stored| !stored.record.pruned);
+        row.size = ThreadSize::new(kept.count() as u64, branches.len() as u64);
+    }
+    if parts.fields {
+        row.fields = thread.fields.clone().into_iter().collect();
+    }
+    if parts.lease {
+        row.lease.clone_from(&thread.lease);
+    }
+    if parts.namespaces {
+        row.namespaces = thread.spaces.iter().map(|(namespace, _)| namespace.clone()).collect();
+    }
+    if parts.forks {
+        row.forks = forks(log, id);
+    }
+    if parts.forked_from {
+        let first = thread.root().and_then(|root| root.all().next());
+        row.forked_from = first.and_then(|first| first.record.forked_from.clone()).filter(|from| from.thread != *id);
+    }
+    row.branches = parts.branches.map_or_else(Vec::new, |namespace| branches(log, id, namespace));
+    Ok(row)
 }
 
+/// Returns the threads that were forked from a thread, the first fork first.
+fn forks(log: &MemoryLog, thread: &ThreadId) -> Vec<ThreadId> {
+    let is_fork = |at: &CheckpointRef| at.thread == *thread;
+    let mut found: Vec<(u64, &ThreadId)> = Vec::new();
+    for (id, _, space) in log.spaces(None).filter(|(id, ..)| *id != thread) {
+        let records = space.all().map(|stored| &stored.record);
+        found.extend(records.filter(|of| of.forked_from.as_ref().is_some_and(is_fork)).map(|of| (of.seq, id)));
+    }
+    found.sort_unstable();
+    let mut seen = HashSet::new();
+    found.into_iter().filter(|(_, id)| seen.insert(*id)).map(|(_, id)| id.clone()).collect()
+}
+
+/// Returns the branches of a namespace, the newest first.
+fn branches(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace) -> Vec<BranchRecord> {
+    let mut found: Vec<BranchRecord> = Vec::new();
+    for stored in log.space(thread, namespace).into_iter().flat_map(|space| space.all().rev()) {
+        let leaves = log.parent(&stored.record).map(|parent| parent.place());
+        match found.last_mut() {
+            Some(last) if last.last.branch == stored.record.branch => last.leaves = leaves,
+            _ => found.push(BranchRecord::new(CheckpointRecord::clone(&stored.record), leaves)),
+        }
+    }
+    found
+}
+
+/// Returns the page of a listing, without counts.
 fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-    let mut all = log.threads.values().filter_map(uncounted).collect::<Result<Vec<_>, _>>()?;
+    let mut all = log.threads.iter().filter_map(|(_, thread)| info(thread)).collect::<Result<Vec<_>, _>>()?;
     match query.order {
         ThreadOrder::Activity => all.sort_by_key(|info| std::cmp::Reverse(info.seq())),
         ThreadOrder::Queue => all.sort_by_key(ThreadInfo::queue_place),
         ThreadOrder::Id => {}
     }
     let mut page = ThreadPage::new(query);
-    let after = |info: &ThreadInfo| match (&query.after, query.order) {
-        (Some((_, seq)), ThreadOrder::Activity) => info.seq() < *seq,
-        (Some((id, _)), ThreadOrder::Id) => info.id() > id,
-        (Some(_), ThreadOrder::Queue) => query.queue_after().is_none_or(|after| info.queue_place() > after),
-        (None, _) => true,
-    };
-    for info in all.into_iter().filter(after) {
-        if !page.offer(info) {
-            break;
-        }
-    }
-    let counted = |info: ThreadInfo| {
-        let counts = log.threads.get(info.id()).map(counts);
-        info.with_counts(counts)
-    };
-    Ok(page.into_threads().into_iter().map(counted).collect())
+    all.into_iter().all(|info| page.offer(info));
+    Ok(page.into_threads())
 }
 
-/// Returns a thread as a list shows it; `None` if it has no head.
+/// Returns a thread as a list shows it, without counts; `None` if it has no head.
 fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
-    uncounted(thread).map(|info| Ok(info?.with_counts(Some(counts(thread)))))
-}
-
-fn uncounted(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
-    let space = thread.spaces.get(&Namespace::root())?;
-    let (_, newest) = space.checkpoints.last()?;
-    let head = space.head()?.record.clone();
-    let writes = read::writes(space, &head.point.checkpoint);
-    Some(ThreadInfo::new(head, newest.record.seq, newest.record.created_at, operation::fields(thread), &writes))
+    let root = thread.root()?;
+    let (newest, head) = (&root.newest()?.record, root.head()?);
+    let (record, fields) = (CheckpointRecord::clone(&head.record), thread.fields.clone().into_iter().collect());
+    Some(ThreadInfo::new(record, newest.seq, newest.created_at, fields, &head.sorted_writes()))
 }
 
 /// Counts the messages at the head of a thread, and sums the tokens and the costs of its checkpoints.
 fn counts(thread: &StoredThread) -> ThreadCounts {
     let mut sum = ThreadCounts::default();
-    for (namespace, space) in &thread.spaces {
+    for (namespace, space) in thread.spaces.iter() {
         // The positions of each branch at which an item with tokens was put.
         let mut counted = HashSet::new();
-        for (_, stored) in space.checkpoints.walk_up(None) {
+        for stored in space.all() {
             let stated = ThreadCounts::stated(stored.record.metadata.as_deref());
-            if let Some(stated) = stated {
-                sum.add_usage(stated);
-            }
-            for (channel, position, payload) in stored.delta.changes.iter().flat_map(puts) {
-                let tokens = payload.index.as_deref();
+            stated.into_iter().for_each(|stated| sum.add_usage(stated));
+            for put in stored.puts().filter(|put| namespace.is_root() && put.position.is_some()) {
+                let tokens = put.payload.index.as_ref();
                 let tokens = tokens.and_then(|index| ThreadCounts::of_tokens(index.input_tokens, index.output_tokens));
                 if let Some(tokens) = tokens
-                    && counted.insert((stored.record.branch, channel, position))
+                    && counted.insert((stored.record.branch, put.channel, put.position))
                     && stated.is_none()
                     && !stored.record.pruned
-                    && namespace.is_root()
                 {
                     sum.add_usage(tokens);
                 }
             }
         }
     }
-    let root = thread.spaces.get(&Namespace::root());
-    let head = root.and_then(|root| root.head());
-    for (_, channel) in head.iter().flat_map(|head| head.state.channels.walk_up(None)) {
-        let items = channel.value.items().map(|list| &list.positions);
-        let last = items.and_then(|items| items.last()).and_then(|(_, item)| item.payload.index.as_deref());
+    let head = thread.root().and_then(|root| root.head());
+    for list in head.iter().flat_map(|head| head.state.channels.iter()).filter_map(|(_, of)| of.value.items()) {
+        let last = list.positions.last().and_then(|(_, item)| item.payload.get().index.as_deref());
         if last.is_some_and(|index| index.kind.is_some()) {
-            sum.messages += items.map_or(0, |items| items.len() as u64);
+            sum.messages += list.positions.len() as u64;
         }
     }
     sum
-}
-
-/// Returns the items that a change puts.
-fn puts(change: &Changed) -> impl Iterator<Item = (&str, u64, &Payload)> {
-    let items = match &change.value {
-        ChangedValue::Items(items) => items.as_slice(),
-        ChangedValue::Empty | ChangedValue::Value(_) => &[],
-    };
-    items.iter().filter_map(|item| match &item.op {
-        ChangedOp::Put(payload) => Some((&*change.channel, item.position, &**payload)),
-        _ => None,
-    })
 }
