@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
-use crate::store::{CacheChange, CacheKey, CheckReport, Finding, Invariant, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 
 /// Rows, and the ends of those that expire.
 #[derive(Debug)]
@@ -15,9 +15,13 @@ struct ExpiringRows<K, V> {
     ends: BTreeSet<(Timestamp, K)>,
 }
 
-impl<K: Ord + Clone, V> ExpiringRows<K, V> {
-    const EMPTY: Self = Self { rows: BTreeMap::new(), ends: BTreeSet::new() };
+impl<K, V> Default for ExpiringRows<K, V> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new(), ends: BTreeSet::new() }
+    }
+}
 
+impl<K: Ord + Clone, V> ExpiringRows<K, V> {
     fn put(&mut self, key: K, value: V, expires_at: Option<Timestamp>) {
         self.remove(&key);
         self.ends.extend(expires_at.map(|at| (at, key.clone())));
@@ -44,14 +48,6 @@ impl<K: Ord + Clone, V> ExpiringRows<K, V> {
     fn get(&self, key: &K, now: Timestamp) -> Option<&V> {
         self.live(key, now).next().filter(|(found, _)| *found == key).map(|(_, value)| value)
     }
-
-    fn check(&self, place: &str, report: &mut CheckReport) {
-        report.entries += self.rows.len() as u64;
-        let ends = self.rows.iter().filter_map(|(key, (_, at))| at.map(|at| (at, key.clone())));
-        if ends.collect::<BTreeSet<_>>() != self.ends {
-            report.note(Finding::new(Invariant::Entries, place, "rows and their ends do not match"));
-        }
-    }
 }
 
 /// The number of a namespace, and that of a key in it: each in the order of the first put.
@@ -66,18 +62,12 @@ pub(super) struct KvEntry {
 }
 
 /// The key-value memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MemoryKv {
     last: u64,
     namespaces: HashMap<KvNamespace, u64>,
     keys: HashMap<(KvNamespace, String), EntryNumbers>,
     entries: ExpiringRows<EntryNumbers, Arc<KvEntry>>,
-}
-
-impl Default for MemoryKv {
-    fn default() -> Self {
-        Self { last: 0, namespaces: HashMap::new(), keys: HashMap::new(), entries: ExpiringRows::EMPTY }
-    }
 }
 
 impl MemoryKv {
@@ -96,14 +86,10 @@ impl MemoryKv {
             KvChange::Delete { key, .. } => at(self, key).iter().for_each(|at| self.remove(at)),
             KvChange::DeleteExpired { key, now, .. } => self.remove_expired(at(self, key), *now),
             KvChange::SetVectors { key, vectors, .. } => {
-                if let Some((entry, _)) = at(self, key).and_then(|at| self.entries.rows.get_mut(&at)) {
-                    Arc::make_mut(entry).vectors.clone_from(vectors);
-                }
+                self.entry_mut(at(self, key)).map(|entry| entry.vectors.clone_from(vectors));
             }
             KvChange::SetLifetime { key, lifetime, .. } => {
-                if let Some((entry, _)) = at(self, key).and_then(|at| self.entries.rows.get_mut(&at)) {
-                    Arc::make_mut(entry).lifetime = Some(*lifetime);
-                }
+                self.entry_mut(at(self, key)).map(|entry| entry.lifetime = Some(*lifetime));
             }
             KvChange::Prolong { key, now, .. } => {
                 let entry = at(self, key).and_then(|at| self.entries.rows.get(&at)).map(|(entry, _)| entry);
@@ -117,6 +103,10 @@ impl MemoryKv {
 
     fn place(&self, namespace: &KvNamespace, key: &str) -> Option<EntryNumbers> {
         self.keys.get(&(namespace.clone(), key.to_owned())).copied()
+    }
+
+    fn entry_mut(&mut self, at: Option<EntryNumbers>) -> Option<&mut KvEntry> {
+        self.entries.rows.get_mut(&at?).map(|(entry, _)| Arc::make_mut(entry))
     }
 
     /// Puts an entry at the place of the one before it, or else at the end.
@@ -162,28 +152,14 @@ impl MemoryKv {
         expired.map(|record| (record.namespace.clone(), record.key.clone())).collect()
     }
 
-    /// Adds the counts and problems to a report.
-    pub(super) fn check(&self, report: &mut CheckReport) {
-        self.entries.check("kv", report);
-        let is_named = |(at, (entry, _)): (&EntryNumbers, &(Arc<KvEntry>, _))| {
-            let KvRecord { namespace, key, .. } = &entry.record;
-            self.place(namespace, key) == Some(*at) && self.namespaces.get(namespace) == Some(&at.0)
-        };
-        if !self.entries.rows.iter().all(is_named) || self.keys.len() != self.entries.rows.len() {
-            report.note(Finding::new(Invariant::Entries, "kv", "keys and entries do not match"));
-        }
+    pub(super) fn len(&self) -> usize {
+        self.entries.rows.len()
     }
 }
 
 /// The cache.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MemoryCache(ExpiringRows<CacheKey, Encoded>);
-
-impl Default for MemoryCache {
-    fn default() -> Self {
-        Self(ExpiringRows::EMPTY)
-    }
-}
 
 impl MemoryCache {
     pub(super) fn change(&mut self, change: CacheChange) {
@@ -211,9 +187,8 @@ impl MemoryCache {
         self.0.get(key, now).cloned()
     }
 
-    /// Adds the counts and problems to a report.
-    pub(super) fn check(&self, report: &mut CheckReport) {
-        self.0.check("cache", report);
+    pub(super) fn len(&self) -> usize {
+        self.0.rows.len()
     }
 }
 

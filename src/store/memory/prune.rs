@@ -85,70 +85,68 @@ fn removable(log: &MemoryLog, thread: &ThreadId, namespaces: &[(Namespace, Check
     }
 }
 
-/// Estimates what would be pruned: values that kept checkpoints show are counted too.
-pub(super) fn estimate(log: &MemoryLog, thread: &ThreadId, what: PruneTarget<'_>) -> Pruned {
-    let (places, gone) = match what {
-        PruneTarget::Spans(_) => (held(log, thread, &[]), Vec::new()),
-        PruneTarget::Namespaces(namespaces) => (HeldPlaces::new(), removable(log, thread, namespaces)),
-    };
-    let mut sum = Pruned::default();
-    for (_, namespace, space) in log.spaces(Some(thread)) {
-        let goes = |stored: &&StoredCheckpoint| match what {
-            PruneTarget::Spans(_) => is_due(&stored.record, &what, &places),
-            PruneTarget::Namespaces(_) => gone.contains(namespace),
-        };
-        for stored in space.all().filter(goes) {
-            sum.add(stored.content());
-            sum.checkpoints += u64::from(!stored.record.pruned);
+/// Returns the checkpoints that would go.
+fn due<'l>(log: &'l MemoryLog, thread: &ThreadId, what: PruneTarget<'_>) -> Vec<&'l StoredCheckpoint> {
+    let all = log.spaces(Some(thread)).flat_map(|(.., space)| space.all());
+    match what {
+        PruneTarget::Spans(spans) => {
+            let held = held(log, thread, &[]);
+            let is_in = |(branch, ordinal)| spans.iter().any(|span| span.contains(branch, ordinal));
+            let goes = |stored: &StoredCheckpoint| is_in(stored.place()) && !held.contains(&stored.place());
+            all.filter(|stored| !stored.record.pruned && goes(stored)).collect()
+        }
+        PruneTarget::Namespaces(namespaces) => {
+            let gone = removable(log, thread, namespaces);
+            all.filter(|stored| gone.contains(&stored.record.point.namespace)).collect()
         }
     }
-    sum
 }
 
-/// Returns whether a checkpoint is in a span and can be pruned.
-fn is_due(record: &CheckpointRecord, what: &PruneTarget<'_>, held: &HeldPlaces) -> bool {
-    let (branch, ordinal) = (record.branch, record.ordinal);
-    let is_in = |what: &PruneTarget<'_>| match what {
-        PruneTarget::Spans(spans) => spans.iter().any(|span| span.contains(branch, ordinal)),
-        PruneTarget::Namespaces(_) => false,
-    };
-    !record.pruned && !held.contains(&(branch, ordinal)) && is_in(what)
+/// Sums checkpoints that are not pruned, and the values of all.
+fn sum<'l>(all: impl IntoIterator<Item = &'l StoredCheckpoint>) -> Pruned {
+    all.into_iter().fold(Pruned::default(), |mut sum, stored| {
+        sum.add(stored.content());
+        sum.checkpoints += u64::from(!stored.record.pruned);
+        sum
+    })
+}
+
+/// Estimates what would be pruned: values that kept checkpoints show are counted too.
+pub(super) fn estimate(log: &MemoryLog, thread: &ThreadId, what: PruneTarget<'_>) -> Pruned {
+    sum(due(log, thread, what))
 }
 
 /// Prunes checkpoints, or namespaces as a whole.
 pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, what: PruneTarget<'_>) -> Pruned {
-    let mut report = estimate(log, thread, what);
-    if let PruneTarget::Namespaces(namespaces) = what {
-        let gone = removable(log, thread, namespaces);
-        log.change_thread(thread, |of| of.spaces.retain(|namespace, _| !gone.contains(namespace)));
-        return report;
-    }
-    let content = |log: &MemoryLog| {
-        let mut sum = Pruned::default();
-        log.spaces(Some(thread)).flat_map(|(.., space)| space.all()).for_each(|stored| sum.add(stored.content()));
-        sum
-    };
-    let (places, before) = (held(log, thread, &[]), content(log));
+    let content = |log: &MemoryLog| sum(log.spaces(Some(thread)).flat_map(|(.., space)| space.all()));
+    let before = content(log);
+    let due: BTreeSet<_> = due(log, thread, what).iter().map(|stored| stored.place()).collect();
     log.change_thread(thread, |of| {
         of.spaces.retain(|_, space| {
-            let own = Arc::make_mut(space);
-            own.checkpoints.retain(|_, stored| {
-                if is_due(&stored.record, &what, &places) {
-                    let record = Arc::make_mut(&mut stored.record);
-                    (record.pruned, record.parents) = (true, [].into());
-                    record.metadata = pruned_metadata(record.metadata.as_deref());
-                }
-                true
-            });
-            let checkpoints = &own.checkpoints;
-            own.timers.retain(|_, (id, _)| checkpoints.get(id).is_some_and(|stored| !stored.record.pruned));
-            reduce(own);
-            true
-        })
+            let is_due = |stored: &StoredCheckpoint| due.contains(&stored.place());
+            let stays = matches!(what, PruneTarget::Spans(_)) || !space.all().any(is_due);
+            prune_in(Arc::make_mut(space), is_due);
+            stays
+        });
     });
     let after = content(log);
+    let mut report = Pruned::default();
+    report.checkpoints = before.checkpoints - after.checkpoints;
     (report.values, report.bytes) = (before.values - after.values, before.bytes - after.bytes);
     report
+}
+
+fn prune_in(space: &mut StoredNamespace, is_due: impl Fn(&StoredCheckpoint) -> bool) {
+    space.checkpoints.retain(|id, stored| {
+        if is_due(stored) {
+            let record = Arc::make_mut(&mut stored.record);
+            (record.pruned, record.parents) = (true, [].into());
+            record.metadata = pruned_metadata(record.metadata.as_deref());
+            space.timers.retain(|_, (of, _)| of != id);
+        }
+        true
+    });
+    reduce(space);
 }
 
 /// Reduces pruned checkpoints to the values that the next retained checkpoint of their branch shows.

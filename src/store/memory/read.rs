@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::stored::{ChannelContent, ChannelVersion, Item, MemoryLog, StoredCheckpoint, StoredList, not_found};
 use crate::base::limits::PAGE_ROWS_MAX;
-use crate::base::{CheckpointId, TaskId, ThreadId};
+use crate::base::{TaskId, ThreadId};
 use crate::store::backend::without_timer;
 use crate::store::batch::Seen;
 use crate::store::log::{HeadParts, NamespaceRef, RecordQuery, StateQuery, TimerQuery, VisitState};
@@ -237,11 +237,6 @@ pub(super) fn check(log: &MemoryLog) -> CheckReport {
     let mut report = CheckReport::default();
     report.threads = log.threads.iter().count() as u64;
     for (_, namespace, space) in log.spaces(None) {
-        let is_stored = |id: &CheckpointId| space.checkpoints.get(id).is_some();
-        if !space.moved.is_none_or(|(newest, head)| is_stored(&newest) && head.as_ref().is_none_or(is_stored)) {
-            let reason = "its head was moved to a checkpoint that is not stored";
-            report.note(Finding::new(Invariant::Operations, "a namespace", reason));
-        }
         // The first child of a checkpoint deletes its timers, also if the head moves back to it.
         let head = space.head().filter(|head| !space.is_continued(&head.record.point.checkpoint));
         for head in head.iter().filter(|_| namespace.is_root()) {

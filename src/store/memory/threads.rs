@@ -47,22 +47,15 @@ fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> Result<ThreadR
         let kept = all().filter(|stored| !stored.record.pruned);
         row.size = ThreadSize::new(kept.count() as u64, branches.len() as u64);
     }
-    if parts.fields {
-        row.fields = thread.fields.clone().into_iter().collect();
-    }
-    if parts.lease {
-        row.lease.clone_from(&thread.lease);
-    }
+    (row.fields, row.lease) = (thread.fields.clone().into_iter().collect(), thread.lease.clone());
     if parts.namespaces {
         row.namespaces = thread.spaces.iter().map(|(namespace, _)| namespace.clone()).collect();
     }
     if parts.forks {
         row.forks = forks(log, id);
     }
-    if parts.forked_from {
-        let first = thread.root().and_then(|root| root.all().next());
-        row.forked_from = first.and_then(|first| first.record.forked_from.clone()).filter(|from| from.thread != *id);
-    }
+    let first = thread.root().and_then(|root| root.all().next());
+    row.forked_from = first.and_then(|first| first.record.forked_from.clone()).filter(|from| from.thread != *id);
     row.branches = parts.branches.map_or_else(Vec::new, |namespace| branches(log, id, namespace));
     Ok(row)
 }
