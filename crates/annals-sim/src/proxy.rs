@@ -6,13 +6,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annals::base::{Encoded, Namespace, ThreadId, Timestamp};
+use annals::base::{Namespace, ThreadId};
 use annals::store::log::{
-    CommitHandle, Erase, Erasure, FileStore, HeldPlaces, Layer, Log as _, LogExt as _, LogParts, PruneTarget, Prunes,
+    BesideLayer, CommitHandle, Erase, Erasure, FileLayer, FileStore, Layer, Log as _, LogExt as _, LogParts,
+    PruneLayer, PruneTarget, Prunes,
 };
 use annals::store::{
-    Batch, Beside, CacheChange, CacheKey, CheckpointQuery, CheckpointRef, Compaction, FormatMigration, Key, KvChange,
-    KvNamespace, KvRecord, KvVector, OpenOptions, PruneSpan, Pruned, SqliteBackend, StoreError, StoreStats,
+    Batch, Beside, CheckpointQuery, CheckpointRef, Compaction, KvChange, OpenOptions, PruneSpan, Pruned, SqliteBackend,
+    StoreError,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -298,9 +299,9 @@ impl Layer for Proxy {
     }
 }
 
-impl Prunes for Proxy {
-    fn held(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError> {
-        self.inner.held(thread, without)
+impl PruneLayer for Proxy {
+    fn prunes_below(&self) -> &dyn Prunes {
+        &self.inner
     }
 
     /// Prunes a few checkpoints with each call: in one transaction, or if that takes long in one for each of them.
@@ -325,19 +326,11 @@ impl Prunes for Proxy {
         }
         Ok(sum)
     }
-
-    fn estimate(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
-        self.inner.estimate(thread, what)
-    }
 }
 
-impl FileStore for Proxy {
-    fn stats(&self) -> Result<StoreStats, StoreError> {
-        FileStore::stats(&self.inner)
-    }
-
-    fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        FileStore::backup(&self.inner, to)
+impl FileLayer for Proxy {
+    fn file_below(&self) -> &dyn FileStore {
+        &self.inner
     }
 
     fn compact(&self) -> Result<Compaction, StoreError> {
@@ -347,68 +340,14 @@ impl FileStore for Proxy {
     fn reclaim(&self) -> Result<Erasure, StoreError> {
         self.calls.make(StoreCall::Upkeep(FileUpkeep::Reclaim), || FileStore::reclaim(&self.inner))
     }
-
-    fn rebuild_threads(&self) -> Result<(), StoreError> {
-        FileStore::rebuild_threads(&self.inner)
-    }
-
-    fn change_key(&self, key: &Key) -> Result<(), StoreError> {
-        FileStore::change_key(&self.inner, key)
-    }
-
-    fn rotate_data_key(&self) -> Result<(), StoreError> {
-        FileStore::rotate_data_key(&self.inner)
-    }
-
-    fn migration(&self) -> Option<FormatMigration> {
-        FileStore::migration(&self.inner)
-    }
-
-    fn missing_log(&self) -> Option<String> {
-        FileStore::missing_log(&self.inner)
-    }
 }
 
-impl Beside for Proxy {
+impl BesideLayer for Proxy {
+    fn beside_below(&self) -> &dyn Beside {
+        &self.inner
+    }
+
     fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
         self.calls.make(StoreCall::Kv(changes.to_vec()), || Beside::commit_kv(&self.inner, changes))
-    }
-
-    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
-        Beside::kv_entry(&self.inner, namespace, key, now)
-    }
-
-    fn kv_entries(
-        &self,
-        under: Option<&KvNamespace>,
-        now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        Beside::kv_entries(&self.inner, under, now, visit)
-    }
-
-    fn kv_indexed(
-        &self,
-        under: Option<&KvNamespace>,
-        now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        Beside::kv_indexed(&self.inner, under, now, visit)
-    }
-
-    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
-        Beside::kv_expired(&self.inner, now, limit)
-    }
-
-    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
-        Beside::kv_namespaces(&self.inner, under, now)
-    }
-
-    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
-        Beside::cached(&self.inner, keys, now)
-    }
-
-    fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
-        Beside::submit_cache(&self.inner, changes)
     }
 }

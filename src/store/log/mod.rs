@@ -14,7 +14,7 @@ mod query;
 pub use self::capability::{ChangePage, Checks, FileStore, Follow, LogParts, Prunes, Searches, Transactions};
 pub use self::ext::LogExt;
 pub use self::handle::{CommitHandle, CommitSettler, Erasure};
-pub use self::layer::Layer;
+pub use self::layer::{BesideLayer, FileLayer, Layer, PruneLayer};
 pub use self::query::{
     Erase, HeadParts, HeldPlaces, LogPosition, NamespaceRef, PruneTarget, RecordQuery, StateQuery, ThreadParts,
     ThreadRow, ThreadRows, TimerQuery,
