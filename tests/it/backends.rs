@@ -1,5 +1,7 @@
 //! Both backends pass the suite that every backend must pass.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::cases;
@@ -39,4 +41,43 @@ fn sqlite_conforms(first: u64, step: u64, keyed: impl Fn(OpenOptions) -> OpenOpt
     };
     conformance::run_all(&some, &make);
     conformance::run_calls(&make);
+}
+
+/// The file of a race, in the folder in which its processes work.
+const RACED: &str = "raced.db";
+const PROCESSES: u64 = 8;
+
+fn raced(path: &Path) -> SqliteBackend {
+    SqliteBackend::open(path, &OpenOptions::new().synchronous(Synchronous::Normal)).unwrap()
+}
+
+/// A process of the race below: it begins when its input ends. Elsewhere than in a folder of the race it does nothing.
+#[test]
+fn a_process_of_the_race_adds_its_checkpoints() {
+    let folder = std::env::current_dir().unwrap();
+    let number = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("process ")?.parse().ok());
+    let Some(number) = number else { return };
+    let backend = raced(&folder.with_file_name(RACED));
+    std::io::stdin().lines().for_each(drop);
+    conformance::race(&backend, number);
+}
+
+#[test]
+fn eight_processes_race_for_one_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = raced(&folder.path().join(RACED));
+    let process = |number: u64| {
+        let place = folder.path().join(format!("process {number}"));
+        std::fs::create_dir(&place).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "backends::a_process_of_the_race_adds_its_checkpoints"]).current_dir(place);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut processes: Vec<_> = (0..PROCESSES).map(process).collect();
+    processes.iter_mut().for_each(|process| drop(process.stdin.take()));
+    for process in processes {
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    conformance::race_ended(&backend, PROCESSES);
 }

@@ -1,9 +1,6 @@
 //! The law of batches: those of one backend, committed to an empty one, give the same batches.
 
-use super::build::{CheckpointDraft, clean, commit, put, put_of, remove, root_of, task, write, writes};
-use crate::base::{Namespace, ThreadId};
-use crate::store::batch::Batch;
-use crate::store::log::{Log, LogExt};
+use super::build::*;
 use crate::store::memory::MemoryBackend;
 
 fn batches(backend: &dyn Log, thread: &ThreadId) -> Vec<Batch> {
@@ -34,18 +31,17 @@ pub(super) fn law(backend: &dyn Log, thread: &ThreadId) {
 }
 
 pub(super) fn of_a_thread(backend: &dyn Log) {
-    let place = root_of("t");
+    let place = root_of(backend, "t");
     let inner = place.inside("node:1");
-    let first = CheckpointDraft::root(1).value("x", 1, "a").items("list", 1, vec![put(0, "one"), put(3, "two")]);
-    place.add(backend, None, first.tasks(&["node"]));
+    let first = begin(1).value("x", 1, "a").items("list", 1, vec![put(0, "one"), put(3, "two")]);
+    place.add_at(None, first.tasks(&["node"]));
     let (done, waits) = (writes(1, task(1), "", vec![write(0, "list", "three")]), write(0, "x", "pending"));
-    let second = CheckpointDraft::on(2, 1).consumed(done);
+    let second = on(2, 1).consumed(done);
     let changes = vec![remove(0), put_of(4, task(1), 0, 0)];
-    place.add(backend, Some(1), second.items("list", 2, changes).seen("node", &[("x", 1)]).tasks(&["node"]));
-    inner.add(backend, None, CheckpointDraft::root(5).value("y", 1, "inner"));
-    inner.add(backend, Some(5), CheckpointDraft::on(6, 5).items("list", 1, vec![put(0, "kept")]));
-    place.add(backend, Some(2), CheckpointDraft::on(7, 1).value("x", 2, "a branch").tasks(&["node"]));
+    place.add_at(Some(1), second.items("list", 2, changes).seen("node", &[("x", 1)]).tasks(&["node"]));
+    inner.add(begin(5).value("y", 1, "inner"));
+    inner.add(on(6, 5).items("list", 1, vec![put(0, "kept")]));
+    place.add_at(Some(2), on(7, 1).value("x", 2, "a branch").tasks(&["node"]));
     commit(backend, &place.pending(7, writes(7, task(2), "", vec![waits])));
     law(backend, &place.thread);
-    clean(backend);
 }

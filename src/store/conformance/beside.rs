@@ -1,11 +1,9 @@
 //! The tables beside the log: the key-value memory and the cache.
 
-use super::build::{clean, moment};
+use super::build::*;
+use crate::base::Codec;
 use crate::base::limits::{KV_CHANGES_MAX, KV_EXPIRED_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, VALUE_BYTES_MAX};
-use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
 use std::time::Duration;
 
 /// Returns the tables beside the log.

@@ -1,18 +1,24 @@
 //! Builders and readers with short names for the cases.
 
-use std::sync::Arc;
-
-use crate::base::{CheckpointId, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp};
-use crate::store::batch::{
-    Batch, Change, ChangeValue, Data, Expect, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites,
-    Parent, Payload, Seen, WriteRef, WriteValue,
+pub(super) use crate::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp, Value};
+pub(super) use crate::store::batch::{
+    Batch, Change, ChangeValue, CommitChain, Data, Expect, ItemChange, ItemIndex, ItemOp, ListDelta, ListRef,
+    NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, Seen, WriteRef, WriteValue,
 };
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
-use crate::store::query::ItemRange;
-use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, TaskKind, TaskRecord, WriteRecord,
+pub(super) use crate::store::error::StoreError;
+pub(super) use crate::store::log::{Log, LogExt, LogPosition};
+pub(super) use crate::store::operation::{
+    ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget,
+    OperationValue,
 };
+pub(super) use crate::store::prune::{PruneSpan, Pruned};
+pub(super) use crate::store::query::{CheckpointQuery, ItemRange};
+pub(super) use crate::store::record::{
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ListChangeOp, Source, StatePart, StateRecord,
+    StoredListChange, TaskKind, TaskRecord, WriteRecord,
+};
+pub(super) use crate::store::search::{SearchHit, SearchOptions, SearchPage, SearchQuery};
+pub(super) use std::sync::Arc;
 
 /// Returns checkpoint id number `n`: a greater number gives a greater id.
 pub(super) fn id(n: u64) -> CheckpointId {
@@ -87,24 +93,29 @@ pub(super) fn writes(n: u64, task: TaskId, path: &str, writes: Vec<NewWrite>) ->
 /// A checkpoint in the making.
 pub(super) struct CheckpointDraft(pub(super) NewCheckpoint);
 
+/// Starts checkpoint number `n`, from the empty state.
+pub(super) fn begin(n: u64) -> CheckpointDraft {
+    CheckpointDraft(NewCheckpoint::new(id(n), None, i64::try_from(n).unwrap_or(0) - 2, Source::Loop, moment(n)))
+}
+
+/// Starts checkpoint number `n` on number `parent`.
+pub(super) fn on(n: u64, parent: u64) -> CheckpointDraft {
+    begin(n).under(Some(Parent::Local(id(parent))))
+}
+
+/// Starts checkpoint number `n` on the one before it; the first one from the empty state.
+pub(super) fn next(n: u64) -> CheckpointDraft {
+    if n == 1 { begin(1) } else { on(n, n - 1) }
+}
+
+/// Starts checkpoint number `n` on a checkpoint of another thread.
+pub(super) fn fork_of(n: u64, of: CheckpointRef) -> CheckpointDraft {
+    let mut draft = begin(n).under(Some(Parent::Fork(of)));
+    draft.0.source = Source::Fork;
+    draft
+}
+
 impl CheckpointDraft {
-    /// Starts checkpoint number `n`, from the empty state.
-    pub(super) fn root(n: u64) -> Self {
-        Self(NewCheckpoint::new(id(n), None, i64::try_from(n).unwrap_or(0) - 2, Source::Loop, moment(n)))
-    }
-
-    /// Starts checkpoint number `n` on number `parent`.
-    pub(super) fn on(n: u64, parent: u64) -> Self {
-        Self::root(n).under(Some(Parent::Local(id(parent))))
-    }
-
-    /// Starts checkpoint number `n` on a checkpoint of another thread.
-    pub(super) fn fork(n: u64, of: CheckpointRef) -> Self {
-        let mut draft = Self::root(n).under(Some(Parent::Fork(of)));
-        draft.0.source = Source::Fork;
-        draft
-    }
-
     pub(super) fn under(mut self, parent: Option<Parent>) -> Self {
         self.0.parent = parent;
         self
@@ -175,19 +186,21 @@ impl CheckpointDraft {
     }
 }
 
-/// A namespace of a thread: where a case writes and reads.
+/// A namespace of a thread on a backend: where a case writes and reads.
 #[derive(Clone)]
-pub(super) struct CasePlace {
+pub(super) struct CasePlace<'b> {
+    pub(super) backend: &'b dyn Log,
     pub(super) thread: ThreadId,
     pub(super) namespace: Namespace,
 }
 
 /// Returns the root namespace of a thread.
-pub(super) fn root_of(thread: &str) -> CasePlace {
-    CasePlace { thread: ThreadId::new(thread).expect("the name of a thread"), namespace: Namespace::root() }
+pub(super) fn root_of<'b>(backend: &'b dyn Log, thread: &str) -> CasePlace<'b> {
+    let thread = ThreadId::new(thread).expect("the name of a thread");
+    CasePlace { backend, thread, namespace: Namespace::root() }
 }
 
-impl CasePlace {
+impl CasePlace<'_> {
     /// Returns another namespace of the same thread.
     pub(super) fn inside(&self, namespace: &str) -> Self {
         Self { namespace: Namespace::new(namespace).expect("a namespace"), ..self.clone() }
@@ -213,60 +226,69 @@ impl CasePlace {
         Batch { writes: vec![writes], ..self.batch(Some(head), []) }
     }
 
-    /// Commits one checkpoint, which must succeed.
-    pub(super) fn add(&self, backend: &dyn Log, head: Option<u64>, draft: CheckpointDraft) {
-        commit(backend, &self.batch(head, [draft]));
+    /// Commits one checkpoint whose parent in this namespace is the head, which must succeed.
+    pub(super) fn add(&self, draft: CheckpointDraft) {
+        let local = if let Some(Parent::Local(parent)) = &draft.0.parent { Some(*parent) } else { None };
+        let mut batch = self.batch(None, [draft]);
+        batch.expect[0].head = local;
+        commit(self.backend, &batch);
     }
 
-    pub(super) fn head(&self, backend: &dyn Log) -> Option<CheckpointId> {
-        let head = backend.head(&self.thread, &self.namespace).expect("reads the head");
-        let head_id = backend.head_id(&self.thread, &self.namespace).expect("reads the id of the head");
+    /// Commits one checkpoint on a head, which must succeed.
+    pub(super) fn add_at(&self, head: Option<u64>, draft: CheckpointDraft) {
+        commit(self.backend, &self.batch(head, [draft]));
+    }
+
+    pub(super) fn head(&self) -> Option<CheckpointId> {
+        let head = self.backend.head(&self.thread, &self.namespace).expect("reads the head");
+        let head_id = self.backend.head_id(&self.thread, &self.namespace).expect("reads the id of the head");
         let id = head.map(|record| record.point.checkpoint);
         assert_eq!(id, head_id, "head and head_id differ");
         let with_writes =
-            backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
+            self.backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
         let at = |checkpoint| CheckpointRef::new(self.thread.clone(), self.namespace.clone(), checkpoint);
-        let writes = id.map(|id| (id, backend.writes(&at(id)).expect("reads the writes of the head")));
+        let writes = id.map(|id| (id, self.backend.writes(&at(id)).expect("reads the writes of the head")));
         let with_writes = with_writes.map(|head| (head.checkpoint, head.writes));
         assert_eq!(with_writes, writes, "the head is read with its writes");
         id
     }
 
     /// Returns whether a checkpoint of the namespace continues its head.
-    pub(super) fn is_continued(&self, backend: &dyn Log) -> bool {
-        let head = backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
+    pub(super) fn is_continued(&self) -> bool {
+        let head =
+            self.backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
         head.is_some_and(|head| head.is_continued)
     }
 
-    pub(super) fn record(&self, backend: &dyn Log, n: u64) -> CheckpointRecord {
-        let record = backend.checkpoint(&self.point(n)).expect("reads a checkpoint");
+    pub(super) fn record(&self, n: u64) -> CheckpointRecord {
+        let record = self.backend.checkpoint(&self.point(n)).expect("reads a checkpoint");
         record.unwrap_or_else(|| panic!("checkpoint {n} is not stored"))
     }
 
     /// Returns the content of a channel at checkpoint `n`, as text; `None` if it was never written.
-    pub(super) fn text(&self, backend: &dyn Log, n: u64, channel: &str) -> Option<String> {
-        self.channel(backend, n, channel).map(|record| match record.value {
+    pub(super) fn text(&self, n: u64, channel: &str) -> Option<String> {
+        self.channel(n, channel).map(|record| match record.value {
             ChannelValue::Empty => "(empty)".into(),
             ChannelValue::Value(payload) => String::from_utf8_lossy(&payload.data).into_owned(),
             ChannelValue::Items => "(items)".into(),
         })
     }
 
-    pub(super) fn channel(&self, backend: &dyn Log, n: u64, channel: &str) -> Option<ChannelRecord> {
-        let state = backend.state(&self.point(n)).expect("reads a state");
+    pub(super) fn channel(&self, n: u64, channel: &str) -> Option<ChannelRecord> {
+        let state = self.backend.state(&self.point(n)).expect("reads a state");
         state.channels.into_iter().find(|record| &*record.channel == channel)
     }
 
     /// Returns the items of the channel `list` at checkpoint `n`: `position=text`, in order.
-    pub(super) fn list(&self, backend: &dyn Log, n: u64, range: ItemRange) -> String {
-        let items = items(backend, &self.point(n), "list", range);
+    pub(super) fn list(&self, n: u64, range: ItemRange) -> String {
+        let items = items(self.backend, &self.point(n), "list", range);
         let shown =
             items.iter().map(|(position, _, item)| format!("{position}={}", String::from_utf8_lossy(&item.data)));
         shown.collect::<Vec<_>>().join(" ")
     }
 
-    pub(super) fn writes(&self, backend: &dyn Log, n: u64) -> Vec<WriteRecord> {
-        backend.writes(&self.point(n)).expect("reads writes")
+    pub(super) fn writes(&self, n: u64) -> Vec<WriteRecord> {
+        self.backend.writes(&self.point(n)).expect("reads writes")
     }
 }
 

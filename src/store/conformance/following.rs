@@ -1,11 +1,9 @@
 //! Followers of the log: its order, its end, and its signals.
 
-use std::time::Duration;
-
-use super::build::{CheckpointDraft, clean, commit, id, root_of};
+use super::build::*;
 use crate::base::limits::POSITION_BYTES_MAX;
-use crate::base::{CheckpointId, ThreadId};
-use crate::store::log::{ChangePage, Log, LogExt, LogPosition};
+use crate::store::log::ChangePage;
+use std::time::Duration;
 
 fn after(backend: &dyn Log, position: LogPosition, thread: Option<&ThreadId>, limit: usize) -> ChangePage {
     let page = backend.changes_after(&position, thread, limit).expect("the log is read");
@@ -27,13 +25,13 @@ pub(super) fn order(backend: &dyn Log) {
     assert!(
         after(backend, start, None, 9).records.is_empty() && after(backend, end(backend), None, 9).records.is_empty()
     );
-    let (a, b) = (root_of("a"), root_of("b"));
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
     let inner = a.inside("node:1");
-    b.add(backend, None, CheckpointDraft::root(5));
-    a.add(backend, None, CheckpointDraft::root(1));
-    inner.add(backend, None, CheckpointDraft::root(3));
-    commit(backend, &a.batch(Some(1), [CheckpointDraft::on(2, 1), CheckpointDraft::on(4, 2)]));
-    b.add(backend, Some(5), CheckpointDraft::on(6, 5));
+    b.add(begin(5));
+    a.add(begin(1));
+    inner.add(begin(3));
+    commit(backend, &a.batch(Some(1), [on(2, 1), on(4, 2)]));
+    b.add(on(6, 5));
     let all = after(backend, start, None, 9);
     assert_eq!(ids(&all), [5, 1, 3, 2, 4, 6].map(id), "as they were committed");
     let positions: Vec<LogPosition> = all.records.iter().map(|(position, _)| *position).collect();
@@ -50,40 +48,38 @@ pub(super) fn order(backend: &dyn Log) {
     assert!(ids(&all).ends_with(&ids(&after(backend, newest, None, 9))), "the newest ones follow");
     assert_eq!(ids(&after(backend, start, Some(&a.thread), 9)), [1, 3, 2, 4].map(id), "of all namespaces");
     assert_eq!(ids(&after(backend, positions[1], Some(&a.thread), 2)), [3, 2].map(id));
-    assert!(after(backend, start, Some(&root_of("none").thread), 9).records.is_empty());
+    assert!(after(backend, start, Some(&root_of(backend, "none").thread), 9).records.is_empty());
     assert!(after(backend, start, None, 0).records.is_empty());
-    assert_eq!(all.records[2].1, inner.record(backend, 3), "a record is whole");
+    assert_eq!(all.records[2].1, inner.record(3), "a record is whole");
     let foreign = LogPosition::from_bytes(&[7; POSITION_BYTES_MAX]).expect("it fits");
     backend.changes_after(&foreign, None, 9).expect_err("it is of another backend");
-    clean(backend);
 }
 
 pub(super) fn deleted(backend: &dyn Log) {
-    let (stays, goes, start) = (root_of("stays"), root_of("goes"), LogPosition::START);
-    stays.add(backend, None, CheckpointDraft::root(1));
-    goes.add(backend, None, CheckpointDraft::root(2));
-    stays.add(backend, Some(1), CheckpointDraft::on(3, 1));
-    goes.add(backend, Some(2), CheckpointDraft::on(4, 2));
+    let (stays, goes, start) = (root_of(backend, "stays"), root_of(backend, "goes"), LogPosition::START);
+    stays.add(begin(1));
+    goes.add(begin(2));
+    stays.add(on(3, 1));
+    goes.add(on(4, 2));
     let before = after(backend, start, None, 9);
     _ = backend.delete_threads(std::slice::from_ref(&goes.thread)).expect("it is deleted");
     assert_eq!(ids(&after(backend, start, None, 9)), [1, 3].map(id));
     assert_eq!(ids(&after(backend, start, None, 2)), [1, 3].map(id), "a page is full of what is left");
-    goes.add(backend, None, CheckpointDraft::root(5));
+    goes.add(begin(5));
     assert_eq!(ids(&after(backend, before.position, None, 9)), [5].map(id), "a position is used once");
-    clean(backend);
 }
 
 pub(super) fn signals(backend: &dyn Log) {
     let mut watch = backend.watch_log().expect("the log can be followed");
-    let place = root_of("watched");
+    let place = root_of(backend, "watched");
     for n in 1..4 {
         let seen = watch.signal.count();
         if let Some(probe) = &mut watch.probe {
             probe.has_changed().expect("a look");
             assert!(!probe.has_changed().expect("a look"), "nothing was committed");
         }
-        let draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) };
-        place.add(backend, (n > 1).then(|| n - 1), draft);
+        let draft = next(n);
+        place.add_at((n > 1).then(|| n - 1), draft);
         let probed = watch.probe.as_mut().is_some_and(|probe| probe.has_changed().expect("a look"));
         assert!(watch.signal.wait(seen, Duration::ZERO) || probed, "a commit that was acknowledged is signalled");
     }

@@ -1,26 +1,21 @@
 //! Leases: claimed, renewed, released and lost, alone and in batches with checkpoints.
 
+use super::build::*;
+use crate::store::lease::{LeaseGroup, LeaseOwner, NewLease};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-use super::build::{CasePlace, CheckpointDraft, clean, commit, moment, root_of, task, write, writes};
-use crate::base::ThreadId;
-use crate::store::batch::Batch;
-use crate::store::error::StoreError;
-use crate::store::lease::{LeaseGroup, LeaseOwner, NewLease};
-use crate::store::log::{Log, LogExt};
 
 fn owner(n: u8) -> LeaseOwner {
     LeaseOwner::new([n; 16])
 }
 
 /// Returns a batch that changes the lease of a place and nothing else.
-fn alone(place: &CasePlace, lease: NewLease) -> Batch {
+fn alone(place: &CasePlace<'_>, lease: NewLease) -> Batch {
     Batch::of_lease(place.thread.clone(), lease)
 }
 
 /// Shows the lease of a place: owner, epoch, recoveries, and whether it is released.
-fn shown(backend: &dyn Log, place: &CasePlace) -> (u8, u64, u64, bool) {
+fn shown(backend: &dyn Log, place: &CasePlace<'_>) -> (u8, u64, u64, bool) {
     let lease = backend.lease(&place.thread).expect("a lease is read").expect("there is a lease");
     (lease.owner.id()[0], lease.epoch, lease.recoveries, lease.expires_at.is_none())
 }
@@ -34,9 +29,9 @@ fn is_lost(result: Result<(), StoreError>) -> bool {
 }
 
 pub(super) fn claimed(backend: &dyn Log) {
-    let (a, b) = (root_of("a"), root_of("b"));
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
     for place in [&a, &b] {
-        place.add(backend, None, CheckpointDraft::root(1));
+        place.add(begin(1));
         assert_eq!(backend.lease(&place.thread).expect("a lease is read"), None);
     }
     commit(backend, &alone(&a, NewLease::claim(owner(1), moment(10), moment(20))));
@@ -61,16 +56,15 @@ pub(super) fn claimed(backend: &dyn Log) {
     commit(backend, &alone(&a, NewLease::break_of(owner(5), moment(42), 4)));
     assert_eq!(shown(backend, &a), (5, 5, 0, true));
     assert_eq!(shown(backend, &b), (2, 1, 0, false));
-    clean(backend);
 }
 
 pub(super) fn lost(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
+    let place = root_of(backend, "a");
+    place.add(begin(1).tasks(&["x"]));
     commit(backend, &alone(&place, NewLease::claim(owner(1), moment(10), moment(20))));
     commit(backend, &alone(&place, NewLease::claim(owner(2), moment(20), moment(30))));
     let late = |batch: Batch| Batch { lease: Some(NewLease::hold(owner(1))), ..batch };
-    assert!(is_lost(backend.commit(&late(place.batch(Some(1), [CheckpointDraft::on(2, 1)])))));
+    assert!(is_lost(backend.commit(&late(place.batch(Some(1), [on(2, 1)])))));
     assert!(is_lost(backend.commit(&late(place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "late")]))))));
     assert!(is_lost(backend.commit(&alone(&place, NewLease::renew(owner(1), moment(90))))));
     assert!(is_lost(backend.commit(&alone(&place, NewLease::release(owner(1))))));
@@ -80,41 +74,39 @@ pub(super) fn lost(backend: &dyn Log) {
         Some(place.point(1).checkpoint)
     );
     assert!(backend.writes(&place.point(1)).expect("writes are read").is_empty(), "nothing was written");
-    let held = Batch { lease: Some(NewLease::hold(owner(2))), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) };
+    let held = Batch { lease: Some(NewLease::hold(owner(2))), ..place.batch(Some(1), [on(2, 1)]) };
     commit(backend, &held);
-    clean(backend);
 }
 
 pub(super) fn with_checkpoints(backend: &dyn Log) {
-    let place = root_of("a");
+    let place = root_of(backend, "a");
     let claims = |n, now: u64| NewLease::claim(owner(n), moment(now), moment(now + 10));
-    let first = Batch { lease: Some(claims(1, 10)), ..place.batch(None, [CheckpointDraft::root(1).tasks(&["x"])]) };
+    let first = Batch { lease: Some(claims(1, 10)), ..place.batch(None, [begin(1).tasks(&["x"])]) };
     commit(backend, &first);
     assert_eq!(shown(backend, &place), (1, 1, 0, false), "a thread and its lease begin in one batch");
-    let rival = Batch { lease: Some(claims(2, 11)), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) };
+    let rival = Batch { lease: Some(claims(2, 11)), ..place.batch(Some(1), [on(2, 1)]) };
     assert!(is_leased(backend.commit(&rival)));
-    let stale = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(None, [CheckpointDraft::root(2)]) };
+    let stale = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(None, [begin(2)]) };
     assert!(matches!(backend.commit(&stale), Err(StoreError::Conflict { .. })));
     assert_eq!(shown(backend, &place), (1, 1, 0, false), "a batch that was refused releases nothing");
     // An edit from outside needs no lease.
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
-    let last = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(Some(2), [CheckpointDraft::on(3, 2)]) };
+    place.add(on(2, 1));
+    let last = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(Some(2), [on(3, 2)]) };
     commit(backend, &last);
     assert_eq!(shown(backend, &place), (1, 1, 0, true));
-    let mut inside = place.inside("in:1").batch(None, [CheckpointDraft::root(4)]);
+    let mut inside = place.inside("in:1").batch(None, [begin(4)]);
     inside.lease = Some(claims(3, 12));
     commit(backend, &inside);
     assert_eq!(shown(backend, &place), (3, 2, 0, false), "subgraphs share the lease of their thread");
     _ = backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a thread is deleted");
     assert_eq!(backend.lease(&place.thread).expect("a lease is read"), None, "it goes with its thread");
-    clean(backend);
 }
 
 pub(super) fn repeated(backend: &dyn Log) {
-    let place = root_of("a");
+    let place = root_of(backend, "a");
     let claim = NewLease::claim(owner(1), moment(10), moment(20));
-    let first = Batch { lease: Some(claim), ..place.batch(None, [CheckpointDraft::root(1)]) };
-    let last = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) };
+    let first = Batch { lease: Some(claim), ..place.batch(None, [begin(1)]) };
+    let last = Batch { lease: Some(NewLease::release(owner(1))), ..place.batch(Some(1), [on(2, 1)]) };
     for batch in [&first, &first, &last, &last] {
         commit(backend, batch);
     }
@@ -125,7 +117,6 @@ pub(super) fn repeated(backend: &dyn Log) {
         commit(backend, batch);
     }
     assert_eq!(shown(backend, &place), (2, 2, 0, false));
-    clean(backend);
 }
 
 pub(super) fn of_no_thread(backend: &dyn Log) {
@@ -133,16 +124,15 @@ pub(super) fn of_no_thread(backend: &dyn Log) {
     assert_eq!(backend.lease(&thread).expect("a lease is read"), None);
     let claim = Batch::of_lease(thread.clone(), NewLease::claim(owner(1), moment(10), moment(20)));
     assert!(matches!(backend.commit(&claim), Err(StoreError::ThreadNotFound { id }) if id == thread));
-    let place = root_of("a");
-    let along = Batch { lease: claim.lease.clone(), ..place.batch(None, [CheckpointDraft::root(1)]) };
-    let with_then = Batch { then: vec![along], ..root_of("b").batch(None, [CheckpointDraft::root(2)]) };
+    let place = root_of(backend, "a");
+    let along = Batch { lease: claim.lease.clone(), ..place.batch(None, [begin(1)]) };
+    let with_then = Batch { then: vec![along], ..root_of(backend, "b").batch(None, [begin(2)]) };
     assert!(matches!(backend.commit(&with_then), Err(StoreError::Invalid { field: "batch.then", .. })));
-    clean(backend);
 }
 
 pub(super) fn race(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1));
+    let place = root_of(backend, "a");
+    place.add(begin(1));
     let won = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for n in 0..8 {
@@ -159,7 +149,6 @@ pub(super) fn race(backend: &dyn Log) {
     });
     assert_eq!(won.into_inner(), 1);
     assert_eq!(shown(backend, &place).1, 1);
-    clean(backend);
 }
 
 fn is_limited(result: Result<(), StoreError>) -> bool {
@@ -172,8 +161,8 @@ fn claimant(n: usize, now: u64) -> LeaseOwner {
 }
 
 pub(super) fn groups(backend: &dyn Log) {
-    let places = ["a", "b", "c", "d"].map(root_of);
-    places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
+    let places = ["a", "b", "c", "d"].map(|name| root_of(backend, name));
+    places.iter().enumerate().for_each(|(n, place)| place.add(begin(1 + n as u64)));
     let claim = |n: usize, now: u64, groups: &[LeaseGroup]| {
         let lease = NewLease::claim(claimant(n, now), moment(now), moment(now + 10));
         backend.commit(&alone(&places[n], lease.in_groups(groups.iter().cloned())))
@@ -208,12 +197,11 @@ pub(super) fn groups(backend: &dyn Log) {
         let refused = claim(0, 60, groups);
         assert!(matches!(refused, Err(StoreError::Invalid { field: "lease group", .. })), "{refused:?}");
     }
-    clean(backend);
 }
 
 pub(super) fn groups_left(backend: &dyn Log) {
-    let places = ["a", "b", "c"].map(root_of);
-    places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
+    let places = ["a", "b", "c"].map(|name| root_of(backend, name));
+    places.iter().enumerate().for_each(|(n, place)| place.add(begin(1 + n as u64)));
     let claim = |n: usize, now: u64, group: LeaseGroup| {
         let lease = NewLease::claim(claimant(n, now), moment(now), moment(now + 10));
         backend.commit(&alone(&places[n], lease.in_groups([group])))
@@ -248,12 +236,11 @@ pub(super) fn groups_left(backend: &dyn Log) {
         }
     }
     claim(2, 150, rated("r")).expect("the claim has left the period");
-    clean(backend);
 }
 
 pub(super) fn group_race(backend: &dyn Log) {
-    let places: Vec<CasePlace> = (0..8).map(|n| root_of(&format!("t{n}"))).collect();
-    places.iter().enumerate().for_each(|(n, place)| place.add(backend, None, CheckpointDraft::root(1 + n as u64)));
+    let places: Vec<CasePlace<'_>> = (0..8).map(|n| root_of(backend, &format!("t{n}"))).collect();
+    places.iter().enumerate().for_each(|(n, place)| place.add(begin(1 + n as u64)));
     let won = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for (n, place) in places.iter().enumerate() {
@@ -268,5 +255,4 @@ pub(super) fn group_race(backend: &dyn Log) {
         }
     });
     assert_eq!(won.into_inner(), 3);
-    clean(backend);
 }

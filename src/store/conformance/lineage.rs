@@ -1,38 +1,22 @@
 //! Whole states in one read, and the checkpoints of a lineage by their ordinals.
 
-use super::build::{CasePlace, CheckpointDraft, delete_range, id, message, put, put_payload, remove, root_of};
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
-use crate::store::query::ItemRange;
-use crate::store::record::{ChannelValue, ListChangeOp, StatePart, StoredListChange};
+use super::build::*;
 use std::ops::Range;
 
 /// A thread of four checkpoints, and a fork of its third one with two checkpoints more.
-fn forked(backend: &dyn Log, name: &str) -> (CasePlace, CasePlace) {
-    let (place, fork) = (root_of(name), root_of(&format!("{name}, forked")));
-    place.add(
-        backend,
-        None,
-        CheckpointDraft::root(1).value("a", 1, "1").items("list", 1, vec![put(0, "x"), put(1, "y")]),
-    );
-    place.add(
-        backend,
-        Some(1),
-        CheckpointDraft::on(2, 1).items("list", 2, vec![put(2, "z")]).items("other", 1, vec![put(7, "o")]),
-    );
-    place.add(
-        backend,
-        Some(2),
-        CheckpointDraft::on(3, 2).items("list", 3, vec![delete_range(0, 1)]).value("b", 1, "2"),
-    );
-    place.add(backend, Some(3), CheckpointDraft::on(4, 3).value("b", 2, "3"));
-    fork.add(backend, None, CheckpointDraft::fork(5, place.point(3)));
-    fork.add(backend, Some(5), CheckpointDraft::on(6, 5).items("list", 4, vec![put(3, "w")]));
+fn forked<'b>(backend: &'b dyn Log, name: &str) -> (CasePlace<'b>, CasePlace<'b>) {
+    let (place, fork) = (root_of(backend, name), root_of(backend, &format!("{name}, forked")));
+    place.add(begin(1).value("a", 1, "1").items("list", 1, vec![put(0, "x"), put(1, "y")]));
+    place.add(on(2, 1).items("list", 2, vec![put(2, "z")]).items("other", 1, vec![put(7, "o")]));
+    place.add(on(3, 2).items("list", 3, vec![delete_range(0, 1)]).value("b", 1, "2"));
+    place.add(on(4, 3).value("b", 2, "3"));
+    fork.add(fork_of(5, place.point(3)));
+    fork.add(on(6, 5).items("list", 4, vec![put(3, "w")]));
     (place, fork)
 }
 
 /// Reads a whole state as lines: `channel@version`, and `channel[position]=text` for the items that are wanted.
-fn whole(backend: &dyn Log, place: &CasePlace, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
+fn whole(backend: &dyn Log, place: &CasePlace<'_>, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
     let (mut lines, mut last, mut visited) = (Vec::new(), String::new(), None);
     let read = backend.read_state(&place.point(n), &mut |part| {
         match part {
@@ -90,19 +74,13 @@ pub(super) fn whole_states(backend: &dyn Log) {
     assert!(matches!(refused, Err(StoreError::ReadOnly)), "the error of the visitor is returned: {refused:?}");
 }
 
-/// The checkpoints of a lineage are found by their ordinals, across a fork.
+/// The checkpoints of a lineage are found by their ordinals, in any order.
 pub(super) fn ancestors(backend: &dyn Log) {
     let (place, fork) = forked(backend, "ancestors");
-    let find = |place: &CasePlace, n: u64, ordinals: &[u64]| -> Vec<Option<u64>> {
-        let found = backend.ancestors(&place.point(n), ordinals).expect("reads a lineage");
-        let number = |wanted| (1..=6).find(|n| id(*n) == wanted).expect("a checkpoint of the thread");
-        found.into_iter().map(|record| record.map(|record| number(record.point.checkpoint))).collect()
-    };
-    assert_eq!(find(&fork, 6, &[0, 1, 2, 3, 4, 5]), [Some(1), Some(2), Some(3), Some(5), Some(6), None]);
-    assert_eq!(find(&place, 4, &[3, 0, 3, u64::MAX, 2]), [Some(4), Some(1), Some(4), None, Some(3)], "in any order");
-    assert_eq!(find(&place, 2, &[]), []);
-    let of_fork = backend.ancestors(&fork.point(6), &[2]).expect("reads a lineage").remove(0).expect("it is stored");
-    assert_eq!(of_fork.point, place.point(3), "an ancestor before the fork is in the thread it was forked from");
+    let found = backend.ancestors(&fork.point(6), &[4, 2, 4, u64::MAX]).expect("reads a lineage");
+    let points: Vec<_> = found.into_iter().map(|record| record.map(|record| record.point)).collect();
+    assert_eq!(points, [Some(fork.point(6)), Some(place.point(3)), Some(fork.point(6)), None]);
+    assert!(backend.ancestors(&place.point(2), &[]).expect("reads a lineage").is_empty());
     let missing = backend.ancestors(&place.point(9), &[0]);
     assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
 }
@@ -110,7 +88,7 @@ pub(super) fn ancestors(backend: &dyn Log) {
 /// The versions of a lineage come newest first, across a fork, and name the positions that a list changed at.
 pub(super) fn versions(backend: &dyn Log) {
     let (place, fork) = forked(backend, "versions");
-    let read = |place: &CasePlace, n: u64, channel: Option<&str>, down_to: u64| -> Vec<String> {
+    let read = |place: &CasePlace<'_>, n: u64, channel: Option<&str>, down_to: u64| -> Vec<String> {
         let mut found: Vec<(u64, String)> = Vec::new();
         let read = backend.versions(&place.point(n), channel, down_to, &mut |version| {
             let channel = &version.channel;
@@ -158,40 +136,10 @@ pub(super) fn versions(backend: &dyn Log) {
     assert!(matches!(refused, Err(StoreError::ReadOnly)), "the error of the visitor is returned: {refused:?}");
 }
 
-/// The versions of a long lineage are read in pages, and none is left out.
-pub(super) fn many_versions(backend: &dyn Log) {
-    let place = root_of("many versions");
-    place.add(backend, None, CheckpointDraft::root(1).value("n", 1, "1").items("list", 1, vec![put(0, "0")]));
-    for n in 2..=150 {
-        let draft = CheckpointDraft::on(n, n - 1).value("n", n, n.to_string());
-        let edit = (n % 10 == 0).then(|| vec![put(n / 2, "edited")]);
-        let items = edit.unwrap_or_else(|| vec![put(n - 1, n.to_string())]);
-        place.add(backend, Some(n - 1), draft.items("list", n, items));
-    }
-    let mut expected = 150;
-    let read = backend.versions(&place.point(150), Some("n"), 0, &mut |version| {
-        assert_eq!((version.channel.version, version.channel.ordinal), (expected, expected - 1));
-        expected -= 1;
-        Ok(true)
-    });
-    read.expect("reads versions");
-    assert_eq!(expected, 0);
-    let mut edits = 0;
-    let read = backend.versions(&place.point(150), Some("list"), 0, &mut |version| {
-        let n = version.channel.version;
-        let written = if n % 10 == 0 { n / 2 } else { n - 1 };
-        assert!(version.positions.as_ref().is_some_and(|range| range.contains(&written)), "version {n}");
-        edits += u64::from(n % 10 == 0);
-        Ok(true)
-    });
-    read.expect("reads versions");
-    assert_eq!(edits, 15);
-}
-
 /// A search of a list finds each item that was ever put, and what became of it.
 pub(super) fn list_search(backend: &dyn Log) {
     let (place, fork) = forked(backend, "list search");
-    let search = |place: &CasePlace, n: u64, channel: &str, text: &str| -> Vec<String> {
+    let search = |place: &CasePlace<'_>, n: u64, channel: &str, text: &str| -> Vec<String> {
         let found = backend.search_list(&place.point(n), channel, text).expect("searches a list");
         let line = |change: StoredListChange| {
             let op = match change.op {
@@ -209,11 +157,11 @@ pub(super) fn list_search(backend: &dyn Log) {
     assert_eq!(search(&place, 2, "list", "x"), ["0 0=x"], "a later delete does not show");
     assert_eq!(search(&place, 4, "list", ""), ["0 0=x", "0 1=y", "1 2=z", "2 0-"], "an empty text is in all");
     assert_eq!(search(&place, 4, "a", "1"), Vec::<String>::new(), "it is not a list");
-    place.add(backend, Some(4), CheckpointDraft::on(7, 4).items("list", 4, vec![put(1, "x again"), remove(2)]));
+    place.add(on(7, 4).items("list", 4, vec![put(1, "x again"), remove(2)]));
     assert_eq!(search(&place, 7, "list", "again"), ["0 1=", "4 1=x again"]);
     assert_eq!(search(&place, 7, "list", "z"), ["1 2=z", "4 2-"]);
-    place.add(backend, Some(7), CheckpointDraft::on(8, 7).value("list", 5, "z"));
-    place.add(backend, Some(8), CheckpointDraft::on(9, 8).items("list", 6, vec![put(0, "z")]));
+    place.add(on(8, 7).value("list", 5, "z"));
+    place.add(on(9, 8).items("list", 6, vec![put(0, "z")]));
     let mut found = search(&place, 9, "list", "z");
     found.retain(|line| line.contains('='));
     assert_eq!(found, ["0 0=", "1 2=z", "6 0=z"], "a list may become a value and a list again");
@@ -223,26 +171,18 @@ pub(super) fn list_search(backend: &dyn Log) {
 
 /// The item with an id is found at each checkpoint, whatever was done to its list.
 pub(super) fn items_by_id(backend: &dyn Log) {
-    let (place, fork) = (root_of("items by id"), root_of("items by id, forked"));
+    let (place, fork) = (root_of(backend, "items by id"), root_of(backend, "items by id, forked"));
     let item = |n: u64, id: &str, text: &str| put_payload(n, message(id, text));
     let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
-    place.add(
-        backend,
-        None,
-        CheckpointDraft::root(1).items("list", 1, vec![item(0, "a", "0"), item(1, uuid, "1"), item(2, "c", "2")]),
-    );
+    place.add(begin(1).items("list", 1, vec![item(0, "a", "0"), item(1, uuid, "1"), item(2, "c", "2")]));
     for n in 2..=20 {
-        place.add(
-            backend,
-            Some(n - 1),
-            CheckpointDraft::on(n, n - 1).items("list", n, vec![item(n + 1, &n.to_string(), "")]),
-        );
+        place.add(on(n, n - 1).items("list", n, vec![item(n + 1, &n.to_string(), "")]));
     }
     let changes = vec![item(1, uuid, "edited"), item(4, "renamed", ""), remove(5)];
-    place.add(backend, Some(20), CheckpointDraft::on(21, 20).items("list", 21, changes));
-    fork.add(backend, None, CheckpointDraft::fork(30, place.point(10)));
-    fork.add(backend, Some(30), CheckpointDraft::on(31, 30).items("list", 22, vec![item(12, "forked", "")]));
-    let find = |place: &CasePlace, n: u64, id: &str| {
+    place.add(on(21, 20).items("list", 21, changes));
+    fork.add(fork_of(30, place.point(10)));
+    fork.add(on(31, 30).items("list", 22, vec![item(12, "forked", "")]));
+    let find = |place: &CasePlace<'_>, n: u64, id: &str| {
         let mut found = None;
         let visited = backend.find_item(&place.point(n), "list", id, &mut |row| {
             found = Some((row.position, row.payload.index.and_then(|index| index.text).map(str::to_owned)));

@@ -1,26 +1,23 @@
 //! Listings, pages and prefixes.
 
-use super::build::{CasePlace, CheckpointDraft, commit, id, id_list, ids, moment, root_of};
-use crate::base::{CheckpointId, ThreadId};
-use crate::store::log::{Log, LogExt};
-use crate::store::query::CheckpointQuery;
+use super::build::*;
 
-fn page(backend: &dyn Log, place: &CasePlace, before: Option<CheckpointId>, limit: usize) -> Vec<CheckpointId> {
+fn page(backend: &dyn Log, place: &CasePlace<'_>, before: Option<CheckpointId>, limit: usize) -> Vec<CheckpointId> {
     let query =
         CheckpointQuery { before, limit, ..CheckpointQuery::new(place.thread.clone(), place.namespace.clone()) };
     ids(&backend.checkpoints(&query).expect("lists checkpoints"))
 }
 
 /// Makes a chain of checkpoints 1 to `count`.
-fn chain(backend: &dyn Log, place: &CasePlace, count: u64) {
-    let drafts = (1..=count).map(|n| if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) });
+fn chain(backend: &dyn Log, place: &CasePlace<'_>, count: u64) {
+    let drafts = (1..=count).map(next);
     commit(backend, &place.batch(None, drafts));
 }
 
 pub(super) fn pages(backend: &dyn Log) {
-    let place = root_of("pages");
+    let place = root_of(backend, "pages");
     chain(backend, &place, 10);
-    place.add(backend, Some(10), CheckpointDraft::on(11, 3));
+    place.add_at(Some(10), on(11, 3));
     assert_eq!(page(backend, &place, None, 0), id_list((1..=11).rev()), "forks are listed with the others");
     assert_eq!(page(backend, &place, None, 3), id_list([11, 10, 9]));
     assert_eq!(page(backend, &place, Some(id(9)), 3), id_list([8, 7, 6]), "`before` is not in the page");
@@ -32,20 +29,20 @@ pub(super) fn pages(backend: &dyn Log) {
     assert_eq!(page(backend, &place, None, 1_000), id_list((1..=11).rev()));
     let records = backend.checkpoints(&CheckpointQuery::new(place.thread.clone(), place.namespace.clone()));
     for (record, n) in records.expect("lists").iter().zip((1..=11).rev()) {
-        assert_eq!(*record, place.record(backend, n), "a listing shows the whole record");
+        assert_eq!(*record, place.record(n), "a listing shows the whole record");
     }
 }
 
 pub(super) fn mixed(backend: &dyn Log) {
-    let root = root_of("mixed");
+    let root = root_of(backend, "mixed");
     let (child, other) = (root.inside("a:1"), root.inside("b:2"));
-    root.add(backend, None, CheckpointDraft::root(1));
-    child.add(backend, None, CheckpointDraft::root(2));
-    other.add(backend, None, CheckpointDraft::root(3));
-    root.add(backend, Some(1), CheckpointDraft::on(4, 1));
-    child.add(backend, Some(2), CheckpointDraft::on(5, 2));
-    root_of("not this one").add(backend, None, CheckpointDraft::root(6));
-    let list = |namespace: Option<&CasePlace>, before, limit| {
+    root.add(begin(1));
+    child.add(begin(2));
+    other.add(begin(3));
+    root.add(on(4, 1));
+    child.add(on(5, 2));
+    root_of(backend, "not this one").add(begin(6));
+    let list = |namespace: Option<&CasePlace<'_>>, before, limit| {
         let namespace = namespace.map(|place| place.namespace.clone());
         let query = CheckpointQuery { thread: root.thread.clone(), namespace, before, limit };
         backend.checkpoints(&query).expect("lists")
@@ -60,17 +57,17 @@ pub(super) fn mixed(backend: &dyn Log) {
 }
 
 pub(super) fn stable(backend: &dyn Log) {
-    let place = root_of("stable");
+    let place = root_of(backend, "stable");
     chain(backend, &place, 6);
     let first = page(backend, &place, None, 3);
-    place.add(backend, Some(6), CheckpointDraft::on(7, 6));
-    place.add(backend, Some(7), CheckpointDraft::on(8, 2));
+    place.add(on(7, 6));
+    place.add_at(Some(7), on(8, 2));
     let second = page(backend, &place, first.last().copied(), 3);
     assert_eq!([first, second].concat(), id_list((1..=6).rev()), "nothing twice, nothing left out");
 }
 
 pub(super) fn prefixes(backend: &dyn Log) {
-    let place = root_of("prefixes");
+    let place = root_of(backend, "prefixes");
     let named = [
         "1f0e3dad-9990-6345-8012-000000000001",
         "1f0e3dad-9990-6345-8012-a00000000002",
@@ -78,8 +75,8 @@ pub(super) fn prefixes(backend: &dyn Log) {
     ];
     let named = named.map(|text| text.parse::<CheckpointId>().expect("an id"));
     let child = place.inside("child:1");
-    let add = |place: &CasePlace, head: Option<CheckpointId>, new: CheckpointId| {
-        let mut draft = CheckpointDraft::root(1);
+    let add = |place: &CasePlace<'_>, head: Option<CheckpointId>, new: CheckpointId| {
+        let mut draft = begin(1);
         draft.0.id = new;
         let mut batch = place.batch(None, [draft]);
         batch.expect[0].head = head;
@@ -88,7 +85,7 @@ pub(super) fn prefixes(backend: &dyn Log) {
     add(&place, None, named[0]);
     add(&place, Some(named[0]), named[2]);
     add(&child, None, named[1]);
-    add(&root_of("elsewhere"), None, named[0]);
+    add(&root_of(backend, "elsewhere"), None, named[0]);
     let find = |prefix: &str, limit| {
         ids(&backend.checkpoints_by_prefix(&place.thread, prefix, limit).expect("looks up a prefix"))
     };
@@ -112,7 +109,7 @@ pub(super) fn prefixes(backend: &dyn Log) {
 pub(super) fn threads(backend: &dyn Log) {
     let names = ["Z", "a", "aa", "b", "ä", "日"];
     for (n, name) in (1..).zip(["b", "日", "a", "ä", "Z", "aa"]) {
-        root_of(name).add(backend, None, CheckpointDraft::root(n));
+        root_of(backend, name).add(begin(n));
     }
     let list = |after: Option<&str>, limit| {
         let after = after.map(|name| ThreadId::new(name).expect("a thread id"));
@@ -124,32 +121,28 @@ pub(super) fn threads(backend: &dyn Log) {
     assert_eq!(shown(Some("a"), 2), names[2..4]);
     assert_eq!(shown(Some("c"), 100), names[4..], "`after` need not be stored");
     assert!(shown(Some("日"), 100).is_empty());
-    let place = root_of("a");
-    place.add(backend, Some(3), CheckpointDraft::on(13, 3));
-    place.add(backend, Some(13), CheckpointDraft::on(14, 3));
+    let place = root_of(backend, "a");
+    place.add(on(13, 3));
+    place.add_at(Some(13), on(14, 3));
     let record = &list(Some("Z"), 1)[0];
     assert_eq!(record.created_at, moment(3), "when its first checkpoint was made");
-    assert_eq!(record.head, place.record(backend, 14));
+    assert_eq!(record.head, place.record(14));
     let size = |name: &str| {
         let size = backend.thread_size(&ThreadId::new(name).expect("a thread id")).expect("counts");
         (size.checkpoints, size.branches)
     };
     assert_eq!((size("a"), size("b"), size("none")), ((3, 2), (1, 1), (0, 0)));
-    place.inside("child:1").add(backend, None, CheckpointDraft::root(20));
+    place.inside("child:1").add(begin(20));
     let record = &list(Some("Z"), 1)[0];
     assert_eq!(size("a"), (4, 3), "those of all namespaces");
-    assert_eq!(record.head, place.record(backend, 14), "the head is that of the root namespace");
+    assert_eq!(record.head, place.record(14), "the head is that of the root namespace");
 }
 
 pub(super) fn check(backend: &dyn Log) {
     for (name, count) in [("one", 5), ("two", 7)] {
-        chain(backend, &root_of(name), count);
+        chain(backend, &root_of(backend, name), count);
     }
-    root_of("one").inside("child:1").add(
-        backend,
-        None,
-        CheckpointDraft::root(1).value("x", 1, "some value to be counted"),
-    );
+    root_of(backend, "one").inside("child:1").add(begin(1).value("x", 1, "some value to be counted"));
     let report = backend.check().expect("the check runs");
     assert_eq!((report.threads, report.checkpoints), (2, 13));
     assert!(report.problems.is_empty(), "{:?}", report.problems);

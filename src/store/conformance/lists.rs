@@ -1,29 +1,24 @@
 //! List channels: the operations, and the ranges that can be read.
 
-use super::build::{CasePlace, CheckpointDraft, clean, commit, delete_range, items, put, remove, root_of};
-use crate::store::batch::{ChangeValue, ItemChange};
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
-use crate::store::query::ItemRange;
+use super::build::*;
 
 /// Makes a chain in which checkpoint n made the n-th change of the list.
-fn chain(backend: &dyn Log, changes: Vec<Vec<ItemChange>>) -> CasePlace {
-    let place = root_of("lists");
+fn chain(backend: &dyn Log, changes: Vec<Vec<ItemChange>>) -> CasePlace<'_> {
+    let place = root_of(backend, "lists");
     let drafts = (1..).zip(changes).map(|(n, change)| {
-        let draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) };
+        let draft = next(n);
         draft.items("list", n, change)
     });
     commit(backend, &place.batch(None, drafts));
     place
 }
 
-fn expect(backend: &dyn Log, place: &CasePlace, lists: &[&str]) {
+fn expect(backend: &dyn Log, place: &CasePlace<'_>, lists: &[&str]) {
     for (n, list) in (1..).zip(lists) {
-        assert_eq!(place.list(backend, n, ItemRange::All), *list, "the list at checkpoint {n}");
+        assert_eq!(place.list(n, ItemRange::All), *list, "the list at checkpoint {n}");
         let len = backend.list_len(&place.point(n), "list").expect("reads the length");
         assert_eq!(len, list.split_whitespace().count() as u64, "the length at checkpoint {n}");
     }
-    clean(backend);
 }
 
 pub(super) fn operations(backend: &dyn Log) {
@@ -56,7 +51,7 @@ pub(super) fn operations(backend: &dyn Log) {
     assert_eq!(ordinals, [(1, 3), (2, 6), (3, 5), (4, 5)], "the ordinal is that of who wrote the item");
 }
 
-pub(super) fn cut_first(backend: &dyn Log) {
+pub(super) fn range_first(backend: &dyn Log) {
     let changes = vec![
         (0..6).map(|position| put(position, position.to_string())).collect(),
         vec![put(2, "new"), delete_range(1, 4)],
@@ -75,7 +70,7 @@ pub(super) fn cut_first(backend: &dyn Log) {
 
 pub(super) fn ranges(backend: &dyn Log) {
     let place = chain(backend, vec![[1, 3, 4, 8, 9].map(|position| put(position, "x")).into()]);
-    let list = |range| place.list(backend, 1, range);
+    let list = |range| place.list(1, range);
     assert_eq!(list(ItemRange::Tail(0)), "");
     assert_eq!(list(ItemRange::Tail(2)), "8=x 9=x", "the tail comes in the order of the list");
     assert_eq!(list(ItemRange::Tail(5)), list(ItemRange::All));
@@ -88,38 +83,18 @@ pub(super) fn ranges(backend: &dyn Log) {
     assert_eq!(list(ItemRange::Positions(9, 10)), "9=x");
 }
 
-pub(super) fn tail_across_forks(backend: &dyn Log) {
-    let place = chain(backend, vec![(0..10).map(|position| put(position, "a")).collect(), vec![put(10, "lost")]]);
-    place.add(backend, Some(2), CheckpointDraft::on(3, 1).items("list", 2, vec![put(9, "b"), remove(8), put(10, "b")]));
-    place.add(backend, Some(3), CheckpointDraft::on(4, 2));
-    place.add(backend, Some(4), CheckpointDraft::on(5, 3).items("list", 3, vec![delete_range(10, 11), put(11, "c")]));
-    place.add(backend, Some(5), CheckpointDraft::on(6, 3).items("list", 3, vec![put(11, "d")]));
-    let tail = |n, count| place.list(backend, n, ItemRange::Tail(count));
-    assert_eq!(tail(1, 2), "8=a 9=a");
-    assert_eq!(tail(2, 3), "8=a 9=a 10=lost");
-    assert_eq!(tail(3, 4), "6=a 7=a 9=b 10=b", "removed positions do not count");
-    assert_eq!(tail(4, 2), "9=a 10=lost");
-    assert_eq!(tail(5, 3), "7=a 9=b 11=c");
-    assert_eq!(tail(6, 3), "9=b 10=b 11=d");
-    assert_eq!(place.list(backend, 5, ItemRange::Positions(7, 11)), "7=a 9=b");
-    let fork = root_of("elsewhere");
-    fork.add(backend, None, CheckpointDraft::fork(7, place.point(5)).items("list", 4, vec![put(12, "e")]));
-    assert_eq!(fork.list(backend, 7, ItemRange::Tail(3)), "9=b 11=c 12=e");
-    clean(backend);
-}
-
 pub(super) fn kinds(backend: &dyn Log) {
-    let place = root_of("kinds");
+    let place = root_of(backend, "kinds");
     let drafts = [
-        CheckpointDraft::root(1).items("list", 1, vec![put(0, "a"), put(1, "b")]),
-        CheckpointDraft::on(2, 1).change("list", 2, ChangeValue::Empty),
-        CheckpointDraft::on(3, 2).items("list", 3, vec![put(1, "c")]),
-        CheckpointDraft::on(4, 3).value("list", 4, "value"),
-        CheckpointDraft::on(5, 4).items("list", 5, vec![]),
+        begin(1).items("list", 1, vec![put(0, "a"), put(1, "b")]),
+        on(2, 1).change("list", 2, ChangeValue::Empty),
+        on(3, 2).items("list", 3, vec![put(1, "c")]),
+        on(4, 3).value("list", 4, "value"),
+        on(5, 4).items("list", 5, vec![]),
     ];
     commit(backend, &place.batch(None, drafts));
     expect(backend, &place, &["0=a 1=b", "", "1=c", "", ""]);
-    let shown = |n| place.text(backend, n, "list").unwrap_or_default();
+    let shown = |n| place.text(n, "list").unwrap_or_default();
     assert_eq!([2, 3, 4, 5].map(shown), ["(empty)", "(items)", "value", "(items)"]);
 }
 

@@ -1,9 +1,10 @@
 //! The suite that every backend must pass.
 //!
 //! [`CASES`] is the contract of [`Log`], case by case: each takes an empty backend and panics where it does
-//! something else than the contract says. A test runner may report them one by one, or call [`run`].
+//! something else than the contract says. The check of the backend finds nothing afterwards. A test runner may report them one by one, or call [`run`].
 //! [`strict_cases`] are for backends which, like the one in memory, also refuse what shows a mistake of the caller.
-//! *Absent:* durability, files and processes; those are tested where a backend has them.
+//! A backend that several processes can open has a [`race`] of processes as well. *Absent:* durability and files; those
+//! are tested where a backend has them.
 //!
 //! # Example
 //! ```
@@ -30,6 +31,7 @@ mod lineage;
 mod listing;
 mod lists;
 mod operations;
+mod processes;
 mod pruning;
 mod references;
 mod replay;
@@ -63,13 +65,8 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("a whole state in one read", lineage::whole_states),
     ("the checkpoints of a lineage by their ordinals", lineage::ancestors),
     ("the versions of a lineage, newest first", lineage::versions),
-    ("the versions of a long lineage", lineage::many_versions),
     ("the item with an id", lineage::items_by_id),
     ("a search of a list", lineage::list_search),
-    ("two forks of one checkpoint never see each other", forks::siblings),
-    ("an abandoned branch stays readable and can be continued", forks::abandoned),
-    ("twenty nested forks", forks::nested),
-    ("a new root in a namespace starts from nothing", forks::second_root),
     ("a fork of another thread leaves its source alone", forks::other_thread),
     ("a fork of a fork, across namespaces", forks::other_namespace),
     ("a moved head is a conflict and writes nothing", heads::own),
@@ -89,9 +86,8 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("limits of writes", limits::writes_of_tasks),
     ("what stands at a limit is accepted", limits::at_the_limit),
     ("list operations", lists::operations),
-    ("a range comes before the other operations of its change", lists::cut_first),
+    ("a range comes before the other operations of its change", lists::range_first),
     ("the tail and a range of positions", lists::ranges),
-    ("the tail across forks", lists::tail_across_forks),
     ("a list that was emptied or replaced loses its items", lists::kinds),
     ("positions far apart", lists::far_positions),
     ("a visitor can stop", lists::visitor),
@@ -100,7 +96,7 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("repeating a batch with a reference is safe", references::repeated),
     ("references that are refused", references::refused),
     ("writes that say what differs from a list", references::deltas),
-    ("a random history equals its replay", replay::random_history),
+    ("random histories with forks equal their replays", replay::random_history),
     ("the batches of a thread make it anew", batches::of_a_thread),
     ("values of every size", values::sizes),
     ("every field of an item", values::item_fields),
@@ -160,17 +156,23 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("a search does not find deleted threads", search::deleted),
     ("a search takes every character of its query for text", search::hostile),
     ("a search of long texts", search::long_texts),
-    ("every field of a hit of an indexed search", search::indexed_fields),
-    ("an indexed search and its filters", search::indexed_filters),
-    ("pages of an indexed search", search::indexed_pages),
-    ("an indexed search tells the items that are on the head", search::indexed_on_head),
-    ("an indexed search passes over references", search::indexed_references),
-    ("an indexed search passes over writes that no channel holds", search::indexed_of_writes),
-    ("an indexed search of values, maps and lists without an index", search::indexed_channels),
-    ("an indexed search of the parts of texts", search::indexed_parts),
-    ("an indexed search does not find deleted threads", search::indexed_deleted),
-    ("an indexed search takes every character of its query for text", search::indexed_hostile),
-    ("an indexed search of long texts", search::indexed_long_texts),
+    ("every field of a hit of an indexed search", |backend| search::indexed(backend, search::fields)),
+    ("an indexed search and its filters", |backend| search::indexed(backend, search::filters)),
+    ("pages of an indexed search", |backend| search::indexed(backend, search::pages)),
+    ("an indexed search tells the items that are on the head", |backend| search::indexed(backend, search::on_head)),
+    ("an indexed search passes over references", |backend| search::indexed(backend, search::references)),
+    ("an indexed search passes over writes that no channel holds", |backend| {
+        search::indexed(backend, search::of_writes)
+    }),
+    ("an indexed search of values, maps and lists without an index", |backend| {
+        search::indexed(backend, search::channels)
+    }),
+    ("an indexed search of the parts of texts", |backend| search::indexed(backend, search::parts)),
+    ("an indexed search does not find deleted threads", |backend| search::indexed(backend, search::deleted)),
+    ("an indexed search takes every character of its query for text", |backend| {
+        search::indexed(backend, search::hostile)
+    }),
+    ("an indexed search of long texts", |backend| search::indexed(backend, search::long_texts)),
     ("a linear history that is pruned", pruning::linear),
     ("what a pruned checkpoint says, and what refuses it", pruning::refused),
     ("checkpoints on which others rest are not pruned", pruning::held),
@@ -231,6 +233,23 @@ pub fn run_calls(make: &dyn Fn() -> Arc<dyn Log>) {
     calls::bounds(make());
 }
 
+/// Runs the part of a process in a race of several for one thread: their numbers count from 0. It is for a backend
+/// that several processes can open. [`race_ended`] compares the outcome.
+///
+/// # Panics
+/// If a commit is refused with another error than a conflict.
+pub fn race(backend: &dyn Log, process: u64) {
+    processes::race(backend, process);
+}
+
+/// Verifies the outcome of a [`race`] of so many processes.
+///
+/// # Panics
+/// If a checkpoint is missing, stored twice, or out of order.
+pub fn race_ended(backend: &dyn Log, processes: u64) {
+    processes::ended(backend, processes);
+}
+
 /// Runs some cases, each on a backend of its own.
 ///
 /// # Panics
@@ -241,7 +260,12 @@ pub fn run_all(cases: &[(&str, Case)], make: &dyn Fn() -> Arc<dyn Log>) {
 }
 
 fn failure(title: &str, case: Case, make: &dyn Fn() -> Arc<dyn Log>) -> Option<String> {
-    let panic = catch_unwind(AssertUnwindSafe(|| case(make().as_ref()))).err()?;
+    let run = || {
+        let backend = make();
+        case(backend.as_ref());
+        build::clean(backend.as_ref());
+    };
+    let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let reason = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
     Some(format!("- {title}: {reason}"))

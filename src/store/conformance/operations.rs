@@ -1,20 +1,12 @@
 //! Operations: heads that move, names of branches, and the listing of both.
 
-use super::build::{CasePlace, CheckpointDraft, clean, commit, conflicts, id, moment, root_of, task, write, writes};
-use crate::base::ThreadId;
-use crate::store::batch::{Batch, NewTimer};
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
-use crate::store::operation::{
-    ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget,
-    OperationValue,
-};
+use super::build::*;
 
-pub(super) fn moves(place: &CasePlace, before: Option<u64>, after: Option<u64>) -> OperationChange {
+pub(super) fn moves(place: &CasePlace<'_>, before: Option<u64>, after: Option<u64>) -> OperationChange {
     OperationChange::head(place.thread.clone(), place.namespace.clone(), before.map(id), after.map(id))
 }
 
-fn names(place: &CasePlace, name: &str, before: Option<u64>, after: Option<u64>) -> OperationChange {
+fn names(place: &CasePlace<'_>, name: &str, before: Option<u64>, after: Option<u64>) -> OperationChange {
     let value = |n: Option<u64>| n.map(|n| OperationValue::Checkpoint(id(n)));
     let field = OperationField::Branch(name.into());
     OperationChange::new(place.thread.clone(), place.namespace.clone(), field, value(before), value(after))
@@ -40,11 +32,11 @@ fn heads(backend: &dyn Log) -> Vec<crate::base::CheckpointId> {
 }
 
 pub(super) fn batch_with_operation(backend: &dyn Log) {
-    let place = root_of("beside");
-    place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
+    let place = root_of(backend, "beside");
+    place.add(begin(1).value("x", 1, "1").tasks(&["node"]));
+    place.add(on(2, 1).value("x", 2, "2"));
     let beside = |number: u64, name: &str, found: u64| {
-        let mut batch = place.batch(Some(found), [CheckpointDraft::on(number, 1).value("x", 2, "beside")]);
+        let mut batch = place.batch(Some(found), [on(number, 1).value("x", 2, "beside")]);
         batch.operation = Some(operation(
             10,
             vec![moves(&place, Some(number), Some(found)), names(&place, name, None, Some(number))],
@@ -54,83 +46,76 @@ pub(super) fn batch_with_operation(backend: &dyn Log) {
     let first = beside(3, "late", 2);
     for _ in 0..2 {
         commit(backend, &first);
-        assert_eq!(
-            (place.head(backend), heads(backend)),
-            (Some(id(2)), vec![id(2)]),
-            "the head stays, also in a repeat"
-        );
+        assert_eq!((place.head(), heads(backend)), (Some(id(2)), vec![id(2)]), "the head stays, also in a repeat");
     }
-    assert_eq!(place.text(backend, 3, "x").as_deref(), Some("beside"));
+    assert_eq!(place.text(3, "x").as_deref(), Some("beside"));
     assert_eq!(listed(backend, OperationQuery::new()).len(), 1);
-    place.add(backend, Some(2), CheckpointDraft::on(4, 2).value("x", 3, "4"));
+    place.add(on(4, 2).value("x", 3, "4"));
     commit(backend, &first);
-    assert_eq!(place.head(backend), Some(id(4)), "a late repeat does not move the head");
+    assert_eq!(place.head(), Some(id(4)), "a late repeat does not move the head");
     let taken = beside(5, "late", 4);
     assert!(matches!(backend.commit(&taken), Err(StoreError::FieldConflict { .. })), "the name is taken");
     let absent = backend.checkpoint(&place.point(5)).expect("reads a record");
-    assert_eq!((place.head(backend), absent), (Some(id(4)), None), "nothing of it is stored");
+    assert_eq!((place.head(), absent), (Some(id(4)), None), "nothing of it is stored");
     let late = beside(5, "later", 2);
     conflicts(backend, &late, Some(4), &late.expect[0]);
     let mut empty = place.pending(4, writes(4, task(1), "p", vec![write(0, "x", "pending")]));
     empty.operation = first.operation.clone();
     assert!(matches!(backend.commit(&empty), Err(StoreError::Invalid { .. })), "an operation without checkpoints");
     commit(backend, &beside(5, "later", 4));
-    assert_eq!(place.head(backend), Some(id(4)));
-    clean(backend);
+    assert_eq!(place.head(), Some(id(4)));
 }
 
 pub(super) fn moved_head(backend: &dyn Log) {
-    let place = root_of("moved");
-    place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
-    place.add(backend, Some(2), CheckpointDraft::on(3, 2).value("x", 3, "3"));
-    assert!(!place.is_continued(backend));
+    let place = root_of(backend, "moved");
+    place.add(begin(1).value("x", 1, "1").tasks(&["node"]));
+    place.add(on(2, 1).value("x", 2, "2"));
+    place.add(on(3, 2).value("x", 3, "3"));
+    assert!(!place.is_continued());
     operate(backend, 10, vec![moves(&place, Some(3), Some(1))]);
-    assert!(place.is_continued(backend), "the superstep of the head was made before");
-    assert_eq!((place.head(backend), heads(backend)), (Some(id(1)), vec![id(1)]), "the head has moved back");
-    let late = place.batch(Some(3), [CheckpointDraft::on(4, 3)]);
+    assert!(place.is_continued(), "the superstep of the head was made before");
+    assert_eq!((place.head(), heads(backend)), (Some(id(1)), vec![id(1)]), "the head has moved back");
+    let late = place.batch(Some(3), [on(4, 3)]);
     conflicts(backend, &late, Some(1), &late.expect[0]);
     commit(backend, &place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "pending")])));
-    assert_eq!(place.head(backend), Some(id(1)), "writes of tasks leave the head where it is");
-    place.add(backend, Some(1), CheckpointDraft::on(4, 1).value("x", 2, "4"));
-    assert_eq!((place.head(backend), heads(backend)), (Some(id(4)), vec![id(4)]), "the next checkpoint is the head");
-    assert_ne!(place.record(backend, 4).branch, place.record(backend, 1).branch, "it opens a branch");
-    assert_eq!(place.text(backend, 4, "x").as_deref(), Some("4"));
+    assert_eq!(place.head(), Some(id(1)), "writes of tasks leave the head where it is");
+    place.add(on(4, 1).value("x", 2, "4"));
+    assert_eq!((place.head(), heads(backend)), (Some(id(4)), vec![id(4)]), "the next checkpoint is the head");
+    assert_ne!(place.record(4).branch, place.record(1).branch, "it opens a branch");
+    assert_eq!(place.text(4, "x").as_deref(), Some("4"));
 
     operate(backend, 11, vec![moves(&place, Some(4), Some(3))]);
-    assert!(!place.is_continued(backend), "the end of another branch");
-    place.add(backend, Some(3), CheckpointDraft::on(5, 3).value("x", 4, "5"));
-    let (new, old) = (place.record(backend, 5), place.record(backend, 3));
+    assert!(!place.is_continued(), "the end of another branch");
+    place.add(on(5, 3).value("x", 4, "5"));
+    let (new, old) = (place.record(5), place.record(3));
     assert_ne!(new.branch, old.branch, "a child of another checkpoint than the newest opens a branch");
-    assert_eq!((new.ordinal, place.text(backend, 5, "x").as_deref()), (3, Some("5")));
-    clean(backend);
+    assert_eq!((new.ordinal, place.text(5, "x").as_deref()), (3, Some("5")));
 }
 
 pub(super) fn moved_to_the_newest(backend: &dyn Log) {
-    let place = root_of("back");
-    place.add(backend, None, CheckpointDraft::root(1));
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let place = root_of(backend, "back");
+    place.add(begin(1));
+    place.add(on(2, 1));
     operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
     operate(backend, 11, vec![moves(&place, Some(1), Some(2))]);
-    assert_eq!(place.head(backend), Some(id(2)));
-    place.add(backend, Some(2), CheckpointDraft::on(3, 2));
-    assert_eq!(place.record(backend, 3).branch, place.record(backend, 2).branch, "nothing was abandoned");
-    assert_eq!(place.head(backend), Some(id(3)), "an operation before a checkpoint does not move the head after it");
-    clean(backend);
+    assert_eq!(place.head(), Some(id(2)));
+    place.add(on(3, 2));
+    assert_eq!(place.record(3).branch, place.record(2).branch, "nothing was abandoned");
+    assert_eq!(place.head(), Some(id(3)), "an operation before a checkpoint does not move the head after it");
 }
 
 pub(super) fn subgraphs(backend: &dyn Log) {
-    let root = root_of("thread");
+    let root = root_of(backend, "thread");
     let inside = root.inside("sub");
-    root.add(backend, None, CheckpointDraft::root(1));
-    inside.add(backend, None, CheckpointDraft::root(2));
-    root.add(backend, Some(1), CheckpointDraft::on(3, 1));
+    root.add(begin(1));
+    inside.add(begin(2));
+    root.add(on(3, 1));
     operate(backend, 10, vec![moves(&root, Some(3), Some(1)), moves(&inside, Some(2), None)]);
-    assert_eq!((root.head(backend), inside.head(backend)), (Some(id(1)), None), "the heads move together");
-    let late = inside.batch(Some(2), [CheckpointDraft::on(4, 2)]);
+    assert_eq!((root.head(), inside.head()), (Some(id(1)), None), "the heads move together");
+    let late = inside.batch(Some(2), [on(4, 2)]);
     conflicts(backend, &late, None, &late.expect[0]);
-    inside.add(backend, None, CheckpointDraft::root(4));
-    assert_eq!(inside.head(backend), Some(id(4)));
+    inside.add(begin(4));
+    assert_eq!(inside.head(), Some(id(4)));
     for wrong in [
         vec![moves(&root, Some(1), None)],
         vec![moves(&inside, Some(4), None)],
@@ -140,15 +125,14 @@ pub(super) fn subgraphs(backend: &dyn Log) {
         let refused = backend.operate(&operation(11, wrong)).expect_err("the operation is not valid");
         assert!(matches!(refused, StoreError::Invalid { .. }), "{refused}");
     }
-    assert_eq!((root.head(backend), inside.head(backend)), (Some(id(1)), Some(id(4))));
-    clean(backend);
+    assert_eq!((root.head(), inside.head()), (Some(id(1)), Some(id(4))));
 }
 
 pub(super) fn refused(backend: &dyn Log) {
-    let (a, b) = (root_of("a"), root_of("b"));
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
     for place in [&a, &b] {
-        place.add(backend, None, CheckpointDraft::root(1));
-        place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+        place.add(begin(1));
+        place.add(on(2, 1));
     }
     let late = operation(10, vec![moves(&a, Some(2), Some(1)), moves(&b, Some(1), Some(2))]);
     match backend.operate(&late) {
@@ -157,10 +141,10 @@ pub(super) fn refused(backend: &dyn Log) {
         }
         other => panic!("expected a conflict, got {other:?}"),
     }
-    assert_eq!(a.head(backend), Some(id(2)), "all changes of an operation are made, or none");
+    assert_eq!(a.head(), Some(id(2)), "all changes of an operation are made, or none");
     let gone = backend.operate(&operation(10, vec![moves(&a, Some(2), Some(7))]));
     assert!(matches!(gone, Err(StoreError::CheckpointNotFound { .. })), "{gone:?}");
-    let nobody = backend.operate(&operation(10, vec![moves(&root_of("nobody"), None, Some(1))]));
+    let nobody = backend.operate(&operation(10, vec![moves(&root_of(backend, "nobody"), None, Some(1))]));
     assert!(matches!(nobody, Err(StoreError::ThreadNotFound { .. })), "{nobody:?}");
     let mut actor = operation(10, vec![moves(&a, Some(2), Some(1))]);
     actor.actor = Some("a".repeat(257));
@@ -182,16 +166,15 @@ pub(super) fn refused(backend: &dyn Log) {
         assert!(matches!(refused, Err(StoreError::Invalid { field: "fact", .. })), "{name} {text}: {refused:?}");
     }
     assert!(listed(backend, OperationQuery::new()).is_empty(), "nothing was stored");
-    clean(backend);
 }
 
 pub(super) fn expected_newest(backend: &dyn Log) {
-    let (a, b) = (root_of("a"), root_of("b"));
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
     for place in [&a, &b] {
-        place.add(backend, None, CheckpointDraft::root(1));
-        place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+        place.add(begin(1));
+        place.add(on(2, 1));
     }
-    let stating = |n: u64, place: &CasePlace, newest: (Option<u64>, Option<u64>), changes| {
+    let stating = |n: u64, place: &CasePlace<'_>, newest: (Option<u64>, Option<u64>), changes| {
         let mut operation = operation(n, changes);
         operation.newest = Some(ExpectedNewest::new(place.thread.clone(), newest.0, newest.1.map(id)));
         operation
@@ -214,17 +197,17 @@ pub(super) fn expected_newest(backend: &dyn Log) {
     refused(&stating(13, &a, (Some(second), Some(2)), vec![moves(&a, Some(1), Some(2))]));
     // Operations and checkpoints of other threads and of subgraphs do not count.
     operate(backend, 14, vec![moves(&b, Some(2), Some(1))]);
-    b.add(backend, Some(1), CheckpointDraft::on(3, 1));
+    b.add(on(3, 1));
     let inside = a.inside("sub");
-    inside.add(backend, None, CheckpointDraft::root(9));
+    inside.add(begin(9));
     let stated = stating(15, &a, (Some(third), Some(2)), vec![moves(&a, Some(1), Some(2))]);
     let fourth = backend.operate(&stated).expect("nothing of the thread came between");
-    a.add(backend, Some(2), CheckpointDraft::on(4, 2));
+    a.add(on(4, 2));
     refused(&stating(16, &a, (Some(fourth), Some(2)), vec![names(&a, "x", None, Some(1))]));
     let of_b = stating(16, &b, (Some(fourth), Some(4)), vec![names(&a, "x", None, Some(1))]);
     let of_b = backend.operate(&of_b);
     assert!(matches!(of_b, Err(StoreError::Invalid { field: "operation.newest", .. })), "{of_b:?}");
-    let mut batch = a.batch(Some(4), [CheckpointDraft::on(5, 4)]);
+    let mut batch = a.batch(Some(4), [on(5, 4)]);
     batch.operation = Some(stating(16, &a, (Some(fourth), Some(4)), vec![moves(&a, Some(5), Some(4))]));
     let with_checkpoints = backend.commit(&batch);
     assert!(
@@ -234,26 +217,24 @@ pub(super) fn expected_newest(backend: &dyn Log) {
     assert!(backend.fields(&a.thread).expect("fields are read").is_empty(), "nothing of them was stored");
     let both = vec![names(&b, "x", None, Some(1)), names(&a, "x", None, Some(1))];
     backend.operate(&stating(16, &a, (Some(fourth), Some(4)), both)).expect("nothing of the thread came between");
-    assert_eq!((a.head(backend), b.head(backend)), (Some(id(4)), Some(id(3))));
-    clean(backend);
+    assert_eq!((a.head(), b.head()), (Some(id(4)), Some(id(3))));
 }
 
 pub(super) fn repeated(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1));
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let place = root_of(backend, "a");
+    place.add(begin(1));
+    place.add(on(2, 1));
     let first = operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
     assert_eq!(operate(backend, 10, vec![moves(&place, Some(2), Some(1))]), first, "repeating is safe");
     assert_eq!(listed(backend, OperationQuery::new()), [first]);
     let other = backend.operate(&operation(11, vec![moves(&place, Some(2), Some(1))]));
     assert!(matches!(other, Err(StoreError::Conflict { .. })), "another operation is not a repeat: {other:?}");
-    clean(backend);
 }
 
 pub(super) fn fields(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1));
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let place = root_of(backend, "a");
+    place.add(begin(1));
+    place.add(on(2, 1));
     let current = |before: Option<&str>, after: Option<&str>| {
         let text = |name: Option<&str>| name.map(|name| OperationValue::Text(name.into()));
         let (thread, namespace) = (place.thread.clone(), place.namespace.clone());
@@ -272,27 +253,26 @@ pub(super) fn fields(backend: &dyn Log) {
     assert!(matches!(late, Err(StoreError::FieldConflict { .. })), "{late:?}");
     operate(backend, 13, vec![names(&place, "a", Some(1), None), current(Some("ü «b»"), None)]);
     assert_eq!(backend.fields(&place.thread).expect("fields are read"), expected[1..2]);
-    assert_eq!(place.head(backend), Some(id(2)), "names do not move the head");
+    assert_eq!(place.head(), Some(id(2)), "names do not move the head");
     for name in ["", "a\0b", &"n".repeat(257)] {
         let refused = backend.operate(&operation(14, vec![names(&place, name, None, Some(1))]));
         assert!(matches!(refused, Err(StoreError::Invalid { field: "branch.name", .. })), "{refused:?}");
     }
     assert!(backend.fields(&ThreadId::new("nobody").expect("an id")).expect("fields are read").is_empty());
-    clean(backend);
 }
 
 pub(super) fn listing(backend: &dyn Log) {
-    let (a, b) = (root_of("a"), root_of("b"));
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
     for place in [&a, &b] {
-        place.add(backend, None, CheckpointDraft::root(1));
-        place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+        place.add(begin(1));
+        place.add(on(2, 1));
     }
     let first = operate(backend, 10, vec![moves(&a, Some(2), Some(1))]);
     let mut both = operation(11, vec![moves(&b, Some(2), Some(1)), moves(&a, Some(1), Some(2))]);
     (both.kind, both.actor) = (OperationKind::Undo, Some("Zoë".into()));
     both.target = Some(OperationTarget::Operation(first));
     let second = backend.operate(&both).expect("a good operation");
-    a.add(backend, Some(2), CheckpointDraft::on(3, 2));
+    a.add(on(3, 2));
     let mut third = operation(12, vec![moves(&a, Some(3), Some(1))]);
     third.target = Some(OperationTarget::Commits(id(3)));
     let third = backend.operate(&third).expect("a good operation");
@@ -302,7 +282,7 @@ pub(super) fn listing(backend: &dyn Log) {
     assert_eq!(listed(backend, OperationQuery::new().thread(b.thread.clone())), [second]);
     assert_eq!(listed(backend, OperationQuery::new().thread(a.thread.clone()).before(second)), [first]);
     let records = backend.operations(&OperationQuery::new()).expect("operations are listed");
-    assert!(records[1].seq < records[0].seq && records[0].seq == a.record(backend, 3).seq, "the place in the log");
+    assert!(records[1].seq < records[0].seq && records[0].seq == a.record(3).seq, "the place in the log");
     assert_eq!(records[0].target, Some(OperationTarget::Commits(id(3))));
     let stored = &records[1];
     assert_eq!(
@@ -317,18 +297,17 @@ pub(super) fn listing(backend: &dyn Log) {
     assert_eq!(left[0].changes, [moves(&b, Some(2), Some(1))]);
     while backend.reclaim().expect("a deleted thread is erased") != crate::store::Erasure::Erased {}
     clean(backend);
-    a.add(backend, None, CheckpointDraft::root(1));
+    a.add(begin(1));
     assert!(listed(backend, OperationQuery::new().thread(a.thread.clone())).is_empty());
-    a.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    a.add(on(2, 1));
     let next = operate(backend, 13, vec![moves(&a, Some(2), Some(1))]);
     assert!(next > third, "a number is used once");
-    clean(backend);
 }
 
 pub(super) fn timers(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1));
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
+    let place = root_of(backend, "a");
+    place.add(begin(1));
+    place.add(on(2, 1).tasks(&["x"]));
     let interrupt = writes(2, task(1), "p", vec![write(-3, "waits", "an interrupt")]);
     let timer = NewTimer::new(id(2), task(1), Some(moment(5)));
     commit(backend, &Batch { timers: vec![timer], ..place.pending(2, interrupt) });
@@ -341,46 +320,44 @@ pub(super) fn timers(backend: &dyn Log) {
     assert_eq!(sleeping(), 1);
     operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
     assert_eq!(sleeping(), 0, "only tasks of heads sleep");
-    place.add(backend, Some(1), CheckpointDraft::on(3, 1));
+    place.add(on(3, 1));
     assert_eq!(sleeping(), 0);
     operate(backend, 11, vec![moves(&place, Some(3), Some(2))]);
     assert_eq!(sleeping(), 1, "a task sleeps again when the head moves back to its checkpoint");
-    place.add(backend, Some(2), CheckpointDraft::on(4, 2));
+    place.add(on(4, 2));
     assert_eq!(sleeping(), 0);
     operate(backend, 12, vec![moves(&place, Some(4), Some(2))]);
     assert_eq!(sleeping(), 0, "the superstep that passed the task removed its timer");
-    clean(backend);
 }
 
 pub(super) fn branches(backend: &dyn Log) {
-    let place = root_of("a");
+    let place = root_of(backend, "a");
     assert!(backend.branches(&place.thread, &place.namespace).expect("branches are listed").is_empty());
-    place.add(backend, None, CheckpointDraft::root(1));
+    place.add(begin(1));
     for n in 2..=40 {
-        place.add(backend, Some(n - 1), CheckpointDraft::on(n, n - 1));
+        place.add(on(n, n - 1));
     }
-    place.add(backend, Some(40), CheckpointDraft::on(41, 20));
-    place.add(backend, Some(41), CheckpointDraft::on(42, 41));
-    place.add(backend, Some(42), CheckpointDraft::root(43));
-    place.add(backend, Some(43), CheckpointDraft::on(44, 42));
+    place.add_at(Some(40), on(41, 20));
+    place.add(on(42, 41));
+    place.add_at(Some(42), begin(43));
+    place.add_at(Some(43), on(44, 42));
     let inside = place.inside("sub");
-    inside.add(backend, None, CheckpointDraft::fork(50, place.point(40)));
+    inside.add(fork_of(50, place.point(40)));
     let found = backend.branches(&place.thread, &place.namespace).expect("branches are listed");
-    let branch = |n| place.record(backend, n).branch;
+    let branch = |n| place.record(n).branch;
     let shown: Vec<_> = found.iter().map(|found| (found.last.point.checkpoint, found.leaves)).collect();
     let expected = [(id(44), Some((branch(42), 21))), (id(43), None), (id(42), Some((branch(1), 19))), (id(40), None)];
     assert_eq!(shown, expected, "the newest first, each with its last checkpoint");
-    assert_eq!(found[3].last, place.record(backend, 40), "the whole record");
+    assert_eq!(found[3].last, place.record(40), "the whole record");
     let forked = backend.branches(&inside.thread, &inside.namespace).expect("branches are listed");
     assert_eq!(forked[0].leaves, Some((branch(40), 39)), "a fork leaves a branch of another namespace");
-    clean(backend);
 }
 
 pub(super) fn facts(backend: &dyn Log) {
-    let (a, b) = (root_of("a"), root_of("b"));
-    a.add(backend, None, CheckpointDraft::root(1));
-    b.add(backend, None, CheckpointDraft::root(1));
-    let fact = |place: &CasePlace, name: &str, before: Option<&str>, after: Option<&str>| {
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
+    a.add(begin(1));
+    b.add(begin(1));
+    let fact = |place: &CasePlace<'_>, name: &str, before: Option<&str>, after: Option<&str>| {
         let text = |text: Option<&str>| text.map(|text| OperationValue::Text(text.into()));
         let (thread, namespace) = (place.thread.clone(), place.namespace.clone());
         OperationChange::new(thread, namespace, OperationField::Fact(name.into()), text(before), text(after))
@@ -402,19 +379,17 @@ pub(super) fn facts(backend: &dyn Log) {
         let refused = backend.operate(&operation(14, vec![wrong])).expect_err("the operation is not valid");
         assert!(matches!(refused, StoreError::Invalid { .. }), "{refused}");
     }
-    clean(backend);
 }
 
 pub(super) fn forks(backend: &dyn Log) {
-    let (a, b, c) = (root_of("a"), root_of("b"), root_of("c"));
-    a.add(backend, None, CheckpointDraft::root(1));
-    c.add(backend, None, CheckpointDraft::fork(2, a.point(1)));
-    b.add(backend, None, CheckpointDraft::fork(3, a.point(1)));
-    b.add(backend, Some(3), CheckpointDraft::on(4, 3));
-    let forks = |place: &CasePlace| backend.forks(&place.thread).expect("forks are listed");
+    let (a, b, c) = (root_of(backend, "a"), root_of(backend, "b"), root_of(backend, "c"));
+    a.add(begin(1));
+    c.add(fork_of(2, a.point(1)));
+    b.add(fork_of(3, a.point(1)));
+    b.add(on(4, 3));
+    let forks = |place: &CasePlace<'_>| backend.forks(&place.thread).expect("forks are listed");
     assert_eq!(forks(&a), [c.thread.clone(), b.thread.clone()], "the first fork first");
-    assert!(forks(&b).is_empty() && forks(&root_of("nobody")).is_empty());
-    let from = |place: &CasePlace| backend.forked_from(&place.thread).expect("the origin is read");
-    assert_eq!((from(&a), from(&b), from(&root_of("nobody"))), (None, Some(a.point(1)), None));
-    clean(backend);
+    assert!(forks(&b).is_empty() && forks(&root_of(backend, "nobody")).is_empty());
+    let from = |place: &CasePlace<'_>| backend.forked_from(&place.thread).expect("the origin is read");
+    assert_eq!((from(&a), from(&b), from(&root_of(backend, "nobody"))), (None, Some(a.point(1)), None));
 }

@@ -1,58 +1,42 @@
 //! Lists that begin as other ones, and writes that say what differs from one.
 
-use super::build::{
-    CasePlace, CheckpointDraft, bytes, clean, commit, delete_range, id, items, put, refused_for, remove, root_of, task,
-    writes,
-};
+use super::build::*;
 use crate::base::limits::LIST_REFERENCES_MAX;
-use crate::store::batch::{ItemChange, ItemOp, ListDelta, ListRef, NewWrite, WriteValue};
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
-use crate::store::query::ItemRange;
 
 /// Returns the list of a channel at checkpoint `n` of a place.
-fn list_of(place: &CasePlace, n: u64, channel: &str) -> ListRef {
+fn list_of(place: &CasePlace<'_>, n: u64, channel: &str) -> ListRef {
     ListRef::new(place.namespace.clone(), id(n), channel)
 }
 
-fn reference(place: &CasePlace, n: u64) -> ItemChange {
+fn reference(place: &CasePlace<'_>, n: u64) -> ItemChange {
     ItemChange { position: 0, op: ItemOp::Reference(list_of(place, n, "list")), task: None }
 }
 
 /// Returns a place whose checkpoints 1 and 2 hold lists, and one inside it.
-fn started(backend: &dyn Log) -> (CasePlace, CasePlace) {
-    let place = root_of("reference");
-    let first =
-        CheckpointDraft::root(1).items("list", 1, (0..6).map(|position| put(position, position.to_string())).collect());
-    place.add(backend, None, first.tasks(&["a"]));
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1).items("list", 2, vec![remove(1), put(6, "6")]).tasks(&["a"]));
+fn started(backend: &dyn Log) -> (CasePlace<'_>, CasePlace<'_>) {
+    let place = root_of(backend, "reference");
+    let first = begin(1).items("list", 1, (0..6).map(|position| put(position, position.to_string())).collect());
+    place.add_at(None, first.tasks(&["a"]));
+    place.add(on(2, 1).items("list", 2, vec![remove(1), put(6, "6")]).tasks(&["a"]));
     (place.clone(), place.inside("a:1"))
 }
 
 pub(super) fn operations(backend: &dyn Log) {
     let (place, inside) = started(backend);
-    inside.add(backend, None, CheckpointDraft::root(3).tasks(&["a"]));
-    inside.add(
-        backend,
-        Some(3),
-        CheckpointDraft::on(4, 3).items("list", 1, vec![reference(&place, 2), put(7, "new")]).by(0),
-    );
-    inside.add(
-        backend,
-        Some(4),
-        CheckpointDraft::on(5, 4).items("list", 2, vec![put(3, "three"), remove(6), put(8, "8")]),
-    );
-    inside.add(backend, Some(5), CheckpointDraft::on(6, 5).items("list", 3, vec![delete_range(0, 3), put(2, "again")]));
-    let list = |n| inside.list(backend, n, ItemRange::All);
+    inside.add(begin(3).tasks(&["a"]));
+    inside.add(on(4, 3).items("list", 1, vec![reference(&place, 2), put(7, "new")]).by(0));
+    inside.add(on(5, 4).items("list", 2, vec![put(3, "three"), remove(6), put(8, "8")]));
+    inside.add(on(6, 5).items("list", 3, vec![delete_range(0, 3), put(2, "again")]));
+    let list = |n| inside.list(n, ItemRange::All);
     assert_eq!(list(4), "0=0 2=2 3=3 4=4 5=5 6=6 7=new");
     assert_eq!(list(5), "0=0 2=2 3=three 4=4 5=5 7=new 8=8");
     assert_eq!(list(6), "2=again 3=three 4=4 5=5 7=new 8=8");
-    let tail = |n, count| inside.list(backend, n, ItemRange::Tail(count));
+    let tail = |n, count| inside.list(n, ItemRange::Tail(count));
     assert_eq!(tail(4, 2), "6=6 7=new");
     assert_eq!(tail(5, 4), "4=4 5=5 7=new 8=8");
     assert_eq!(tail(6, 5), "3=three 4=4 5=5 7=new 8=8");
     assert_eq!(tail(6, 100), list(6));
-    assert_eq!(inside.list(backend, 5, ItemRange::Positions(2, 7)), "2=2 3=three 4=4 5=5");
+    assert_eq!(inside.list(5, ItemRange::Positions(2, 7)), "2=2 3=three 4=4 5=5");
     let ordinals: Vec<_> = items(backend, &inside.point(5), "list", ItemRange::All).into_iter().collect();
     let ordinals: Vec<_> = ordinals.iter().map(|(position, ordinal, _)| (*position, *ordinal)).collect();
     let expected = [(0, 1), (2, 1), (3, 2), (4, 1), (5, 1), (7, 1), (8, 2)];
@@ -65,69 +49,50 @@ pub(super) fn operations(backend: &dyn Log) {
     visited.expect("reads items");
     assert_eq!(tasks, [Some(0); 7], "and of its task");
     // The list around goes its own way.
-    place.add(
-        backend,
-        Some(2),
-        CheckpointDraft::on(7, 2).items("list", 3, vec![delete_range(0, 100), put(100, "other")]),
-    );
+    place.add(on(7, 2).items("list", 3, vec![delete_range(0, 100), put(100, "other")]));
     assert_eq!(list(5), "0=0 2=2 3=three 4=4 5=5 7=new 8=8");
-    assert_eq!(place.list(backend, 7, ItemRange::All), "100=other");
+    assert_eq!(place.list(7, ItemRange::All), "100=other");
     let of = |n| backend.list_reference(&inside.point(n), "list").expect("reads a state");
     assert_eq!((of(3), of(6)), (None, Some(list_of(&place, 2, "list"))));
     assert_eq!(backend.list_reference(&place.point(2), "list").expect("reads a state"), None);
     assert_eq!(backend.list_reference(&inside.point(6), "nothing").expect("reads a state"), None);
-    clean(backend);
 }
 
 pub(super) fn below_one_another(backend: &dyn Log) {
     let (place, inside) = started(backend);
     let deep = inside.inside("a:1|b:2");
-    inside.add(
-        backend,
-        None,
-        CheckpointDraft::root(3).items("list", 1, vec![reference(&place, 1), put(9, "own"), remove(0)]),
-    );
-    deep.add(backend, None, CheckpointDraft::root(4).items("list", 1, vec![reference(&inside, 3), put(4, "four")]));
-    assert_eq!(deep.list(backend, 4, ItemRange::All), "1=1 2=2 3=3 4=four 5=5 9=own");
-    assert_eq!(deep.list(backend, 4, ItemRange::Tail(3)), "4=four 5=5 9=own");
+    inside.add(begin(3).items("list", 1, vec![reference(&place, 1), put(9, "own"), remove(0)]));
+    deep.add(begin(4).items("list", 1, vec![reference(&inside, 3), put(4, "four")]));
+    assert_eq!(deep.list(4, ItemRange::All), "1=1 2=2 3=3 4=four 5=5 9=own");
+    assert_eq!(deep.list(4, ItemRange::Tail(3)), "4=four 5=5 9=own");
     let found = items(backend, &deep.point(4), "list", ItemRange::All);
     assert!(found.iter().all(|(_, ordinal, _)| *ordinal == 0), "{found:?}");
     // A fork inherits the references of its source.
-    let elsewhere = root_of("elsewhere");
-    elsewhere.add(
-        backend,
-        None,
-        CheckpointDraft::fork(5, deep.point(4)).items("list", 2, vec![put(10, "ten"), remove(2)]),
-    );
-    assert_eq!(elsewhere.list(backend, 5, ItemRange::All), "1=1 3=3 4=four 5=5 9=own 10=ten");
+    let elsewhere = root_of(backend, "elsewhere");
+    elsewhere.add(fork_of(5, deep.point(4)).items("list", 2, vec![put(10, "ten"), remove(2)]));
+    assert_eq!(elsewhere.list(5, ItemRange::All), "1=1 3=3 4=four 5=5 9=own 10=ten");
     // A list that became another value is not a list any more.
-    deep.add(backend, Some(4), CheckpointDraft::on(6, 4).value("list", 2, "value"));
-    deep.add(backend, Some(6), CheckpointDraft::on(7, 6).items("list", 3, vec![put(20, "new")]));
-    assert_eq!(deep.list(backend, 7, ItemRange::All), "20=new");
+    deep.add(on(6, 4).value("list", 2, "value"));
+    deep.add(on(7, 6).items("list", 3, vec![put(20, "new")]));
+    assert_eq!(deep.list(7, ItemRange::All), "20=new");
     // A list that has been written can become another one.
-    deep.add(
-        backend,
-        Some(7),
-        CheckpointDraft::on(8, 7).items("list", 4, vec![reference(&place, 2), put(20, "newer")]),
-    );
-    assert_eq!(deep.list(backend, 8, ItemRange::All), "0=0 2=2 3=3 4=4 5=5 6=6 20=newer");
+    deep.add(on(8, 7).items("list", 4, vec![reference(&place, 2), put(20, "newer")]));
+    assert_eq!(deep.list(8, ItemRange::All), "0=0 2=2 3=3 4=4 5=5 6=6 20=newer");
     // Of a channel that was never written there is nothing.
     let of = ItemOp::Reference(list_of(&place, 2, "never"));
     let change = vec![ItemChange::new(0, of, None)];
-    deep.add(backend, Some(8), CheckpointDraft::on(9, 8).items("other", 1, change));
+    deep.add(on(9, 8).items("other", 1, change));
     assert!(items(backend, &deep.point(9), "other", ItemRange::All).is_empty());
-    clean(backend);
 }
 
 pub(super) fn repeated(backend: &dyn Log) {
     let (place, inside) = started(backend);
-    let draft = |of| CheckpointDraft::root(3).items("list", 1, vec![reference(&place, of), put(9, "own")]);
+    let draft = |of| begin(3).items("list", 1, vec![reference(&place, of), put(9, "own")]);
     commit(backend, &inside.batch(None, [draft(2)]));
     commit(backend, &inside.batch(None, [draft(2)]));
     let other = backend.commit(&inside.batch(None, [draft(1)]));
     assert!(matches!(other, Err(StoreError::Duplicate { .. })), "{other:?}");
-    assert_eq!(inside.list(backend, 3, ItemRange::Tail(1)), "9=own");
-    clean(backend);
+    assert_eq!(inside.list(3, ItemRange::Tail(1)), "9=own");
 }
 
 pub(super) fn refused(backend: &dyn Log) {
@@ -135,27 +100,22 @@ pub(super) fn refused(backend: &dyn Log) {
     let two = vec![reference(&place, 2), reference(&place, 1)];
     let misplaced = ItemChange { position: 3, ..reference(&place, 2) };
     for changes in [vec![reference(&place, 2), delete_range(0, 3)], two, vec![misplaced]] {
-        refused_for(
-            backend,
-            &inside.batch(None, [CheckpointDraft::root(3).items("list", 1, changes)]),
-            "item.reference",
-        );
+        refused_for(backend, &inside.batch(None, [begin(3).items("list", 1, changes)]), "item.reference");
     }
     for of in [reference(&place, 9), reference(&inside, 2), reference(&inside.inside("nowhere"), 1)] {
-        let missing = backend.commit(&inside.batch(None, [CheckpointDraft::root(3).items("list", 1, vec![of])]));
+        let missing = backend.commit(&inside.batch(None, [begin(3).items("list", 1, vec![of])]));
         assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
     }
-    assert_eq!(inside.head(backend), None);
+    assert_eq!(inside.head(), None);
     let mut last = (place.clone(), 2);
     for n in 0..LIST_REFERENCES_MAX as u64 {
         let next = place.inside(&format!("n:{n}"));
-        next.add(backend, None, CheckpointDraft::root(10 + n).items("list", 1, vec![reference(&last.0, last.1)]));
+        next.add(begin(10 + n).items("list", 1, vec![reference(&last.0, last.1)]));
         last = (next, 10 + n);
     }
-    assert_eq!(last.0.list(backend, last.1, ItemRange::Tail(1)), "6=6");
+    assert_eq!(last.0.list(last.1, ItemRange::Tail(1)), "6=6");
     let change = vec![reference(&last.0, last.1)];
-    refused_for(backend, &inside.batch(None, [CheckpointDraft::root(900).items("list", 1, change)]), "list.of");
-    clean(backend);
+    refused_for(backend, &inside.batch(None, [begin(900).items("list", 1, change)]), "list.of");
 }
 
 pub(super) fn deltas(backend: &dyn Log) {
@@ -171,19 +131,19 @@ pub(super) fn deltas(backend: &dyn Log) {
     };
     let of_task = |new| writes(2, task(1), "p", new);
     commit(backend, &place.pending(2, of_task(vec![write(0, &delta), write(1, &nothing)])));
-    let put_of = |position, part| super::build::put_of(position, task(1), 0, part);
-    let draft = CheckpointDraft::on(3, 2).items("list", 3, vec![put_of(2, 0), put_of(7, 1), put_of(8, 2)]);
-    place.add(backend, Some(2), draft);
-    let value = |at: usize| place.writes(backend, 2)[at].value.clone();
+    let put_of = |position, part| put_of(position, task(1), 0, part);
+    let draft = on(3, 2).items("list", 3, vec![put_of(2, 0), put_of(7, 1), put_of(8, 2)]);
+    place.add_at(Some(2), draft);
+    let value = |at: usize| place.writes(2)[at].value.clone();
     assert_eq!(value(0), WriteValue::Delta(Box::new(delta.clone())));
     assert_eq!(value(1), WriteValue::Delta(Box::new(nothing.clone())));
-    assert_eq!(place.list(backend, 3, ItemRange::Tail(3)), "6=6 7=seven 8=far");
-    assert_eq!(place.list(backend, 3, ItemRange::Positions(2, 3)), "2=two");
+    assert_eq!(place.list(3, ItemRange::Tail(3)), "6=6 7=seven 8=far");
+    assert_eq!(place.list(3, ItemRange::Positions(2, 3)), "2=two");
     // A delta in the batch of the checkpoint that takes it over, and in the batch before.
-    inside.add(backend, None, CheckpointDraft::root(4).tasks(&["a"]));
+    inside.add(begin(4).tasks(&["a"]));
     let consumed = writes(4, task(1), "p", vec![write(0, &delta)]);
-    inside.add(backend, Some(4), CheckpointDraft::on(5, 4).consumed(consumed).items("list", 1, vec![put_of(0, 1)]));
-    assert_eq!(inside.list(backend, 5, ItemRange::All), "0=seven");
+    inside.add(on(5, 4).consumed(consumed).items("list", 1, vec![put_of(0, 1)]));
+    assert_eq!(inside.list(5, ItemRange::All), "0=seven");
     let bad = |change: fn(&mut ListDelta)| {
         let mut delta = delta.clone();
         change(&mut delta);
@@ -198,5 +158,4 @@ pub(super) fn deltas(backend: &dyn Log) {
     let missing = writes(5, task(1), "p", vec![write(0, &delta)]);
     let missing = backend.commit(&inside.pending(5, missing));
     assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
-    clean(backend);
 }

@@ -1,12 +1,7 @@
-//! A long random history with forks, compared with a replay that copies everything.
+//! Long random histories with forks, compared with a replay that copies everything.
 
-use std::collections::BTreeMap;
-
-use super::build::{CasePlace, CheckpointDraft, clean, commit, delete_range, items, put, remove, root_of};
-use crate::base::IdSource;
-use crate::store::batch::ItemChange;
-use crate::store::log::Log;
-use crate::store::query::ItemRange;
+use super::build::*;
+use std::collections::{BTreeMap, BTreeSet};
 
 const STEPS: u64 = 200;
 const LISTS: [&str; 2] = ["list", "other"];
@@ -14,9 +9,16 @@ const LISTS: [&str; 2] = ["list", "other"];
 /// The whole state at a checkpoint: per list the text and ordinal of each position, and the version; and a value.
 #[derive(Clone, Default)]
 struct Replay {
-    ordinal: u64,
+    /// The place, of which the third is in another thread.
+    place: usize,
+    /// The checkpoints from the first one of the lineage to this one.
+    lineage: Vec<u64>,
+    /// The first checkpoint of the branch.
+    branch: u64,
     lists: [BTreeMap<u64, (u64, String)>; 2],
     versions: [u64; 2],
+    /// Per list the versions with their ordinals and a position that each has put, the oldest first.
+    written: [Vec<(u64, u64, Option<u64>)>; 2],
     value: Option<(u64, String)>,
 }
 
@@ -58,27 +60,43 @@ fn change_list(dice: &mut Dice, list: &mut BTreeMap<u64, (u64, String)>, n: u64,
     changes
 }
 
+/// Histories with branches, forks of another thread and of another namespace, and new beginnings.
 pub(super) fn random_history(backend: &dyn Log) {
     for seed in 1..=3 {
-        let place = root_of(&format!("seed {seed}"));
+        let place = root_of(backend, &format!("seed {seed}"));
+        let places = [place.clone(), place.inside("in:1"), root_of(backend, &format!("seed {seed}, forked"))];
         let mut dice = Dice(IdSource::from_seed(seed));
         let mut replays: BTreeMap<u64, Replay> = BTreeMap::new();
         for n in 1..=STEPS {
+            let at = if n == 1 { 0 } else { [0, 0, 0, 0, 1, 2][dice.below(6) as usize] };
+            // Nothing in the first thread builds on the other one.
+            let can_be_parent = |replay: &Replay| at == 2 || replay.place < 2;
+            let head = replays.iter().rev().find(|(_, replay)| replay.place == at).map(|(n, _)| *n);
             // Three of four go on from the head; the others fork off any checkpoint, or begin anew.
             let parent = match dice.below(40) {
                 _ if n == 1 => None,
                 0 => None,
-                1..10 => Some(1 + dice.below(n - 1)),
-                _ => Some(n - 1),
+                1..10 => Some(1 + dice.below(n - 1)).filter(|parent| can_be_parent(&replays[parent])),
+                _ => head.or(Some(1)),
             };
             let mut replay = parent.map(|parent| replays[&parent].clone()).unwrap_or_default();
-            replay.ordinal = parent.map_or(0, |_| replay.ordinal + 1);
-            let mut draft = parent.map_or_else(|| CheckpointDraft::root(n), |parent| CheckpointDraft::on(n, parent));
-            for (at, channel) in LISTS.into_iter().enumerate() {
+            let from = std::mem::replace(&mut replay.place, at);
+            replay.lineage.push(n);
+            replay.branch = if parent.is_some() && parent == head { replay.branch } else { n };
+            let mut draft = match parent {
+                None => begin(n),
+                Some(parent) if from == at => on(n, parent),
+                Some(parent) => fork_of(n, places[from].point(parent)),
+            };
+            let ordinal = replay.lineage.len() as u64 - 1;
+            for (list, channel) in LISTS.into_iter().enumerate() {
                 if dice.below(3) > 0 {
-                    let changes = change_list(&mut dice, &mut replay.lists[at], n, replay.ordinal);
-                    replay.versions[at] += 1 + dice.below(3);
-                    draft = draft.items(channel, replay.versions[at], changes);
+                    let changes = change_list(&mut dice, &mut replay.lists[list], n, ordinal);
+                    replay.versions[list] += 1 + dice.below(3);
+                    let put = changes.iter().find(|change| matches!(change.op, ItemOp::Put(_)));
+                    let position = put.map(|change| change.position);
+                    replay.written[list].push((replay.versions[list], ordinal, position));
+                    draft = draft.items(channel, replay.versions[list], changes);
                 }
             }
             if dice.below(3) == 0 {
@@ -86,21 +104,50 @@ pub(super) fn random_history(backend: &dyn Log) {
                 draft = draft.value("value", version, n.to_string());
                 replay.value = Some((version, n.to_string()));
             }
-            commit(backend, &place.batch((n > 1).then(|| n - 1), [draft]));
-            compare(backend, &place, n, &replay);
+            places[at].add_at(head, draft);
+            compare(&places, n, &replay);
             replays.insert(n, replay);
         }
+        let mut branches = BTreeMap::new();
         for (n, replay) in &replays {
-            compare(backend, &place, *n, replay);
+            compare(&places, *n, replay);
+            let branch = places[replay.place].record(*n).branch;
+            assert_eq!(*branches.entry(replay.branch).or_insert(branch), branch, "the branch of checkpoint {n}");
         }
+        let distinct: BTreeSet<u64> = branches.values().copied().collect();
+        assert_eq!(distinct.len(), branches.len(), "each branch has a number of its own");
+        places.iter().enumerate().for_each(|(at, place)| in_pages(place, &replays, at));
         super::batches::law(backend, &place.thread);
     }
-    clean(backend);
 }
 
-fn compare(backend: &dyn Log, place: &CasePlace, n: u64, replay: &Replay) {
-    let record = place.record(backend, n);
-    assert_eq!(record.ordinal, replay.ordinal, "the ordinal of checkpoint {n}");
+/// Compares the pages of a namespace, which has 7 checkpoints in each.
+fn in_pages(place: &CasePlace<'_>, replays: &BTreeMap<u64, Replay>, at: usize) {
+    let newest_first = replays.iter().rev().filter(|(_, replay)| replay.place == at).map(|(n, _)| id(*n));
+    let mut query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
+    (query.limit, query.before) = (7, None);
+    let mut found: Vec<CheckpointId> = Vec::new();
+    loop {
+        let page = ids(&place.backend.checkpoints(&query).expect("lists checkpoints"));
+        query.before = page.last().copied();
+        found.extend(&page);
+        if page.len() < 7 {
+            break;
+        }
+    }
+    assert!(newest_first.eq(found), "the pages of {at}");
+}
+
+fn compare(places: &[CasePlace<'_>; 3], n: u64, replay: &Replay) {
+    let (place, backend) = (&places[replay.place], places[0].backend);
+    let ordinal = replay.lineage.len() as u64 - 1;
+    assert_eq!(place.record(n).ordinal, ordinal, "the ordinal of checkpoint {n}");
+    let all: Vec<u64> = (0..=ordinal + 1).rev().collect();
+    let found = backend.ancestors(&place.point(n), &all).expect("reads a lineage");
+    let found = found.into_iter().rev().map(|record| record.map(|record| record.point.checkpoint));
+    let lineage = replay.lineage.iter().map(|n| Some(id(*n))).chain([None]);
+    assert!(lineage.eq(found), "the lineage of checkpoint {n}");
+    let mut whole = Vec::new();
     for (at, channel) in LISTS.into_iter().enumerate() {
         let expected: Vec<_> =
             replay.lists[at].iter().map(|(position, (ordinal, text))| (*position, *ordinal, text.clone())).collect();
@@ -110,15 +157,43 @@ fn compare(backend: &dyn Log, place: &CasePlace, n: u64, replay: &Replay) {
             found.into_iter().map(|(position, ordinal, item)| (position, ordinal, text(item.data))).collect()
         };
         assert_eq!(read(ItemRange::All), expected, "{channel} at checkpoint {n}");
+        let len = backend.list_len(&place.point(n), channel).expect("reads a length");
+        assert_eq!(len, expected.len() as u64, "the length of {channel} at checkpoint {n}");
         let tail = expected.len().saturating_sub(3);
         assert_eq!(read(ItemRange::Tail(3)), expected[tail..], "the tail of {channel} at checkpoint {n}");
         let from = n % 17;
         let inside: Vec<_> =
             expected.iter().filter(|(position, ..)| (from..from + 9).contains(position)).cloned().collect();
         assert_eq!(read(ItemRange::Positions(from, from + 9)), inside, "positions of {channel} at checkpoint {n}");
-        let version = place.channel(backend, n, channel).map_or(0, |channel| channel.version);
+        let version = place.channel(n, channel).map_or(0, |channel| channel.version);
         assert_eq!(version, replay.versions[at], "the version of {channel} at checkpoint {n}");
+        let mut written = replay.written[at].iter().rev();
+        let visited = backend.versions(&place.point(n), Some(channel), 0, &mut |found| {
+            let (version, ordinal, put) = written.next().expect("no more versions than were written");
+            assert_eq!((found.channel.version, found.channel.ordinal), (*version, *ordinal));
+            let range = found.positions.as_ref().expect("a list has positions");
+            assert!(put.is_none_or(|put| range.contains(&put)), "version {version} of {channel} put {put:?}");
+            Ok(true)
+        });
+        visited.expect("reads versions");
+        assert!(written.next().is_none(), "every version of {channel} at checkpoint {n}");
+        whole.extend((version > 0).then(|| channel.to_owned()));
+        whole.extend(expected.into_iter().map(|(position, _, text)| format!("{position}={text}")));
     }
-    let value = place.channel(backend, n, "value").map(|channel| channel.version).zip(place.text(backend, n, "value"));
+    let value = place.channel(n, "value").map(|channel| channel.version).zip(place.text(n, "value"));
     assert_eq!(value, replay.value, "the value at checkpoint {n}");
+    whole.extend(value.map(|_| "value".to_owned()));
+    let mut found = Vec::new();
+    let read = backend.read_state(&place.point(n), &mut |part| {
+        match part {
+            StatePart::Channel(channel) => found.push(channel.channel.to_string()),
+            StatePart::Item(row) => {
+                found.push(format!("{}={}", row.position, String::from_utf8_lossy(row.payload.data)));
+            }
+            _ => assert!(found.is_empty(), "the record comes first"),
+        }
+        Ok(true)
+    });
+    read.expect("reads a whole state");
+    assert_eq!(found, whole, "the whole state at checkpoint {n}");
 }

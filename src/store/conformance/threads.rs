@@ -1,16 +1,9 @@
 //! Listings of threads by their facts and their status.
 
-use super::build::{
-    CasePlace, CheckpointDraft, bytes, clean, commit, id, moment, put, put_payload, root_of, task, write, writes,
-};
+use super::build::*;
 use super::operations::{moves, operate};
-use crate::base::{ThreadId, Timestamp};
-use crate::store::batch::{Batch, ItemChange, ItemIndex, NewTimer, NewWrite, WriteValue};
 use crate::store::counts::ThreadCounts;
-use crate::store::log::{Log, LogExt};
 use crate::store::mark::WriteMark;
-use crate::store::operation::{OperationChange, OperationField, OperationValue};
-use crate::store::prune::PruneSpan;
 use crate::store::status::StatusKind;
 use crate::store::threads::ThreadQuery;
 
@@ -33,7 +26,7 @@ fn paged(backend: &dyn Log, query: &ThreadQuery) -> Vec<String> {
     }
 }
 
-fn fact(place: &CasePlace, name: &str, after: &str) -> OperationChange {
+fn fact(place: &CasePlace<'_>, name: &str, after: &str) -> OperationChange {
     let field = OperationField::Fact(name.into());
     OperationChange::new(
         place.thread.clone(),
@@ -45,13 +38,13 @@ fn fact(place: &CasePlace, name: &str, after: &str) -> OperationChange {
 }
 
 /// Writes a marked special write of a task of checkpoint `n`, on its own.
-fn marked(backend: &dyn Log, place: &CasePlace, n: u64, index: i32, mark: WriteMark) {
+fn marked(backend: &dyn Log, place: &CasePlace<'_>, n: u64, index: i32, mark: WriteMark) {
     let write = write(index, "special", "a value").with_mark(Some(mark));
     commit(backend, &place.pending(n, writes(n, task(1), "p", vec![write])));
 }
 
 /// Lets a task sleep at checkpoint 1.
-fn sleeps(backend: &dyn Log, place: &CasePlace, wake_at: i64) {
+fn sleeps(backend: &dyn Log, place: &CasePlace<'_>, wake_at: i64) {
     let wake_at = Timestamp::from_micros(wake_at);
     let write = write(-3, "special", "a value").with_mark(Some(WriteMark::WakesAt(wake_at)));
     let timer = NewTimer::new(id(1), task(1), Some(wake_at));
@@ -60,24 +53,24 @@ fn sleeps(backend: &dyn Log, place: &CasePlace, wake_at: i64) {
 
 /// Adds a thread with many checkpoints, so that a table of threads follows those before.
 fn follow(backend: &dyn Log) {
-    let busy = root_of("busy");
-    let head = busy.head(backend).map_or(0, |_| MANY);
+    let busy = root_of(backend, "busy");
+    let head = busy.head().map_or(0, |_| MANY);
     let drafts = (head + 1..=head + MANY).map(|n| match n {
-        1 => CheckpointDraft::root(1),
-        _ => CheckpointDraft::on(n, n - 1),
+        1 => begin(1),
+        _ => on(n, n - 1),
     });
     let batch = busy.batch((head > 0).then_some(head), drafts);
     commit(backend, &batch);
 }
 
 pub(super) fn by_activity(backend: &dyn Log) {
-    let places = ["c", "a", "b", "d"].map(root_of);
+    let places = ["c", "a", "b", "d"].map(|name| root_of(backend, name));
     for place in &places {
-        place.add(backend, None, CheckpointDraft::root(1));
-        place.inside("sub").add(backend, None, CheckpointDraft::root(2));
+        place.add(begin(1));
+        place.inside("sub").add(begin(2));
     }
-    places[1].add(backend, Some(1), CheckpointDraft::on(3, 1));
-    places[0].add(backend, Some(1), CheckpointDraft::on(3, 1));
+    places[1].add(on(3, 1));
+    places[0].add(on(3, 1));
     operate(backend, 10, vec![moves(&places[0], Some(3), Some(1))]);
     let listed = |before: Option<u64>, limit: usize| {
         let mut query = ThreadQuery::new().limit(limit);
@@ -93,21 +86,20 @@ pub(super) fn by_activity(backend: &dyn Log) {
     assert_eq!((newest.head(), newest.updated_at()), (id(1), moment(3)), "the head, and the last activity");
     _ = backend.delete_threads(std::slice::from_ref(&places[0].thread)).expect("a thread is deleted");
     assert_eq!(listed(None, 9), all[1..]);
-    clean(backend);
 }
 
 /// The status and the facts of threads change without a checkpoint, before and after a table of threads follows them.
 pub(super) fn by_status(backend: &dyn Log) {
     let names = ["ends", "runs", "asks", "fails", "sleeps", "stops", "stated"];
-    let places = names.map(root_of);
+    let places = names.map(|name| root_of(backend, name));
     for place in &places {
-        let draft = CheckpointDraft::root(1);
+        let draft = begin(1);
         let tasks = !["ends", "stops", "stated"].contains(&place.thread.as_str());
         let mut draft = if tasks { draft.tasks(&["node"]) } else { draft };
         if place.thread.as_str() == "stops" {
             draft.0.metadata = Some(r#"{"cancelled":"too late","graph":"book"}"#.into());
         }
-        place.add(backend, None, draft);
+        place.add_at(None, draft);
     }
     follow(backend);
     let status = |name: &str| {
@@ -143,7 +135,7 @@ pub(super) fn by_status(backend: &dyn Log) {
     assert_eq!(listed(backend, &ThreadQuery::new().archived(true).pinned(true)), ["ends"]);
     assert_eq!(by(StatusKind::Done), ["busy", "stated"], "archived threads are passed over");
     // The interrupt is answered by a superstep, and the head moves back to it.
-    places[2].add(backend, Some(1), CheckpointDraft::on(2, 1));
+    places[2].add(on(2, 1));
     assert_eq!(by(StatusKind::Interrupted), Vec::<String>::new());
     assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["asks"], "the newest activity");
     follow(backend);
@@ -164,18 +156,17 @@ pub(super) fn by_status(backend: &dyn Log) {
     let mut running = by(StatusKind::Running);
     running.sort_unstable();
     assert_eq!(running, ["asks", "fails", "runs", "sleeps"]);
-    clean(backend);
 }
 
 pub(super) fn pages(backend: &dyn Log) {
-    let places: Vec<CasePlace> = (0..MANY).map(|n| root_of(&format!("t{n:03}"))).collect();
+    let places: Vec<CasePlace<'_>> = (0..MANY).map(|n| root_of(backend, &format!("t{n:03}"))).collect();
     for (n, place) in (0..).zip(&places) {
-        place.add(backend, None, CheckpointDraft::root(1));
+        place.add(begin(1));
         if n % 10 == 0 {
             operate(backend, 10 + n, vec![fact(place, "project", "p")]);
         }
     }
-    places[20].add(backend, Some(1), CheckpointDraft::on(2, 1));
+    places[20].add(on(2, 1));
     let all = ThreadQuery::new().limit(1_000);
     let expected: Vec<String> = (0..MANY).rev().filter(|n| *n != 20).map(|n| format!("t{n:03}")).collect();
     let expected = [vec!["t020".to_owned()], expected].concat();
@@ -190,10 +181,9 @@ pub(super) fn pages(backend: &dyn Log) {
     assert_eq!(listed(backend, &project.clone().since(moment(2))), ["t020"]);
     _ = backend.delete_threads(&[places[20].thread.clone(), places[30].thread.clone()]).expect("threads are deleted");
     assert_eq!(paged(backend, &project).len(), of_project.len() - 2);
-    places[30].add(backend, None, CheckpointDraft::root(1));
+    places[30].add(begin(1));
     assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["t030"], "an id is used again");
     assert_eq!(paged(backend, &project).len(), of_project.len() - 2, "without the facts that it had");
-    clean(backend);
 }
 
 /// Puts a message with tokens.
@@ -211,7 +201,7 @@ fn counts(messages: u64, input_tokens: u64, output_tokens: u64, cost_nano_usd: u
 /// Messages, tokens and costs are counted once, on all branches and in all namespaces, before and after a table of
 /// threads follows them, and without content that was pruned.
 pub(super) fn counted(backend: &dyn Log) {
-    let (place, inside) = (root_of("t"), root_of("t").inside("sub:1"));
+    let (place, inside) = (root_of(backend, "t"), root_of(backend, "t").inside("sub:1"));
     let found = || {
         let info = backend.thread_info(&place.thread).expect("a thread is read").expect("the thread exists");
         let listed = backend.list_threads(&ThreadQuery::new()).expect("threads are listed");
@@ -219,48 +209,44 @@ pub(super) fn counted(backend: &dyn Log) {
         assert_eq!(listed.counts(), info.counts(), "a listing counts as the thread");
         info.counts().copied()
     };
-    let first = CheckpointDraft::root(1).items("list", 1, vec![said(0, None), said(1, Some((10, 2)))]);
-    place.add(backend, None, first.items("values", 1, vec![put(0, "x"), put(1, "y")]));
+    let first = begin(1).items("list", 1, vec![said(0, None), said(1, Some((10, 2)))]);
+    place.add_at(None, first.items("values", 1, vec![put(0, "x"), put(1, "y")]));
     assert_eq!(found(), counts(2, 10, 2, 0), "values of other lists do not count as messages");
-    place.add(
-        backend,
-        Some(1),
-        CheckpointDraft::on(2, 1).items("list", 2, vec![said(1, Some((11, 3))), said(2, None)]),
-    );
+    place.add(on(2, 1).items("list", 2, vec![said(1, Some((11, 3))), said(2, None)]));
     assert_eq!(found(), counts(3, 10, 2, 0), "an edit does not count again");
-    place.add(backend, Some(2), CheckpointDraft::on(3, 2).items("list", 3, vec![said(2, Some((5, 5)))]));
-    place.add(backend, Some(3), CheckpointDraft::on(4, 1).items("list", 4, vec![said(2, Some((7, 1)))]));
+    place.add(on(3, 2).items("list", 3, vec![said(2, Some((5, 5)))]));
+    place.add_at(Some(3), on(4, 1).items("list", 4, vec![said(2, Some((7, 1)))]));
     assert_eq!(found(), counts(3, 22, 8, 0), "an abandoned branch counts");
-    let mut stated = CheckpointDraft::on(5, 4).items("list", 5, vec![said(3, Some((1_000, 1_000)))]);
+    let mut stated = on(5, 4).items("list", 5, vec![said(3, Some((1_000, 1_000)))]);
     stated.0.metadata = Some(r#"{"usage":{"input_tokens":100,"output_tokens":20,"cost_usd":0.1}}"#.into());
-    place.add(backend, Some(4), stated);
+    place.add_at(Some(4), stated);
     assert_eq!(found(), counts(4, 122, 28, 100_000_000), "a statement counts in place of the messages");
-    let mut calls = CheckpointDraft::root(1).items("list", 1, vec![said(0, Some((9, 9)))]);
-    inside.add(backend, None, calls);
-    calls = CheckpointDraft::on(2, 1);
+    let mut calls = begin(1).items("list", 1, vec![said(0, Some((9, 9)))]);
+    inside.add_at(None, calls);
+    calls = on(2, 1);
     calls.0.metadata = Some(r#"{"usage":[{"output_tokens":1,"cost_usd":0.2},{"cost_usd":-1},7]}"#.into());
-    inside.add(backend, Some(1), calls);
+    inside.add_at(Some(1), calls);
     let before = counts(4, 122, 29, 300_000_000);
     assert_eq!(found(), before, "the statements of a subgraph count");
     follow(backend);
     assert_eq!(found(), before);
     clean(backend);
-    let mut last = CheckpointDraft::on(3, 2);
+    let mut last = on(3, 2);
     last.0.metadata = Some(r#"{"usage":{"input_tokens":1}}"#.into());
-    inside.add(backend, Some(2), last);
-    place.add(backend, Some(5), CheckpointDraft::on(6, 5).items("list", 6, vec![said(4, Some((1, 1)))]));
+    inside.add_at(Some(2), last);
+    place.add(on(6, 5).items("list", 6, vec![said(4, Some((1, 1)))]));
     assert_eq!(found(), counts(5, 124, 30, 300_000_000), "checkpoints after the mark of a table");
     clean(backend);
     follow(backend);
     operate(backend, 500, vec![moves(&place, Some(6), Some(3))]);
     assert_eq!(found(), counts(3, 124, 30, 300_000_000), "the head decides the messages alone");
     clean(backend);
-    let branch = place.record(backend, 6).branch;
+    let branch = place.record(6).branch;
     let pruned = backend.prune(&place.thread, &[PruneSpan::new(branch, 0, 9)]).expect("checkpoints are pruned");
     assert_eq!(pruned.checkpoints, 2);
     assert_eq!(found(), counts(3, 117, 29, 300_000_000), "a statement stays, and the tokens of pruned messages go");
     clean(backend);
-    let other = place.record(backend, 2).branch;
+    let other = place.record(2).branch;
     assert_eq!(backend.prune(&place.thread, &[PruneSpan::new(other, 1, 1)]).expect("one is pruned").checkpoints, 1);
     let after = found();
     clean(backend);
@@ -268,16 +254,15 @@ pub(super) fn counted(backend: &dyn Log) {
     assert_eq!(found(), after);
     clean(backend);
     follow(backend);
-    place.add(backend, Some(3), CheckpointDraft::on(7, 3).items("list", 7, vec![said(5, Some((1, 0)))]));
+    place.add(on(7, 3).items("list", 7, vec![said(5, Some((1, 0)))]));
     let more = after.map(|counts| ThreadCounts { messages: 4, input_tokens: counts.input_tokens + 1, ..counts });
     assert_eq!(found(), more);
-    clean(backend);
 }
 
 pub(super) fn queue(backend: &dyn Log) {
     let query = ThreadQuery::new().queue("work");
     let enqueue = |name: &str, n: u64, metadata: &str, tasks: &[&str]| {
-        let mut batch = root_of(name).batch(None, [CheckpointDraft::root(n).tasks(tasks)]);
+        let mut batch = root_of(backend, name).batch(None, [begin(n).tasks(tasks)]);
         batch.checkpoints[0].metadata = Some(metadata.into());
         commit(backend, &batch);
     };
@@ -295,11 +280,10 @@ pub(super) fn queue(backend: &dyn Log) {
         // The table of threads follows, and agrees with the log.
         follow(backend);
     }
-    marked(backend, &root_of("b"), 2, -1, WriteMark::Failed);
+    marked(backend, &root_of(backend, "b"), 2, -1, WriteMark::Failed);
     enqueue("late", 20, &work(7), &["x"]);
     let expected = ["d", "late", "e", "a", "c", "plain"];
     assert_eq!(listed(backend, &query), expected, "one that failed waits for nothing");
     assert_eq!(paged(backend, &query), expected);
     assert!(listed(backend, &ThreadQuery::new().queue("none")).is_empty());
-    clean(backend);
 }

@@ -1,15 +1,11 @@
 //! Tasks that sleep: listed by the timestamp at which they resume, until they have.
 
-use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, refused_for, root_of, task, write, writes};
-use crate::base::{TaskId, Timestamp};
-use crate::store::batch::{Batch, NewTimer};
+use super::build::*;
 use crate::store::check::Invariant;
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
 use crate::store::mark::WriteMark;
 
 /// Returns a batch in which a task writes, and begins to sleep or does no longer.
-fn timed(place: &CasePlace, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
+fn timed(place: &CasePlace<'_>, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
     let interrupt = writes(head, task, "p", vec![write(-3, "waits", "an interrupt")]);
     let timer = NewTimer::new(id(head), task, wake_at.map(moment));
     Batch { timers: vec![timer], ..place.pending(head, interrupt) }
@@ -26,9 +22,9 @@ fn shown(backend: &dyn Log, due_by: Option<u64>, limit: usize) -> String {
 }
 
 pub(super) fn listed(backend: &dyn Log) {
-    let (a, b) = (root_of("a"), root_of("b"));
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
     for place in [&a, &b, &a.inside("in:1")] {
-        place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y"]));
+        place.add(begin(1).tasks(&["x", "y"]));
     }
     assert_eq!(shown(backend, None, 9), "");
     commit(backend, &timed(&a, 1, task(1), Some(7)));
@@ -46,34 +42,32 @@ pub(super) fn listed(backend: &dyn Log) {
     commit(backend, &timed(&b, 1, task(1), None));
     commit(backend, &timed(&b, 1, task(2), None));
     assert_eq!(shown(backend, None, 9), "ain:1 1/1, a 1/1, a 1/2");
-    clean(backend);
 }
 
 pub(super) fn passed(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
+    let place = root_of(backend, "a");
+    place.add(begin(1).tasks(&["x"]));
     let inside = place.inside("in:1");
-    inside.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
+    inside.add(begin(1).tasks(&["x"]));
     commit(backend, &timed(&place, 1, task(1), Some(5)));
     commit(backend, &timed(&inside, 1, task(1), Some(5)));
     commit(backend, &place.pending(1, writes(1, task(2), "p", vec![write(0, "x", "")])));
     assert_eq!(shown(backend, None, 9), "a 1/1, ain:1 1/1", "writes of others leave them alone");
-    let stale = place.batch(None, [CheckpointDraft::root(2)]);
+    let stale = place.batch(None, [begin(2)]);
     assert!(matches!(backend.commit(&stale), Err(StoreError::Conflict { .. })));
     assert_eq!(shown(backend, None, 9), "a 1/1, ain:1 1/1");
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
+    place.add(on(2, 1).tasks(&["x"]));
     assert_eq!(shown(backend, None, 9), "ain:1 1/1", "they go with the superstep that passes them");
     let late = timed(&place, 1, task(1), Some(5));
     assert!(matches!(backend.commit(&late), Err(StoreError::Conflict { .. })));
     commit(backend, &timed(&place, 2, task(1), Some(6)));
     _ = backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a thread is deleted");
     assert_eq!(shown(backend, None, 9), "", "they go with their thread");
-    clean(backend);
 }
 
 pub(super) fn refused(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
+    let place = root_of(backend, "a");
+    place.add(begin(1).tasks(&["x"]));
     let good = timed(&place, 1, task(1), Some(5));
     let mut alone = good.clone();
     alone.writes.clear();
@@ -82,16 +76,16 @@ pub(super) fn refused(backend: &dyn Log) {
     of_another.timers[0].checkpoint = id(2);
     refused_for(backend, &of_another, "batch.timers");
     let mut with_checkpoint = good;
-    with_checkpoint.checkpoints.push(CheckpointDraft::on(2, 1).0);
+    with_checkpoint.checkpoints.push(on(2, 1).0);
     refused_for(backend, &with_checkpoint, "batch.timers");
     assert_eq!(shown(backend, None, 9), "", "nothing was written");
 }
 
 /// The timers of one namespace are found without those of others, and go with its head.
 pub(super) fn of_namespace(backend: &dyn Log) {
-    let (a, b) = (root_of("a"), root_of("b"));
+    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
     let inside = a.inside("in:1");
-    let of = |place: &CasePlace| {
+    let of = |place: &CasePlace<'_>| {
         let timers = backend.timers_of(&place.thread, &place.namespace).expect("the timers of a namespace");
         assert!(timers.iter().all(|timer| timer.point.thread == place.thread));
         let all = backend.timers(None, 99).expect("timers are listed");
@@ -100,7 +94,7 @@ pub(super) fn of_namespace(backend: &dyn Log) {
     };
     assert_eq!(of(&a), [], "the thread does not exist");
     for place in [&a, &b, &inside] {
-        place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y", "z"]));
+        place.add(begin(1).tasks(&["x", "y", "z"]));
     }
     assert_eq!(of(&a), []);
     commit(backend, &timed(&a, 1, task(1), Some(7)));
@@ -113,20 +107,19 @@ pub(super) fn of_namespace(backend: &dyn Log) {
     assert_eq!(of(&a.inside("in:2")), [], "a namespace that does not exist");
     commit(backend, &timed(&a, 1, task(2), None));
     assert_eq!(of(&a), [(3, moment(5)), (1, moment(7))]);
-    a.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
+    a.add(on(2, 1).tasks(&["x"]));
     assert_eq!((of(&a), of(&inside)), (vec![], vec![(2, moment(4))]));
     commit(backend, &timed(&a, 2, task(1), Some(9)));
     _ = backend.delete_threads(std::slice::from_ref(&a.thread)).expect("a thread is deleted");
     assert_eq!((of(&a), of(&inside), of(&b)), (vec![], vec![], vec![(1, moment(6))]));
-    clean(backend);
 }
 
 /// A check finds a task that sleeps at the head of a thread and has no timer.
 pub(super) fn missed(backend: &dyn Log) {
-    let place = root_of("a");
+    let place = root_of(backend, "a");
     let inside = place.inside("in:1");
     for place in [&place, &inside] {
-        place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y"]));
+        place.add(begin(1).tasks(&["x", "y"]));
     }
     let interrupts = |n: u64, of: u8, wake_at: Option<i64>| {
         let mark = WriteMark::waiting([wake_at.map(Timestamp::from_micros)]);
@@ -149,15 +142,12 @@ pub(super) fn missed(backend: &dyn Log) {
     commit(backend, &Batch { timers: vec![timer(None)], ..place.pending(1, interrupts(1, 1, Some(5))) });
     assert_eq!(missing(), 2);
     commit(backend, &place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "")])));
-    commit(
-        backend,
-        &place.pending(1, writes(1, task(2), "p", vec![write(-1, "error", "").with_mark(Some(WriteMark::Failed))])),
-    );
+    let failed = write(-1, "error", "").with_mark(Some(WriteMark::Failed));
+    commit(backend, &place.pending(1, writes(1, task(2), "p", vec![failed])));
     assert_eq!(missing(), 0, "one has ended, the other has failed");
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
+    place.add(on(2, 1).tasks(&["x"]));
     commit(backend, &place.pending(2, interrupts(2, 1, Some(9))));
     assert_eq!(missing(), 1);
-    place.add(backend, Some(2), CheckpointDraft::on(3, 2));
+    place.add(on(3, 2));
     assert_eq!(missing(), 0, "the first child takes timers along");
-    clean(backend);
 }

@@ -1,9 +1,6 @@
 //! Transactions on the tables of an application. A backend without SQL refuses them before it calls the function.
 
-use super::build::{CasePlace, CheckpointDraft, clean, root_of, task, write, writes};
-use crate::store::batch::Batch;
-use crate::store::error::StoreError;
-use crate::store::log::{Log, LogExt};
+use super::build::*;
 
 /// Adds a row in a transaction, with a batch.
 fn insert(backend: &dyn Log, n: i64, batch: Option<Batch>) -> Result<(), StoreError> {
@@ -23,13 +20,13 @@ fn rows(backend: &dyn Log) -> Vec<i64> {
     rows
 }
 
-fn record_of(place: &CasePlace, text: &str) -> Batch {
+fn record_of(place: &CasePlace<'_>, text: &str) -> Batch {
     place.pending(1, writes(1, task(9), "p", vec![write(0, "x", text)]))
 }
 
 pub(super) fn together(backend: &dyn Log) {
-    let place = root_of("a");
-    place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
+    let place = root_of(backend, "a");
+    place.add(begin(1).tasks(&["x"]));
     let mut calls = 0;
     let made = backend.transact(&mut |tx| {
         calls += 1;
@@ -56,7 +53,7 @@ pub(super) fn together(backend: &dyn Log) {
     assert_eq!(found.expect("the record is stored").data, b"first");
 
     // A batch that is refused, a function that fails, and a statement that is not allowed leave nothing.
-    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    place.add(on(2, 1));
     let refused = insert(backend, 2, Some(record_of(&place, "second")));
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     let failed = backend.transact(&mut |tx| {
@@ -69,5 +66,4 @@ pub(super) fn together(backend: &dyn Log) {
     let other = backend.transact(&mut |tx| tx.execute("CREATE TABLE case_of (n)", ()).map(|_| None));
     assert!(matches!(other, Err(StoreError::Sql { constraint: None, .. })), "{other:?}");
     assert_eq!(rows(backend), [1]);
-    clean(backend);
 }

@@ -1,0 +1,49 @@
+//! A race of processes for one thread, for backends that several processes can open.
+
+use super::build::*;
+
+/// The checkpoints that each process adds.
+const ADDED: u64 = 12;
+
+/// Adds checkpoints to the thread, each on the head that is there, until all are stored.
+pub(super) fn race(backend: &dyn Log, process: u64) {
+    let place = root_of(backend, "raced");
+    for added in 0..ADDED {
+        loop {
+            let head = backend.head(&place.thread, &place.namespace).expect("reads the head");
+            let version = head.as_ref().map_or(1, |head| head.ordinal + 2);
+            let mut draft = begin(version * 100 + process).value("x", version, format!("{process}.{added}"));
+            let head = head.map(|head| head.point.checkpoint);
+            draft.0.parent = head.map(Parent::Local);
+            let mut batch = place.batch(None, [draft]);
+            batch.expect[0].head = head;
+            match backend.commit(&batch) {
+                Ok(()) => break,
+                Err(StoreError::Conflict { expected, found, .. }) => assert!(expected == head && found != head),
+                Err(other) => panic!("expected a conflict, got {other}"),
+            }
+        }
+    }
+}
+
+/// Compares the thread with the checkpoints that so many processes added.
+pub(super) fn ended(backend: &dyn Log, processes: u64) {
+    let place = root_of(backend, "raced");
+    let query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
+    let mut records = backend.checkpoints(&query).expect("lists checkpoints");
+    records.reverse();
+    assert!(records.iter().all(|record| record.branch == records[0].branch), "who lost opened no branch");
+    assert_eq!(records.len() as u64, processes * ADDED, "each commit that was acknowledged is there, once");
+    let mut added = vec![0; processes as usize];
+    for (ordinal, record) in (0..).zip(&records) {
+        assert_eq!(record.ordinal, ordinal);
+        let state = backend.state(&record.point).expect("reads a state");
+        let ChannelValue::Value(payload) = &state.channels[0].value else { panic!("{state:?}") };
+        let text = String::from_utf8_lossy(&payload.data);
+        let process = (0..processes).find(|n| text.starts_with(&format!("{n}."))).expect("one of the processes");
+        let of_process = &mut added[process as usize];
+        assert_eq!(text, format!("{process}.{of_process}"), "in the order in which the process added them");
+        *of_process += 1;
+    }
+    clean(backend);
+}
