@@ -87,7 +87,7 @@ pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage
 pub use sqlite::{SqlTransaction, SqliteBackend};
 pub use stats::{CommitStats, Compaction, FormatMigration, RemadeObject, StoreStats};
 pub use status::{PartialInfo, StatusKind};
-pub use threads::{ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
+pub use threads::{ThreadCursor, ThreadFacts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
 pub use watch::{LogProbe, LogSignal, LogWatch};
 
 pub use heads::{CachedHead, HeadCache, HeadKey};

@@ -4,6 +4,9 @@
 //! their stored writes, and from the metadata of the head. A listing is in the order of the last activity or of the
 //! ids. *Absent:* how a backend finds the threads.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::base::limits::{PAGE_ROWS_MAX, PRIORITY_MAX, THREADS_LISTED_DEFAULT};
 use crate::base::{CheckpointId, ThreadId, Timestamp};
 
@@ -209,6 +212,11 @@ impl ThreadInfo {
         (PRIORITY_MAX - self.priority, self.seq)
     }
 
+    /// Returns its place in a listing, after which another page begins.
+    pub fn cursor(&self) -> ThreadCursor {
+        ThreadCursor { seq: self.seq, priority: self.priority, id: self.id().clone() }
+    }
+
     /// Returns the timestamp of its newest checkpoint, which is its last activity.
     pub fn updated_at(&self) -> Timestamp {
         self.updated_at
@@ -260,10 +268,8 @@ pub struct ThreadQuery {
     pub since: Option<Timestamp>,
     /// The order.
     pub order: ThreadOrder,
-    /// The id and the [position](ThreadInfo::seq) of the thread after which the page begins.
-    pub after: Option<(ThreadId, u64)>,
-    /// In the order of a queue: the priority of that thread.
-    pub after_priority: u8,
+    /// The place of the thread after which the page begins.
+    pub after: Option<ThreadCursor>,
     /// The maximum number of threads.
     pub limit: Option<usize>,
 }
@@ -352,8 +358,7 @@ impl ThreadQuery {
 
     /// Begins after the last thread of another page.
     pub fn after(mut self, last: &ThreadInfo) -> Self {
-        self.after_priority = last.priority;
-        self.after = Some((last.id().clone(), last.seq));
+        self.after = Some(last.cursor());
         self
     }
 
@@ -377,10 +382,52 @@ impl ThreadQuery {
             && self.pinned.is_none_or(|pinned| pinned == facts.is_pinned)
             && (self.order != ThreadOrder::Queue || self.graph.is_some() && info.is_queued())
     }
+}
 
-    /// Returns the place in a queue after which the page begins; `None` for its begin.
-    pub fn queue_after(&self) -> Option<(u8, u64)> {
-        self.after.as_ref().map(|(_, seq)| (PRIORITY_MAX.saturating_sub(self.after_priority), *seq))
+/// The place of a thread in a listing, in any order. As text, it can be stored in an address and parsed again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadCursor {
+    seq: u64,
+    priority: u8,
+    id: ThreadId,
+}
+
+impl ThreadCursor {
+    /// Returns the id of the thread.
+    pub fn id(&self) -> &ThreadId {
+        &self.id
+    }
+
+    /// Returns the [position](ThreadInfo::seq) of the thread.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Returns the place of the thread in the queue of its graph.
+    pub fn queue_place(&self) -> (u8, u64) {
+        (PRIORITY_MAX.saturating_sub(self.priority), self.seq)
+    }
+}
+
+impl fmt::Display for ThreadCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.seq, self.priority, self.id)
+    }
+}
+
+impl FromStr for ThreadCursor {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let mut parts = text.splitn(3, '.');
+        let numbers = parts.next().and_then(|seq| seq.parse().ok()).zip(parts.next().and_then(|of| of.parse().ok()));
+        match (numbers, parts.next().and_then(|id| ThreadId::new(id).ok())) {
+            (Some((seq, priority)), Some(id)) => Ok(Self { seq, priority, id }),
+            _ => {
+                let reason = format!("{text:?} is not a cursor of a listing (two numbers and an id, joined by dots)");
+                Err(StoreError::Invalid { field: "cursor", reason })
+            }
+        }
     }
 }
 
@@ -408,10 +455,10 @@ impl<'q> ThreadPage<'q> {
     /// Adds a candidate if it fits the query and comes after its cursor. Returns whether the listing goes on.
     pub fn offer(&mut self, info: ThreadInfo) -> bool {
         let is_old = self.query.since.is_some_and(|since| info.updated_at < since);
-        let is_before = self.query.after.as_ref().is_some_and(|(id, seq)| match self.query.order {
-            ThreadOrder::Activity => info.seq >= *seq,
-            ThreadOrder::Id => info.id() <= id,
-            ThreadOrder::Queue => self.query.queue_after().is_some_and(|after| info.queue_place() <= after),
+        let is_before = self.query.after.as_ref().is_some_and(|after| match self.query.order {
+            ThreadOrder::Activity => info.seq >= after.seq,
+            ThreadOrder::Id => *info.id() <= after.id,
+            ThreadOrder::Queue => info.queue_place() <= after.queue_place(),
         });
         debug_assert!(
             self.query.order != ThreadOrder::Id || self.found.last().is_none_or(|last| last.id() < info.id())

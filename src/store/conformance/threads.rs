@@ -5,7 +5,7 @@ use super::operations::{moves, operate};
 use crate::store::counts::ThreadCounts;
 use crate::store::mark::WriteMark;
 use crate::store::status::StatusKind;
-use crate::store::threads::ThreadQuery;
+use crate::store::threads::{ThreadCursor, ThreadQuery};
 
 /// More checkpoints than a table of threads lags behind.
 const MANY: u64 = 300;
@@ -72,16 +72,20 @@ pub(super) fn by_activity(backend: &dyn Log) {
     places[1].add(on(3, 1));
     places[0].add(on(3, 1));
     operate(backend, 10, vec![moves(&places[0], Some(3), Some(1))]);
-    let listed = |before: Option<u64>, limit: usize| {
+    let listed = |after: Option<&str>, limit: usize| {
         let mut query = ThreadQuery::new().limit(limit);
-        query.after = before.map(|seq| (places[0].thread.clone(), seq));
+        query.after = after.map(|after| after.parse().expect("a cursor is parsed"));
         let found = backend.list_threads(&query).expect("threads are listed");
-        found.into_iter().map(|info| (info.id().to_string(), info.seq())).collect::<Vec<_>>()
+        found.into_iter().map(|info| (info.id().to_string(), info.cursor().to_string())).collect::<Vec<_>>()
     };
     let all = listed(None, 9);
     assert_eq!(all.iter().map(|(thread, _)| &**thread).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
-    assert_eq!([listed(None, 2), listed(Some(all[1].1), 9)].concat(), all, "pages");
-    assert!(listed(Some(all[3].1), 9).is_empty() && listed(None, 0).is_empty());
+    assert_eq!([listed(None, 2), listed(Some(&all[1].1), 9)].concat(), all, "pages");
+    assert!(listed(Some(&all[3].1), 9).is_empty() && listed(None, 0).is_empty());
+    for damaged in ["", "7", "7.0", "x.0.a", "7.x.a", "7.0."] {
+        let refused = damaged.parse::<ThreadCursor>();
+        assert!(matches!(refused, Err(StoreError::Invalid { field: "cursor", .. })), "{damaged:?}: {refused:?}");
+    }
     let newest = backend.list_threads(&ThreadQuery::new().limit(1)).expect("threads are listed").remove(0);
     assert_eq!((newest.head(), newest.updated_at()), (id(1), moment(3)), "the head, and the last activity");
     _ = backend.delete_threads(std::slice::from_ref(&places[0].thread)).expect("a thread is deleted");

@@ -1,8 +1,8 @@
 //! The screen of all threads, the last active first.
 
-use annals::base::{CheckpointId, ThreadId, Timestamp, Value};
+use annals::base::{CheckpointId, Timestamp, Value};
 use annals::history::{HistoryFilter, Snapshot, ThreadInfo, short_ids};
-use annals::store::{StatusKind, ThreadQuery, ThreadSize};
+use annals::store::{StatusKind, ThreadCursor, ThreadQuery, ThreadSize};
 use annals_runs::{ThreadRuns, ThreadStatus, status_name, status_named};
 use serde_json::{Value as Json, json};
 
@@ -55,7 +55,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     facets(screen, &mut html);
     table(screen, &rows, &mut html);
     if let (true, Some(last)) = (more, rows.last()) {
-        let after = format!("after={}", encode(&format!("{}:{}", last.info.seq(), last.info.id().as_str())));
+        let after = format!("after={}", encode(&last.info.cursor().to_string()));
         let kept = screen.query.pairs().filter(|pair| !pair.starts_with("after="));
         let query: Vec<String> = kept.chain([after]).collect();
         html.within("p", &[("class", "next")], |html| {
@@ -86,10 +86,8 @@ fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
         query = query.since(text.parse::<Timestamp>().map_err(wrong)?);
     }
     if let Some(after) = fields.get("after") {
-        let wrong = || Refusal::usage("after is not a position and the id of a thread");
-        let (seq, id) = after.split_once(':').ok_or_else(wrong)?;
-        let id = ThreadId::new(id).map_err(|_| wrong())?;
-        query.after = Some((id, seq.parse().map_err(|_| wrong())?));
+        let wrong = |_| Refusal::usage("after is not the cursor of a listing");
+        query.after = Some(after.parse::<ThreadCursor>().map_err(wrong)?);
     }
     Ok(query)
 }

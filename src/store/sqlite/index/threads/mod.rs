@@ -350,7 +350,7 @@ pub(crate) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInf
 }
 
 fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
-    let before = query.after.as_ref().map_or(i64::MAX, |(_, seq)| i64::try_from(*seq).unwrap_or(i64::MAX));
+    let before = query.after.as_ref().map_or(i64::MAX, |after| i64::try_from(after.seq()).unwrap_or(i64::MAX));
     let mark = mark(view)?;
     let mut tail = HashSet::new();
     let mut statement = view.conn.prepare_cached(sql::TAIL)?;
@@ -395,7 +395,7 @@ fn verify_facet(view: ReadView<'_>, facet: i64, thread: i64, newest: i64) -> Res
 }
 
 fn by_id(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
-    let mut after = query.after.as_ref().map(|(id, _)| id.clone());
+    let mut after = query.after.as_ref().map(|after| after.id().clone());
     loop {
         let threads = view.threads(after.as_ref(), THREADS_TAIL_MAX as usize)?;
         let Some(last) = threads.last() else { return Ok(()) };

@@ -8,7 +8,7 @@ use super::{info, mark, sql, verify_facet};
 use crate::base::limits::PRIORITY_MAX;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::view::ReadView;
-use crate::store::threads::{PRIORITY, ThreadInfo, ThreadPage, ThreadQuery};
+use crate::store::threads::{PRIORITY, ThreadCursor, ThreadInfo, ThreadPage, ThreadQuery};
 use rusqlite::params;
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPag
         ranked.push(info(view, thread.thread, thread.newest)?);
     }
     for priority in (0..=PRIORITY_MAX).rev() {
-        let after = match query.queue_after() {
+        let after = match query.after.as_ref().map(ThreadCursor::queue_place) {
             Some((place, _)) if place > PRIORITY_MAX - priority => continue,
             Some((place, seq)) if place == PRIORITY_MAX - priority => i64::try_from(seq).unwrap_or(i64::MAX),
             _ => 0,
