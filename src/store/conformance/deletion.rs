@@ -22,8 +22,7 @@ fn fill(backend: &dyn Log, place: &CasePlace<'_>) {
     let large = "shared ".repeat(500);
     let first = begin(1).tasks(&["a", "b"]).value("x", 1, &large).items("list", 1, vec![put(0, &large)]);
     place.add_at(None, first);
-    let pending =
-        vec![write(0, "x", &large), write_items(1, "list", &["one", &large]), write(-4, "given", &large)];
+    let pending = vec![write(0, "x", &large), write_items(1, "list", &["one", &large]), write(-4, "given", &large)];
     commit(backend, &place.pending(1, writes(1, task(1), "p", pending)));
     commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "given", "own text ".repeat(9))])));
     commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "given", "another text, too")])));

@@ -49,8 +49,7 @@ pub(super) fn special_indexes(backend: &dyn Log) {
     add(vec![null, write(1, "y", "other channel"), write(-4, "given", "r3")]);
     let expected = "p/1/-4 given=r3; p/1/-1 error=null; p/1/0 x=first; p/1/1 x=third";
     assert_eq!(shown(&place, 1), expected);
-    let consumed =
-        writes(1, task(1), "p", vec![write(0, "x", "late"), write(-4, "given", "r4"), write(2, "z", "new")]);
+    let consumed = writes(1, task(1), "p", vec![write(0, "x", "late"), write(-4, "given", "r4"), write(2, "z", "new")]);
     place.add(on(2, 1).consumed(consumed).value_of("x", 1, task(1), 0));
     let expected = "p/1/-4 given=r4; p/1/-1 error=null; p/1/0 x=first; p/1/1 x=third; p/1/2 z=new";
     assert_eq!(shown(&place, 1), expected, "writes that are consumed follow the same rule");
