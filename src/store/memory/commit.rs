@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::operation::operate;
 use super::stored::{
     ChannelContent, ChannelVersion, CheckpointState, EnteredGroup, HeldPayload, Item, ListOrigin, MemoryLog,
-    StoredCheckpoint, StoredList, StoredNamespace, StoredThread, invalid, not_found,
+    MemoryNamespace, StoredCheckpoint, StoredList, StoredThread, invalid, not_found,
 };
 use crate::base::CheckpointId;
 use crate::base::limits::LIST_REFERENCES_MAX;
@@ -19,7 +19,7 @@ use crate::store::{LeaseRecord, NewLease, StoreError};
 /// Adds a batch with those that go along. The version of the log is of no use after an error.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     batch.validate()?;
-    let is_stored = |part: &Batch| Part::of(log, part).holds_last();
+    let is_stored = |part: &Batch| BatchPart::of(log, part).holds_last();
     let repeats = batch.parts().any(is_stored);
     let lease = match leased(log, batch) {
         // The batch was accepted before, when the lease was its own.
@@ -85,12 +85,12 @@ fn set_lease(thread: &mut StoredThread, lease: LeaseRecord, new: Option<&NewLeas
 }
 
 fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
-    let mut part = Part::of(log, batch);
+    let mut part = BatchPart::of(log, batch);
     if part.holds_last() {
         return batch.checkpoints.iter().try_for_each(|new| part.repeat(new));
     }
     for expect in &batch.expect {
-        let found = log.space(&batch.thread, &expect.namespace).and_then(StoredNamespace::head_id);
+        let found = log.space(&batch.thread, &expect.namespace).and_then(MemoryNamespace::head_id);
         if found != expect.head {
             let (thread, namespace) = (batch.thread.clone(), expect.namespace.clone());
             return Err(StoreError::Conflict { thread, namespace, expected: expect.head, found });
@@ -104,7 +104,7 @@ fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
         }
     }
     batch.checkpoints.iter().try_for_each(|new| part.add(new))?;
-    let Part { space, seq, branch, .. } = part;
+    let BatchPart { space, seq, branch, .. } = part;
     (log.seq, log.branch) = (seq, branch);
     if let Some(first) = batch.checkpoints.first().filter(|_| log.threads.get(&batch.thread).is_none()) {
         log.threads.put(batch.thread.clone(), Arc::new(StoredThread::new(first.created_at)));
@@ -114,15 +114,15 @@ fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
 }
 
 /// The namespace of a batch, to which the batch is added.
-struct Part<'a> {
+struct BatchPart<'a> {
     log: &'a MemoryLog,
     batch: &'a Batch,
-    space: StoredNamespace,
+    space: MemoryNamespace,
     seq: u64,
     branch: u64,
 }
 
-impl<'a> Part<'a> {
+impl<'a> BatchPart<'a> {
     fn of(log: &'a MemoryLog, batch: &'a Batch) -> Self {
         let space = log.space(&batch.thread, &batch.namespace).cloned().unwrap_or_default();
         Self { log, batch, space, seq: log.seq, branch: log.branch }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use super::stored::{MemoryLog, StoredNamespace};
+use super::stored::{MemoryLog, MemoryNamespace};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, PAGE_ROWS_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::backend::{deletable, delete_unforked, sort_changes, trash_is_due, validate_deleted};
@@ -33,7 +33,7 @@ pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> Result<u64, St
     if let Some(expected) = &new.newest {
         let operation = newest(&|change| change.thread == expected.thread).map(|record| record.id);
         let root = log.space(&expected.thread, &Namespace::root());
-        expected.compare(operation, root.and_then(StoredNamespace::newest_id))?;
+        expected.compare(operation, root.and_then(MemoryNamespace::newest_id))?;
     }
     log.operation += 1;
     let mut changes = new.changes.clone();
@@ -60,7 +60,7 @@ fn compare(log: &MemoryLog, change: &OperationChange) -> Result<(), StoreError> 
         let conflict = || StoreError::FieldConflict { thread, field: change.field.to_string() };
         return if found == change.before.as_ref() { Ok(()) } else { Err(conflict()) };
     }
-    let found = log.space(&change.thread, &change.namespace).and_then(StoredNamespace::head_id);
+    let found = log.space(&change.thread, &change.namespace).and_then(MemoryNamespace::head_id);
     let (namespace, expected) = (change.namespace.clone(), checkpoint_of(change.before.as_ref()));
     if found == expected { Ok(()) } else { Err(StoreError::Conflict { thread, namespace, expected, found }) }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::stored::{
-    ChannelContent, ChannelVersion, CheckpointState, MemoryLog, StoredCheckpoint, StoredList, StoredNamespace,
+    ChannelContent, ChannelVersion, CheckpointState, MemoryLog, MemoryNamespace, StoredCheckpoint, StoredList,
 };
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::backend::pruned_metadata;
@@ -53,8 +53,8 @@ pub(super) fn held(log: &MemoryLog, thread: &ThreadId, without: &[Namespace]) ->
 
 /// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins
 /// with a checkpoint of another namespace, or one of its checkpoints states what model calls used.
-fn is_needed(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace, space: &StoredNamespace) -> bool {
-    let first = |space: &StoredNamespace| space.all().next().map(|stored| stored.record.seq);
+fn is_needed(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace, space: &MemoryNamespace) -> bool {
+    let first = |space: &MemoryNamespace| space.all().next().map(|stored| stored.record.seq);
     let root = log.space(thread, &Namespace::root()).and_then(first);
     let names = |change: &OperationChange| change.thread == *thread && change.namespace == *namespace;
     let states_or_forks = |record: &CheckpointRecord| {
@@ -70,14 +70,14 @@ fn is_needed(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace, space: &
 
 /// Returns the namespaces that still end with the given checkpoints, and on which nothing rests but one another.
 fn removable(log: &MemoryLog, thread: &ThreadId, namespaces: &[(Namespace, CheckpointId)]) -> Vec<Namespace> {
-    let newest = |namespace: &Namespace| log.space(thread, namespace).and_then(StoredNamespace::newest_id);
+    let newest = |namespace: &Namespace| log.space(thread, namespace).and_then(MemoryNamespace::newest_id);
     let is_same =
         |(namespace, last): &&(Namespace, CheckpointId)| !namespace.is_root() && newest(namespace) == Some(*last);
     let found: BTreeSet<&Namespace> = namespaces.iter().filter(is_same).map(|(namespace, _)| namespace).collect();
     let mut found: Vec<Namespace> = found.into_iter().cloned().collect();
     loop {
         let (held, before) = (held(log, thread, &found), found.len());
-        let is_held = |space: &StoredNamespace| space.all().any(|stored| held.contains(&stored.place()));
+        let is_held = |space: &MemoryNamespace| space.all().any(|stored| held.contains(&stored.place()));
         found.retain(|namespace| !log.space(thread, namespace).is_some_and(is_held));
         if found.len() == before {
             return found;
@@ -136,7 +136,7 @@ pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, what: PruneTarget<'_
     report
 }
 
-fn prune_in(space: &mut StoredNamespace, is_due: impl Fn(&StoredCheckpoint) -> bool) {
+fn prune_in(space: &mut MemoryNamespace, is_due: impl Fn(&StoredCheckpoint) -> bool) {
     space.checkpoints.retain(|id, stored| {
         if is_due(stored) {
             let record = Arc::make_mut(&mut stored.record);
@@ -150,7 +150,7 @@ fn prune_in(space: &mut StoredNamespace, is_due: impl Fn(&StoredCheckpoint) -> b
 }
 
 /// Reduces pruned checkpoints to the values that the next retained checkpoint of their branch shows.
-fn reduce(space: &mut StoredNamespace) {
+fn reduce(space: &mut MemoryNamespace) {
     let (mut child, mut kept): (Option<StoredCheckpoint>, Option<StoredCheckpoint>) = (None, None);
     let newest_first: Vec<StoredCheckpoint> = space.all().rev().cloned().collect();
     for mut stored in newest_first {

@@ -1,6 +1,6 @@
 //! Searches: every entry is compared. This is the model of an index.
 
-use super::stored::{ChannelVersion, MemoryLog, PutEntry, StoredCheckpoint, StoredNamespace};
+use super::stored::{ChannelVersion, MemoryLog, MemoryNamespace, PutEntry, StoredCheckpoint};
 use crate::store::backend::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};
 use crate::store::{SearchHit, SearchPage, StoreError};
 
@@ -31,7 +31,7 @@ pub(super) fn page(log: &MemoryLog, search: &Search) -> Result<SearchPage, Store
 }
 
 /// Returns the word that the parts of a text before an entry began on its branch.
-fn begun(space: &StoredNamespace, stored: &StoredCheckpoint, put: &PutEntry<'_>) -> String {
+fn begun(space: &MemoryNamespace, stored: &StoredCheckpoint, put: &PutEntry<'_>) -> String {
     let mut word = BegunWord::at_end();
     let mut branch = space.all().filter(|of| of.record.branch == stored.record.branch).peekable();
     let first = branch.peek().map_or(0, |first| first.record.ordinal);
@@ -46,7 +46,7 @@ fn begun(space: &StoredNamespace, stored: &StoredCheckpoint, put: &PutEntry<'_>)
 }
 
 /// Returns whether the channel still holds an entry of a checkpoint at the head of the namespace.
-fn is_on_head(log: &MemoryLog, space: &StoredNamespace, stored: &StoredCheckpoint, put: &PutEntry<'_>) -> bool {
+fn is_on_head(log: &MemoryLog, space: &MemoryNamespace, stored: &StoredCheckpoint, put: &PutEntry<'_>) -> bool {
     let Some(head) = space.head() else { return false };
     let holds = |channel: &ChannelVersion| match (put.position, channel.value.items()) {
         (None, _) => channel.ordinal == stored.record.ordinal,

@@ -31,7 +31,7 @@ pub(super) struct MemoryLog {
 #[derive(Clone, Debug)]
 pub(super) struct StoredThread {
     pub(super) created_at: Timestamp,
-    pub(super) spaces: VersionMap<Namespace, Arc<StoredNamespace>>,
+    pub(super) spaces: VersionMap<Namespace, Arc<MemoryNamespace>>,
     /// The fields that operations set, but for heads.
     pub(super) fields: BTreeMap<OperationField, OperationValue>,
     /// The last lease, also a released one.
@@ -51,7 +51,7 @@ pub(super) struct EnteredGroup {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct StoredNamespace {
+pub(super) struct MemoryNamespace {
     pub(super) checkpoints: VersionMap<CheckpointId, StoredCheckpoint>,
     /// The last move of the head: the newest checkpoint at that time, with which the move ends, and the head.
     pub(super) moved: Option<(CheckpointId, Option<CheckpointId>)>,
@@ -155,7 +155,7 @@ impl PartialEq for HeldPayload {
 }
 
 impl MemoryLog {
-    pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&StoredNamespace> {
+    pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&MemoryNamespace> {
         self.threads.get(thread)?.spaces.get(namespace).map(|space| &**space)
     }
 
@@ -176,7 +176,7 @@ impl MemoryLog {
     pub(super) fn spaces(
         &self,
         thread: Option<&ThreadId>,
-    ) -> impl Iterator<Item = (&ThreadId, &Namespace, &StoredNamespace)> {
+    ) -> impl Iterator<Item = (&ThreadId, &Namespace, &MemoryNamespace)> {
         let threads = self.threads.from(thread).take_while(move |(id, _)| thread.is_none_or(|thread| id == thread));
         threads.flat_map(|(id, of)| of.spaces.iter().map(move |(namespace, space)| (id, namespace, &**space)))
     }
@@ -255,12 +255,12 @@ impl StoredThread {
         Self { created_at, spaces, fields, lease: None, groups: Vec::new() }
     }
 
-    pub(super) fn root(&self) -> Option<&StoredNamespace> {
+    pub(super) fn root(&self) -> Option<&MemoryNamespace> {
         self.spaces.get(&Namespace::root()).map(|space| &**space)
     }
 }
 
-impl StoredNamespace {
+impl MemoryNamespace {
     pub(super) fn newest(&self) -> Option<&StoredCheckpoint> {
         self.checkpoints.last().map(|(_, stored)| stored)
     }
