@@ -363,8 +363,11 @@ fn held(data: &Data, parent: Option<&StoredCheckpoint>) -> Result<HeldPayload, S
     };
     let part = wanted.part as usize;
     let write = parent.and_then(|parent| parent.writes.get(&(wanted.task, wanted.index)));
-    match write.filter(|write| write.value.payload(part).is_some()) {
-        Some(write) => Ok(HeldPayload::OfWrite(Arc::clone(write), part)),
-        None => invalid("data.of_write", format!("{wanted:?} is not among the writes of the parent")),
-    }
+    let reason = match write {
+        Some(write) if write.value.payload(part).is_some() => return Ok(HeldPayload::OfWrite(Arc::clone(write), part)),
+        Some(write) if write.value == WriteValue::Null => "is null".to_owned(),
+        Some(_) => format!("has no part {part}"),
+        None => "is not among the writes of the parent".to_owned(),
+    };
+    invalid("data.of_write", format!("write {} of task {} {reason}", wanted.index, wanted.task))
 }
