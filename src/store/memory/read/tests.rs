@@ -23,7 +23,7 @@ fn thread() -> ThreadId {
 }
 
 /// Returns the findings in a thread of three checkpoints, of which the second is damaged.
-fn findings(damage: impl FnOnce(&mut CheckpointRecord)) -> Vec<String> {
+fn findings(damage: impl Fn(&mut CheckpointRecord)) -> Vec<String> {
     let backend = MemoryBackend::new();
     for n in 1..=3 {
         let parent = (n > 1).then(|| Parent::Local(id(n - 1)));
